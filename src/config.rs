@@ -1,0 +1,458 @@
+//! Configuration: one struct a section, defaults, checked at start.
+//!
+//! A TOML file, over it the environment: each plain field has a variable, `RESEQ_` and its path
+//! in capitals with `_` between (`redis.url` is `RESEQ_REDIS_URL`). What is unknown or out of
+//! range is refused with the field's name.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{Destination, DestinationName, Framing};
+
+/// The whole configuration.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The HTTP listener.
+    pub http: Http,
+    /// The Redis that holds everything.
+    pub redis: Redis,
+    /// The ingest role.
+    pub ingest: Ingest,
+    /// The processor role.
+    pub processor: Processor,
+    /// The sender role.
+    pub sender: Sender,
+    /// After SIGTERM the process exits within so many milliseconds.
+    pub shutdown_ms: u64,
+    /// Destinations that belong to this file.
+    #[serde(rename = "destination")]
+    pub destinations: Vec<Destination>,
+    /// TCP listeners.
+    pub tcp: Vec<TcpListener>,
+}
+
+/// The HTTP listener.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Http {
+    /// The address to listen on. Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The largest body of one message, in bytes.
+    pub body_bytes_max: usize,
+    /// The largest batch (NDJSON, completions), in bytes.
+    pub batch_bytes_max: usize,
+}
+
+/// The Redis that holds everything.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Redis {
+    /// `redis://…` or `unix://…`. Empty: embedded, a private redis-server in `data_dir`.
+    pub url: String,
+    /// Where the embedded redis-server keeps its files.
+    pub data_dir: PathBuf,
+    /// What every key starts with.
+    pub prefix: String,
+    /// Partitions of the deployment: set when it is first started, and never changed.
+    pub partitions: u16,
+    /// Connections of one pod, each shared by many calls.
+    pub connections: usize,
+    /// An unanswered command counts as failed after so many milliseconds.
+    pub timeout_ms: u64,
+}
+
+/// The ingest role.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ingest {
+    /// The most messages stamped in one call.
+    pub batch_max: usize,
+    /// While Redis does not answer, a producer waits at most so long for its 503, in milliseconds.
+    pub retry_ms: u64,
+    /// The most TCP connections at once, over all listeners.
+    pub connections_max: usize,
+    /// Frames of one TCP connection on their way into Redis at once.
+    pub frames_in_flight_max: usize,
+}
+
+/// The processor role.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Processor {
+    /// Messages in processing at once in this pod.
+    pub concurrency: usize,
+    /// A lease lasts so long unless extended, in milliseconds.
+    pub lease_ms: u64,
+}
+
+/// The sender role.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sender {
+    /// Ownership of a partition lasts so long unless renewed, in milliseconds.
+    pub lease_ms: u64,
+    /// The most messages of one lane released in one call.
+    pub run_max: usize,
+}
+
+/// A TCP listener that feeds one destination.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TcpListener {
+    /// The address to listen on.
+    pub listen: SocketAddr,
+    /// The destination of every frame.
+    pub destination: DestinationName,
+    /// How messages are told apart.
+    #[serde(default)]
+    pub framing: Framing,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            http: Http::default(),
+            redis: Redis::default(),
+            ingest: Ingest::default(),
+            processor: Processor::default(),
+            sender: Sender::default(),
+            shutdown_ms: 20_000,
+            destinations: Vec::new(),
+            tcp: Vec::new(),
+        }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Http {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            body_bytes_max: 1 << 20,
+            batch_bytes_max: 16 << 20,
+        }
+    }
+}
+
+impl Default for Redis {
+    fn default() -> Self {
+        Redis {
+            url: String::new(),
+            data_dir: PathBuf::from("reseq-data"),
+            prefix: "reseq".into(),
+            partitions: 64,
+            connections: 4,
+            timeout_ms: 5_000,
+        }
+    }
+}
+
+impl Default for Ingest {
+    fn default() -> Self {
+        Ingest { batch_max: 512, retry_ms: 5_000, connections_max: 1_024, frames_in_flight_max: 1_024 }
+    }
+}
+
+impl Default for Processor {
+    fn default() -> Self {
+        Processor { concurrency: 256, lease_ms: 10_000 }
+    }
+}
+
+impl Default for Sender {
+    fn default() -> Self {
+        Sender { lease_ms: 5_000, run_max: 128 }
+    }
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redis")
+            .field("url", &self.url_masked())
+            .field("data_dir", &self.data_dir)
+            .field("partitions", &self.partitions)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    /// True when Reseq starts its own redis-server.
+    pub fn is_embedded(&self) -> bool {
+        self.url.is_empty()
+    }
+
+    /// The URL with its password hidden, for people to read.
+    pub fn url_masked(&self) -> String {
+        match url::Url::parse(&self.url) {
+            Ok(mut url) if url.password().is_some() => {
+                let _ = url.set_password(Some(crate::domain::destination::MASK));
+                url.into()
+            }
+            Ok(url) => url.into(),
+            Err(_) if self.url.is_empty() => "embedded".into(),
+            Err(_) => "(not a URL)".into(),
+        }
+    }
+
+    /// How long an unanswered command is waited for.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+}
+
+/// A configuration that cannot be used: says which field, and what would be right.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("the configuration file {path} cannot be read: {source}")]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not TOML, or not this configuration.
+    #[error("the configuration file {path} is not valid:\n{problem}")]
+    InvalidFile {
+        /// Which file.
+        path: PathBuf,
+        /// Where in it, and what is wrong.
+        problem: String,
+    },
+    /// An environment variable is unknown or its value cannot be read.
+    #[error("the environment variable {name} is not valid: {problem}")]
+    InvalidVariable {
+        /// Which variable.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A field's value is out of range or contradicts another.
+    #[error("the configuration field {field} is not valid: {problem}")]
+    InvalidField {
+        /// The field's path.
+        field: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+}
+
+impl Config {
+    /// Reads the file, if any, and the environment over it, and checks the whole.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Config, ConfigError> {
+        let mut config = match file {
+            Some(path) => read_file(path)?,
+            None => Config::default(),
+        };
+        config = overlay::environment(config, environment)?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Checks everything that serde could not.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let ranges: &[(&str, u64, u64, u64)] = &[
+            ("http.body_bytes_max", self.http.body_bytes_max as u64, 1, 256 << 20),
+            ("http.batch_bytes_max", self.http.batch_bytes_max as u64, 1, 1 << 30),
+            ("redis.partitions", self.redis.partitions.into(), 1, 4096),
+            ("redis.connections", self.redis.connections as u64, 1, 1024),
+            ("redis.timeout_ms", self.redis.timeout_ms, 10, 600_000),
+            ("ingest.batch_max", self.ingest.batch_max as u64, 1, 1024),
+            ("ingest.retry_ms", self.ingest.retry_ms, 0, 600_000),
+            ("ingest.connections_max", self.ingest.connections_max as u64, 1, 1 << 20),
+            ("ingest.frames_in_flight_max", self.ingest.frames_in_flight_max as u64, 1, 1 << 16),
+            ("processor.concurrency", self.processor.concurrency as u64, 1, 100_000),
+            ("processor.lease_ms", self.processor.lease_ms, 100, 24 * 3_600_000),
+            ("sender.lease_ms", self.sender.lease_ms, 500, 600_000),
+            ("sender.run_max", self.sender.run_max as u64, 1, 1024),
+            ("shutdown_ms", self.shutdown_ms, 100, 3_600_000),
+        ];
+        for &(field, value, min, max) in ranges {
+            if !(min..=max).contains(&value) {
+                return Err(invalid(field, format!("{value} is outside {min} to {max}")));
+            }
+        }
+        self.validate_redis()?;
+        self.validate_destinations()
+    }
+
+    fn validate_redis(&self) -> Result<(), ConfigError> {
+        let prefix = &self.redis.prefix;
+        if prefix.is_empty() || !prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+            return Err(invalid("redis.prefix", "use letters, digits, '.', '_' and '-'".into()));
+        }
+        let schemes = ["redis", "unix", "redis+unix"];
+        match url::Url::parse(&self.redis.url) {
+            _ if self.redis.is_embedded() => Ok(()),
+            Ok(url) if schemes.contains(&url.scheme()) => Ok(()),
+            _ => Err(invalid(
+                "redis.url",
+                "write redis://[user:password@]host:port[/database] or unix:///path/to/socket, \
+                 or leave it empty for the embedded redis-server"
+                    .into(),
+            )),
+        }
+    }
+
+    fn validate_destinations(&self) -> Result<(), ConfigError> {
+        let mut names = std::collections::HashSet::new();
+        for destination in &self.destinations {
+            let name = &destination.name;
+            if !names.insert(name) {
+                return Err(invalid(&format!("destination {name:?}"), "is defined twice".into()));
+            }
+            destination.validate().map_err(|error| {
+                invalid(&format!("destination {name:?}: {}", error.field), error.problem)
+            })?;
+        }
+        let mut addresses = std::collections::HashSet::new();
+        for listener in &self.tcp {
+            let taken = !addresses.insert(listener.listen) || listener.listen == self.http.listen;
+            if taken && listener.listen.port() != 0 {
+                let problem = format!("{} is used by another listener", listener.listen);
+                return Err(invalid("tcp.listen", problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn invalid(field: &str, problem: String) -> ConfigError {
+    ConfigError::InvalidField { field: field.into(), problem }
+}
+
+fn read_file(path: &Path) -> Result<Config, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
+    toml::from_str(&text).map_err(|error| ConfigError::InvalidFile {
+        path: path.into(),
+        problem: error.to_string(),
+    })
+}
+
+/// The environment over the file.
+mod overlay {
+    use toml::Value;
+
+    use super::{Config, ConfigError};
+
+    /// What every variable of Reseq starts with.
+    const PREFIX: &str = "RESEQ_";
+    /// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
+    /// `RESEQ_URL` the service that the client commands talk to.
+    const OTHERS: [&str; 3] = ["RESEQ_CONFIG", "RESEQ_LOG", "RESEQ_URL"];
+
+    pub(super) fn environment(
+        config: Config,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Config, ConfigError> {
+        let invalid = |name: &str, problem: String| ConfigError::InvalidVariable {
+            name: name.into(),
+            problem,
+        };
+        let mut whole = Value::try_from(&config)
+            .map_err(|error| invalid(PREFIX, format!("the configuration has no text form: {error}")))?;
+        for (name, text) in variables {
+            let is_field = name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str());
+            if !is_field {
+                continue;
+            }
+            let path = name[PREFIX.len()..].to_lowercase();
+            let Some(leaf) = leaf(&mut whole, &path) else {
+                return Err(invalid(&name, "there is no such field".into()));
+            };
+            *leaf = match leaf {
+                Value::Integer(_) => Value::Integer(
+                    text.parse().map_err(|_| invalid(&name, format!("{text:?} is not a number")))?,
+                ),
+                _ => Value::String(text),
+            };
+            Config::deserialize_value(&whole)
+                .map_err(|error| invalid(&name, error.to_string().trim().to_owned()))?;
+        }
+        Config::deserialize_value(&whole).map_err(|error| invalid(PREFIX, error.to_string()))
+    }
+
+    impl Config {
+        fn deserialize_value(value: &Value) -> Result<Config, toml::de::Error> {
+            value.clone().try_into()
+        }
+    }
+
+    /// The plain field whose path, joined with `_`, is `path`.
+    fn leaf<'v>(value: &'v mut Value, path: &str) -> Option<&'v mut Value> {
+        for (name, inner) in value.as_table_mut()?.iter_mut() {
+            if name == path && !inner.is_table() && !inner.is_array() {
+                return Some(inner);
+            }
+            let rest = path.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('_'));
+            if let (Some(rest), true) = (rest, inner.is_table()) {
+                return leaf(inner, rest);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("reseq.toml");
+        std::fs::write(&path, text).unwrap();
+        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Config::load(Some(&path), variables).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_environment_is_over_the_file() {
+        let text = "[http]\nlisten = \"127.0.0.1:1\"\n[sender]\nlease_ms = 700\n";
+        let variables = [("RESEQ_HTTP_LISTEN", "127.0.0.1:2"), ("RESEQ_SHUTDOWN_MS", "900")];
+        let config = load(text, &variables).unwrap();
+        assert_eq!(config.http.listen.port(), 2);
+        assert_eq!((config.sender.lease_ms, config.shutdown_ms), (700, 900));
+    }
+
+    #[test]
+    fn what_is_unknown_or_wrong_is_refused_by_name() {
+        let tcp = "[[tcp]]\nlisten='127.0.0.1:7000'\ndestination='erp'\nframing='morse'\n";
+        let cases: [(&str, &[(&str, &str)], &str); 9] = [
+            ("[http]\nlisten_on = 'x'\n", &[], "listen_on"),
+            (tcp, &[], "morse"),
+            ("[http]\nlisten = 'nowhere'\n", &[], "listen"),
+            ("[redis]\npartitions = 0\n", &[], "redis.partitions"),
+            ("[redis]\nurl = 'mysql://x'\n", &[], "redis.url"),
+            ("", &[("RESEQ_HTTP_LISTN", "x")], "RESEQ_HTTP_LISTN"),
+            ("", &[("RESEQ_SHUTDOWN_MS", "soon")], "RESEQ_SHUTDOWN_MS"),
+            ("[[destination]]\nname='erp'\nurl='x:'\n", &[], "url"),
+            ("[[destination]]\nname='E R P'\nurl='http://h/'\n", &[], "name"),
+        ];
+        for (text, variables, named) in cases {
+            let error = load(text, variables).unwrap_err();
+            assert!(error.contains(named), "{error:?} does not name {named:?}");
+        }
+    }
+
+    #[test]
+    fn the_password_of_redis_is_never_shown() {
+        let config = load("[redis]\nurl = 'redis://u:s3cret@h:1/0'\n", &[]).unwrap();
+        assert!(!format!("{config:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn the_example_configuration_is_valid() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("reseq.example.toml");
+        let config = Config::load(Some(&path), []).unwrap();
+        assert!(!config.destinations.is_empty() && !config.tcp.is_empty());
+    }
+}

@@ -1,0 +1,69 @@
+//! How long to wait before the next attempt.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Exponential backoff with a cap and full jitter: attempt n waits a random time between zero
+/// and `min(max, base × 2^(n−1))`. The rule is "full jitter" of Marc Brooker, *Exponential
+/// Backoff and Jitter*, AWS Architecture Blog, 2015: it spreads retries best for the least work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// The upper end of the first wait, in milliseconds.
+    pub base_ms: u64,
+    /// No wait is longer, in milliseconds.
+    pub max_ms: u64,
+}
+
+impl Backoff {
+    /// The wait after the failed attempt number `attempt` (from 1). `chance` is a random number
+    /// in `[0, 1)`.
+    pub fn wait(&self, attempt: u32, chance: f64) -> Duration {
+        let doublings = attempt.saturating_sub(1).min(63);
+        let ceiling_ms = self
+            .base_ms
+            .saturating_mul(1u64 << doublings)
+            .min(self.max_ms);
+        Duration::from_millis((ceiling_ms as f64 * chance) as u64)
+    }
+
+    /// As [`Backoff::wait`], but never shorter than what the other side asked for
+    /// (`Retry-After`), which itself is capped by `asked_max`.
+    pub fn wait_asked(
+        &self,
+        attempt: u32,
+        chance: f64,
+        asked: Option<Duration>,
+        asked_max: Duration,
+    ) -> Duration {
+        let own = self.wait(attempt, chance);
+        own.max(asked.unwrap_or_default().min(asked_max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BACKOFF: Backoff = Backoff { base_ms: 200, max_ms: 30_000 };
+
+    #[test]
+    fn the_ceiling_doubles_up_to_the_cap() {
+        let almost = 1.0 - f64::EPSILON;
+        let ceilings: Vec<u64> = [1, 2, 3, 8, 9, 1000]
+            .iter()
+            .map(|&n| BACKOFF.wait(n, almost).as_millis() as u64 + 1)
+            .collect();
+        assert_eq!(ceilings, [200, 400, 800, 25_600, 30_000, 30_000]);
+        assert_eq!(BACKOFF.wait(5, 0.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_the_receiver_asks_for_is_the_least_up_to_a_cap() {
+        let hour = Duration::from_secs(3600);
+        let asked = Some(Duration::from_secs(7));
+        assert_eq!(BACKOFF.wait_asked(1, 0.5, asked, hour), Duration::from_secs(7));
+        let cap = Duration::from_secs(2);
+        assert_eq!(BACKOFF.wait_asked(1, 0.0, asked, cap), cap);
+    }
+}

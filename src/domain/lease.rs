@@ -1,0 +1,86 @@
+//! A processor's claim on a message.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
+use super::{DestinationName, Sequence};
+
+/// Names one claim on one message: its place (destination, sequence, ordering key), and a random
+/// part that only the claimer knows. Opaque to workers; a stale one changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LeaseToken {
+    /// The destination whose message is claimed.
+    pub destination: DestinationName,
+    /// The message's sequence.
+    pub sequence: Sequence,
+    /// The random part: the same for all messages of one claim call.
+    pub secret: String,
+    /// The lane's ordering key, where lanes are keys.
+    pub key: Option<String>,
+}
+
+/// The token is none of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the lease token is not one that Reseq gave out")]
+pub struct InvalidToken;
+
+impl LeaseToken {
+    /// The token as workers see it.
+    pub fn encode(&self) -> String {
+        let plain = format!(
+            "{}\n{}\n{}{}{}",
+            self.destination,
+            self.sequence,
+            self.secret,
+            if self.key.is_some() { "\n" } else { "" },
+            self.key.as_deref().unwrap_or_default(),
+        );
+        URL_SAFE_NO_PAD.encode(plain)
+    }
+
+    /// Reads what [`LeaseToken::encode`] wrote.
+    pub fn decode(text: &str) -> Result<LeaseToken, InvalidToken> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidToken)?;
+        let plain = String::from_utf8(bytes).map_err(|_| InvalidToken)?;
+        let mut parts = plain.splitn(4, '\n');
+        let mut next = || parts.next().ok_or(InvalidToken);
+        let destination = next()?.parse().map_err(|_| InvalidToken)?;
+        let sequence = next()?.parse().map_err(|_| InvalidToken)?;
+        let secret = next()?.to_owned();
+        let is_hex = !secret.is_empty() && secret.bytes().all(|b| b.is_ascii_alphanumeric());
+        if !is_hex {
+            return Err(InvalidToken);
+        }
+        let key = parts.next().map(str::to_owned);
+        Ok(LeaseToken { destination, sequence, secret, key })
+    }
+
+    /// The lease's member in the partition's set of leases.
+    pub fn member(&self) -> String {
+        format!("{}/{}/{}", self.destination, self.sequence, self.secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_its_way_through_a_worker() {
+        for key in [None, Some("acct\n7/{x}".to_owned()), Some(String::new())] {
+            let token = LeaseToken {
+                destination: "erp".parse().unwrap(),
+                sequence: 42,
+                secret: "5eed".into(),
+                key,
+            };
+            assert_eq!(LeaseToken::decode(&token.encode()), Ok(token));
+        }
+    }
+
+    #[test]
+    fn forged_tokens_are_refused() {
+        for text in ["", "!!", "ZXJw", &URL_SAFE_NO_PAD.encode("erp\n42\n../x")] {
+            assert_eq!(LeaseToken::decode(text), Err(InvalidToken), "{text}");
+        }
+    }
+}

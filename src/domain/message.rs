@@ -1,0 +1,119 @@
+//! A message, before and after it has its place in the order.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{DestinationName, Epoch, Sequence};
+
+/// The longest ordering key, in bytes.
+pub const KEY_BYTES_MAX: usize = 256;
+/// The longest idempotency key, in bytes.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
+/// The longest id that a producer may give, in bytes.
+pub const ID_BYTES_MAX: usize = 128;
+/// The most headers that travel with a message, and the most bytes they may hold together.
+pub const HEADERS_MAX: usize = 64;
+/// See [`HEADERS_MAX`].
+pub const HEADERS_BYTES_MAX: usize = 16 * 1024;
+
+/// What a message carries: bytes and how to read them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Body {
+    /// The media type, as the producer or the transform named it.
+    pub content_type: String,
+    /// The bytes themselves, never looked into.
+    pub bytes: Bytes,
+}
+
+/// A message, wherever it is on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// A UUIDv7, or the producer's own id.
+    pub id: String,
+    /// The ordering key, if the producer gave one.
+    pub key: Option<String>,
+    /// Headers that travel with the message, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// What it carries.
+    pub body: Body,
+    /// When ingest took it in, in milliseconds since 1970 by the ingest pod's clock. For
+    /// people and metrics only: nothing is decided by it.
+    pub received_ms: u64,
+}
+
+/// A message on its way into Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// The message itself.
+    pub message: Message,
+    /// With it, the same arrival twice within the destination's window is stamped once.
+    pub idempotency_key: Option<String>,
+}
+
+/// Where a message stands in the order of its destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// The epoch in which it was stamped.
+    pub epoch: Epoch,
+    /// Its number in the destination.
+    pub sequence: Sequence,
+}
+
+/// A message that has its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamped {
+    /// The receiver it is for.
+    pub destination: DestinationName,
+    /// Its place in the destination's order.
+    pub place: Place,
+    /// The sequence stamped before this one in its lane, 0 if the lane was empty.
+    pub previous: Sequence,
+    /// The message; after processing, with the transform's output as its body.
+    pub message: Message,
+    /// How often a transform, or later a delivery, of it has been tried and did not succeed.
+    pub attempts: u32,
+    /// True when its transform dropped it: it keeps its place but is not delivered.
+    pub tombstone: bool,
+}
+
+/// True for the request headers that travel with a message.
+pub fn travels(name: &str) -> bool {
+    name.starts_with("x-")
+        || name.starts_with("ce-")
+        || matches!(name, "traceparent" | "tracestate")
+}
+
+/// Checks a text that becomes part of a Redis key or an HTTP header: 1 to `max` bytes of
+/// printable characters. Returns what is wrong with it.
+pub fn check_text(what: &str, text: &str, max: usize) -> Result<(), String> {
+    if text.is_empty() || text.len() > max {
+        return Err(format!("{what} must be 1 to {max} bytes long"));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(format!("{what} must not contain control characters"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_extension_and_tracing_headers_travel() {
+        for name in ["x-tenant", "ce-type", "traceparent", "tracestate"] {
+            assert!(travels(name), "{name}");
+        }
+        for name in ["authorization", "host", "content-length", "cookie", "reseq-key"] {
+            assert!(!travels(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn control_characters_and_lengths_are_refused_by_name() {
+        assert!(check_text("Reseq-Key", "a\r\nb", 10).unwrap_err().contains("Reseq-Key"));
+        assert!(check_text("Reseq-Key", "", 10).is_err());
+        assert!(check_text("Reseq-Key", &"x".repeat(11), 10).is_err());
+        assert!(check_text("Reseq-Key", "kontō {7}", 20).is_ok());
+    }
+}

@@ -1,0 +1,24 @@
+//! The nouns of Reseq: pure types and rules, without I/O and without async.
+//!
+//! Everything above (store, the three stages, the API) speaks in these words; nothing here knows
+//! Redis, HTTP or a clock.
+
+pub mod backoff;
+pub mod destination;
+pub mod lease;
+pub mod message;
+pub mod name;
+pub mod state;
+
+pub use backoff::Backoff;
+pub use destination::{Ack, Delivery, Destination, Framing, Ordering, Transform, TransformKind};
+pub use lease::LeaseToken;
+pub use message::{Arrival, Body, Message, Place, Stamped};
+pub use name::{DestinationName, InvalidName};
+pub use state::{Event, InvalidTransition, State};
+
+/// The number that ingest stamps, per destination: 1, 2, 3 … without gaps. Kept below 2^53.
+pub type Sequence = u64;
+
+/// Changes whenever Redis may have forgotten something; `(epoch, sequence)` never repeats.
+pub type Epoch = u64;

@@ -1,0 +1,7 @@
+//! Reseq: messages in over HTTP or TCP, transformed in parallel, out in order of arrival.
+//!
+//! The modules in reading order: what the words mean ([`domain`]), how it is set up
+//! ([`config`]).
+
+pub mod config;
+pub mod domain;
