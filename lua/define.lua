@@ -1,0 +1,37 @@
+#!lua
+-- define: makes a destination, or changes its definition. The partition holds the true
+-- definition; the index of all destinations is brought up to it afterwards.
+--
+-- KEYS:
+--   [1] epoch            reseq:{p07}:epoch
+--   [2] destination      reseq:{p07}:d:<dest>
+--   [3] waiting          reseq:{p07}:d:<dest>:waiting
+--   [4] active_builtin   reseq:{p07}:active:builtin
+--   [5] active_worker    reseq:{p07}:active:worker
+-- ARGV:
+--   [1] destination  [2] definition (JSON)  [3] 'destination' or 'key'  [4] 'builtin' or 'worker'
+--   [5] quarantine, ms
+-- Returns: {version, 1 if this changed anything, 1 if it was made}
+-- Errors: WRONG_STATE
+-- Sent again it changes nothing: no call number is needed.
+-- include: clock, epoch
+
+local now = now_ms()
+local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
+local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted')
+if known[6] then return redis.error_reply('WRONG_STATE the destination is being removed; try again later') end
+if known[2] == ARGV[2] then return {known[1], 0, 0} end
+local pending = (tonumber(known[4]) or 0) - (tonumber(known[5]) or 0)
+if known[3] and known[3] ~= ARGV[3] and pending > 0 then
+  return redis.error_reply('WRONG_STATE ordering cannot change while messages are pending')
+end
+
+-- A destination that was removed and made again must not meet its old versions.
+local version = text(math.max((tonumber(known[1]) or 0) + 1, now))
+redis.call('HSET', KEYS[2], 'version', version, 'definition', ARGV[2], 'ordering', ARGV[3])
+if not known[1] then redis.call('HSET', KEYS[2], 'born', text(epoch)) end
+local mine, other = KEYS[4], KEYS[5]
+if ARGV[4] == 'worker' then mine, other = other, mine end
+redis.call('ZREM', other, ARGV[1])
+if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('ZADD', mine, text(now), ARGV[1]) end
+return {version, 1, known[1] and 0 or 1}

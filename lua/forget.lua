@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+-- forget: ends the removal of a destination. The epoch goes up, so that a destination of the same
+-- name, which counts from 1 again, never repeats an (epoch, sequence).
+--
+-- KEYS:
+--   [1] epoch         reseq:{p07}:epoch
+--   [2] destination   reseq:{p07}:d:<dest>
+--   [3] waiting       reseq:{p07}:d:<dest>:waiting
+--   [4] messages      reseq:{p07}:d:<dest>:messages
+--   [5] attempts      reseq:{p07}:d:<dest>:attempts
+--   [6] lanes         reseq:{p07}:d:<dest>:lanes
+--   [7] in_progress   reseq:{p07}:d:<dest>:in-progress
+--   [8] ready         reseq:{p07}:d:<dest>:ready
+-- ARGV:
+--   [1] quarantine, ms
+-- Returns: the new epoch, or 0 if there was nothing to forget
+-- Errors: WRONG_STATE
+-- Sent again it changes nothing: no call number is needed.
+-- include: clock, epoch
+
+if redis.call('EXISTS', KEYS[2]) == 0 then return '0' end
+if not redis.call('HGET', KEYS[2], 'deleted') then
+  return redis.error_reply('WRONG_STATE the destination is not being removed')
+end
+local now = now_ms()
+local epoch = math.max(current_epoch(KEYS[1], now, tonumber(ARGV[1])) + 1, now)
+redis.call('HSET', KEYS[1], 'epoch', text(epoch))
+for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
+return text(epoch)

@@ -1,0 +1,11 @@
+-- The server's time in milliseconds, the only clock that decides anything; and how numbers are
+-- written (tostring turns large ones into 1.79e+15).
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function text(number)
+  return string.format('%.0f', number)
+end

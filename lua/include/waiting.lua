@@ -1,0 +1,12 @@
+-- Puts sequences (ascending) back at the front of the waiting list: what has waited longest is
+-- nearest to blocking a head. Tells the processors if there was nothing to claim before.
+
+local function to_front(waiting, active, wake, destination, sequences, now)
+  local descending = {}
+  for i = #sequences, 1, -1 do descending[#descending + 1] = sequences[i] end
+  local length = redis.call('LPUSH', waiting, unpack(descending))
+  if length == #sequences then
+    redis.call('ZADD', active, text(now), destination)
+    redis.call('PUBLISH', wake, destination)
+  end
+end

@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- index: notes a destination's definition, or its end, where all pods look for it.
+--
+-- KEYS:
+--   [1] destinations       reseq:destinations
+--   [2] wake_definitions   reseq:wake:definitions
+-- ARGV:
+--   [1] destination  [2] version (an end has the version it ended)  [3] '<version> <definition>', or '' for an end
+-- Returns: 1 if this was news
+-- Errors: none. Older news than what is noted changes nothing: no call number is needed.
+
+local noted = redis.call('HGET', KEYS[1], ARGV[1])
+local noted_version = noted and tonumber(string.match(noted, '^%d+')) or 0
+local version = tonumber(ARGV[2])
+if ARGV[3] == '' then
+  if not noted or noted_version > version then return 0 end
+  redis.call('HDEL', KEYS[1], ARGV[1])
+else
+  if noted_version >= version then return 0 end
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+end
+-- The revision stands beside the names; '*' can be none.
+redis.call('HINCRBY', KEYS[1], '*', 1)
+redis.call('PUBLISH', KEYS[2], ARGV[1])
+return 1

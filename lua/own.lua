@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- own: takes a partition that has no owner, or renews the lease of the one who asks.
+--
+-- KEYS:
+--   [1] epoch   reseq:{p07}:epoch
+--   [2] owner   reseq:{p07}:owner
+-- ARGV:
+--   [1] token  [2] lease, ms
+-- Returns: {epoch, milliseconds that releases must still wait}
+-- Errors: OWNED <milliseconds that the other's lease lasts>
+-- Sent again it renews again: no call number is needed.
+-- include: clock, epoch
+
+local now, lease_ms = now_ms(), tonumber(ARGV[2])
+local held, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
+if held and held ~= ARGV[1] and tonumber(deadline) > now then
+  return redis.error_reply('OWNED ' .. text(tonumber(deadline) - now))
+end
+local epoch, wait = current_epoch(KEYS[1], now, lease_ms)
+redis.call('SET', KEYS[2], ARGV[1] .. ' ' .. text(now + lease_ms), 'PX', 2 * lease_ms)
+return {text(epoch), text(wait)}

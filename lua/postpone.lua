@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- postpone: the receiver did not accept a lane's head; it is tried again where it stands, by
+-- whoever owns the partition then, but not before the wait is over.
+--
+-- KEYS:
+--   [1] epoch         reseq:{p07}:epoch
+--   [2] owner         reseq:{p07}:owner
+--   [3] attempts      reseq:{p07}:d:<dest>:attempts
+--   [4] releasable    reseq:{p07}:releasable
+--   [5] lanes         reseq:{p07}:d:<dest>:lanes
+--   [6] in_progress   reseq:{p07}:d:<dest>:in-progress[:<key>]
+-- ARGV:
+--   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination' or 'key'
+--   [5] quarantine, ms  [6] lane's key  [7] sequence  [8] attempts so far  [9] wait, ms
+-- Returns: when the head may leave, in ms since 1970
+-- Errors: STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
+-- Sent again it waits again: no call number is needed.
+-- include: clock, epoch, owner
+
+local now = now_ms()
+local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
+if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
+if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
+if redis.call('ZRANGE', KEYS[6], 0, 0)[1] ~= ARGV[7] then
+  return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
+end
+
+local not_before = text(now + tonumber(ARGV[9]))
+redis.call('HSET', KEYS[3], ARGV[7], ARGV[8])
+if ARGV[4] == 'key' then
+  redis.call('ZADD', KEYS[5], not_before, ARGV[6])
+  local earliest = redis.call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
+  redis.call('ZADD', KEYS[4], earliest, ARGV[3])
+else
+  redis.call('ZADD', KEYS[4], not_before, ARGV[3])
+end
+return not_before

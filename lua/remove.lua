@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- remove: begins to remove a destination. From here on nothing is taken in, claimed or released.
+--
+-- KEYS:
+--   [1] destination      reseq:{p07}:d:<dest>
+--   [2] active_builtin   reseq:{p07}:active:builtin
+--   [3] active_worker    reseq:{p07}:active:worker
+--   [4] releasable       reseq:{p07}:releasable
+-- ARGV:
+--   [1] destination  [2] '1' to remove it although messages are pending
+-- Returns: {version, pending messages}
+-- Errors: UNKNOWN_DESTINATION, WRONG_STATE
+-- Sent again it goes on: no call number is needed.
+
+local known = redis.call('HMGET', KEYS[1], 'version', 'last', 'settled')
+if not known[1] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+local pending = (tonumber(known[2]) or 0) - (tonumber(known[3]) or 0)
+if pending > 0 and ARGV[2] ~= '1' then
+  return redis.error_reply(string.format('WRONG_STATE %.0f messages are pending', pending))
+end
+redis.call('HSET', KEYS[1], 'deleted', '1')
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('ZREM', KEYS[4], ARGV[1])
+return {known[1], pending}

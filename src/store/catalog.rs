@@ -1,0 +1,149 @@
+//! What this pod knows of the destinations: a copy that follows Redis within a second.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{Claimers, Store, StoreError, Wake, destinations};
+use crate::domain::{Destination, DestinationName};
+
+/// A destination as this pod knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// Its definition.
+    pub destination: Destination,
+    /// The definition's version; scripts refuse another than the current one.
+    pub version: u64,
+    /// The partition it lives in.
+    pub partition: u16,
+}
+
+impl Known {
+    /// Who may claim its messages.
+    pub fn claimers(&self) -> Claimers {
+        destinations::claimers_of(self.destination.transform.kind)
+    }
+
+    pub(super) fn ordering_text(&self) -> &'static str {
+        destinations::ordering_text(self.destination.ordering)
+    }
+}
+
+type ByName = HashMap<DestinationName, Arc<Known>>;
+
+/// The destinations that this pod knows. Cheap to clone.
+#[derive(Clone)]
+pub struct Catalog {
+    store: Store,
+    by_name: Arc<RwLock<Arc<ByName>>>,
+    /// Goes up with each change, for those who follow.
+    changes: watch::Sender<u64>,
+}
+
+impl Catalog {
+    /// Reads all destinations.
+    pub async fn load(store: Store) -> Result<Catalog, StoreError> {
+        let (changes, _) = watch::channel(0);
+        let catalog = Catalog { store, by_name: Arc::default(), changes };
+        catalog.reload().await?;
+        Ok(catalog)
+    }
+
+    /// The destination of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<Known>> {
+        self.all().get(name).cloned()
+    }
+
+    /// All destinations, as they are known now.
+    pub fn all(&self) -> Arc<ByName> {
+        self.by_name.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Wakes up whenever something has changed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Looks up one destination where the truth is, after a script refused what was known of it.
+    pub async fn refresh(
+        &self,
+        name: &DestinationName,
+    ) -> Result<Option<Arc<Known>>, StoreError> {
+        let known = self.store.true_definition(name).await?.map(Arc::new);
+        self.change(|by_name| match &known {
+            Some(known) => by_name.insert(name.clone(), known.clone()),
+            None => by_name.remove(name),
+        });
+        Ok(known)
+    }
+
+    /// The destination of this name; asks Redis if this pod has not heard of it yet.
+    pub async fn find(&self, name: &DestinationName) -> Result<Option<Arc<Known>>, StoreError> {
+        match self.get(name.as_str()) {
+            Some(known) => Ok(Some(known)),
+            None => self.refresh(name).await,
+        }
+    }
+
+    async fn reload(&self) -> Result<(), StoreError> {
+        let all = self.store.indexed().await?;
+        self.change(|by_name| {
+            let newest = all.into_iter().map(|known| {
+                let held = by_name.get(&known.destination.name).cloned();
+                let known = held.filter(|held| held.version >= known.version).unwrap_or(known.into());
+                (known.destination.name.clone(), known)
+            });
+            *by_name = newest.collect();
+        });
+        Ok(())
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut ByName) -> R) {
+        let mut held = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = ByName::clone(&held);
+        change(&mut fresh);
+        if fresh != **held {
+            *held = Arc::new(fresh);
+            drop(held);
+            self.changes.send_modify(|number| *number += 1);
+        }
+    }
+
+    /// Follows Redis until `stop`: told of a change, or once a second.
+    pub async fn follow(self, mut wakes: broadcast::Receiver<Wake>, stop: CancellationToken) {
+        let mut revision = None;
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = tick.tick() => {}
+                wake = wakes.recv() => match wake {
+                    Ok(Wake::Definitions | Wake::Everything) => {}
+                    Ok(_) => continue,
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return,
+                }
+            }
+            let now = match self.store.revision().await {
+                Ok(now) => now,
+                Err(error) => {
+                    tracing::debug!(%error, "cannot look for changes of definitions");
+                    continue;
+                }
+            };
+            if revision == Some(now) {
+                continue;
+            }
+            match self.reload().await {
+                Ok(()) => revision = Some(now),
+                Err(error) => tracing::warn!(%error, "cannot read the destinations"),
+            }
+        }
+    }
+}

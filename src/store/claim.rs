@@ -1,0 +1,120 @@
+//! Claiming waiting messages, and handing them back (`lua/claim.lua`, `lua/unclaim.lua`).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{FromRedisValue, Value};
+use sha2::{Digest, Sha256};
+
+use super::{Caller, Claimers, Known, Status, Store, StoreError, record, unexpected};
+use crate::domain::{LeaseToken, Sequence, Stamped};
+
+/// Messages under a lease.
+#[derive(Debug, Default)]
+pub struct Claimed {
+    /// When the lease runs out unless it is extended, in ms since 1970 by the server's clock.
+    pub deadline_ms: u64,
+    /// The messages, lowest sequence first, each with its token.
+    pub messages: Vec<(LeaseToken, Stamped)>,
+}
+
+impl Store {
+    /// Takes up to `max` waiting messages of one destination under a lease.
+    pub async fn claim(
+        &self,
+        caller: &Caller,
+        known: &Known,
+        max: usize,
+        lease: Duration,
+    ) -> Result<Claimed, StoreError> {
+        let destination = &known.destination;
+        let keys = self.keys().destination(&destination.name);
+        let secret = self.secret_of(caller);
+
+        let (name, mut call) = self.script(|scripts| &scripts.claim);
+        call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
+        call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
+        call.key(keys.partition.active(known.claimers()));
+        call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
+        call.arg(&secret).arg(lease.as_millis() as u64).arg(max.min(1000));
+        let answer = caller.answered(self.run::<Vec<Value>>(name, &call).await)?;
+
+        let mut parts = answer.into_iter();
+        let mut result = Claimed {
+            deadline_ms: read(parts.next().ok_or_else(|| unexpected("claim"))?)?,
+            messages: Vec::with_capacity(parts.len()),
+        };
+        for part in parts {
+            let (sequence, attempts, bytes): (Sequence, u32, Bytes) = read(part)?;
+            let message = record::read(bytes, &destination.name, sequence, attempts)
+                .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+            let key = destination.lane_key(message.message.key.as_deref()).map(str::to_owned);
+            let token = LeaseToken {
+                destination: destination.name.clone(),
+                sequence,
+                secret: secret.clone(),
+                key,
+            };
+            result.messages.push((token, message));
+        }
+        Ok(result)
+    }
+
+    /// Hands claimed messages of one destination back, without counting an attempt.
+    pub async fn unclaim(
+        &self,
+        caller: &Caller,
+        known: &Known,
+        tokens: &[LeaseToken],
+    ) -> Result<Vec<Status>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let (name, mut call) = self.script(|scripts| &scripts.unclaim);
+        call.key(keys.partition.call(&caller.name)).key(keys.waiting()).key(keys.messages());
+        call.key(keys.partition.leases()).key(keys.partition.active(known.claimers()));
+        call.key(keys.partition.wake_waiting());
+        call.arg(caller.number()).arg(known.destination.name.as_str());
+        for token in tokens {
+            call.arg(token.sequence).arg(token.member());
+        }
+        caller.answered(self.run(name, &call).await)
+    }
+
+    /// Destinations of a partition that have waiting work, the longest unserved first. A hint.
+    pub async fn active(
+        &self,
+        partition: u16,
+        claimers: Claimers,
+        max: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let mut found = self.active_of_all(&[partition], claimers, max).await?;
+        Ok(found.pop().unwrap_or_default())
+    }
+
+    /// The same for several partitions in one round trip, in their order.
+    pub async fn active_of_all(
+        &self,
+        partitions: &[u16],
+        claimers: Claimers,
+        max: usize,
+    ) -> Result<Vec<Vec<String>>, StoreError> {
+        let mut pipe = redis::pipe();
+        for &partition in partitions {
+            let key = self.keys().partition(partition).active(claimers);
+            pipe.zrange(key, 0, max as isize - 1);
+        }
+        self.query(&pipe).await
+    }
+
+    /// A secret that nobody else can guess, and the same for a call that is sent again.
+    fn secret_of(&self, caller: &Caller) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.inner.seed.as_bytes());
+        hash.update(caller.name.as_bytes());
+        hash.update(caller.number().to_be_bytes());
+        hash.finalize()[..10].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+fn read<T: FromRedisValue>(value: Value) -> Result<T, StoreError> {
+    redis::from_redis_value(value).map_err(|_| unexpected("claim"))
+}

@@ -1,0 +1,135 @@
+//! The ends of a lease: complete, fail, extend (`lua/complete.lua`, `lua/fail.lua`,
+//! `lua/extend.lua`).
+
+use std::{collections::HashMap, time::Duration};
+
+use redis::{FromRedisValue, ParsingError, Value};
+
+use super::{Caller, Known, Store, StoreError, record, unexpected};
+use crate::domain::{LeaseToken, Stamped};
+
+/// What a script answers for one lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Done.
+    Ok,
+    /// The lease is somebody else's now, or nobody's; nothing was changed.
+    StaleLease,
+    /// The message had been finished before; nothing was changed, and nothing needs to be.
+    Settled,
+}
+
+impl FromRedisValue for Status {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        match String::from_redis_value(value)?.as_str() {
+            "ok" => Ok(Status::Ok),
+            "stale_lease" => Ok(Status::StaleLease),
+            "settled" => Ok(Status::Settled),
+            other => Err(ParsingError::from(format!("unknown status {other:?}"))),
+        }
+    }
+}
+
+/// A claimed message and what processing made of it.
+#[derive(Debug, Clone)]
+pub struct Completion {
+    /// The lease.
+    pub token: LeaseToken,
+    /// The message, with the output as its body, or a tombstone.
+    pub output: Stamped,
+}
+
+/// A claimed message whose attempt failed.
+#[derive(Debug, Clone)]
+pub struct Failed {
+    /// The lease.
+    pub token: LeaseToken,
+    /// How long to wait before the next attempt.
+    pub wait: Duration,
+}
+
+impl Store {
+    /// Stores outputs of one destination's messages and makes them ready. One status each, in
+    /// order; at most 1,000.
+    pub async fn complete(
+        &self,
+        caller: &Caller,
+        known: &Known,
+        completions: &[Completion],
+    ) -> Result<Vec<Status>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut lanes: Vec<Option<&str>> = Vec::new();
+        let mut index = HashMap::new();
+        let lane_of: Vec<usize> = completions
+            .iter()
+            .map(|completion| {
+                let lane = known.destination.lane_key(completion.token.key.as_deref());
+                *index.entry(lane).or_insert_with(|| {
+                    lanes.push(lane);
+                    lanes.len()
+                })
+            })
+            .collect();
+
+        let (name, mut call) = self.script(|scripts| &scripts.complete);
+        call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.messages());
+        call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.releasable());
+        call.key(keys.lanes()).key(keys.partition.wake_releasable());
+        for lane in &lanes {
+            call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
+        }
+        call.arg(caller.number()).arg(known.destination.name.as_str());
+        call.arg(known.ordering_text()).arg(lanes.len());
+        for lane in &lanes {
+            call.arg(lane.unwrap_or_default());
+        }
+        for (completion, lane) in completions.iter().zip(lane_of) {
+            call.arg(lane).arg(completion.token.sequence).arg(completion.token.member());
+            call.arg(record::of_output(&completion.output, known.destination.ordering));
+        }
+        caller.answered(self.run(name, &call).await)
+    }
+
+    /// Ends attempts that did not succeed; the messages are tried again after their wait.
+    pub async fn fail(
+        &self,
+        caller: &Caller,
+        known: &Known,
+        failed: &[Failed],
+    ) -> Result<Vec<Status>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let (name, mut call) = self.script(|scripts| &scripts.fail);
+        call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
+        call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
+        call.key(keys.partition.delayed()).key(keys.partition.active(known.claimers()));
+        call.key(keys.partition.wake_waiting());
+        call.arg(caller.number()).arg(known.destination.name.as_str());
+        for one in failed {
+            call.arg(one.token.sequence).arg(one.token.member()).arg(one.wait.as_millis() as u64);
+        }
+        caller.answered(self.run(name, &call).await)
+    }
+
+    /// Makes leases on one destination's messages last `lease` from now on. Also tells when that
+    /// is, in ms since 1970 by the server's clock.
+    pub async fn extend(
+        &self,
+        known: &Known,
+        tokens: &[LeaseToken],
+        lease: Duration,
+    ) -> Result<(u64, Vec<Status>), StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let (name, mut call) = self.script(|scripts| &scripts.extend);
+        call.key(keys.messages()).key(keys.partition.leases());
+        call.arg(lease.as_millis() as u64);
+        for token in tokens {
+            call.arg(token.sequence).arg(token.member());
+        }
+        let mut answer = self.run::<Vec<Value>>(name, &call).await?.into_iter();
+        let read = |value| u64::from_redis_value(value).ok();
+        let deadline = answer.next().and_then(read).ok_or_else(|| unexpected("extend"))?;
+        let statuses: Result<_, ParsingError> = answer.map(Status::from_redis_value).collect();
+        Ok((deadline, statuses.map_err(|_| unexpected("extend"))?))
+    }
+}

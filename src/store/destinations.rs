@@ -1,0 +1,193 @@
+//! Making, changing and removing destinations (`lua/define.lua`, `lua/index.lua`,
+//! `lua/remove.lua`, `lua/purge.lua`, `lua/forget.lua`).
+//!
+//! The partition holds the true definition, because the scripts that check it run there. The index
+//! of all destinations follows; a pod that dies in between leaves an index that any pod mends when
+//! the partition refuses what it knows.
+
+use bytes::Bytes;
+use redis::Pipeline;
+
+use super::{Claimers, Known, Store, StoreError, record};
+use crate::domain::{Destination, DestinationName, Ordering, TransformKind};
+
+/// The most messages that are purged in one call.
+const PURGE_MAX: usize = 500;
+
+/// What defining a destination did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defined {
+    /// The definition's version.
+    pub version: u64,
+    /// False if it was the same before.
+    pub changed: bool,
+    /// True if there was no such destination.
+    pub created: bool,
+}
+
+/// What removing a destination did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Removed {
+    /// Messages that were pending and are gone.
+    pub purged: u64,
+}
+
+/// The ordering, as the scripts spell it.
+pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
+    match ordering {
+        Ordering::Destination => "destination",
+        Ordering::Key => "key",
+    }
+}
+
+/// Who may claim messages of a destination with this transform.
+pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
+    match kind {
+        TransformKind::Worker => Claimers::Worker,
+        TransformKind::None | TransformKind::Http | TransformKind::Native => Claimers::Builtin,
+    }
+}
+
+impl Store {
+    /// Makes a destination or changes its definition, and tells all pods.
+    pub async fn define(&self, destination: &Destination) -> Result<Defined, StoreError> {
+        let keys = self.keys().destination(&destination.name);
+        let definition = serde_json::to_string(destination)
+            .map_err(|error| StoreError::WrongState(error.to_string()))?;
+        let claimers = claimers_of(destination.transform.kind);
+        let (name, mut call) = self.script(|scripts| &scripts.define);
+        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker));
+        call.arg(destination.name.as_str()).arg(&definition);
+        call.arg(ordering_text(destination.ordering)).arg(claimers.as_str());
+        call.arg(self.inner.quarantine_ms);
+        let (version, changed, created): (u64, bool, bool) = self.run(name, &call).await?;
+        self.index(&destination.name, version, Some(&definition)).await?;
+        Ok(Defined { version, changed, created })
+    }
+
+    /// Removes a destination; with `purge`, although messages are pending. May be repeated until
+    /// it succeeds.
+    pub async fn remove(
+        &self,
+        destination: &DestinationName,
+        purge: bool,
+    ) -> Result<Removed, StoreError> {
+        let keys = self.keys().destination(destination);
+        let (name, mut call) = self.script(|scripts| &scripts.remove);
+        call.key(keys.hash()).key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
+        call.arg(destination.as_str()).arg(u8::from(purge));
+        let (version, purged): (u64, u64) = self.run(name, &call).await?;
+
+        self.purge_lanes(destination).await?;
+        let (name, mut call) = self.script(|scripts| &scripts.forget);
+        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
+        call.key(keys.messages()).key(keys.attempts()).key(keys.lanes());
+        call.key(keys.in_progress(None)).key(keys.ready(None));
+        call.arg(self.inner.quarantine_ms);
+        self.run::<u64>(name, &call).await?;
+        self.index(destination, version, None).await?;
+        Ok(Removed { purged })
+    }
+
+    /// Removes pending messages, and their lanes where lanes are keys, some at a time.
+    async fn purge_lanes(&self, destination: &DestinationName) -> Result<(), StoreError> {
+        let keys = self.keys().destination(destination);
+        let mut cursor = 0u64;
+        loop {
+            let mut pipe = redis::pipe();
+            pipe.cmd("HSCAN").arg(keys.messages()).arg(cursor).arg("COUNT").arg(PURGE_MAX);
+            let ((next, found),): ((u64, Vec<(u64, Bytes)>),) = self.query(&pipe).await?;
+            for batch in found.chunks(PURGE_MAX) {
+                let (name, mut call) = self.script(|scripts| &scripts.purge);
+                call.key(keys.hash()).key(keys.messages());
+                let mut lanes = std::collections::BTreeSet::new();
+                for (sequence, bytes) in batch {
+                    call.arg(*sequence);
+                    let message = record::read(bytes.clone(), destination, *sequence, 0);
+                    lanes.insert(message.ok().and_then(|message| message.message.key));
+                }
+                for lane in lanes.iter().map(|lane| lane.as_deref().unwrap_or_default()) {
+                    call.key(keys.in_progress(Some(lane))).key(keys.ready(Some(lane)));
+                }
+                self.run::<u64>(name, &call).await?;
+            }
+            if next == 0 {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
+    /// Notes a definition, or its end, in the index of all destinations, unless newer is noted.
+    async fn index(
+        &self,
+        name: &DestinationName,
+        version: u64,
+        definition: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let noted = definition.map_or_else(String::new, |json| format!("{version} {json}"));
+        let (transition, mut call) = self.script(|scripts| &scripts.index);
+        call.key(self.keys().destinations()).key(self.keys().wake_definitions());
+        call.arg(name.as_str()).arg(version).arg(noted);
+        self.run::<u64>(transition, &call).await?;
+        Ok(())
+    }
+
+    /// How often the index has changed.
+    pub(super) async fn revision(&self) -> Result<u64, StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.hget(self.keys().destinations(), "*");
+        let (revision,): (Option<u64>,) = self.query(&pipe).await?;
+        Ok(revision.unwrap_or_default())
+    }
+
+    /// All destinations of the index.
+    pub(super) async fn indexed(&self) -> Result<Vec<Known>, StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.hgetall(self.keys().destinations());
+        let (entries,): (Vec<(String, String)>,) = self.query(&pipe).await?;
+        let known = entries.into_iter().filter(|(name, _)| name != "*").filter_map(|(name, text)| {
+            let (version, json) = text.split_once(' ')?;
+            self.known(&name, version, json)
+        });
+        Ok(known.collect())
+    }
+
+    /// The definition that the partition holds, which is the true one; the index is mended.
+    pub(super) async fn true_definition(
+        &self,
+        name: &DestinationName,
+    ) -> Result<Option<Known>, StoreError> {
+        let keys = self.keys().destination(name);
+        let mut pipe = Pipeline::new();
+        pipe.hmget(keys.hash(), &["version", "definition", "deleted"]);
+        type Held = (Option<String>, Option<String>, Option<String>);
+        let ((version, definition, deleted),): (Held,) = self.query(&pipe).await?;
+        let (Some(version), Some(json), None) = (version, definition, deleted) else {
+            return Ok(None);
+        };
+        let known = self.known(name.as_str(), &version, &json);
+        if let Some(known) = &known {
+            self.index(name, known.version, Some(&json)).await?;
+        }
+        Ok(known)
+    }
+
+    fn known(&self, name: &str, version: &str, json: &str) -> Option<Known> {
+        let definition = serde_json::from_str::<Destination>(json);
+        match (definition, version.parse()) {
+            (Ok(destination), Ok(version)) => {
+                let partition = destination.name.partition(self.keys().partitions());
+                Some(Known { destination, version, partition })
+            }
+            (Err(error), _) => {
+                tracing::error!(destination = name, %error, "a stored definition cannot be read");
+                None
+            }
+            (_, Err(_)) => None,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Stamping arrivals (`lua/ingest.lua`).
+
+use std::collections::HashMap;
+
+use redis::Value;
+use sha2::{Digest, Sha256};
+
+use super::{Caller, Known, Store, StoreError, record, unexpected};
+use crate::domain::{Arrival, Epoch, Ordering, Place, TransformKind};
+
+/// What became of one arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ingested {
+    /// It has its place.
+    Stamped(Place),
+    /// The same was stamped before, here.
+    Duplicate(Place),
+    /// Another body was stamped under the same idempotency key.
+    Conflict,
+    /// The destination has as many pending messages as it may have. Nothing was stored.
+    BacklogFull,
+}
+
+/// What the arguments of a batch are made of.
+struct Batch<'a> {
+    lanes: Vec<Option<&'a str>>,
+    seen: Vec<&'a str>,
+    /// Per arrival: its lane (from 1), its seen key and digest, its record.
+    arrivals: Vec<(usize, String, Vec<u8>)>,
+}
+
+impl<'a> Batch<'a> {
+    fn of(known: &Known, epoch: Epoch, arrivals: &[&'a Arrival]) -> Batch<'a> {
+        let mut batch = Batch { lanes: Vec::new(), seen: Vec::new(), arrivals: Vec::new() };
+        let (mut lane_index, mut seen_index) = (HashMap::new(), HashMap::new());
+        for arrival in arrivals {
+            let lane = match known.destination.ordering {
+                Ordering::Destination => None,
+                Ordering::Key => Some(arrival.message.key.as_deref().unwrap_or_default()),
+            };
+            let lane = *lane_index.entry(lane).or_insert_with(|| {
+                batch.lanes.push(lane);
+                batch.lanes.len()
+            });
+            let seen = arrival.idempotency_key.as_deref().map_or_else(String::new, |key| {
+                let index = *seen_index.entry(key).or_insert_with(|| {
+                    batch.seen.push(key);
+                    batch.seen.len()
+                });
+                format!("{index}:{}", digest(&arrival.message.body.bytes))
+            });
+            batch.arrivals.push((lane, seen, record::of_arrival(arrival, epoch)));
+        }
+        batch
+    }
+}
+
+/// The digest of a body that tells a repeat from a conflict: half of its SHA-256, in hex.
+fn digest(body: &[u8]) -> String {
+    Sha256::digest(body)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Store {
+    /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
+    /// result each, in order. `epoch` is the one that the caller last heard of.
+    pub async fn ingest(
+        &self,
+        caller: &Caller,
+        known: &Known,
+        epoch: Epoch,
+        arrivals: &[&Arrival],
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let destination = &known.destination;
+        let keys = self.keys().destination(&destination.name);
+        let batch = Batch::of(known, epoch, arrivals);
+        let needs_processing = destination.transform.kind != TransformKind::None;
+
+        let (name, mut call) = self.script(|scripts| &scripts.ingest);
+        call.key(keys.partition.epoch()).key(keys.partition.call(&caller.name));
+        call.key(keys.hash()).key(keys.waiting()).key(keys.messages());
+        call.key(keys.partition.active(known.claimers())).key(keys.partition.releasable());
+        call.key(keys.lanes());
+        call.key(keys.partition.wake_waiting()).key(keys.partition.wake_releasable());
+        for lane in &batch.lanes {
+            call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
+        }
+        for key in &batch.seen {
+            call.key(keys.seen(key));
+        }
+        call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version).arg(epoch);
+        call.arg(self.inner.quarantine_ms);
+        call.arg(if needs_processing { "waiting" } else { "ready" });
+        call.arg(destination.max_backlog).arg(destination.idempotency_window_ms);
+        call.arg(known.ordering_text()).arg(batch.lanes.len());
+        for lane in &batch.lanes {
+            call.arg(lane.unwrap_or_default());
+        }
+        for (lane, seen, record) in &batch.arrivals {
+            call.arg(*lane).arg(seen).arg(record);
+        }
+        let answer = caller.answered(self.run(name, &call).await)?;
+        read_answer(answer, epoch, arrivals.len())
+    }
+
+    /// The epoch of the destination's partition, as Redis last noted it; 0 if it never has.
+    pub async fn epoch_of(&self, known: &Known) -> Result<Epoch, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut pipe = redis::pipe();
+        pipe.hget(keys.partition.epoch(), "epoch");
+        let (epoch,): (Option<Epoch>,) = self.query(&pipe).await?;
+        Ok(epoch.unwrap_or_default())
+    }
+}
+
+fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested>, StoreError> {
+    type Exception = (usize, String, u64, Epoch);
+    let Value::Array(mut parts) = answer else { return Err(unexpected("ingest")) };
+    if parts.is_empty() {
+        return Err(unexpected("ingest"));
+    }
+    let exceptions: Vec<Exception> = parts
+        .split_off(1)
+        .into_iter()
+        .map(redis::from_redis_value)
+        .collect::<Result<_, _>>()
+        .map_err(|_| unexpected("ingest"))?;
+    let mut sequence: u64 = parts
+        .pop()
+        .and_then(|first| redis::from_redis_value(first).ok())
+        .ok_or_else(|| unexpected("ingest"))?;
+    let mut exceptions = exceptions.into_iter().peekable();
+    let result = (1..=count).map(|arrival| {
+        let listed = exceptions.next_if(|exception| exception.0 == arrival);
+        let Some((_, kind, at, in_epoch)) = listed else {
+            let place = Place { epoch, sequence };
+            sequence += 1;
+            return Ok(Ingested::Stamped(place));
+        };
+        match kind.as_str() {
+            "duplicate" => Ok(Ingested::Duplicate(Place { epoch: in_epoch, sequence: at })),
+            "conflict" => Ok(Ingested::Conflict),
+            "backlog_full" => Ok(Ingested::BacklogFull),
+            _ => Err(unexpected("ingest")),
+        }
+    });
+    result.collect()
+}

@@ -1,0 +1,206 @@
+//! The names of all keys in Redis. Nothing else knows how a key is spelled.
+
+use crate::domain::DestinationName;
+
+/// Makes the names: prefix, partition's hash tag, noun.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    prefix: String,
+    partitions: u16,
+}
+
+/// The names within one partition: all in one slot of a Redis Cluster, by their hash tag.
+#[derive(Debug, Clone)]
+pub struct PartitionKeys {
+    tag: String,
+}
+
+/// The names within one destination.
+#[derive(Debug, Clone)]
+pub struct DestinationKeys {
+    /// Those of its partition.
+    pub partition: PartitionKeys,
+    base: String,
+}
+
+/// Which processors may claim: those of Reseq, or a user's own over the worker API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Claimers {
+    /// `active:builtin`
+    Builtin,
+    /// `active:worker`
+    Worker,
+}
+
+impl Claimers {
+    /// As the keys and the scripts spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Claimers::Builtin => "builtin",
+            Claimers::Worker => "worker",
+        }
+    }
+}
+
+impl Keys {
+    /// Names that start with `prefix`, over so many partitions.
+    pub fn new(prefix: &str, partitions: u16) -> Self {
+        Keys { prefix: prefix.to_owned(), partitions }
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> u16 {
+        self.partitions
+    }
+
+    /// What was decided when the deployment was first started.
+    pub fn meta(&self) -> String {
+        format!("{}:meta", self.prefix)
+    }
+
+    /// The index of all destinations.
+    pub fn destinations(&self) -> String {
+        format!("{}:destinations", self.prefix)
+    }
+
+    /// The pods that live.
+    pub fn pods(&self) -> String {
+        format!("{}:pods", self.prefix)
+    }
+
+    /// The channel on which changes of definitions are told.
+    pub fn wake_definitions(&self) -> String {
+        format!("{}:wake:definitions", self.prefix)
+    }
+
+    /// The names within partition `number`.
+    pub fn partition(&self, number: u16) -> PartitionKeys {
+        PartitionKeys { tag: format!("{}:{{p{number:02}}}", self.prefix) }
+    }
+
+    /// The names within a destination.
+    pub fn destination(&self, name: &DestinationName) -> DestinationKeys {
+        let partition = self.partition(name.partition(self.partitions));
+        let base = format!("{}:d:{name}", partition.tag);
+        DestinationKeys { partition, base }
+    }
+}
+
+impl PartitionKeys {
+    /// Server identity, epoch, quarantine.
+    pub fn epoch(&self) -> String {
+        format!("{}:epoch", self.tag)
+    }
+
+    /// The sender that may release here.
+    pub fn owner(&self) -> String {
+        format!("{}:owner", self.tag)
+    }
+
+    /// Destinations that have waiting work.
+    pub fn active(&self, claimers: Claimers) -> String {
+        format!("{}:active:{}", self.tag, claimers.as_str())
+    }
+
+    /// Destinations whose heads may leave.
+    pub fn releasable(&self) -> String {
+        format!("{}:releasable", self.tag)
+    }
+
+    /// Leases and their deadlines.
+    pub fn leases(&self) -> String {
+        format!("{}:leases", self.tag)
+    }
+
+    /// Messages that wait out a backoff, and when it is over.
+    pub fn delayed(&self) -> String {
+        format!("{}:delayed", self.tag)
+    }
+
+    /// A caller's last call and its answer.
+    pub fn call(&self, caller: &str) -> String {
+        format!("{}:calls:{caller}", self.tag)
+    }
+
+    /// The channel on which new waiting work is told.
+    pub fn wake_waiting(&self) -> String {
+        format!("{}:wake:waiting", self.tag)
+    }
+
+    /// The channel on which heads that became releasable are told.
+    pub fn wake_releasable(&self) -> String {
+        format!("{}:wake:releasable", self.tag)
+    }
+
+    /// The channel on which an owner's end is told.
+    pub fn wake_owner(&self) -> String {
+        format!("{}:wake:owner", self.tag)
+    }
+}
+
+impl DestinationKeys {
+    /// Definition, last sequence, counters.
+    pub fn hash(&self) -> String {
+        self.base.clone()
+    }
+
+    /// Sequences to claim.
+    pub fn waiting(&self) -> String {
+        format!("{}:waiting", self.base)
+    }
+
+    /// Records by sequence.
+    pub fn messages(&self) -> String {
+        format!("{}:messages", self.base)
+    }
+
+    /// Attempts that did not succeed, by sequence.
+    pub fn attempts(&self) -> String {
+        format!("{}:attempts", self.base)
+    }
+
+    /// Where lanes are keys: lanes whose heads may leave, and not before when.
+    pub fn lanes(&self) -> String {
+        format!("{}:lanes", self.base)
+    }
+
+    /// A lane's messages that are not yet gone.
+    pub fn in_progress(&self, lane: Option<&str>) -> String {
+        self.of_lane("in-progress", lane)
+    }
+
+    /// A lane's messages whose processing has finished and that are not yet gone.
+    pub fn ready(&self, lane: Option<&str>) -> String {
+        self.of_lane("ready", lane)
+    }
+
+    /// How many messages are being delivered just now; for people to see, and soon forgotten.
+    pub fn delivering(&self) -> String {
+        format!("{}:delivering", self.base)
+    }
+
+    /// What was stamped under an idempotency key.
+    pub fn seen(&self, idempotency_key: &str) -> String {
+        format!("{}:seen:{idempotency_key}", self.base)
+    }
+
+    fn of_lane(&self, noun: &str, lane: Option<&str>) -> String {
+        match lane {
+            None => format!("{}:{noun}", self.base),
+            Some(key) => format!("{}:{noun}:{key}", self.base),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_in_an_ordering_key_do_not_move_it_to_another_slot() {
+        let keys = Keys::new("reseq", 64).destination(&"erp".parse().unwrap());
+        let key = keys.in_progress(Some("{x}"));
+        let first_tag = &key[key.find('{').unwrap()..=key.find('}').unwrap()];
+        assert!(first_tag.starts_with("{p"), "{key}");
+    }
+}

@@ -1,0 +1,261 @@
+//! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
+
+mod catalog;
+mod claim;
+mod complete;
+mod connect;
+mod destinations;
+pub mod embedded;
+mod error;
+mod ingest;
+pub mod keys;
+mod own;
+mod record;
+mod recover;
+mod release;
+pub mod scripts;
+mod stats;
+mod wake;
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use redis::{FromRedisValue, Pipeline, ScriptInvocation};
+use tokio::time::Instant;
+
+pub use catalog::{Catalog, Known};
+pub use claim::Claimed;
+pub use complete::{Completion, Failed, Status};
+pub use connect::{Fitness, UnfitServer};
+pub use destinations::{Defined, Removed};
+pub use error::StoreError;
+pub use ingest::Ingested;
+pub use keys::{Claimers, Keys};
+pub use own::{Owned, OwnerToken};
+pub use recover::{Overdue, Reaped};
+pub use release::{LaneRequest, LaneRun, Owner};
+pub use stats::{Head, Stats};
+pub use wake::{Wake, Wakes};
+
+use crate::config;
+use connect::Links;
+use scripts::{Scripts, Transition};
+
+/// The version of what is stored; another refuses to start.
+pub const SCHEMA: u32 = 1;
+
+/// Everything that Reseq asks of Redis. Cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    links: Links,
+    keys: Keys,
+    scripts: Scripts,
+    /// A name for this process, random: no two are the same.
+    pod: String,
+    /// What the secrets of leases are made of; known to this process alone.
+    seed: uuid::Uuid,
+    /// How long releases wait after Redis may have forgotten an owner.
+    quarantine_ms: u64,
+}
+
+/// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
+#[derive(Debug)]
+pub struct Caller {
+    name: String,
+    number: AtomicU64,
+}
+
+impl Caller {
+    fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// The call is given up without an answer. What may still arrive of it is refused.
+    pub fn give_up(&self) {
+        self.number.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Passes the answer on, and goes on to the next call if it was one.
+    fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        if answer.as_ref().err().is_none_or(|error| !error.is_temporary()) {
+            self.give_up();
+        }
+        answer
+    }
+}
+
+impl Store {
+    /// Connects, checks the server, and checks or notes the deployment's partitions.
+    pub async fn open(
+        redis: &config::Redis,
+        owner_lease: Duration,
+    ) -> Result<(Store, Fitness), UnfitServer> {
+        let url = redis.url_masked();
+        let unreachable = |problem: String| UnfitServer::Unreachable { url: url.clone(), problem };
+        let links = Links::open(redis).map_err(|error| unreachable(error.to_string()))?;
+        let fitness = loaded(&links, &url).await?;
+        let store = Store {
+            inner: Arc::new(Inner {
+                links,
+                keys: Keys::new(&redis.prefix, redis.partitions),
+                scripts: Scripts::new(),
+                pod: uuid::Uuid::new_v4().simple().to_string()[..12].to_owned(),
+                seed: uuid::Uuid::new_v4(),
+                quarantine_ms: owner_lease.as_millis() as u64,
+            }),
+        };
+        store.check_meta(redis.partitions).await.map_err(|error| match error {
+            MetaError::Unfit(unfit) => unfit,
+            MetaError::Store(error) => unreachable(error.to_string()),
+        })?;
+        Ok((store, fitness))
+    }
+
+    /// The name of this process among all pods.
+    pub fn pod(&self) -> &str {
+        &self.inner.pod
+    }
+
+    /// The names of the keys.
+    pub fn keys(&self) -> &Keys {
+        &self.inner.keys
+    }
+
+    /// A caller of its own for `actor`, which must be unique in this process.
+    pub fn caller(&self, actor: &str) -> Caller {
+        Caller { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
+    }
+
+    /// True when Redis answers.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.query::<()>(redis::pipe().cmd("PING").ignore()).await
+    }
+
+    async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {
+        let meta = self.inner.keys.meta();
+        let mut pipe = redis::pipe();
+        pipe.hset_nx(&meta, "schema", SCHEMA).ignore();
+        pipe.hset_nx(&meta, "partitions", configured).ignore();
+        pipe.hget(&meta, "schema").hget(&meta, "partitions");
+        let (schema, stored): (String, u16) = self.query(&pipe).await?;
+        if schema != SCHEMA.to_string() {
+            let unfit = UnfitServer::WrongSchema { stored: schema, known: SCHEMA };
+            return Err(MetaError::Unfit(unfit));
+        }
+        if stored != configured {
+            return Err(MetaError::Unfit(UnfitServer::WrongPartitions { stored, configured }));
+        }
+        Ok(())
+    }
+
+    /// Runs a script once.
+    async fn run<T: FromRedisValue>(
+        &self,
+        transition: &'static str,
+        call: &ScriptInvocation<'_>,
+    ) -> Result<T, StoreError> {
+        let begun = Instant::now();
+        let result = self.attempt(async |connection| call.invoke_async(connection).await).await;
+        crate::telemetry::redis_call(transition, begun.elapsed(), result.is_ok());
+        result
+    }
+
+    /// Runs plain commands, all in one round trip.
+    async fn query<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
+        self.attempt(async |connection| pipe.query_async(connection).await).await
+    }
+
+    async fn attempt<T>(
+        &self,
+        call: impl AsyncFnOnce(&mut redis::aio::MultiplexedConnection) -> redis::RedisResult<T>,
+    ) -> Result<T, StoreError> {
+        let (place, mut connection) = self.inner.links.take().await?;
+        match call(&mut connection).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                if connect::is_broken(&error) {
+                    self.inner.links.discard(place).await;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    fn script(&self, pick: impl FnOnce(&Scripts) -> &Transition) -> (&'static str, ScriptInvocation<'_>) {
+        let transition = pick(&self.inner.scripts);
+        (transition.name, transition.script.prepare_invoke())
+    }
+}
+
+enum MetaError {
+    Unfit(UnfitServer),
+    Store(StoreError),
+}
+
+impl From<StoreError> for MetaError {
+    fn from(error: StoreError) -> Self {
+        MetaError::Store(error)
+    }
+}
+
+/// Waits for a Redis that is loading its data, then checks it.
+async fn loaded(links: &Links, url: &str) -> Result<Fitness, UnfitServer> {
+    let unreachable =
+        |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
+    let deadline = Instant::now() + connect::LOADING_PATIENCE;
+    loop {
+        let (_, mut connection) =
+            links.take().await.map_err(|error| unreachable(error.to_string()))?;
+        let pong = redis::cmd("PING").query_async::<String>(&mut connection).await;
+        match pong {
+            Ok(_) => return connect::check_server(&mut connection, url).await,
+            Err(error) if error.code() == Some("LOADING") && Instant::now() < deadline => {
+                tracing::info!("Redis is loading its data; waiting for it");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Err(error) => return Err(unreachable(error.to_string())),
+        }
+    }
+}
+
+/// Repeats a call while Redis does not answer, until `deadline`. The call must be the same each
+/// time. If it failed for good and was once sent without an answer, that is what is told: it may
+/// have been carried out.
+pub async fn persist<T, F: Future<Output = Result<T, StoreError>>>(
+    deadline: Option<Instant>,
+    mut call: impl FnMut() -> F,
+) -> Result<T, StoreError> {
+    let mut pause = Duration::from_millis(20);
+    let mut unconfirmed = None;
+    loop {
+        let error = match call().await {
+            Err(error) if error.is_temporary() => error,
+            settled => return settled,
+        };
+        let out_of_time = deadline.is_some_and(|deadline| Instant::now() + pause > deadline);
+        if out_of_time {
+            return Err(unconfirmed.unwrap_or(error));
+        }
+        tracing::debug!(%error, "Redis call failed, trying again");
+        if matches!(error, StoreError::Unconfirmed(_)) {
+            unconfirmed = Some(error);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+/// A reply of Redis that has not the shape that its script documents.
+fn unexpected(what: &str) -> StoreError {
+    StoreError::Unreadable(format!("an answer of {what} has another shape than documented"))
+}

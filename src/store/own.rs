@@ -1,0 +1,84 @@
+//! Ownership of partitions, and the list of pods that live (`lua/own.lua`, `lua/disown.lua`).
+
+use std::time::Duration;
+
+use super::{Store, StoreError};
+use crate::domain::Epoch;
+
+/// The random token under which a sender pod owns partitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerToken(String);
+
+impl OwnerToken {
+    /// A token that nobody else has.
+    pub fn random() -> Self {
+        OwnerToken(uuid::Uuid::new_v4().simple().to_string())
+    }
+
+    /// As the scripts compare it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A partition that is now owned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owned {
+    /// The partition's epoch.
+    pub epoch: Epoch,
+    /// How long releases must still wait after a restart of Redis.
+    pub quarantine: Duration,
+}
+
+impl Store {
+    /// Takes a free partition, or renews the lease on one that is owned under the same token.
+    pub async fn own(
+        &self,
+        partition: u16,
+        token: &OwnerToken,
+        lease: Duration,
+    ) -> Result<Owned, StoreError> {
+        let keys = self.keys().partition(partition);
+        let (name, mut call) = self.script(|scripts| &scripts.own);
+        call.key(keys.epoch()).key(keys.owner());
+        call.arg(token.as_str()).arg(lease.as_millis() as u64);
+        let (epoch, wait_ms): (Epoch, u64) = self.run(name, &call).await?;
+        Ok(Owned { epoch, quarantine: Duration::from_millis(wait_ms) })
+    }
+
+    /// Gives a partition back. False if it was not owned under this token any more.
+    pub async fn disown(&self, partition: u16, token: &OwnerToken) -> Result<bool, StoreError> {
+        let keys = self.keys().partition(partition);
+        let (name, mut call) = self.script(|scripts| &scripts.disown);
+        call.key(keys.owner()).key(keys.wake_owner());
+        call.arg(token.as_str());
+        self.run(name, &call).await
+    }
+
+    /// Says that this pod lives in this role, and counts those who said so within `lease`.
+    pub async fn heartbeat(&self, role: &str, lease: Duration) -> Result<usize, StoreError> {
+        let (pods, member) = (self.keys().pods(), format!("{role}:{}", self.pod()));
+        let now_ms = self.server_time_ms().await?;
+        let mut pipe = redis::pipe();
+        pipe.zadd(&pods, &member, now_ms + lease.as_millis() as u64).ignore();
+        pipe.zrembyscore(&pods, 0, now_ms).ignore();
+        pipe.zrange(&pods, 0, -1);
+        let (members,): (Vec<String>,) = self.query(&pipe).await?;
+        let of_role = |member: &&String| member.split(':').next() == Some(role);
+        Ok(members.iter().filter(of_role).count())
+    }
+
+    /// Says that this pod leaves this role.
+    pub async fn leave(&self, role: &str) -> Result<(), StoreError> {
+        let member = format!("{role}:{}", self.pod());
+        self.query::<()>(redis::pipe().zrem(self.keys().pods(), member).ignore()).await
+    }
+
+    /// The server's clock, in ms since 1970.
+    pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("TIME");
+        let ((seconds, micros),): ((u64, u64),) = self.query(&pipe).await?;
+        Ok(seconds * 1000 + micros / 1000)
+    }
+}

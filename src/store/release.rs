@@ -1,0 +1,158 @@
+//! What the owner of a partition may do: settle and release, postpone (`lua/release.lua`,
+//! `lua/postpone.lua`).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::{Known, OwnerToken, Store, StoreError, record, unexpected};
+use crate::domain::{DestinationName, Epoch, Sequence, Stamped};
+
+/// The most bytes of records that one call hands out (one record is always handed out).
+const BYTES_MAX: usize = 8 << 20;
+
+/// How long a note of what is being delivered lasts, in seconds, unless it is renewed.
+const DELIVERING_SECONDS: u64 = 3;
+
+/// Who releases: the token of the ownership, and the epoch it was taken in.
+#[derive(Debug, Clone)]
+pub struct Owner {
+    /// The ownership's token.
+    pub token: OwnerToken,
+    /// The epoch that the owner knows.
+    pub epoch: Epoch,
+}
+
+/// What to settle and release of one lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneRequest {
+    /// The lane's key; none for the destination's own lane.
+    pub key: Option<String>,
+    /// Everything up to here has been delivered; 0: nothing new.
+    pub settled_to: Sequence,
+    /// How many of these were tombstones.
+    pub tombstones: u64,
+    /// The highest sequence that the owner holds and has not settled; 0: none.
+    pub in_hand: Sequence,
+    /// The most messages to hand out.
+    pub want: usize,
+}
+
+/// The next run of one lane.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LaneRun {
+    /// How long its head must still wait out a backoff.
+    pub wait: Duration,
+    /// The messages, in order. The first carries the attempts at its delivery so far.
+    pub messages: Vec<Stamped>,
+}
+
+impl Store {
+    /// Settles what was delivered and hands out the next runs of lanes of one destination.
+    pub async fn release(
+        &self,
+        owner: &Owner,
+        known: &Known,
+        lanes: &[LaneRequest],
+    ) -> Result<Vec<LaneRun>, StoreError> {
+        let name = &known.destination.name;
+        let keys = self.keys().destination(name);
+        let (transition, mut call) = self.script(|scripts| &scripts.release);
+        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
+        call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
+        call.key(keys.lanes());
+        for lane in lanes {
+            let key = lane.key.as_deref();
+            call.key(keys.in_progress(key)).key(keys.ready(key));
+        }
+        call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.version).arg(name.as_str());
+        call.arg(known.ordering_text()).arg(self.inner.quarantine_ms).arg(BYTES_MAX);
+        for lane in lanes {
+            call.arg(lane.key.as_deref().unwrap_or_default()).arg(lane.settled_to);
+            call.arg(lane.tombstones).arg(lane.in_hand).arg(lane.want.min(1024));
+        }
+        let answer: Vec<Vec<Value>> = self.run(transition, &call).await?;
+        answer.into_iter().map(|lane| read_run(lane, known)).collect()
+    }
+
+    /// Has a lane's head, which the receiver did not accept, wait before it is tried again.
+    pub async fn postpone(
+        &self,
+        owner: &Owner,
+        known: &Known,
+        lane: Option<&str>,
+        sequence: Sequence,
+        attempts: u32,
+        wait: Duration,
+    ) -> Result<(), StoreError> {
+        let name = &known.destination.name;
+        let keys = self.keys().destination(name);
+        let (transition, mut call) = self.script(|scripts| &scripts.postpone);
+        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
+        call.key(keys.partition.releasable()).key(keys.lanes()).key(keys.in_progress(lane));
+        call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
+        call.arg(known.ordering_text()).arg(self.inner.quarantine_ms);
+        call.arg(lane.unwrap_or_default()).arg(sequence).arg(attempts);
+        call.arg(wait.as_millis() as u64);
+        self.run::<u64>(transition, &call).await?;
+        Ok(())
+    }
+
+    /// Destinations of these partitions whose heads may leave now, in the partitions' order. A
+    /// hint.
+    pub async fn releasable(&self, partitions: &[u16]) -> Result<Vec<Vec<String>>, StoreError> {
+        let now_ms = self.server_time_ms().await?;
+        let mut pipe = redis::pipe();
+        for &partition in partitions {
+            let key = self.keys().partition(partition).releasable();
+            pipe.zrangebyscore_limit(key, "-inf", now_ms, 0, 10_000);
+        }
+        self.query(&pipe).await
+    }
+
+    /// Where lanes are keys: lanes whose heads may leave now, the longest waiting first. A hint.
+    pub async fn releasable_lanes(
+        &self,
+        known: &Known,
+        max: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let now_ms = self.server_time_ms().await?;
+        let key = self.keys().destination(&known.destination.name).lanes();
+        let mut pipe = redis::pipe();
+        pipe.zrangebyscore_limit(key, "-inf", now_ms, 0, max as isize);
+        let (lanes,) = self.query(&pipe).await?;
+        Ok(lanes)
+    }
+
+    /// Notes how many messages of a destination are being delivered just now, for people to see.
+    pub async fn note_delivering(
+        &self,
+        counts: &[(DestinationName, usize)],
+    ) -> Result<(), StoreError> {
+        let mut pipe = redis::pipe();
+        for (name, count) in counts {
+            let key = self.keys().destination(name).delivering();
+            pipe.set_ex(key, count, DELIVERING_SECONDS).ignore();
+        }
+        self.query(&pipe).await
+    }
+}
+
+fn read_run(lane: Vec<Value>, known: &Known) -> Result<LaneRun, StoreError> {
+    let shape = |_| unexpected("release");
+    let mut parts = lane.into_iter();
+    let mut number = || parts.next().ok_or_else(|| unexpected("release"));
+    let wait_ms: u64 = redis::from_redis_value(number()?).map_err(shape)?;
+    let attempts: u32 = redis::from_redis_value(number()?).map_err(shape)?;
+    let mut messages = Vec::with_capacity(parts.len() / 2);
+    while let (Some(sequence), Some(bytes)) = (parts.next(), parts.next()) {
+        let sequence: Sequence = redis::from_redis_value(sequence).map_err(shape)?;
+        let bytes: Bytes = redis::from_redis_value(bytes).map_err(shape)?;
+        let attempts = if messages.is_empty() { attempts } else { 0 };
+        let message = record::read(bytes, &known.destination.name, sequence, attempts)
+            .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+        messages.push(message);
+    }
+    Ok(LaneRun { wait: Duration::from_millis(wait_ms), messages })
+}

@@ -1,0 +1,101 @@
+//! Every metric's name, and the log. Nothing else spells a metric.
+
+use std::time::Duration;
+
+use metrics::{counter, gauge, histogram};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// The buckets of all durations, in seconds.
+const SECONDS: [f64; 16] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+];
+/// The buckets of all sizes of batches.
+const COUNTS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0, 1024.0];
+
+/// Starts to collect metrics in this process; the handle renders them for Prometheus.
+pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_batch_size".into()), &COUNTS)?
+        .install_recorder()?;
+    Ok(handle)
+}
+
+/// Starts the log, to standard error. `RESEQ_LOG` sets what is logged, as in `info,reseq=debug`.
+pub fn install_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("RESEQ_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A library's host may have installed its own before.
+    let _ = log.try_init();
+}
+
+/// A script was called.
+pub fn redis_call(transition: &'static str, took: Duration, ok: bool) {
+    histogram!("reseq_redis_call_seconds", "transition" => transition).record(took);
+    if !ok {
+        counter!("reseq_redis_errors_total", "transition" => transition).increment(1);
+    }
+}
+
+/// A batch of arrivals was stamped.
+pub fn ingested(destination: &str, stamped: usize, batch: usize) {
+    counter!("reseq_ingested_total", "destination" => destination.to_owned())
+        .increment(stamped as u64);
+    histogram!("reseq_ingest_batch_size").record(batch as f64);
+}
+
+/// An arrival was refused.
+pub fn refused(destination: &str, code: &'static str) {
+    counter!("reseq_refused_total", "destination" => destination.to_owned(), "code" => code)
+        .increment(1);
+}
+
+/// Messages were claimed.
+pub fn claimed(destination: &str, count: usize) {
+    counter!("reseq_claimed_total", "destination" => destination.to_owned())
+        .increment(count as u64);
+    histogram!("reseq_claim_batch_size").record(count as f64);
+}
+
+/// An attempt at a transform has ended: `deliver`, `drop`, `fail` or `abandoned`.
+pub fn transformed(destination: &str, outcome: &'static str, took: Duration) {
+    let destination = destination.to_owned();
+    histogram!("reseq_transform_seconds", "destination" => destination.clone()).record(took);
+    counter!("reseq_transformed_total", "destination" => destination, "outcome" => outcome)
+        .increment(1);
+}
+
+/// Messages in processing in this pod.
+pub fn processing(count: usize) {
+    gauge!("reseq_processing").set(count as f64);
+}
+
+/// An attempt at a delivery has ended: `accepted` or `refused`.
+pub fn delivered(destination: &str, outcome: &'static str, took: Duration) {
+    let destination = destination.to_owned();
+    histogram!("reseq_delivery_seconds", "destination" => destination.clone()).record(took);
+    counter!("reseq_sender_deliveries_total", "destination" => destination, "outcome" => outcome)
+        .increment(1);
+}
+
+/// How long a message took from its arrival to its acceptance.
+pub fn end_to_end(destination: &str, took: Duration) {
+    histogram!("reseq_end_to_end_seconds", "destination" => destination.to_owned()).record(took);
+}
+
+/// Partitions that this pod owns.
+pub fn owned(count: usize) {
+    gauge!("reseq_sender_partitions_owned").set(count as f64);
+}
+
+/// Lanes that this pod has in hand.
+pub fn lanes_in_hand(count: usize) {
+    gauge!("reseq_sender_lanes").set(count as f64);
+}
+
+/// Leases and delays that were taken up again.
+pub fn reaped(leases: usize, delays: usize) {
+    counter!("reseq_reaped_leases_total").increment(leases as u64);
+    counter!("reseq_due_total").increment(delays as u64);
+}
