@@ -88,6 +88,10 @@ for lane = 1, (#ARGV - 7) / 5 do
   if upto ~= '0' then ack(in_progress, ready, upto, tonumber(ARGV[base + 2])) end
   local not_before = in_hand == '0' and tonumber(redis.call('ZSCORE', hints, member) or 0) or 0
   local answer = {math.max(0, not_before - now), '0'}
+  -- A lane that is given back although it may have more goes behind those that wait.
+  if most == 0 and in_hand == '0' and not_before <= now then
+    redis.call('ZADD', hints, 'XX', text(now), member)
+  end
   if most > 0 and not_before <= now then
     local run = run_of(in_progress, ready, in_hand, most)
     if #run > 0 then

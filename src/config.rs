@@ -73,6 +73,8 @@ pub struct Redis {
 pub struct Ingest {
     /// The most messages stamped in one call.
     pub batch_max: usize,
+    /// The most bytes of arrivals on their way into Redis at once; producers wait beyond it.
+    pub bytes_in_flight_max: usize,
     /// While Redis does not answer, a producer waits at most so long for its 503, in milliseconds.
     pub retry_ms: u64,
     /// The most TCP connections at once, over all listeners.
@@ -154,7 +156,13 @@ impl Default for Redis {
 
 impl Default for Ingest {
     fn default() -> Self {
-        Ingest { batch_max: 512, retry_ms: 5_000, connections_max: 1_024, frames_in_flight_max: 1_024 }
+        Ingest {
+            batch_max: 512,
+            bytes_in_flight_max: 256 << 20,
+            retry_ms: 5_000,
+            connections_max: 1_024,
+            frames_in_flight_max: 1_024,
+        }
     }
 }
 
@@ -266,6 +274,7 @@ impl Config {
             ("redis.connections", self.redis.connections as u64, 1, 1024),
             ("redis.timeout_ms", self.redis.timeout_ms, 10, 600_000),
             ("ingest.batch_max", self.ingest.batch_max as u64, 1, 1024),
+            ("ingest.bytes_in_flight_max", self.ingest.bytes_in_flight_max as u64, 1 << 20, 1 << 40),
             ("ingest.retry_ms", self.ingest.retry_ms, 0, 600_000),
             ("ingest.connections_max", self.ingest.connections_max as u64, 1, 1 << 20),
             ("ingest.frames_in_flight_max", self.ingest.frames_in_flight_max as u64, 1, 1 << 16),

@@ -1,0 +1,231 @@
+//! The embedded Redis: a private `redis-server` child on a Unix socket in the data directory.
+//!
+//! Three files there decide who may write. `lock` is held by the Reseq that uses the directory.
+//! `redis.lock` is the child's standard input, so the lock on it lasts exactly as long as the
+//! child lives, however Reseq itself ended: two servers never append to the same file. `redis.log`
+//! is what the child says. A child that outlived its Reseq (SIGKILL) is adopted by the next one.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use tokio::{
+    process::{Child, Command},
+    time::{Instant, sleep, timeout},
+};
+
+pub use error::EmbeddedError;
+use place::Place;
+
+mod binary;
+mod error;
+mod place;
+
+/// A server that says nothing at all for so long is given up. One that loads does answer
+/// (`LOADING`), and a load ends by itself, so that a large file has no other bound.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// `stop` waits so long for each of its two ways.
+const STOP_MAX: Duration = Duration::from_secs(10);
+/// How often a starting or ending server is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often a long load is reported.
+const REPORT_EVERY: Duration = Duration::from_secs(3);
+/// How often an adopted server, which is nobody's child, is looked at while it serves.
+const ADOPTED_LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A running `redis-server` of our own. Dropping it leaves the server running, for the next
+/// start to adopt: only [`stop`](EmbeddedRedis::stop) ends it.
+#[derive(Debug)]
+pub struct EmbeddedRedis {
+    server: Server,
+    process_id: u32,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Server {
+    Child(Child),
+    Adopted,
+}
+
+impl EmbeddedRedis {
+    /// Adopts the server that still runs in `data_dir`, or starts one, and waits until it has
+    /// loaded its data.
+    pub async fn start(data_dir: &Path) -> Result<EmbeddedRedis, EmbeddedError> {
+        Self::start_from(data_dir, &std::env::var_os("PATH").unwrap_or_default()).await
+    }
+
+    /// The same, with the server program looked for in `search_path`.
+    pub async fn start_from(
+        data_dir: &Path,
+        search_path: &OsStr,
+    ) -> Result<EmbeddedRedis, EmbeddedError> {
+        let place = Place::take(data_dir)?;
+        if let Some(process_id) = adopt(&place).await? {
+            tracing::info!(
+                process_id,
+                "adopted the redis-server that an earlier Reseq left running"
+            );
+            return Ok(EmbeddedRedis { server: Server::Adopted, process_id, place });
+        }
+        let binary = binary::find(search_path).await?;
+        let mut starting = Starting(Some(spawn(&binary, &place)?));
+        let process_id = starting.ready(&place).await?;
+        match starting.0.take() {
+            Some(child) => Ok(EmbeddedRedis { server: Server::Child(child), process_id, place }),
+            None => Err(place.ended("before it was ready")),
+        }
+    }
+
+    /// Where it listens: `unix:///absolute/path`.
+    pub fn url(&self) -> String {
+        self.place.url()
+    }
+
+    /// The process id of the server.
+    pub fn process_id(&self) -> u32 {
+        self.process_id
+    }
+
+    /// Waits until the server has ended by itself, and says what it left in its log. May be
+    /// dropped and called again.
+    pub async fn exited(&mut self) -> EmbeddedError {
+        match &mut self.server {
+            Server::Child(child) => self.place.ended(&status_text(child.wait().await)),
+            Server::Adopted => {
+                adopted_end(&self.place, ADOPTED_LOOK_EVERY).await;
+                self.place.ended("status unknown: it was adopted")
+            }
+        }
+    }
+
+    /// Stops the server after it has written its append-only file, first by SHUTDOWN, then by
+    /// SIGTERM. It is never killed: what it holds may not be on disk yet.
+    pub async fn stop(mut self) -> Result<(), EmbeddedError> {
+        // The answer to SHUTDOWN is a closed connection, so that an error here says nothing.
+        let _ = self.place.query::<redis::Value>(redis::cmd("SHUTDOWN").to_owned()).await;
+        if !self.ends_within(STOP_MAX).await {
+            tracing::warn!(process_id = self.process_id, "SHUTDOWN had no effect; sending SIGTERM");
+            let id = i32::try_from(self.process_id).ok().and_then(rustix::process::Pid::from_raw);
+            if let Some(id) = id {
+                let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+            }
+            if !self.ends_within(STOP_MAX).await {
+                return Err(EmbeddedError::StillRunning { process_id: self.process_id });
+            }
+        }
+        self.place.tidy();
+        Ok(())
+    }
+
+    async fn ends_within(&mut self, limit: Duration) -> bool {
+        match &mut self.server {
+            Server::Child(child) => timeout(limit, child.wait()).await.is_ok(),
+            Server::Adopted => timeout(limit, adopted_end(&self.place, LOOK_EVERY)).await.is_ok(),
+        }
+    }
+}
+
+/// A child that has not served anybody yet: if the start fails or is given up it holds nothing
+/// that is not on disk, so it is killed rather than left behind.
+struct Starting(Option<Child>);
+
+impl Starting {
+    async fn ready(&mut self, place: &Place) -> Result<u32, EmbeddedError> {
+        let Some(child) = &mut self.0 else { return Err(place.ended("before it was ready")) };
+        tokio::select! {
+            ready = wait_until_ready(place) => ready,
+            status = child.wait() => Err(place.ended(&status_text(status))),
+        }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.start_kill();
+        }
+    }
+}
+
+fn spawn(binary: &Path, place: &Place) -> Result<Child, EmbeddedError> {
+    let (out, errors) = place.open_log()?;
+    let mut command = Command::new(binary);
+    command.args(["--port", "0", "--daemonize", "no", "--unixsocketperm", "700"]);
+    command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
+    command.args(["--maxmemory-policy", "noeviction"]);
+    command.arg("--dir").arg(&place.dir).arg("--unixsocket").arg(&place.socket);
+    command.arg("--logfile").arg(place.log());
+    // What it says before it has opened its log, such as a refused option, goes there as well.
+    command.stdin(Stdio::from(place.lock_for_server()?)).stdout(out).stderr(errors);
+    // A process group of its own: Ctrl-C in a terminal must reach Reseq alone, which still needs
+    // Redis while it drains.
+    command.process_group(0).kill_on_drop(false);
+    place.remove_stale_socket()?;
+    command.spawn().map_err(|error| EmbeddedError::UnusableBinary {
+        binary: binary.into(),
+        problem: error.to_string(),
+    })
+}
+
+/// The process id of the server that an earlier Reseq left running here, once it is ready.
+async fn adopt(place: &Place) -> Result<Option<u32>, EmbeddedError> {
+    if !place.is_served()? && place.ping().await.is_err() {
+        return Ok(None);
+    }
+    let process_id = tokio::select! {
+        ready = wait_until_ready(place) => ready?,
+        // It was about to end when we came: then there is nothing to adopt.
+        () = adopted_end(place, LOOK_EVERY) => return Ok(None),
+    };
+    let unresponsive = |error| place.unresponsive(&error);
+    let command = redis::cmd("CONFIG").arg("GET").arg("dir").to_owned();
+    let (_, other) = place.query::<(String, Vec<u8>)>(command).await.map_err(unresponsive)?;
+    let other = PathBuf::from(OsString::from_vec(other));
+    if other != place.dir {
+        return Err(EmbeddedError::Foreign { socket: place.socket.clone(), other });
+    }
+    Ok(Some(process_id))
+}
+
+/// Returns when no server works in the directory any more. A file system without inherited locks
+/// would say so at once, so that only a server that is also silent counts as gone.
+async fn adopted_end(place: &Place, look_every: Duration) {
+    while place.is_served().unwrap_or(true) || place.ping().await.is_ok() {
+        sleep(look_every).await;
+    }
+}
+
+/// Waits until the server has loaded its data; returns its process id.
+async fn wait_until_ready(place: &Place) -> Result<u32, EmbeddedError> {
+    let mut heard = Instant::now();
+    let mut reported = Instant::now();
+    loop {
+        let info = redis::cmd("INFO").to_owned();
+        match place.query::<redis::InfoDict>(info).await {
+            Ok(info) if info.get::<u8>("loading") == Some(0) => {
+                let process_id = info.get::<u32>("process_id");
+                return process_id.ok_or_else(|| place.unresponsive(&"INFO names no process_id"));
+            }
+            Ok(info) => {
+                heard = Instant::now();
+                if reported.elapsed() > REPORT_EVERY {
+                    reported = heard;
+                    let percent = info.get::<String>("loading_loaded_perc").unwrap_or_default();
+                    tracing::info!(percent, "the embedded redis-server loads its append-only file");
+                }
+            }
+            Err(error) if heard.elapsed() > SILENCE_MAX => return Err(place.unresponsive(&error)),
+            Err(_) => {}
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+fn status_text(status: std::io::Result<ExitStatus>) -> String {
+    status.map_or_else(|error| error.to_string(), |status| status.to_string())
+}

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Claimers, Store, StoreError};
-use crate::domain::DestinationName;
+use super::{Catalog, Claimers, Store, StoreError};
+use crate::{domain::DestinationName, telemetry};
 
 /// The most that one look finds, of leases and of delays.
 const LOOK_MAX: isize = 500;
@@ -14,8 +14,20 @@ const LOOK_MAX: isize = 500;
 pub struct Overdue {
     /// Per destination: members of the leases, members of the delayed.
     pub by_destination: BTreeMap<DestinationName, (Vec<String>, Vec<String>)>,
-    /// When the next delay is over, in ms from now.
-    pub next_due_ms: Option<u64>,
+}
+
+impl Overdue {
+    fn of(leases: &[String], delays: &[String]) -> Overdue {
+        let mut overdue = Overdue::default();
+        let tagged = leases.iter().map(|l| (l, true)).chain(delays.iter().map(|d| (d, false)));
+        for (member, is_lease) in tagged {
+            let name = member.split('/').next().unwrap_or_default().parse();
+            let Ok(name) = name else { continue };
+            let (leases, delays) = overdue.by_destination.entry(name).or_default();
+            if is_lease { leases } else { delays }.push(member.clone());
+        }
+        overdue
+    }
 }
 
 /// What was taken up again.
@@ -28,32 +40,38 @@ pub struct Reaped {
 }
 
 impl Store {
-    /// Looks for leases and delays of a partition that are over.
-    pub async fn overdue(&self, partition: u16) -> Result<Overdue, StoreError> {
-        let keys = self.keys().partition(partition);
+    /// Looks for leases and delays of these partitions that are over, in their order.
+    pub async fn overdue(&self, partitions: &[u16]) -> Result<Vec<Overdue>, StoreError> {
         let now_ms = self.server_time_ms().await?;
         let mut pipe = redis::pipe();
-        pipe.zrangebyscore_limit(keys.leases(), 0, now_ms, 0, LOOK_MAX);
-        pipe.zrangebyscore_limit(keys.delayed(), 0, now_ms, 0, LOOK_MAX);
-        let after = format!("({now_ms}");
-        pipe.zrangebyscore_limit_withscores(keys.delayed(), after, "+inf", 0, 1);
-        type Found = (Vec<String>, Vec<String>, Vec<(String, u64)>);
-        let (leases, delays, next): Found = self.query(&pipe).await?;
+        for &partition in partitions {
+            let keys = self.keys().partition(partition);
+            pipe.zrangebyscore_limit(keys.leases(), 0, now_ms, 0, LOOK_MAX);
+            pipe.zrangebyscore_limit(keys.delayed(), 0, now_ms, 0, LOOK_MAX);
+        }
+        let found: Vec<Vec<String>> = self.query(&pipe).await?;
+        Ok(found.chunks_exact(2).map(|pair| Overdue::of(&pair[0], &pair[1])).collect())
+    }
 
-        let mut overdue = Overdue {
-            next_due_ms: next.first().map(|(_, due)| due.saturating_sub(now_ms)),
-            ..Overdue::default()
-        };
-        let mut place = |member: String, is_lease: bool| {
-            let name = member.split('/').next().unwrap_or_default().parse();
-            let Ok(name) = name else { return };
-            let entry: &mut (Vec<String>, Vec<String>) =
-                overdue.by_destination.entry(name).or_default();
-            if is_lease { entry.0.push(member) } else { entry.1.push(member) }
-        };
-        leases.into_iter().for_each(|member| place(member, true));
-        delays.into_iter().for_each(|member| place(member, false));
-        Ok(overdue)
+    /// Takes up again all that is over in these partitions. A destination that is gone only loses
+    /// what it left behind.
+    pub async fn recover(
+        &self,
+        catalog: &Catalog,
+        partitions: &[u16],
+    ) -> Result<Reaped, StoreError> {
+        let mut all = Reaped::default();
+        for overdue in self.overdue(partitions).await? {
+            for (name, (leases, delays)) in &overdue.by_destination {
+                let known = catalog.find(name).await?;
+                let claimers = known.map_or(Claimers::Builtin, |known| known.claimers());
+                let reaped = self.reap(name, claimers, leases, delays).await?;
+                all.leases += reaped.leases;
+                all.delays += reaped.delays;
+            }
+        }
+        telemetry::reaped(all.leases, all.delays);
+        Ok(all)
     }
 
     /// Puts back to waiting what is really over. `claimers` are those of the destination.

@@ -2,11 +2,18 @@
 //!
 //! A transform written in Rust implements [`Transform`]; see the crate's example.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 
-use crate::domain::{Body, Stamped};
+use crate::{
+    domain::{Body, DestinationName, Stamped, TransformKind},
+    store::Known,
+};
 
 mod http;
 
@@ -39,4 +46,55 @@ pub trait Transform: Send + Sync {
     /// One attempt at one message. It may be run again for the same message, also after it
     /// succeeded (a crash before the result was kept), so it should be idempotent.
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure>;
+}
+
+/// Finds the transform of a destination: built from its definition, or registered by name.
+pub struct Transforms {
+    client: reqwest::Client,
+    output_bytes_max: usize,
+    native: HashMap<String, Arc<dyn Transform>>,
+    built: Mutex<HashMap<DestinationName, (u64, Arc<dyn Transform>)>>,
+}
+
+impl Transforms {
+    /// The transforms of this pod. An output longer than `output_bytes_max` fails for good.
+    pub fn new(
+        client: reqwest::Client,
+        output_bytes_max: usize,
+        native: HashMap<String, Arc<dyn Transform>>,
+    ) -> Self {
+        Transforms { client, output_bytes_max, native, built: Mutex::default() }
+    }
+
+    /// The destination's transform; none if this pod lacks it.
+    pub fn of(&self, known: &Known) -> Option<Arc<dyn Transform>> {
+        let definition = &known.destination.transform;
+        match definition.kind {
+            TransformKind::None => Some(Arc::new(Identity)),
+            TransformKind::Worker => None,
+            TransformKind::Native => self.native.get(definition.name.as_deref()?).cloned(),
+            TransformKind::Http => {
+                let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some((version, transform)) = built.get(&known.destination.name) {
+                    if *version == known.version {
+                        return Some(transform.clone());
+                    }
+                }
+                let client = self.client.clone();
+                let transform = Arc::new(Http::new(definition, client, self.output_bytes_max));
+                built.insert(known.destination.name.clone(), (known.version, transform.clone()));
+                Some(transform)
+            }
+        }
+    }
+}
+
+/// Leaves messages as they are: what waited for a transform that was since taken away.
+struct Identity;
+
+#[async_trait]
+impl Transform for Identity {
+    async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
+        Ok(Output::Deliver(message.message.body.clone()))
+    }
 }

@@ -6,6 +6,8 @@ use async_trait::async_trait;
 
 use crate::domain::{Destination, Stamped};
 
+pub use crate::wire::http::client;
+
 mod http;
 mod tcp;
 

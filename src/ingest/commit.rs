@@ -1,0 +1,386 @@
+//! Group commit: what arrives while one call to Redis is in flight makes the next one.
+//!
+//! The calls for one destination run strictly in turn, so the order in which arrivals are
+//! submitted is the order of their sequences. After a temporary failure, what the same producer
+//! submitted later is refused too: were it stamped, sending the failed one again would put it
+//! behind what came after it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::http::StatusCode;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::Instant,
+};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    config,
+    domain::{Arrival, DestinationName, Framing, Place, TransformKind},
+    store::{Batches, Caller, Catalog, GroupCommit, Ingested, Known, Store, StoreError, persist},
+    telemetry,
+    wire::problem::Problem,
+};
+
+/// Jobs that wait for one destination; producers wait beyond it.
+const QUEUE_MAX: usize = 1024;
+/// The most bytes of bodies in one call (one message is always taken).
+const CALL_BYTES_MAX: usize = 4 << 20;
+
+/// An arrival that Redis has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its place in the order.
+    pub place: Place,
+    /// True if the same had been stamped before, here.
+    pub duplicate: bool,
+}
+
+/// Why an arrival was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such destination.
+    #[error("there is no destination {0:?}; PUT /v1/destinations/{0} makes one")]
+    UnknownDestination(String),
+    /// The receiver could never be sent it.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The idempotency key stands for another body.
+    #[error("the idempotency key was used before for another body; use a new key for a new message")]
+    Conflict,
+    /// The destination has as many pending messages as it may have.
+    #[error("the destination has as many pending messages as it may have (max_backlog); send again later")]
+    BacklogFull,
+    /// Redis did not take it.
+    #[error("Redis is not available; nothing was stored, send again later")]
+    RedisUnavailable,
+    /// No answer came from Redis.
+    #[error(
+        "Redis did not confirm the message: it may be there. Sending again is safe only with an \
+         idempotency key"
+    )]
+    NotConfirmed,
+    /// An earlier message of the same producer failed.
+    #[error("an earlier message was not taken, and this one must not overtake it; send both again")]
+    Aborted,
+    /// The process is stopping.
+    #[error("this pod is stopping; send again, to another")]
+    Draining,
+}
+
+impl Refusal {
+    /// The stable code, and the status that goes with it over HTTP.
+    pub fn code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Refusal::UnknownDestination(_) => (StatusCode::NOT_FOUND, "unknown_destination"),
+            Refusal::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid_field"),
+            Refusal::Conflict => (StatusCode::CONFLICT, "idempotency_conflict"),
+            Refusal::BacklogFull => (StatusCode::TOO_MANY_REQUESTS, "backlog_full"),
+            Refusal::RedisUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "redis_unavailable"),
+            Refusal::NotConfirmed => (StatusCode::SERVICE_UNAVAILABLE, "not_confirmed"),
+            Refusal::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "aborted"),
+            Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        }
+    }
+
+    /// True if sending the same again later may succeed.
+    pub fn is_temporary(&self) -> bool {
+        let (status, _) = self.code();
+        status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    /// As an HTTP client is told.
+    pub fn problem(&self) -> Problem {
+        let (status, code) = self.code();
+        let mut problem = Problem::new(status, code, self.to_string());
+        problem.retry_after = self.is_temporary().then_some(1);
+        problem
+    }
+}
+
+/// What becomes of one arrival.
+pub type Outcome = Result<Receipt, Refusal>;
+
+/// One producer's stream of arrivals: a request or a connection. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Session {
+    failed: Arc<AtomicBool>,
+}
+
+impl Session {
+    fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Arrivals of one producer for one destination, to be stamped in this order.
+struct Job {
+    arrivals: Vec<Arrival>,
+    session: Session,
+    reply: oneshot::Sender<Vec<Outcome>>,
+    /// The share of the pod's memory that the bodies take, given back when the job is over.
+    _room: OwnedSemaphorePermit,
+}
+
+/// Answers that are on their way.
+pub struct Pending {
+    reply: oneshot::Receiver<Vec<Outcome>>,
+    count: usize,
+}
+
+impl Pending {
+    /// True while the outcomes are not there yet.
+    pub fn is_waiting(&self) -> bool {
+        self.reply.is_empty()
+    }
+
+    /// One outcome for each arrival, in order.
+    pub async fn outcomes(self) -> Vec<Outcome> {
+        let draining = || vec![Err(Refusal::Draining); self.count];
+        self.reply.await.unwrap_or_else(|_| draining())
+    }
+}
+
+/// Takes arrivals and stamps them. Cheap to clone.
+#[derive(Clone)]
+pub struct Committer {
+    catalog: Catalog,
+    jobs: Arc<GroupCommit<Job>>,
+    room: Arc<Semaphore>,
+    room_max: usize,
+}
+
+impl Committer {
+    /// A committer whose work runs on `tracker`, to its end once this is dropped.
+    pub fn new(
+        store: Store,
+        catalog: Catalog,
+        config: &config::Ingest,
+        tracker: TaskTracker,
+    ) -> Committer {
+        let (batch_max, retry) = (config.batch_max, Duration::from_millis(config.retry_ms));
+        let of_worker = (store, catalog.clone());
+        let jobs = GroupCommit::new(QUEUE_MAX, tracker, move |name, queue| {
+            let (store, catalog) = of_worker.clone();
+            let caller = store.caller(&format!("ingest:{name}"));
+            let worker = Worker { store, catalog, name, caller, batch_max, retry, epoch: 0 };
+            Box::pin(worker.run(queue))
+        });
+        let room_max = config.bytes_in_flight_max / ROOM_UNIT;
+        let room = Arc::new(Semaphore::new(room_max));
+        Committer { catalog, jobs: Arc::new(jobs), room, room_max }
+    }
+
+    /// Queues arrivals for one destination. The order of the calls is the order of the
+    /// sequences; the outcomes come later.
+    pub async fn submit(
+        &self,
+        destination: &DestinationName,
+        arrivals: Vec<Arrival>,
+        session: &Session,
+    ) -> Pending {
+        let count = arrivals.len();
+        let (reply, pending) = oneshot::channel();
+        let pending = Pending { reply: pending, count };
+        let known = match self.catalog.find(destination).await {
+            Ok(Some(known)) => known,
+            other => {
+                let refusal = match other {
+                    Ok(_) => Refusal::UnknownDestination(destination.to_string()),
+                    Err(_) => Refusal::RedisUnavailable,
+                };
+                session.fail();
+                let _ = reply.send(vec![Err(refusal); count]);
+                return pending;
+            }
+        };
+        let bytes: usize = arrivals.iter().map(|arrival| arrival.message.body.bytes.len()).sum();
+        let units = (bytes / ROOM_UNIT + 1).min(self.room_max) as u32;
+        // The semaphore is never closed; were it, dropping `reply` answers that we are stopping.
+        if let Ok(room) = self.room.clone().acquire_many_owned(units).await {
+            let job = Job { arrivals, session: session.clone(), reply, _room: room };
+            self.jobs.submit(&known.destination.name, job).await;
+        }
+        pending
+    }
+}
+
+/// Memory is counted in these, in bytes.
+const ROOM_UNIT: usize = 1024;
+
+/// Stamps what arrives for one destination, a call at a time.
+struct Worker {
+    store: Store,
+    catalog: Catalog,
+    name: DestinationName,
+    caller: Caller,
+    batch_max: usize,
+    retry: Duration,
+    /// The partition's epoch, as last heard.
+    epoch: u64,
+}
+
+/// One arrival of a batch, and whose it is.
+struct Item<'a> {
+    job: usize,
+    arrival: &'a Arrival,
+    session: &'a Session,
+}
+
+impl Worker {
+    async fn run(mut self, mut queue: Batches<Job>) {
+        while let Some(jobs) = queue.next(self.batch_max).await {
+            let mut outcomes: Vec<Vec<Outcome>> = jobs.iter().map(|_| Vec::new()).collect();
+            let items: Vec<Item> = jobs
+                .iter()
+                .enumerate()
+                .flat_map(|(job, whole)| {
+                    let item = move |arrival| Item { job, arrival, session: &whole.session };
+                    whole.arrivals.iter().map(item)
+                })
+                .collect();
+            for call in calls(&items, self.batch_max) {
+                self.stamp(call, &mut outcomes).await;
+            }
+            for (job, outcomes) in jobs.into_iter().zip(outcomes) {
+                // A producer that has gone does not hear.
+                let _ = job.reply.send(outcomes);
+            }
+        }
+    }
+
+    /// Makes one call, and notes what became of each item.
+    async fn stamp(&mut self, items: &[Item<'_>], outcomes: &mut [Vec<Outcome>]) {
+        let (live, aborted): (Vec<_>, Vec<_>) =
+            items.iter().partition(|item| !item.session.has_failed());
+        for item in aborted {
+            outcomes[item.job].push(Err(Refusal::Aborted));
+        }
+        let results = self.settle(&live).await;
+        for (item, result) in live.into_iter().zip(results) {
+            let outcome = match result {
+                Err(refusal) if refusal.is_temporary() && item.session.has_failed() => {
+                    Err(Refusal::Aborted)
+                }
+                outcome => outcome,
+            };
+            if let Err(refusal) = &outcome {
+                telemetry::refused(self.name.as_str(), refusal.code().1);
+                if refusal.is_temporary() {
+                    item.session.fail();
+                }
+            }
+            outcomes[item.job].push(outcome);
+        }
+    }
+
+    async fn settle(&mut self, items: &[&Item<'_>]) -> Vec<Outcome> {
+        let Some(known) = self.catalog.get(self.name.as_str()) else {
+            return vec![Err(Refusal::UnknownDestination(self.name.to_string())); items.len()];
+        };
+        let fits = |item: &&&Item| undeliverable(&known, item.arrival).is_none();
+        let arrivals: Vec<&Arrival> = items.iter().filter(fits).map(|item| item.arrival).collect();
+        let mut stamped = match self.ingest(&arrivals).await {
+            Ok(ingested) => ingested.into_iter().map(outcome).collect::<Vec<_>>(),
+            Err(refusal) => vec![Err(refusal); arrivals.len()],
+        }
+        .into_iter();
+        let outcome_of = |item: &&Item| match undeliverable(&known, item.arrival) {
+            Some(problem) => Err(Refusal::Invalid(problem)),
+            None => stamped.next().unwrap_or(Err(Refusal::NotConfirmed)),
+        };
+        items.iter().map(outcome_of).collect()
+    }
+
+    /// Stamps arrivals, however often the epoch or the definition turn out to be stale.
+    async fn ingest(&mut self, arrivals: &[&Arrival]) -> Result<Vec<Ingested>, Refusal> {
+        let unknown = || Refusal::UnknownDestination(self.name.to_string());
+        if arrivals.is_empty() {
+            return Ok(Vec::new());
+        }
+        let deadline = Instant::now() + self.retry;
+        loop {
+            let known = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
+            let (store, caller, epoch) = (&self.store, &self.caller, self.epoch);
+            let call = || store.ingest(caller, &known, epoch, arrivals);
+            let error = match persist(Some(deadline), call).await {
+                Ok(ingested) => {
+                    let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
+                    let stamped = ingested.iter().filter(is_new).count();
+                    telemetry::ingested(self.name.as_str(), stamped, arrivals.len());
+                    return Ok(ingested);
+                }
+                Err(error) => error,
+            };
+            match error {
+                StoreError::StaleEpoch(now) => self.epoch = now,
+                StoreError::StaleDefinition | StoreError::UnknownDestination => {
+                    let refreshed = self.catalog.refresh(&self.name).await;
+                    refreshed.map_err(|error| refusal(&error))?.ok_or_else(unknown)?;
+                }
+                error => {
+                    // What may still arrive of this call must not be stamped behind the next one.
+                    self.caller.give_up();
+                    tracing::warn!(destination = %self.name, %error, "arrivals were not stamped");
+                    return Err(refusal(&error));
+                }
+            }
+        }
+    }
+}
+
+fn outcome(ingested: Ingested) -> Outcome {
+    match ingested {
+        Ingested::Stamped(place) => Ok(Receipt { place, duplicate: false }),
+        Ingested::Duplicate(place) => Ok(Receipt { place, duplicate: true }),
+        Ingested::Conflict => Err(Refusal::Conflict),
+        Ingested::BacklogFull => Err(Refusal::BacklogFull),
+    }
+}
+
+fn refusal(error: &StoreError) -> Refusal {
+    match error {
+        StoreError::Unconfirmed(_) => Refusal::NotConfirmed,
+        _ => Refusal::RedisUnavailable,
+    }
+}
+
+/// Why this destination's receiver can never be sent this arrival, where nothing transforms it:
+/// better refused now than stuck at the head of its lane.
+fn undeliverable(known: &Known, arrival: &Arrival) -> Option<&'static str> {
+    let destination = &known.destination;
+    let as_lines = destination.is_tcp() && destination.delivery.framing == Framing::Lines;
+    let as_is = destination.transform.kind == TransformKind::None;
+    (as_lines && as_is && arrival.message.body.bytes.contains(&b'\n')).then_some(
+        "body: it holds a line break, but the destination's receiver is sent lines; \
+         give the destination delivery.framing = \"length\"",
+    )
+}
+
+/// Cuts items into calls, by count and by bytes.
+fn calls<'i, 'a>(items: &'i [Item<'a>], count_max: usize) -> Vec<&'i [Item<'a>]> {
+    let mut calls = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (at, item) in items.iter().enumerate() {
+        let size = item.arrival.message.body.bytes.len();
+        if at > start && (at - start == count_max || bytes + size > CALL_BYTES_MAX) {
+            calls.push(&items[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += size;
+    }
+    if start < items.len() {
+        calls.push(&items[start..]);
+    }
+    calls
+}

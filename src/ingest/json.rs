@@ -1,0 +1,199 @@
+//! One message as JSON: the body of `POST /v1/messages`, or a line of NDJSON.
+//!
+//! ```text
+//! {"destinations": ["erp", "crm"],
+//!  "body": {…any JSON…}              kept as the very text that was sent, application/json
+//!  | "body_base64": "…", "content_type": "…"       (application/octet-stream if not named)
+//!  "id": "…", "key": "…", "idempotency_key": "…", "headers": {"x-tenant": "7"}, "delay_ms": 0}
+//! ```
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde_json::{error::Category, value::RawValue};
+use uuid::Uuid;
+
+use super::headers::{HeaderList, check_headers};
+use crate::{
+    domain::{
+        Arrival, Body, DestinationName, Message,
+        message::{ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, check_text},
+    },
+    wire::answer::excerpt,
+};
+
+/// The most destinations of one message.
+pub const DESTINATIONS_MAX: usize = 100;
+/// The longest content type, in bytes.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
+
+/// A message and where it is to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// At least one, none twice, in the order in which they were named.
+    pub destinations: Vec<DestinationName>,
+    /// The message.
+    pub arrival: Arrival,
+}
+
+/// Why a text is no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct ItemError {
+    /// `invalid_json`, `invalid_field`, `body_too_large` or `unknown_destination`.
+    pub code: &'static str,
+    /// What is wrong and where, for people.
+    pub detail: String,
+}
+
+/// The object as it is sent.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a message as an object")]
+struct Sent<'a> {
+    #[serde(default)]
+    destinations: Vec<String>,
+    #[serde(borrow, default, deserialize_with = "even_null")]
+    body: Option<&'a RawValue>,
+    body_base64: Option<String>,
+    content_type: Option<String>,
+    id: Option<String>,
+    key: Option<String>,
+    idempotency_key: Option<String>,
+    #[serde(default)]
+    headers: HeaderList,
+    delay_ms: Option<u64>,
+    topic: Option<IgnoredAny>,
+}
+
+/// `"body": null` is a message whose body is `null`, not one without a body.
+fn even_null<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
+}
+
+/// Reads one object. `now_ms` becomes the time of its arrival; `body_bytes_max` bounds the body
+/// itself, so the caller bounds the object around it.
+///
+/// The body is looked at no closer than to find its end, without recursion: its depth is bounded
+/// by its length alone.
+pub fn parse_item(bytes: &[u8], now_ms: u64, body_bytes_max: usize) -> Result<Item, ItemError> {
+    let sent = parse_object(bytes)?;
+    if sent.topic.is_some() {
+        return Err(invalid("topic: not supported yet; name destinations"));
+    }
+    if sent.delay_ms.is_some_and(|ms| ms != 0) {
+        return Err(invalid("delay_ms: not supported yet; leave it out or 0"));
+    }
+    let destinations = parse_destinations(&sent.destinations)?;
+    check_optional("id", &sent.id, ID_BYTES_MAX)?;
+    check_optional("key", &sent.key, KEY_BYTES_MAX)?;
+    check_optional("idempotency_key", &sent.idempotency_key, IDEMPOTENCY_KEY_BYTES_MAX)?;
+    let body = parse_body(sent.body, sent.body_base64, sent.content_type, body_bytes_max)?;
+    let headers = check_headers(sent.headers).map_err(invalid)?;
+    let id = sent.id.unwrap_or_else(|| Uuid::now_v7().to_string());
+    let message = Message { id, key: sent.key, headers, body, received_ms: now_ms };
+    let arrival = Arrival { message, idempotency_key: sent.idempotency_key };
+    Ok(Item { destinations, arrival })
+}
+
+fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {
+    // Serde would also read the fields' values from an array, by position.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(invalid("a message is an object, not an array"));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let sent = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        json_error((path != ".").then_some(&path), error.inner())
+    })?;
+    deserializer.end().map_err(|error| json_error(None, &error))?;
+    Ok(sent)
+}
+
+fn json_error(path: Option<&String>, error: &serde_json::Error) -> ItemError {
+    // The text may repeat what was sent, of any length.
+    let text = excerpt(error.to_string().as_bytes());
+    match (error.classify(), path) {
+        (Category::Data, Some(path)) => invalid(format!("{}: {text}", excerpt(path.as_bytes()))),
+        (Category::Data, None) => invalid(text),
+        (Category::Syntax | Category::Eof | Category::Io, _) => {
+            ItemError { code: "invalid_json", detail: text }
+        }
+    }
+}
+
+fn parse_destinations(names: &[String]) -> Result<Vec<DestinationName>, ItemError> {
+    if names.is_empty() || names.len() > DESTINATIONS_MAX {
+        return Err(invalid(format!("destinations: name 1 to {DESTINATIONS_MAX} of them")));
+    }
+    let mut destinations: Vec<DestinationName> = Vec::with_capacity(names.len());
+    for name in names {
+        let shown = excerpt(name.as_bytes());
+        let name = name.parse().map_err(|error| ItemError {
+            code: "unknown_destination",
+            detail: format!("there is no destination \"{shown}\": {error}"),
+        })?;
+        if destinations.contains(&name) {
+            return Err(invalid(format!("destinations: \"{shown}\" is named twice")));
+        }
+        destinations.push(name);
+    }
+    Ok(destinations)
+}
+
+fn parse_body(
+    json: Option<&RawValue>,
+    base64: Option<String>,
+    content_type: Option<String>,
+    bytes_max: usize,
+) -> Result<Body, ItemError> {
+    match (json, base64) {
+        (Some(json), None) => {
+            if content_type.is_some() {
+                let problem = "content_type: only with body_base64; body is application/json";
+                return Err(invalid(problem));
+            }
+            check_length(json.get().len(), bytes_max)?;
+            let bytes = Bytes::copy_from_slice(json.get().as_bytes());
+            Ok(Body { content_type: "application/json".to_owned(), bytes })
+        }
+        (None, Some(base64)) => {
+            // Four characters for three bytes, less the padding: checked before decoding.
+            check_length(base64.trim_end_matches('=').len() / 4 * 3, bytes_max)?;
+            let decoded = STANDARD.decode(base64);
+            let bytes = decoded.map_err(|error| invalid(format!("body_base64: {error}")))?;
+            check_length(bytes.len(), bytes_max)?;
+            let content_type = content_type.unwrap_or("application/octet-stream".to_owned());
+            check_content_type(&content_type)?;
+            Ok(Body { content_type, bytes: bytes.into() })
+        }
+        (Some(_), Some(_)) => Err(invalid("body_base64: give either it or body, not both")),
+        (None, None) => Err(invalid("body: missing; give it or body_base64")),
+    }
+}
+
+fn check_length(bytes: usize, bytes_max: usize) -> Result<(), ItemError> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    let detail = format!("the body is longer than {bytes_max} bytes");
+    Err(ItemError { code: "body_too_large", detail })
+}
+
+fn check_content_type(text: &str) -> Result<(), ItemError> {
+    check_text("content_type", text, CONTENT_TYPE_BYTES_MAX).map_err(invalid)?;
+    if !text.is_ascii() || !text.contains('/') {
+        return Err(invalid("content_type: not a media type; write e.g. text/plain"));
+    }
+    Ok(())
+}
+
+fn check_optional(field: &str, text: &Option<String>, max: usize) -> Result<(), ItemError> {
+    text.as_deref().map_or(Ok(()), |text| check_text(field, text, max)).map_err(invalid)
+}
+
+fn invalid(detail: impl Into<String>) -> ItemError {
+    ItemError { code: "invalid_field", detail: detail.into() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! One attempt at one message: the transform, and what comes of it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    Failure, Finisher, Outcome, Output, Transform, Transforms,
+    leases::{Held, Leases},
+};
+use crate::{
+    domain::{DestinationName, LeaseToken, Stamped},
+    store::{Claimed, Known},
+    telemetry,
+};
+
+/// The longest wait that a transform may ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+
+/// Runs attempts, each in a task of its own.
+pub(super) struct Attempts {
+    pub(super) transforms: Transforms,
+    pub(super) finisher: Arc<Finisher>,
+    pub(super) leases: Arc<Leases>,
+    /// Set when unfinished messages are to be handed back.
+    pub(super) abandon: CancellationToken,
+    /// Is told of each attempt that has ended.
+    pub(super) ended: mpsc::UnboundedSender<DestinationName>,
+    pub(super) tasks: TaskTracker,
+}
+
+impl Attempts {
+    /// True if this pod has what it takes to transform this destination's messages.
+    pub(super) fn can_run(&self, known: &Known) -> bool {
+        self.transforms.of(known).is_some()
+    }
+
+    /// Begins an attempt at each claimed message.
+    pub(super) fn start(&self, known: &Arc<Known>, claimed: Claimed) {
+        // Claims are made only where there is one, and by the same definition.
+        let Some(transform) = self.transforms.of(known) else { return };
+        for (token, message) in claimed.messages {
+            let attempt = Attempt {
+                known: known.clone(),
+                transform: transform.clone(),
+                held: self.leases.hold(token.clone()),
+                token,
+                message,
+            };
+            let (finisher, abandon) = (self.finisher.clone(), self.abandon.clone());
+            let ended = self.ended.clone();
+            self.tasks.spawn(async move {
+                let name = attempt.token.destination.clone();
+                attempt.run(&finisher, abandon).await;
+                let _ = ended.send(name);
+            });
+        }
+    }
+}
+
+struct Attempt {
+    known: Arc<Known>,
+    transform: Arc<dyn Transform>,
+    held: Held,
+    token: LeaseToken,
+    message: Stamped,
+}
+
+impl Attempt {
+    async fn run(self, finisher: &Finisher, abandon: CancellationToken) {
+        let name = self.token.destination.clone();
+        let begun = Instant::now();
+        let result = tokio::select! {
+            result = self.transform() => Some(result),
+            // Somebody else has the message: what we make of it counts for nothing.
+            () = self.held.lost() => None,
+            () = abandon.cancelled() => None,
+        };
+        let outcome = match &result {
+            Some(Ok(Output::Deliver(_))) => "deliver",
+            Some(Ok(Output::Drop)) => "drop",
+            Some(Err(_)) => "fail",
+            None => "abandoned",
+        };
+        telemetry::transformed(name.as_str(), outcome, begun.elapsed());
+        let outcome = match result {
+            Some(Ok(output)) => Outcome::Completed(self.output(output)),
+            Some(Err(failure)) => self.failed(failure),
+            None => Outcome::Unclaimed,
+        };
+        finisher.finish(self.token, self.held, outcome).await;
+    }
+
+    async fn transform(&self) -> Result<Output, Failure> {
+        let timeout_ms = self.known.destination.transform.timeout_ms;
+        let attempt = self.transform.transform(&self.message);
+        match tokio::time::timeout(Duration::from_millis(timeout_ms), attempt).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure {
+                reason: format!("timed out after {timeout_ms} ms"),
+                retry_after: None,
+                is_final: false,
+            }),
+        }
+    }
+
+    fn output(&self, output: Output) -> Stamped {
+        let mut stamped = self.message.clone();
+        match output {
+            Output::Deliver(body) => stamped.message.body = body,
+            Output::Drop => {
+                stamped.message.body.bytes = bytes::Bytes::new();
+                stamped.tombstone = true;
+            }
+        }
+        stamped
+    }
+
+    fn failed(&self, failure: Failure) -> Outcome {
+        let attempt = self.message.attempts + 1;
+        let backoff = self.known.destination.transform.backoff();
+        let chance = rand::random::<f64>();
+        let wait = backoff.wait_asked(attempt, chance, failure.retry_after, RETRY_AFTER_MAX);
+        tracing::warn!(
+            destination = %self.token.destination, sequence = self.token.sequence, attempt,
+            reason = failure.reason, wait_ms = wait.as_millis() as u64,
+            "a transform failed, and is tried again",
+        );
+        Outcome::Failed(wait)
+    }
+}

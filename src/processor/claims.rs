@@ -1,0 +1,187 @@
+//! Which destination to claim from, and how much: never more than there are free slots, and in
+//! turn.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+
+use crate::{
+    domain::DestinationName,
+    store::{Caller, Catalog, Claimed, Claimers, Known, Store, StoreError},
+    telemetry,
+};
+
+/// Claims under way at once.
+const CALLS_MAX: usize = 8;
+/// The most messages of one claim.
+const CLAIM_MAX: usize = 256;
+/// The most destinations of one partition that one look finds; the others are found later.
+const LOOK_MAX: usize = 100;
+
+/// The end of a claim: who made it, how many slots it had set aside, what it got.
+type Answer = (Arc<Known>, Caller, usize, Result<Claimed, StoreError>);
+
+pub(super) struct Claims {
+    store: Store,
+    catalog: Catalog,
+    lease: Duration,
+    /// Slots that nothing is processed in.
+    free: usize,
+    slots: usize,
+    /// Per destination: slots taken or set aside.
+    taken: HashMap<DestinationName, usize>,
+    /// Destinations that may have waiting messages, in turn.
+    turns: VecDeque<DestinationName>,
+    queued: HashSet<DestinationName>,
+    /// Destinations with a claim under way, and whether a hint came meanwhile.
+    under_way: HashMap<DestinationName, bool>,
+    calls: FuturesUnordered<BoxFuture<'static, Answer>>,
+    /// Destinations whose last claim was not answered: it may have got messages, so it is made
+    /// again.
+    unanswered: Vec<DestinationName>,
+    /// Callers that make no call just now.
+    callers: HashMap<DestinationName, Caller>,
+}
+
+impl Claims {
+    pub(super) fn new(store: Store, catalog: Catalog, lease: Duration, slots: usize) -> Self {
+        Claims {
+            store,
+            catalog,
+            lease,
+            free: slots,
+            slots,
+            taken: HashMap::new(),
+            turns: VecDeque::new(),
+            queued: HashSet::new(),
+            under_way: HashMap::new(),
+            calls: FuturesUnordered::new(),
+            unanswered: Vec::new(),
+            callers: HashMap::new(),
+        }
+    }
+
+    /// Slots that are taken or set aside.
+    pub(super) fn taken(&self) -> usize {
+        self.slots - self.free
+    }
+
+    /// The destination may have waiting messages.
+    pub(super) fn hint(&mut self, name: DestinationName) {
+        if let Some(hinted) = self.under_way.get_mut(&name) {
+            *hinted = true;
+        } else if self.queued.insert(name.clone()) {
+            self.turns.push_back(name);
+        }
+    }
+
+    /// Looks in all partitions for destinations with waiting messages.
+    pub(super) async fn look(&mut self) {
+        let unanswered = std::mem::take(&mut self.unanswered);
+        unanswered.into_iter().for_each(|name| self.hint(name));
+        if self.free == 0 {
+            return;
+        }
+        let partitions: Vec<u16> = (0..self.store.keys().partitions()).collect();
+        match self.store.active_of_all(&partitions, Claimers::Builtin, LOOK_MAX).await {
+            Ok(found) => {
+                let names = found.iter().flatten().filter_map(|name| name.parse().ok());
+                names.for_each(|name| self.hint(name));
+            }
+            Err(error) => tracing::debug!(%error, "cannot look for waiting messages"),
+        }
+    }
+
+    /// A message of this destination has left its slot.
+    pub(super) fn freed(&mut self, name: &DestinationName) {
+        self.give_back(name, 1);
+    }
+
+    fn give_back(&mut self, name: &DestinationName, slots: usize) {
+        self.free += slots;
+        if let Some(taken) = self.taken.get_mut(name) {
+            *taken = taken.saturating_sub(slots);
+            if *taken == 0 {
+                self.taken.remove(name);
+            }
+        }
+    }
+
+    /// Begins as many claims as slots and turns allow.
+    pub(super) fn claim(&mut self, can_run: impl Fn(&Known) -> bool) {
+        let mut passed = Vec::new();
+        while self.free > 0 && self.calls.len() < CALLS_MAX {
+            let Some(name) = self.turns.pop_front() else { break };
+            self.queued.remove(&name);
+            let Some(known) = self.catalog.get(name.as_str()) else { continue };
+            if known.claimers() != Claimers::Builtin || !can_run(&known) {
+                continue;
+            }
+            let most = known.destination.transform.concurrency as usize;
+            let taken = self.taken.get(&name).copied().unwrap_or_default();
+            // Whoever comes next in turn must find a slot too.
+            let share = self.free.div_ceil(self.turns.len() + 1);
+            let room = most.saturating_sub(taken).min(share).min(CLAIM_MAX);
+            if room == 0 {
+                passed.push(name);
+                continue;
+            }
+            self.begin(known, room);
+        }
+        // Those at their own limit keep their turn until a slot of theirs is free.
+        passed.into_iter().for_each(|name| self.hint(name));
+    }
+
+    fn begin(&mut self, known: Arc<Known>, room: usize) {
+        let name = known.destination.name.clone();
+        self.free -= room;
+        *self.taken.entry(name.clone()).or_default() += room;
+        self.under_way.insert(name.clone(), false);
+        let caller = self.callers.remove(&name);
+        let caller = caller.unwrap_or_else(|| self.store.caller(&format!("claim:{name}")));
+        let (store, lease) = (self.store.clone(), self.lease);
+        let call = async move {
+            let claimed = store.claim(&caller, &known, room, lease).await;
+            (known, caller, room, claimed)
+        };
+        self.calls.push(call.boxed());
+    }
+
+    /// The next claim to be answered: what it got. None if none is under way.
+    pub(super) async fn answered(&mut self) -> Option<(Arc<Known>, Claimed)> {
+        let (known, caller, room, answer) = self.calls.next().await?;
+        let name = known.destination.name.clone();
+        self.callers.insert(name.clone(), caller);
+        let hinted = self.under_way.remove(&name).unwrap_or_default();
+        let claimed = match answer {
+            Ok(claimed) => claimed,
+            Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
+                if let Err(error) = self.catalog.refresh(&name).await {
+                    tracing::debug!(%error, "cannot look up a definition");
+                }
+                self.give_back(&name, room);
+                self.hint(name);
+                return Some((known, Claimed::default()));
+            }
+            Err(error) => {
+                tracing::debug!(destination = %name, %error, "cannot claim");
+                self.give_back(&name, room);
+                self.unanswered.push(name);
+                return Some((known, Claimed::default()));
+            }
+        };
+        let got = claimed.messages.len();
+        self.give_back(&name, room - got);
+        if got > 0 {
+            telemetry::claimed(name.as_str(), got);
+        }
+        if got == room || hinted {
+            self.hint(name);
+        }
+        Some((known, claimed))
+    }
+}

@@ -1,0 +1,126 @@
+//! What has been processed goes back to Redis, by group commit: while one call is in flight, the
+//! next batch fills.
+
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::leases::Held;
+use crate::{
+    domain::{DestinationName, LeaseToken, Stamped},
+    store::{
+        Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Known, Status, Store,
+        StoreError, persist,
+    },
+};
+
+/// Outcomes that wait for one destination; attempts wait in their slots beyond it.
+const QUEUE_MAX: usize = 1024;
+/// The most outcomes of one call.
+const BATCH_MAX: usize = 256;
+
+/// What came of an attempt.
+pub(super) enum Outcome {
+    /// The message as it is to be delivered.
+    Completed(Stamped),
+    /// To be tried again after this wait.
+    Failed(Duration),
+    /// To be handed back, as if it had not been claimed.
+    Unclaimed,
+}
+
+struct Job {
+    token: LeaseToken,
+    outcome: Outcome,
+    /// The lease is extended until Redis has the outcome.
+    _held: Held,
+}
+
+/// Brings outcomes to Redis.
+pub(super) struct Finisher {
+    jobs: GroupCommit<Job>,
+}
+
+impl Finisher {
+    pub(super) fn new(
+        store: Store,
+        catalog: Catalog,
+        due: DueTimer,
+        tracker: TaskTracker,
+    ) -> Finisher {
+        let jobs = GroupCommit::new(QUEUE_MAX, tracker, move |name, queue| {
+            let caller = store.caller(&format!("finish:{name}"));
+            let (store, catalog, due) = (store.clone(), catalog.clone(), due.clone());
+            Box::pin(Worker { store, catalog, due, name, caller }.run(queue))
+        });
+        Finisher { jobs }
+    }
+
+    pub(super) async fn finish(&self, token: LeaseToken, held: Held, outcome: Outcome) {
+        let name = token.destination.clone();
+        self.jobs.submit(&name, Job { token, outcome, _held: held }).await;
+    }
+}
+
+struct Worker {
+    store: Store,
+    catalog: Catalog,
+    due: DueTimer,
+    name: DestinationName,
+    caller: Caller,
+}
+
+impl Worker {
+    async fn run(self, mut queue: Batches<Job>) {
+        while let Some(jobs) = queue.next(BATCH_MAX).await {
+            let (mut completed, mut failed, mut unclaimed) = (Vec::new(), Vec::new(), Vec::new());
+            let mut held = Vec::with_capacity(jobs.len());
+            for job in jobs {
+                held.push(job._held);
+                match job.outcome {
+                    Outcome::Completed(output) => {
+                        completed.push(Completion { token: job.token, output });
+                    }
+                    Outcome::Failed(wait) => failed.push(Failed { token: job.token, wait }),
+                    Outcome::Unclaimed => unclaimed.push(job.token),
+                }
+            }
+            // A destination that is gone has taken its messages with it.
+            let Some(known) = self.catalog.get(self.name.as_str()) else { continue };
+            let (store, caller) = (&self.store, &self.caller);
+            if !completed.is_empty() {
+                let call = || store.complete(caller, &known, &completed);
+                self.note("complete", persist(None, call).await);
+            }
+            if !failed.is_empty() {
+                let call = || store.fail(caller, &known, &failed);
+                self.note("fail", persist(None, call).await);
+                self.note_due(&known, &failed);
+            }
+            if !unclaimed.is_empty() {
+                let call = || store.unclaim(caller, &known, &unclaimed);
+                self.note("unclaim", persist(None, call).await);
+            }
+        }
+    }
+
+    fn note_due(&self, known: &Known, failed: &[Failed]) {
+        failed.iter().for_each(|one| self.due.note(known.partition, one.wait));
+    }
+
+    fn note(&self, what: &str, answer: Result<Vec<Status>, StoreError>) {
+        match answer {
+            Ok(statuses) => {
+                let stale = statuses.iter().filter(|status| **status == Status::StaleLease).count();
+                if stale > 0 {
+                    let name = &self.name;
+                    tracing::debug!(destination = %name, what, stale, "leases had run out");
+                }
+            }
+            // Nothing is lost: the leases run out, and the messages are processed again.
+            Err(error) => {
+                tracing::error!(destination = %self.name, what, %error, "outcomes were not kept");
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The leases that this pod holds, extended for as long as it works on their messages.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    domain::{DestinationName, LeaseToken},
+    store::{Catalog, Status, Store},
+};
+
+/// The most leases that one call extends.
+const EXTEND_MAX: usize = 500;
+
+/// All leases in hand, by destination.
+#[derive(Default)]
+pub(super) struct Leases {
+    held: Mutex<HashMap<DestinationName, HashMap<LeaseToken, CancellationToken>>>,
+}
+
+/// A lease in hand; let go of when dropped.
+pub(super) struct Held {
+    leases: Arc<Leases>,
+    token: LeaseToken,
+    lost: CancellationToken,
+}
+
+impl Held {
+    /// Resolves when the lease is found to be somebody else's.
+    pub(super) async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut held = self.leases.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(of_destination) = held.get_mut(&self.token.destination) {
+            of_destination.remove(&self.token);
+            if of_destination.is_empty() {
+                held.remove(&self.token.destination);
+            }
+        }
+    }
+}
+
+impl Leases {
+    /// Notes a lease to be extended until the returned value is dropped.
+    pub(super) fn hold(self: &Arc<Self>, token: LeaseToken) -> Held {
+        let lost = CancellationToken::new();
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_destination = held.entry(token.destination.clone()).or_default();
+        of_destination.insert(token.clone(), lost.clone());
+        Held { leases: self.clone(), token, lost }
+    }
+
+    fn all(&self) -> HashMap<DestinationName, Vec<LeaseToken>> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.iter().map(|(name, of_it)| (name.clone(), of_it.keys().cloned().collect())).collect()
+    }
+
+    fn lose(&self, token: &LeaseToken) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lost) = held.get(&token.destination).and_then(|of_it| of_it.get(token)) {
+            lost.cancel();
+        }
+    }
+}
+
+/// Extends all leases three times within their length, until `stop`.
+pub(super) async fn extend(
+    leases: Arc<Leases>,
+    store: Store,
+    catalog: Catalog,
+    lease: Duration,
+    stop: CancellationToken,
+) {
+    let mut tick = tokio::time::interval(lease / 3);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        for (name, tokens) in leases.all() {
+            let Some(known) = catalog.get(name.as_str()) else { continue };
+            for tokens in tokens.chunks(EXTEND_MAX) {
+                match store.extend(&known, tokens, lease).await {
+                    Ok((_, statuses)) => {
+                        let gone = tokens.iter().zip(statuses).filter(|(_, s)| *s != Status::Ok);
+                        gone.for_each(|(token, _)| leases.lose(token));
+                    }
+                    Err(error) => tracing::debug!(%error, "cannot extend leases"),
+                }
+            }
+        }
+    }
+}

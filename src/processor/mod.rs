@@ -1,0 +1,116 @@
+//! The processor role: claims waiting messages, transforms them in any order, completes them.
+//! Scales by adding pods; nothing is assigned to a pod, so nothing moves when one joins or dies.
+
+mod attempt;
+mod claims;
+mod finish;
+mod leases;
+pub mod transform;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{broadcast, mpsc};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use finish::{Finisher, Outcome};
+
+use crate::{
+    config,
+    store::{Catalog, DueTimer, Store, Wake},
+    telemetry,
+};
+
+pub use transform::{Failure, Output, Transform, Transforms};
+
+/// What the processor needs of the rest.
+pub struct Processor {
+    /// Redis.
+    pub store: Store,
+    /// The destinations.
+    pub catalog: Catalog,
+    /// Its settings.
+    pub config: config::Processor,
+    /// How messages are transformed.
+    pub transforms: Transforms,
+    /// Takes failed messages up again.
+    pub due: DueTimer,
+}
+
+impl Processor {
+    /// Runs until `stop`; then takes nothing more, finishes what it can within `drain`, and hands
+    /// the rest back.
+    pub async fn run(
+        self,
+        mut wakes: broadcast::Receiver<Wake>,
+        stop: CancellationToken,
+        drain: Duration,
+    ) {
+        let tasks = TaskTracker::new();
+        let lease = Duration::from_millis(self.config.lease_ms);
+        let leases = Arc::new(leases::Leases::default());
+        let finishing = TaskTracker::new();
+        let finisher = Arc::new(Finisher::new(
+            self.store.clone(),
+            self.catalog.clone(),
+            self.due,
+            finishing.clone(),
+        ));
+        let extending = CancellationToken::new();
+        let extender = leases::extend(
+            leases.clone(),
+            self.store.clone(),
+            self.catalog.clone(),
+            lease,
+            extending.clone(),
+        );
+        let extender = tokio::spawn(extender);
+
+        let (ended, mut ends) = mpsc::unbounded_channel();
+        let abandon = CancellationToken::new();
+        let attempts = attempt::Attempts {
+            transforms: self.transforms,
+            finisher,
+            leases,
+            abandon: abandon.clone(),
+            ended,
+            tasks: tasks.clone(),
+        };
+        let mut claims = claims::Claims::new(self.store, self.catalog, lease, self.config.concurrency);
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                wake = wakes.recv() => match wake {
+                    Ok(Wake::Waiting(name)) => claims.hint(name),
+                    Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {
+                        claims.look().await;
+                    }
+                    Ok(_) => continue,
+                    Err(broadcast::error::RecvError::Closed) => break,
+                },
+                Some(name) = ends.recv() => claims.freed(&name),
+                Some((known, claimed)) = claims.answered() => attempts.start(&known, claimed),
+                _ = tick.tick() => claims.look().await,
+            }
+            claims.claim(|known| attempts.can_run(known));
+            telemetry::processing(claims.taken());
+        }
+        // What is being claimed just now is claimed: it is processed or handed back like the rest.
+        while let Some((known, claimed)) = claims.answered().await {
+            attempts.start(&known, claimed);
+        }
+        tasks.close();
+        if tokio::time::timeout(drain, tasks.wait()).await.is_err() {
+            tracing::info!("handing unfinished messages back");
+            abandon.cancel();
+            tasks.wait().await;
+        }
+        // The finisher's workers end when all attempts, which hold it, are gone.
+        drop(attempts);
+        finishing.close();
+        finishing.wait().await;
+        extending.cancel();
+        let _ = extender.await;
+    }
+}

@@ -1,0 +1,75 @@
+//! The transform that POSTs the body to a service; the answer is the output.
+
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use reqwest::{Response, StatusCode, header::CONTENT_TYPE};
+
+use super::{Failure, Output, Transform};
+use crate::{
+    domain::{self, Body, Stamped},
+    wire::http::{BodyError, Endpoint, drain, refusal, retry_after},
+};
+
+/// A service that transforms over HTTP.
+///
+/// ```text
+/// 204                        drop
+/// any other 2xx              deliver the answer's body
+/// 408, 425, 429              again
+/// any other 4xx              failed for good
+/// 3xx, 5xx, no whole answer  again
+/// ```
+pub struct Http {
+    endpoint: Endpoint,
+    output_bytes_max: usize,
+}
+
+impl Http {
+    /// The service of this definition. An output longer than `output_bytes_max` fails for good.
+    pub fn new(
+        transform: &domain::Transform,
+        client: reqwest::Client,
+        output_bytes_max: usize,
+    ) -> Http {
+        let url = transform.url.as_deref().unwrap_or_default();
+        let endpoint = Endpoint::new(client, url, &transform.headers, transform.timeout_ms);
+        Http { endpoint, output_bytes_max }
+    }
+
+    async fn output(&self, answer: Response, input: &Body) -> Result<Output, Failure> {
+        let named = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content_type = named.unwrap_or(&input.content_type).to_owned();
+        match self.endpoint.read(answer, self.output_bytes_max).await {
+            Ok(bytes) => Ok(Output::Deliver(Body { content_type, bytes })),
+            Err(error) => Err(Failure {
+                reason: error.to_string(),
+                retry_after: None,
+                is_final: matches!(error, BodyError::TooLong { .. }),
+            }),
+        }
+    }
+}
+
+#[async_trait]
+impl Transform for Http {
+    async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
+        let attempt = message.attempts.saturating_add(1);
+        let answer = self.endpoint.post(message, attempt).await.map_err(|reason| Failure {
+            reason,
+            retry_after: None,
+            is_final: false,
+        })?;
+        let status = answer.status();
+        if status.is_success() && status != StatusCode::NO_CONTENT {
+            return self.output(answer, &message.message.body).await;
+        }
+        let retry_after = retry_after(answer.headers(), SystemTime::now());
+        drain(answer).await;
+        if status == StatusCode::NO_CONTENT {
+            return Ok(Output::Drop);
+        }
+        let is_final = status.is_client_error() && !matches!(status.as_u16(), 408 | 425 | 429);
+        Err(Failure { reason: refusal(status), retry_after, is_final })
+    }
+}

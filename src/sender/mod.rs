@@ -1,0 +1,169 @@
+//! The sender role: owns partitions, and delivers their lanes, each in order, side by side.
+
+pub mod deliver;
+mod destination;
+mod lane;
+mod ownership;
+mod tenure;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Notify, broadcast},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config,
+    domain::DestinationName,
+    store::{Catalog, Store, Wake},
+    telemetry,
+};
+use destination::{DestinationSender, Gauge};
+use ownership::Ownership;
+use tenure::Tenure;
+
+/// What the sender needs of the rest.
+pub struct Sender {
+    /// Redis.
+    pub store: Store,
+    /// The destinations.
+    pub catalog: Catalog,
+    /// Its settings.
+    pub config: config::Sender,
+    /// Sends HTTP deliveries.
+    pub client: reqwest::Client,
+}
+
+/// The work on one destination under one tenure of its partition.
+struct Running {
+    tenure: Arc<Tenure>,
+    poke: Arc<Notify>,
+    gauge: Arc<Gauge>,
+    task: JoinHandle<()>,
+}
+
+/// Everything that is under way.
+struct Work {
+    sender: Sender,
+    running: HashMap<DestinationName, Running>,
+}
+
+impl Sender {
+    /// Runs until `stop`; then lets deliveries in flight end within `drain`, and gives its
+    /// partitions back.
+    pub async fn run(
+        self,
+        mut wakes: broadcast::Receiver<Wake>,
+        stop: CancellationToken,
+        drain: Duration,
+    ) {
+        let lease = Duration::from_millis(self.config.lease_ms);
+        let mut ownership = Ownership::new(self.store.clone(), lease);
+        let mut work = Work { sender: self, running: HashMap::new() };
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut renewal = tokio::time::interval((lease / 4).min(Duration::from_secs(1)));
+        renewal.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = ownership.tenure_over() => ownership.renew().await,
+                wake = wakes.recv() => match wake {
+                    Ok(Wake::Releasable(name)) => work.poke(&name, &ownership),
+                    Ok(Wake::OwnerGone(partition)) => {
+                        ownership.take_freed(partition).await;
+                        work.look(&ownership).await;
+                    }
+                    Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {
+                        work.look(&ownership).await;
+                    }
+                    Ok(Wake::Waiting(_) | Wake::Definitions) => {}
+                    Err(broadcast::error::RecvError::Closed) => break,
+                },
+                _ = renewal.tick() => ownership.renew().await,
+                _ = second.tick() => {
+                    ownership.rebalance().await;
+                    work.look(&ownership).await;
+                    work.keep_house(&ownership).await;
+                }
+            }
+            telemetry::owned(ownership.count());
+        }
+        // Renewal goes on while the last deliveries end, and gives back what has ended.
+        ownership.drain_all();
+        let mut over = std::pin::pin!(tokio::time::sleep(drain));
+        while ownership.count() > 0 {
+            tokio::select! {
+                () = &mut over => break,
+                () = ownership.tenure_over() => ownership.renew().await,
+                _ = renewal.tick() => ownership.renew().await,
+            }
+        }
+        ownership.give_all_back().await;
+    }
+}
+
+impl Work {
+    /// Sees to it that a destination's releasable lanes are delivered, if we own its partition.
+    fn poke(&mut self, name: &DestinationName, ownership: &Ownership) {
+        let partition = name.partition(self.sender.store.keys().partitions());
+        let Some(tenure) = ownership.of(partition) else { return };
+        if let Some(running) = self.running.get(name) {
+            if Arc::ptr_eq(&running.tenure, &tenure) && !running.task.is_finished() {
+                running.poke.notify_one();
+                return;
+            }
+        }
+        let poke = Arc::new(Notify::new());
+        let gauge = Arc::new(Gauge::default());
+        poke.notify_one();
+        let task = DestinationSender::new(
+            self.sender.store.clone(),
+            self.sender.catalog.clone(),
+            self.sender.client.clone(),
+            self.sender.config.run_max,
+            name.clone(),
+            tenure.clone(),
+        );
+        let task = tenure.tasks.spawn(task.run(poke.clone(), gauge.clone()));
+        self.running.insert(name.clone(), Running { tenure, poke, gauge, task });
+    }
+
+    /// Looks in all owned partitions for lanes that may leave.
+    async fn look(&mut self, ownership: &Ownership) {
+        self.running.retain(|_, running| !running.tenure.is_over() && !running.task.is_finished());
+        let partitions = ownership.partitions();
+        if partitions.is_empty() {
+            return;
+        }
+        match self.sender.store.releasable(&partitions).await {
+            Ok(found) => {
+                let names = found.iter().flatten().filter_map(|name| name.parse().ok());
+                names.for_each(|name| self.poke(&name, ownership));
+            }
+            Err(error) => tracing::debug!(%error, "cannot look for releasable lanes"),
+        }
+    }
+
+    /// Takes up what dead processors held and what has waited out its backoff, and notes what is
+    /// being delivered.
+    async fn keep_house(&self, ownership: &Ownership) {
+        let partitions = ownership.partitions();
+        if partitions.is_empty() {
+            return;
+        }
+        if let Err(error) = self.sender.store.recover(&self.sender.catalog, &partitions).await {
+            tracing::debug!(%error, "cannot look for what is overdue");
+        }
+        let counts = self.running.iter().map(|(name, running)| (name.clone(), running.gauge.get()));
+        let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+        telemetry::lanes_in_hand(counts.iter().map(|(_, count)| count).sum());
+        if !counts.is_empty() {
+            if let Err(error) = self.sender.store.note_delivering(&counts).await {
+                tracing::debug!(%error, "cannot note what is being delivered");
+            }
+        }
+    }
+}

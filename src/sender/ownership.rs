@@ -1,0 +1,226 @@
+//! Which partitions this pod owns: a fair share, taken and given back without a coordinator. The
+//! leases in Redis alone decide what is safe; the shares only decide who does what.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use tokio::{sync::Notify, time::Instant};
+
+use super::tenure::Tenure;
+use crate::store::{OwnerToken, Store, StoreError};
+
+/// The name of the role in the list of pods.
+const ROLE: &str = "sender";
+/// Calls for ownership in flight at once.
+const CALLS_MAX: usize = 16;
+
+pub(super) struct Ownership {
+    store: Store,
+    lease: Duration,
+    tenures: HashMap<u16, Arc<Tenure>>,
+    /// Sender pods that live, this one among them.
+    pods: usize,
+    /// Told when a tenure is over.
+    over: Arc<Notify>,
+}
+
+impl Ownership {
+    pub(super) fn new(store: Store, lease: Duration) -> Self {
+        Ownership { store, lease, tenures: HashMap::new(), pods: 1, over: Arc::new(Notify::new()) }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.tenures.len()
+    }
+
+    /// The partitions whose lanes may be delivered by this pod.
+    pub(super) fn partitions(&self) -> Vec<u16> {
+        let live = self.tenures.values().filter(|tenure| !tenure.is_over());
+        live.map(|tenure| tenure.partition).collect()
+    }
+
+    pub(super) fn of(&self, partition: u16) -> Option<Arc<Tenure>> {
+        self.tenures.get(&partition).filter(|tenure| !tenure.is_over()).cloned()
+    }
+
+    /// Resolves when a tenure is over: it should be taken anew, or can be given back.
+    pub(super) async fn tenure_over(&self) {
+        self.over.notified().await;
+    }
+
+    fn share(&self) -> usize {
+        usize::from(self.store.keys().partitions()).div_ceil(self.pods.max(1))
+    }
+
+    /// Renews all leases. What was drained is given back; what was lost is dropped, and taken anew
+    /// if nobody else has it.
+    pub(super) async fn renew(&mut self) {
+        self.give_back_drained().await;
+        let tenures: Vec<Arc<Tenure>> = self.tenures.values().cloned().collect();
+        let (store, lease) = (&self.store, self.lease);
+        let renewals = stream::iter(tenures).map(|tenure| async move {
+            let asked = Instant::now();
+            let owned = store.own(tenure.partition, &tenure.owner.token, lease).await;
+            (tenure, asked, owned)
+        });
+        let renewals: Vec<_> = renewals.buffer_unordered(CALLS_MAX).collect().await;
+        let mut anew = Vec::new();
+        for (tenure, asked, owned) in renewals {
+            match owned {
+                Ok(owned) if owned.epoch == tenure.owner.epoch && !tenure.lost.is_cancelled() => {
+                    tenure.extend(valid_until(asked, lease));
+                }
+                // Redis may have forgotten something: nothing that was released before counts.
+                Ok(_) => {
+                    tenure.lost.cancel();
+                    self.tenures.remove(&tenure.partition);
+                    anew.push((tenure.partition, tenure.owner.token.clone()));
+                }
+                Err(StoreError::Owned(_)) => {
+                    tracing::warn!(partition = tenure.partition, "another sender took a partition");
+                    tenure.lost.cancel();
+                    self.tenures.remove(&tenure.partition);
+                }
+                Err(error) => {
+                    tracing::debug!(partition = tenure.partition, %error, "cannot renew");
+                    if tenure.valid_until() <= Instant::now() {
+                        tenure.lost.cancel();
+                        self.tenures.remove(&tenure.partition);
+                    }
+                }
+            }
+        }
+        for (partition, token) in anew {
+            if let Err(error) = self.store.disown(partition, &token).await {
+                tracing::debug!(partition, %error, "cannot give a partition back");
+                continue;
+            }
+            self.take(&[partition]).await;
+        }
+    }
+
+    /// Done here, between renewals: one that is still under way could take back what is given back.
+    async fn give_back_drained(&mut self) {
+        let drained = self.tenures.values().filter(|tenure| tenure.is_drained());
+        for tenure in drained.cloned().collect::<Vec<_>>() {
+            tenure.lost.cancel();
+            self.tenures.remove(&tenure.partition);
+            if let Err(error) = self.store.disown(tenure.partition, &tenure.owner.token).await {
+                tracing::debug!(partition = tenure.partition, %error, "cannot give back");
+            }
+        }
+    }
+
+    /// Counts the pods, takes what is free up to the share, gives back what is beyond it.
+    pub(super) async fn rebalance(&mut self) {
+        match self.store.heartbeat(ROLE, self.lease).await {
+            Ok(pods) => self.pods = pods.max(1),
+            Err(error) => {
+                tracing::debug!(%error, "cannot count the senders");
+                return;
+            }
+        }
+        let share = self.share();
+        let surplus = self.partitions().into_iter().skip(share);
+        for partition in surplus.collect::<Vec<_>>() {
+            if let Some(tenure) = self.of(partition) {
+                tenure.draining.cancel();
+            }
+        }
+        self.tenures.retain(|_, tenure| !tenure.lost.is_cancelled());
+        let wanted = share.saturating_sub(self.tenures.len());
+        if wanted > 0 {
+            let all = 0..self.store.keys().partitions();
+            let missing: Vec<u16> = all.filter(|p| !self.tenures.contains_key(p)).collect();
+            self.take_free(&missing, wanted).await;
+        }
+    }
+
+    /// A partition was given back by another pod: takes it if the share allows.
+    pub(super) async fn take_freed(&mut self, partition: u16) {
+        if !self.tenures.contains_key(&partition) && self.tenures.len() < self.share() {
+            self.take(&[partition]).await;
+        }
+    }
+
+    /// Takes at most `wanted` of these partitions. Pods look in different places first, so that
+    /// they seldom ask for the same.
+    async fn take_free(&mut self, partitions: &[u16], wanted: usize) {
+        let start = rand::random_range(0..partitions.len().max(1));
+        let rotated: Vec<u16> =
+            partitions[start..].iter().chain(&partitions[..start]).copied().collect();
+        let before = self.tenures.len();
+        for some in rotated.chunks(CALLS_MAX) {
+            let left = wanted.saturating_sub(self.tenures.len() - before);
+            if left == 0 {
+                return;
+            }
+            self.take(&some[..left.min(some.len())]).await;
+        }
+    }
+
+    async fn take(&mut self, partitions: &[u16]) {
+        let (store, lease) = (&self.store, self.lease);
+        let calls = stream::iter(partitions.iter().copied()).map(|partition| async move {
+            let (token, asked) = (OwnerToken::random(), Instant::now());
+            let owned = store.own(partition, &token, lease).await;
+            (partition, token, asked, owned)
+        });
+        let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
+        for (partition, token, asked, owned) in answers {
+            match owned {
+                Ok(owned) => {
+                    if !owned.quarantine.is_zero() {
+                        let wait_ms = owned.quarantine.as_millis() as u64;
+                        tracing::info!(partition, wait_ms, "Redis was restarted: releases wait");
+                    }
+                    let until = valid_until(asked, lease);
+                    let tenure = Tenure::new(partition, token, owned.epoch, owned.quarantine, until);
+                    let tenure = Arc::new(tenure);
+                    tokio::spawn(watch(tenure.clone(), self.over.clone()));
+                    self.tenures.insert(partition, tenure);
+                }
+                Err(StoreError::Owned(_)) => {}
+                Err(error) => tracing::debug!(partition, %error, "cannot take a partition"),
+            }
+        }
+    }
+
+    /// Has everything end that is in flight, and nothing begin.
+    pub(super) fn drain_all(&self) {
+        self.tenures.values().for_each(|tenure| tenure.draining.cancel());
+    }
+
+    /// Gives all partitions back.
+    pub(super) async fn give_all_back(&mut self) {
+        let tenures: Vec<_> = self.tenures.drain().collect();
+        let store = &self.store;
+        let calls = stream::iter(tenures).map(|(partition, tenure)| async move {
+            tenure.lost.cancel();
+            (partition, store.disown(partition, &tenure.owner.token).await)
+        });
+        let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
+        for (partition, answer) in answers {
+            if let Err(error) = answer {
+                tracing::warn!(partition, %error, "a partition was not given back; its lease runs out");
+            }
+        }
+        if let Err(error) = self.store.leave(ROLE).await {
+            tracing::debug!(%error, "cannot leave the list of senders");
+        }
+    }
+}
+
+/// A little before the lease can have run out, by our own clock.
+fn valid_until(asked: Instant, lease: Duration) -> Instant {
+    asked + lease - lease / 10
+}
+
+/// Ends a tenure when its lease runs out, and tells when it is over: lost in any way, or drained.
+async fn watch(tenure: Arc<Tenure>, over: Arc<Notify>) {
+    tokio::select! {
+        () = tenure.ended() => {}
+        () = tenure.drained() => {}
+    }
+    over.notify_one();
+}

@@ -1,0 +1,73 @@
+//! The server program: where it is, and whether it is new enough.
+
+use std::{
+    ffi::OsStr,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::{process::Command, time::timeout};
+
+use super::EmbeddedError;
+
+/// The programs that can serve, the preferred one first.
+const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
+/// Redis 7.0 brought `#!lua` scripts with flags, which every script of Reseq uses.
+const MAJOR_MIN: u32 = 7;
+/// `--version` must have answered by then.
+const VERSION_MAX: Duration = Duration::from_secs(10);
+
+/// Finds a server program in the directories of `search_path` and checks its version.
+pub(super) async fn find(search_path: &OsStr) -> Result<PathBuf, EmbeddedError> {
+    let candidates = NAMES.iter().flat_map(|name| {
+        std::env::split_paths(search_path).map(move |directory| directory.join(name))
+    });
+    let Some(binary) = candidates.into_iter().find(|path| is_executable(path)) else {
+        return Err(EmbeddedError::MissingBinary);
+    };
+    let said = ask_version(&binary).await?;
+    match version(&said) {
+        Some((major, _)) if major >= MAJOR_MIN => Ok(binary),
+        Some((_, found)) => Err(EmbeddedError::OldVersion { found: found.into(), binary }),
+        None => Err(unusable(&binary, format!("its --version is {:?}", said.trim()))),
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+async fn ask_version(binary: &Path) -> Result<String, EmbeddedError> {
+    let mut command = Command::new(binary);
+    command.arg("--version").kill_on_drop(true);
+    match timeout(VERSION_MAX, command.output()).await {
+        Ok(Ok(output)) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(Err(error)) => Err(unusable(binary, error.to_string())),
+        Err(_) => Err(unusable(binary, "its --version does not answer".into())),
+    }
+}
+
+fn unusable(binary: &Path, problem: String) -> EmbeddedError {
+    EmbeddedError::UnusableBinary { binary: binary.into(), problem }
+}
+
+/// The major number and the whole version in `Redis server v=7.0.15 sha=…`.
+fn version(said: &str) -> Option<(u32, &str)> {
+    let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="))?;
+    Some((version.split('.').next()?.parse().ok()?, version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn the_version_is_read_from_what_either_program_says() {
+        let redis = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64\n";
+        assert_eq!(version(redis), Some((7, "7.0.15")));
+        assert_eq!(version("Valkey server v=8.1.0 sha=0 malloc=libc\n"), Some((8, "8.1.0")));
+        assert_eq!(version("Redis server v=255.255.255 sha=0\n"), Some((255, "255.255.255")));
+        assert_eq!(version("bash: no such thing"), None);
+    }
+}

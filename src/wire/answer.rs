@@ -1,0 +1,160 @@
+//! The answers to frames: what ingest says to a producer, and what a receiver says to the sender.
+//!
+//! ```text
+//! ingest → producer    OK <sequence>            Redis has it
+//!                      ERR <code> <sentence>    it is not there; the code is one of HTTP's
+//! receiver → sender    OK                       accepted (more words after OK are ignored)
+//!                      RETRY [ms]               again, not before so many milliseconds
+//!                      REJECT <reason>          it does not want this one
+//! ```
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use crate::domain::Sequence;
+
+/// The longest answer that is read, in bytes.
+pub const ANSWER_BYTES_MAX: usize = 4096;
+/// The most characters of a foreign text that are repeated in a reason.
+const EXCERPT_CHARS_MAX: usize = 200;
+
+/// What ingest answers to a frame. `Display` is what goes on the wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToProducer {
+    /// Redis has it, at this place.
+    Ok(Sequence),
+    /// It was not taken.
+    Err {
+        /// The stable code, as over HTTP.
+        code: &'static str,
+        /// What happened, for people.
+        sentence: Cow<'static, str>,
+    },
+}
+
+/// What a receiver answers to a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FromReceiver {
+    /// It has the message.
+    Ok,
+    /// It wants the message again, after this time if it named one.
+    Retry(Option<Duration>),
+    /// It does not want the message, and says why (already an [`excerpt`]).
+    Reject(String),
+}
+
+/// The receiver's answer is none of the three.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the receiver answered \"{text}\", which is not OK, RETRY [ms] or REJECT <reason>")]
+pub struct UnknownAnswer {
+    /// An [`excerpt`] of what it said.
+    pub text: String,
+}
+
+impl fmt::Display for ToProducer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ToProducer::Ok(sequence) => write!(f, "OK {sequence}"),
+            ToProducer::Err { code, sentence } => {
+                // A line break in the sentence would look like a second answer.
+                write!(f, "ERR {code} {}", sentence.replace(char::is_control, " "))
+            }
+        }
+    }
+}
+
+impl FromReceiver {
+    /// Reads an answer. Spaces and a `\r` around it do not matter.
+    pub fn parse(frame: &[u8]) -> Result<FromReceiver, UnknownAnswer> {
+        let unknown = || UnknownAnswer { text: excerpt(frame) };
+        let frame = frame.trim_ascii();
+        let end = frame.iter().position(u8::is_ascii_whitespace).unwrap_or(frame.len());
+        let (word, rest) = frame.split_at(end);
+        let rest = rest.trim_ascii();
+        match word {
+            b"OK" => Ok(FromReceiver::Ok),
+            b"RETRY" if rest.is_empty() => Ok(FromReceiver::Retry(None)),
+            b"RETRY" => {
+                let wait_ms = std::str::from_utf8(rest).ok().and_then(|ms| ms.parse().ok());
+                let wait = Duration::from_millis(wait_ms.ok_or_else(unknown)?);
+                Ok(FromReceiver::Retry(Some(wait)))
+            }
+            b"REJECT" if rest.is_empty() => Ok(FromReceiver::Reject("no reason given".into())),
+            b"REJECT" => Ok(FromReceiver::Reject(excerpt(rest))),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// The start of a foreign text, fit for a log line or an error: at most 200 characters, control
+/// characters escaped.
+pub fn excerpt(text: &[u8]) -> String {
+    // A character takes at most four bytes: no more than these need to be looked at.
+    let looked_at = &text[..text.len().min(4 * (EXCERPT_CHARS_MAX + 1))];
+    let mut shown = String::new();
+    for (count, char) in String::from_utf8_lossy(looked_at).chars().enumerate() {
+        if count == EXCERPT_CHARS_MAX {
+            shown.push('…');
+            break;
+        }
+        match char {
+            _ if char.is_control() => shown.extend(char.escape_default()),
+            _ => shown.push(char),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_to_producers_are_one_line_each() {
+        assert_eq!(ToProducer::Ok(42).to_string(), "OK 42");
+        let sentence = "no destination\nOK 43".into();
+        let answer = ToProducer::Err { code: "unknown_destination", sentence };
+        assert_eq!(answer.to_string(), "ERR unknown_destination no destination OK 43");
+    }
+
+    #[test]
+    fn receivers_may_add_spaces_and_carriage_returns() {
+        for text in ["OK", "OK\r", " OK \r", "OK 42", "OK\tthanks"] {
+            assert_eq!(FromReceiver::parse(text.as_bytes()), Ok(FromReceiver::Ok), "{text:?}");
+        }
+        let wait = |ms| FromReceiver::Retry(Some(Duration::from_millis(ms)));
+        assert_eq!(FromReceiver::parse(b"RETRY"), Ok(FromReceiver::Retry(None)));
+        assert_eq!(FromReceiver::parse(b"RETRY \r"), Ok(FromReceiver::Retry(None)));
+        assert_eq!(FromReceiver::parse(b"RETRY 1500\r"), Ok(wait(1500)));
+        let reject = |reason: &str| Ok(FromReceiver::Reject(reason.into()));
+        assert_eq!(FromReceiver::parse(b"REJECT no such account \r"), reject("no such account"));
+        assert_eq!(FromReceiver::parse(b"REJECT"), reject("no reason given"));
+    }
+
+    #[test]
+    fn anything_else_is_an_error_that_shows_it() {
+        let bad: [&[u8]; 8] = [
+            b"",
+            b"ok",
+            b"OKAY",
+            b"RETRY soon",
+            b"RETRY -1",
+            b"RETRY 99999999999999999999",
+            b"ERR draining x",
+            b"\xff\x00",
+        ];
+        for text in bad {
+            let error = FromReceiver::parse(text).unwrap_err();
+            assert!(!error.text.chars().any(char::is_control), "{error}");
+        }
+        assert!(FromReceiver::parse(b"HTTP/1.1 400").unwrap_err().to_string().contains("HTTP/1.1"));
+    }
+
+    #[test]
+    fn foreign_text_is_cut_and_escaped() {
+        assert_eq!(excerpt("für\r\n\u{1b}".as_bytes()), "für\\r\\n\\u{1b}");
+        let long = excerpt("ü".repeat(5000).as_bytes());
+        assert_eq!(long.chars().count(), EXCERPT_CHARS_MAX + 1);
+        assert!(long.ends_with('…'));
+        assert_eq!(excerpt(&[b'x'; 200]).len(), 200);
+    }
+}

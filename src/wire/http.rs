@@ -1,0 +1,270 @@
+//! A message as an HTTP request, the same for a transform and for a receiver.
+//!
+//! ```text
+//! POST <url>
+//! reseq-id, reseq-destination, reseq-sequence, reseq-previous, reseq-epoch, reseq-attempt
+//! reseq-key           if the message has an ordering key
+//! content-type        the body's
+//! x-…, ce-…, trace…   what travels with the message
+//! authorization, …    the static headers of the definition; they win over what travels
+//!
+//! <body>
+//! ```
+//!
+//! Ids and keys come from producers and may hold any printable character, header values may
+//! not: in `reseq-id` and `reseq-key` whatever is not ASCII, spaces and `%` are percent-encoded as
+//! UTF-8, so that a receiver has the original after percent-decoding (`decodeURIComponent`).
+
+use std::{
+    error::Error,
+    time::{Duration, SystemTime},
+};
+
+use bytes::{Bytes, BytesMut};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use reqwest::{
+    Client, Response, StatusCode, Url,
+    header::{self, HeaderMap, HeaderName, HeaderValue},
+};
+
+use crate::domain::{Stamped, destination::Headers};
+
+/// A connection that is not there after this time counts as none.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Idle connections kept for each host.
+const IDLE_PER_HOST_MAX: usize = 256;
+/// The most of an answer that is read only to keep its connection usable, in bytes.
+const DRAIN_BYTES_MAX: u64 = 64 * 1024;
+
+/// What is percent-encoded in a header value, besides everything that is not ASCII. The space,
+/// because those at the ends of a value get lost; `%`, because decoding must give the original.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
+
+/// Headers that say how the request itself is framed: a static one would break it.
+const FRAMING: [HeaderName; 3] =
+    [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
+
+/// The client that all requests are sent with. Build it once: it holds the connections.
+///
+/// Redirects are not followed: a receiver elsewhere is another receiver. The proxy variables of
+/// the environment do not count either: messages go where the definition says.
+pub fn client() -> reqwest::Result<Client> {
+    Client::builder()
+        .user_agent(concat!("reseq/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .tcp_nodelay(true)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
+        .build()
+}
+
+/// Where messages are POSTed to, with all of it that is the same each time.
+///
+/// Not `Debug`: the URL's query may hold a secret.
+pub struct Endpoint {
+    client: Client,
+    /// `None` where the definition had not been validated.
+    url: Option<Url>,
+    headers: HeaderMap,
+    timeout: Duration,
+}
+
+/// Why the body of an answer is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is longer than agreed.
+    #[error("the answer is longer than {max} bytes")]
+    TooLong {
+        /// The longest body, in bytes.
+        max: usize,
+    },
+    /// It did not come to its end: a time-out or a broken connection, in words.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl Endpoint {
+    /// An endpoint. `timeout_ms` is for one attempt as a whole: connecting, sending, and reading
+    /// the answer to its end.
+    pub fn new(client: Client, url: &str, headers: &Headers, timeout_ms: u64) -> Endpoint {
+        let parse = |(name, value): (&String, &String)| {
+            let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+            let mut value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
+            value.set_sensitive(true);
+            (!FRAMING.contains(&name)).then_some((name, value))
+        };
+        Endpoint {
+            client,
+            url: Url::parse(url).ok(),
+            headers: headers.iter().filter_map(parse).collect(),
+            timeout: Duration::from_millis(timeout_ms),
+        }
+    }
+
+    /// POSTs the message and returns the answer's head, or in words why there is none. The words
+    /// never hold a header or a part of the URL: both may be secrets.
+    pub async fn post(&self, message: &Stamped, attempt: u32) -> Result<Response, String> {
+        let Some(url) = &self.url else {
+            return Err("the url of the definition is not one".to_owned());
+        };
+        self.client
+            .post(url.clone())
+            .headers(self.request_headers(message, attempt))
+            .body(message.message.body.bytes.clone())
+            .timeout(self.timeout)
+            .send()
+            .await
+            .map_err(|error| self.reason(error))
+    }
+
+    /// Reads an answer's body to its end, but not more than `bytes_max` of it.
+    pub async fn read(&self, mut answer: Response, bytes_max: usize) -> Result<Bytes, BodyError> {
+        let too_long = BodyError::TooLong { max: bytes_max };
+        let announced = answer.content_length().unwrap_or(0);
+        if announced > bytes_max as u64 {
+            return Err(too_long);
+        }
+        let mut body = BytesMut::with_capacity(announced as usize);
+        while let Some(chunk) =
+            answer.chunk().await.map_err(|e| BodyError::Broken(self.reason(e)))?
+        {
+            if body.len() + chunk.len() > bytes_max {
+                return Err(too_long);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.freeze())
+    }
+
+    fn request_headers(&self, message: &Stamped, attempt: u32) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(16);
+        for (name, value) in &message.message.headers {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            let value = HeaderValue::from_bytes(value.as_bytes());
+            if let (Ok(name), Ok(value)) = (name, value) {
+                // Fails only beyond 2^15 headers, and ingest takes far fewer.
+                let _ = headers.try_append(name, value);
+            }
+        }
+        let content_type = message.message.body.content_type.as_bytes();
+        if let Ok(value) = HeaderValue::from_bytes(content_type)
+            && !value.is_empty()
+        {
+            headers.insert(header::CONTENT_TYPE, value);
+        }
+        for (name, value) in &self.headers {
+            headers.insert(name, value.clone());
+        }
+        insert_own(&mut headers, message, attempt);
+        headers
+    }
+
+    /// What happened, for people, from the innermost cause (the outer ones repeat the URL).
+    fn reason(&self, error: reqwest::Error) -> String {
+        let error = error.without_url();
+        let mut cause: &dyn Error = &error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        if error.is_connect() {
+            format!("no connection: {cause}")
+        } else if error.is_timeout() {
+            format!("timed out after {} ms", self.timeout.as_millis())
+        } else if error.is_builder() {
+            format!("the request could not be made: {cause}")
+        } else {
+            format!("no whole answer: {cause}")
+        }
+    }
+}
+
+/// Reseq's own headers, over any others of these names.
+fn insert_own(headers: &mut HeaderMap, message: &Stamped, attempt: u32) {
+    let encoded = |text: &str| utf8_percent_encode(text, ENCODED).to_string();
+    let mut insert = |name: &'static str, value: &str| {
+        // What is encoded, a name or a number is always a valid value.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    };
+    insert("reseq-id", &encoded(&message.message.id));
+    insert("reseq-destination", message.destination.as_str());
+    insert("reseq-sequence", &message.place.sequence.to_string());
+    insert("reseq-previous", &message.previous.to_string());
+    insert("reseq-epoch", &message.place.epoch.to_string());
+    insert("reseq-attempt", &attempt.to_string());
+    if let Some(key) = &message.message.key {
+        insert("reseq-key", &encoded(key));
+    }
+}
+
+/// A status that is no success, in words.
+pub fn refusal(status: StatusCode) -> String {
+    if status.is_redirection() {
+        return format!("status {} (redirects are not followed)", status.as_u16());
+    }
+    format!("status {}", status.as_u16())
+}
+
+/// How long the answer asks to wait: `Retry-After` in seconds or as a date (RFC 9110, 10.2.3). A
+/// date that has passed asks for no wait; anything unreadable is as if it were not there.
+pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+/// Reads what is left of an answer, so that its connection can be used again; a long rest is not
+/// worth it, and closes the connection.
+pub async fn drain(mut answer: Response) {
+    let mut left = DRAIN_BYTES_MAX;
+    if answer.content_length().is_some_and(|announced| announced > left) {
+        return;
+    }
+    while let Ok(Some(chunk)) = answer.chunk().await {
+        left = left.saturating_sub(chunk.len() as u64);
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let read = |text: &'static str| {
+            let headers = [(header::RETRY_AFTER, HeaderValue::from_static(text))];
+            retry_after(&headers.into_iter().collect(), now).map(|wait| wait.as_secs())
+        };
+        assert_eq!(read("120"), Some(120));
+        assert_eq!(read("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
+        assert_eq!(read("Sunday, 06-Nov-94 08:50:07 GMT"), Some(30));
+        assert_eq!(read("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
+        for unreadable in ["", "soon", "-1", "1.5", "99999999999999999999999"] {
+            assert_eq!(read(unreadable), None, "{unreadable}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+
+    #[test]
+    fn static_headers_that_cannot_be_are_left_out() {
+        let pairs = [
+            ("authorization", "Bearer x"),
+            ("a b", "1"),
+            ("x-a", "1\r\n"),
+            ("Content-Length", "7"),
+        ];
+        let headers = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let endpoint = Endpoint::new(Client::new(), "http://h/", &headers, 1);
+        assert_eq!(endpoint.headers.len(), 1);
+        assert!(endpoint.headers[header::AUTHORIZATION].is_sensitive());
+    }
+}

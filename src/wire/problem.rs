@@ -1,0 +1,92 @@
+//! What an HTTP client is told when something did not work: RFC 9457, with a stable `code`.
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Map, Value, json};
+
+/// A problem, as `application/problem+json`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The stable code that clients may rely on.
+    pub code: &'static str,
+    /// What happened and what to do, for people.
+    pub detail: String,
+    /// How many seconds to wait before the same request may succeed.
+    pub retry_after: Option<u64>,
+    /// Further members.
+    pub more: Map<String, Value>,
+}
+
+impl Problem {
+    /// A problem that sending the same again will not solve.
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
+        Problem { status, code, detail: detail.into(), retry_after: None, more: Map::new() }
+    }
+
+    /// A 400: what the client sent cannot be.
+    pub fn invalid_field(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_field", detail)
+    }
+
+    /// A 404.
+    pub fn unknown_destination(name: &str) -> Problem {
+        let detail = format!("there is no destination {name:?}; PUT /v1/destinations/{name} makes one");
+        Problem::new(StatusCode::NOT_FOUND, "unknown_destination", detail)
+    }
+
+    /// A problem that passes by itself.
+    pub fn temporary(
+        status: StatusCode,
+        code: &'static str,
+        detail: impl Into<String>,
+        retry_after: u64,
+    ) -> Problem {
+        Problem { retry_after: Some(retry_after), ..Problem::new(status, code, detail) }
+    }
+
+    /// As JSON. `request_id` where one is known.
+    pub fn json(&self, request_id: Option<&str>) -> Value {
+        let mut object = self.more.clone();
+        object.extend([
+            ("type".to_owned(), json!("about:blank")),
+            ("title".to_owned(), json!(self.status.canonical_reason().unwrap_or("Problem"))),
+            ("status".to_owned(), json!(self.status.as_u16())),
+            ("detail".to_owned(), json!(self.detail)),
+            ("code".to_owned(), json!(self.code)),
+        ]);
+        if let Some(id) = request_id {
+            object.insert("request_id".to_owned(), json!(id));
+        }
+        if let Some(seconds) = self.retry_after {
+            object.insert("retry_after".to_owned(), json!(seconds));
+        }
+        Value::Object(object)
+    }
+
+    /// As a whole answer.
+    pub fn response(&self, request_id: Option<&str>) -> Response {
+        let mut response = Response::new(Body::from(self.json(request_id).to_string()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        let media_type = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, media_type);
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.response(None);
+        // The outermost layer, which knows the request's id, writes the answer once more with it.
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,150 @@
+//! What the tests of transform and delivery share: a message, and a receiver over HTTP that
+//! records what it was sent and answers as told.
+#![allow(dead_code)] // Each test file uses its own part.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body as AxumBody, Bytes},
+    http::{HeaderMap, Request, Response, Uri},
+    response::IntoResponse,
+};
+use reseq::domain::{Body, Message, Place, Stamped};
+use tokio::{net::TcpListener, sync::mpsc};
+
+/// A message at epoch 3, sequence 42, with nothing optional.
+pub fn message(body: &str) -> Stamped {
+    Stamped {
+        destination: "erp".parse().unwrap(),
+        place: Place { epoch: 3, sequence: 42 },
+        previous: 41,
+        message: Message {
+            id: "order-7".into(),
+            key: None,
+            headers: Vec::new(),
+            body: Body { content_type: "text/plain".into(), bytes: body.to_owned().into() },
+            received_ms: 0,
+        },
+        attempts: 0,
+        tombstone: false,
+    }
+}
+
+/// The same with a key and headers that need care.
+pub fn message_with_everything() -> Stamped {
+    let mut message = message("body");
+    message.message.key = Some(" kontō 7%".into());
+    message.message.headers =
+        [("x-tenant", "7"), ("x-tenant", "8"), ("x-static", "travelling"), ("x-reseq-key", "no")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+    message
+}
+
+/// The headers that [`message_with_everything`] is sent with, `x-static` being static.
+pub fn headers_with_everything(address: &str, attempt: &str) -> BTreeMap<String, String> {
+    [
+        ("accept", "*/*"),
+        ("authorization", "Bearer s3cret"),
+        ("content-length", "4"),
+        ("content-type", "text/plain"),
+        ("host", address),
+        ("reseq-attempt", attempt),
+        ("reseq-destination", "erp"),
+        ("reseq-epoch", "3"),
+        ("reseq-id", "order-7"),
+        ("reseq-key", "%20kont%C5%8D%207%25"),
+        ("reseq-previous", "41"),
+        ("reseq-sequence", "42"),
+        ("user-agent", concat!("reseq/", env!("CARGO_PKG_VERSION"))),
+        ("x-reseq-key", "no"),
+        ("x-static", "static"),
+        ("x-tenant", "7, 8"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
+}
+
+/// A request as the receiver saw it.
+pub struct Seen {
+    pub method: String,
+    pub uri: Uri,
+    pub headers: BTreeMap<String, String>,
+    pub body: Bytes,
+    /// The port of the client: the same port is the same connection.
+    pub port: u16,
+}
+
+/// A receiver on a free port.
+pub struct Receiver {
+    /// `127.0.0.1:port`.
+    pub address: String,
+    pub seen: mpsc::UnboundedReceiver<Seen>,
+}
+
+impl Receiver {
+    pub fn url(&self) -> String {
+        format!("http://{}/in?token=s3cret", self.address)
+    }
+
+    /// The requests so far.
+    pub fn take(&mut self) -> Vec<Seen> {
+        std::iter::from_fn(|| self.seen.try_recv().ok()).collect()
+    }
+}
+
+/// Starts a receiver that answers each request with what `answer` makes.
+pub async fn receiver<A: IntoResponse>(answer: impl Fn() -> A + Send + Sync + 'static) -> Receiver {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (sender, seen) = mpsc::unbounded_channel();
+    let answer = Arc::new(answer);
+    let handle = move |request: Request<AxumBody>| {
+        let (sender, answer) = (sender.clone(), answer.clone());
+        async move {
+            let (head, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+            let client: &axum::extract::ConnectInfo<std::net::SocketAddr> =
+                head.extensions.get().unwrap();
+            let seen = Seen {
+                method: head.method.to_string(),
+                uri: head.uri,
+                headers: flat(&head.headers),
+                body,
+                port: client.0.port(),
+            };
+            sender.send(seen).unwrap();
+            answer().into_response()
+        }
+    };
+    let service = Router::new()
+        .fallback(handle)
+        .into_make_service_with_connect_info::<std::net::SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, service).await });
+    Receiver { address, seen }
+}
+
+fn flat(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let mut flat = BTreeMap::<String, String>::new();
+    for (name, value) in headers {
+        let value = value.to_str().unwrap();
+        let known = flat.entry(name.to_string()).or_default();
+        known.push_str(if known.is_empty() { "" } else { ", " });
+        known.push_str(value);
+    }
+    flat
+}
+
+/// An answer that never ends.
+pub fn endless() -> Response<AxumBody> {
+    let bytes = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"begun"))]);
+    let never = futures::stream::pending();
+    Response::new(AxumBody::from_stream(futures::StreamExt::chain(bytes, never)))
+}
+
+/// A port on which nobody listens.
+pub async fn closed_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
+}

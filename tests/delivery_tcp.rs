@@ -1,0 +1,268 @@
+//! Delivery over TCP against real receivers.
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{closed_port, message};
+use reseq::{
+    domain::{Ack, Destination, Framing},
+    sender::deliver::{Deliver, Verdict, client, connect},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+struct Peer {
+    listener: TcpListener,
+    delivery: Arc<dyn Deliver>,
+}
+
+/// A receiver to be played by the test, and the way to it.
+async fn peer(change: impl FnOnce(&mut Destination)) -> Peer {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    let mut destination = Destination::new("erp".parse().unwrap(), url);
+    change(&mut destination);
+    destination.validate().unwrap();
+    Peer { listener, delivery: connect(&destination, &client().unwrap()) }
+}
+
+impl Peer {
+    async fn accept(&self) -> TcpStream {
+        self.listener.accept().await.unwrap().0
+    }
+
+    /// Delivers a message while the receiver reads `frame` and says `answer`.
+    async fn exchange(
+        &self,
+        stream: &mut TcpStream,
+        body: &str,
+        frame: &[u8],
+        answer: &[u8],
+    ) -> Verdict {
+        let message = message(body);
+        let receive = async {
+            let mut read = vec![0; frame.len()];
+            stream.read_exact(&mut read).await.unwrap();
+            assert_eq!(read, frame);
+            stream.write_all(answer).await.unwrap();
+        };
+        tokio::join!(self.delivery.deliver(&message, 1), receive).0
+    }
+
+    /// The same on the next connection that is made.
+    async fn first_exchange(
+        &self,
+        body: &str,
+        frame: &[u8],
+        answer: &[u8],
+    ) -> (Verdict, TcpStream) {
+        let message = message(body);
+        let receive = async {
+            let mut stream = self.accept().await;
+            let mut read = vec![0; frame.len()];
+            stream.read_exact(&mut read).await.unwrap();
+            assert_eq!(read, frame);
+            stream.write_all(answer).await.unwrap();
+            stream
+        };
+        tokio::join!(self.delivery.deliver(&message, 1), receive)
+    }
+}
+
+fn refused(reason: &str) -> Verdict {
+    Verdict::Refused { reason: reason.into(), retry_after: None }
+}
+
+fn reason(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Accepted => panic!("accepted"),
+        Verdict::Refused { reason, .. } => reason,
+    }
+}
+
+async fn assert_closed(mut stream: TcpStream) {
+    let mut rest = Vec::new();
+    // A reset is a close as well: there were bytes that nobody read.
+    let _ = stream.read_to_end(&mut rest).await;
+    assert!(rest.is_empty(), "{rest:?}");
+}
+
+#[tokio::test]
+async fn each_answer_has_its_verdict_and_the_connection_is_kept() {
+    let peer = peer(|_| {}).await;
+    let (verdict, mut stream) = peer.first_exchange("one", b"one\n", b"OK\n").await;
+    assert_eq!(verdict, Verdict::Accepted);
+    let again =
+        |ms| Verdict::Refused { reason: "the receiver answered RETRY".into(), retry_after: ms };
+    let table: [(&[u8], Verdict); 5] = [
+        (b"OK \r\n", Verdict::Accepted),
+        (b"RETRY\n", again(None)),
+        (b"RETRY 250\n", again(Some(Duration::from_millis(250)))),
+        (b"REJECT no such account\r\n", refused("rejected: no such account")),
+        (b"OK\n", Verdict::Accepted),
+    ];
+    for (answer, verdict) in table {
+        assert_eq!(peer.exchange(&mut stream, "two", b"two\n", answer).await, verdict);
+    }
+}
+
+#[tokio::test]
+async fn length_frames_carry_line_breaks_and_are_answered_in_length_frames() {
+    let peer = peer(|d| d.delivery.framing = Framing::Length).await;
+    let (verdict, mut stream) =
+        peer.first_exchange("a\nb", b"\0\0\0\x03a\nb", b"\0\0\0\x02OK").await;
+    assert_eq!(verdict, Verdict::Accepted);
+    let verdict = peer.exchange(&mut stream, "", b"\0\0\0\0", b"\0\0\0\x08REJECT x").await;
+    assert_eq!(verdict, refused("rejected: x"));
+}
+
+#[tokio::test]
+async fn a_body_with_a_line_break_is_refused_before_anything_is_sent() {
+    let peer = peer(|_| {}).await;
+    let reason = reason(peer.delivery.deliver(&message("a\nb"), 1).await);
+    assert!(reason.contains(r#"use framing = "length""#), "{reason}");
+    let (verdict, _) = peer.first_exchange("c", b"c\n", b"OK\n").await;
+    assert_eq!(verdict, Verdict::Accepted);
+}
+
+#[tokio::test]
+async fn odd_answers_refuse_and_close_the_connection() {
+    let peer = peer(|_| {}).await;
+    let long = [b'x'; 5000];
+    let table: [(&[u8], &str); 4] = [
+        (b"HTTP/1.1 400 Bad Request\r\n", "HTTP/1.1 400 Bad Request"),
+        (b"\n", "answered \"\""),
+        (b"\xff\x00\n", "answered"),
+        (&long, "the answer is longer than 4096 bytes"),
+    ];
+    for (answer, part) in table {
+        let (verdict, stream) = peer.first_exchange("x", b"x\n", answer).await;
+        let reason = reason(verdict);
+        assert!(reason.contains(part), "{reason}");
+        assert_closed(stream).await;
+    }
+}
+
+#[tokio::test]
+async fn an_end_before_or_within_the_answer_refuses() {
+    for (framing, frame, half) in [
+        (Framing::Lines, &b"x\n"[..], &b"OK"[..]),
+        (Framing::Length, b"\0\0\0\x01x", b"\0\0\0\x02O"),
+        (Framing::Length, b"\0\0\0\x01x", b"\0\0\0\x02"),
+        (Framing::Length, b"\0\0\0\x01x", b"\0\0"),
+    ] {
+        let peer = peer(|d| d.delivery.framing = framing).await;
+        for (answer, expected) in [
+            (half, "no answer: the connection ended in the middle of a frame"),
+            (b"", "the receiver closed the connection without an answer"),
+        ] {
+            let message = message("x");
+            let receive = async {
+                let mut stream = peer.accept().await;
+                stream.read_exact(&mut vec![0; frame.len()]).await.unwrap();
+                stream.write_all(answer).await.unwrap();
+            };
+            let (verdict, ()) = tokio::join!(peer.delivery.deliver(&message, 1), receive);
+            assert_eq!(verdict, refused(expected));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_second_answer_closes_the_connection_for_it_could_be_taken_for_the_next() {
+    let peer = peer(|_| {}).await;
+    let (verdict, stream) = peer.first_exchange("one", b"one\n", b"OK\nOK\n").await;
+    assert_eq!(verdict, Verdict::Accepted);
+    // Closed at once, or found out when the next frame is to be written.
+    let (verdict, _) = peer.first_exchange("two", b"two\n", b"REJECT x\n").await;
+    assert_eq!(verdict, refused("rejected: x"));
+    assert_closed(stream).await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_does_not_answer_times_out_and_loses_the_connection() {
+    let peer = peer(|d| d.delivery.timeout_ms = 200).await;
+    let (verdict, stream) = peer.first_exchange("x", b"x\n", b"O").await;
+    assert_eq!(verdict, refused("timed out after 200 ms"));
+    assert_closed(stream).await;
+}
+
+#[tokio::test]
+async fn nobody_there_is_a_refusal() {
+    let url = format!("tcp://{}", closed_port().await);
+    let destination = Destination::new("erp".parse().unwrap(), url);
+    let delivery = connect(&destination, &client().unwrap());
+    let reason = reason(delivery.deliver(&message("x"), 1).await);
+    assert!(reason.starts_with("no connection: "), "{reason}");
+}
+
+#[tokio::test]
+async fn a_connection_that_the_receiver_closed_meanwhile_is_replaced() {
+    for ack in [Ack::Line, Ack::None] {
+        let peer = peer(|d| d.delivery.ack = ack).await;
+        let answer: &[u8] = if ack == Ack::Line { b"OK\n" } else { b"" };
+        for _ in 0..3 {
+            let (verdict, stream) = peer.first_exchange("x", b"x\n", answer).await;
+            assert_eq!(verdict, Verdict::Accepted);
+            drop(stream);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_attempt_closes_its_connection() {
+    let peer = peer(|_| {}).await;
+    let message = message("x");
+    let mut attempt = Box::pin(peer.delivery.deliver(&message, 1));
+    let receive = async {
+        let mut stream = peer.accept().await;
+        stream.read_exact(&mut [0; 2]).await.unwrap();
+        stream
+    };
+    let stream = tokio::select! {
+        verdict = &mut attempt => panic!("{verdict:?}"),
+        stream = receive => stream,
+    };
+    drop(attempt);
+    assert_closed(stream).await;
+    let (verdict, _) = peer.first_exchange("x", b"x\n", b"OK\n").await;
+    assert_eq!(verdict, Verdict::Accepted);
+}
+
+#[tokio::test]
+async fn without_answers_what_is_said_all_the_same_is_thrown_away() {
+    let peer = peer(|d| d.delivery.ack = Ack::None).await;
+    let (verdict, mut stream) = peer.first_exchange("one", b"one\n", b"OK\n").await;
+    assert_eq!(verdict, Verdict::Accepted);
+    for _ in 0..3 {
+        let verdict = peer.exchange(&mut stream, "two", b"two\n", b"REJECT x\n").await;
+        assert_eq!(verdict, Verdict::Accepted);
+    }
+}
+
+#[tokio::test]
+async fn lanes_side_by_side_have_connections_of_their_own_up_to_the_limit() {
+    let peer = peer(|d| d.delivery.lanes_max = 1).await;
+    let messages = (message("x"), message("x"));
+    let receive = async {
+        let (mut a, mut b) = (peer.accept().await, peer.accept().await);
+        for stream in [&mut a, &mut b] {
+            stream.read_exact(&mut [0; 2]).await.unwrap();
+            stream.write_all(b"OK\n").await.unwrap();
+        }
+        (a, b)
+    };
+    let deliver = async {
+        tokio::join!(peer.delivery.deliver(&messages.0, 1), peer.delivery.deliver(&messages.1, 1))
+    };
+    let (verdicts, (a, b)) = tokio::join!(deliver, receive);
+    assert_eq!(verdicts, (Verdict::Accepted, Verdict::Accepted));
+    // One of the two was one too many to keep.
+    tokio::select! {
+        () = assert_closed(a) => {}
+        () = assert_closed(b) => {}
+    }
+}
