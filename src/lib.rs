@@ -1,9 +1,35 @@
 //! Reseq: messages in over HTTP or TCP, transformed in parallel, out in order of arrival.
 //!
 //! The modules in reading order: what the words mean ([`domain`]), how it is set up
-//! ([`config`]), what Redis holds and does ([`store`]), how bytes travel ([`wire`]), and the way
-//! of a message: [`ingest`], [`processor`], [`sender`].
+//! ([`config`]), what Redis holds and does ([`store`]), how bytes travel ([`wire`]), the way of a
+//! message ([`ingest`], [`processor`], [`sender`]), what else is asked over HTTP ([`api`]), how
+//! it all comes together ([`app`]), and the commands ([`cli`]).
+//!
+//! As a library: implement [`Transform`], register it, start.
+//!
+//! ```no_run
+//! use reseq::{Failure, Output, Reseq, Stamped, Transform, config::Config, domain::Body};
+//!
+//! struct Shout;
+//!
+//! #[async_trait::async_trait]
+//! impl Transform for Shout {
+//!     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
+//!         let bytes = message.message.body.bytes.to_ascii_uppercase().into();
+//!         Ok(Output::Deliver(Body { content_type: "text/plain".into(), bytes }))
+//!     }
+//! }
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::load(Some("reseq.toml".as_ref()), std::env::vars())?;
+//! Reseq::new(config).transform("shout", Shout).start().await?.ended().await?;
+//! # Ok(())
+//! # }
+//! ```
 
+pub mod api;
+pub mod app;
+pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod ingest;
@@ -12,3 +38,7 @@ pub mod sender;
 pub mod store;
 pub mod telemetry;
 pub mod wire;
+
+pub use app::{AppError, Reseq, Role, Running};
+pub use domain::Stamped;
+pub use processor::{Failure, Output, Transform};

@@ -121,10 +121,14 @@ impl Attempt {
         let attempt = self.message.attempts + 1;
         let backoff = self.known.destination.transform.backoff();
         let chance = rand::random::<f64>();
-        let wait = backoff.wait_asked(attempt, chance, failure.retry_after, RETRY_AFTER_MAX);
+        let wait = match failure.is_final {
+            // Another attempt is not likely to help; the lane holds, and is asked seldom.
+            true => Duration::from_millis(backoff.max_ms),
+            false => backoff.wait_asked(attempt, chance, failure.retry_after, RETRY_AFTER_MAX),
+        };
         tracing::warn!(
             destination = %self.token.destination, sequence = self.token.sequence, attempt,
-            reason = failure.reason, wait_ms = wait.as_millis() as u64,
+            reason = failure.reason, is_final = failure.is_final, wait_ms = wait.as_millis() as u64,
             "a transform failed, and is tried again",
         );
         Outcome::Failed(wait)

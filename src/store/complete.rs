@@ -3,10 +3,11 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
 use super::{Caller, Known, Store, StoreError, record, unexpected};
-use crate::domain::{LeaseToken, Stamped};
+use crate::domain::{LeaseToken, Sequence, Stamped};
 
 /// What a script answers for one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -89,6 +90,28 @@ impl Store {
             call.arg(record::of_output(&completion.output, known.destination.ordering));
         }
         caller.answered(self.run(name, &call).await)
+    }
+
+    /// The messages of these sequences, with the attempts so far; none where it is gone.
+    pub async fn messages(
+        &self,
+        known: &Known,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<Stamped>>, StoreError> {
+        let name = &known.destination.name;
+        let keys = self.keys().destination(name);
+        let mut pipe = redis::pipe();
+        pipe.hmget(keys.messages(), sequences).hmget(keys.attempts(), sequences);
+        type Answer = (Vec<Option<Bytes>>, Vec<Option<u32>>);
+        let (records, attempts): Answer = self.query(&pipe).await?;
+        let all = records.into_iter().zip(attempts).zip(sequences);
+        let read = |((bytes, attempts), sequence): ((Option<Bytes>, Option<u32>), &Sequence)| {
+            bytes
+                .map(|bytes| record::read(bytes, name, *sequence, attempts.unwrap_or_default()))
+                .transpose()
+                .map_err(|error| StoreError::Unreadable(error.to_string()))
+        };
+        all.map(read).collect()
     }
 
     /// Ends attempts that did not succeed; the messages are tried again after their wait.

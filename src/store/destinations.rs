@@ -14,6 +14,9 @@ use crate::domain::{Destination, DestinationName, Ordering, TransformKind};
 /// The most messages that are purged in one call.
 const PURGE_MAX: usize = 500;
 
+/// Above all versions: a number that Lua still holds exactly.
+const VERSION_MAX: u64 = 1 << 53;
+
 /// What defining a destination did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defined {
@@ -79,7 +82,14 @@ impl Store {
         call.key(keys.hash()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
         call.arg(destination.as_str()).arg(u8::from(purge));
-        let (version, purged): (u64, u64) = self.run(name, &call).await?;
+        let (version, purged): (u64, u64) = match self.run(name, &call).await {
+            // A removal that broke off just before its end leaves only the index to mend.
+            Err(StoreError::UnknownDestination) => {
+                self.index(destination, VERSION_MAX, None).await?;
+                return Err(StoreError::UnknownDestination);
+            }
+            answer => answer?,
+        };
 
         self.purge_lanes(destination).await?;
         let (name, mut call) = self.script(|scripts| &scripts.forget);

@@ -1,0 +1,33 @@
+# syntax=docker/dockerfile:1
+
+FROM rust:1-bookworm AS build
+WORKDIR /build
+
+# The dependencies alone, against an empty program: this layer is built again only when the
+# manifest or the lock file changes.
+COPY Cargo.toml Cargo.lock ./
+RUN mkdir src \
+ && echo 'fn main() {}' > src/main.rs \
+ && touch src/lib.rs \
+ && cargo build --release --locked \
+ && rm -r src
+
+COPY src src
+COPY lua lua
+# Cargo compares times, and the copied files can be older than the empty program.
+RUN touch src/main.rs src/lib.rs \
+ && cargo build --release --locked
+
+FROM debian:bookworm-slim
+# Certificates for https:// receivers and transforms. No redis-server: a container's Redis is
+# another container (set RESEQ_REDIS_URL), as its data must outlive this one.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends ca-certificates \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --system --no-create-home --shell /usr/sbin/nologin reseq
+COPY --from=build /build/target/release/reseq /usr/local/bin/reseq
+USER reseq
+EXPOSE 8080
+# `reseq` is process 1 here: SIGTERM reaches it, and it drains.
+ENTRYPOINT ["reseq"]
+CMD ["serve"]

@@ -1,0 +1,134 @@
+//! `/v1/destinations`: make, change, show, remove, and how far they are.
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, Query, State, rejection::BytesRejection},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Api, problem_of, read_json};
+use crate::{
+    domain::{Destination, DestinationName},
+    store::{Known, Stats, StoreError},
+    wire::problem::Problem,
+};
+
+/// `GET /v1/destinations`
+pub(super) async fn list(State(api): State<Api>) -> Json<Value> {
+    let all = api.catalog.all();
+    let mut items: Vec<_> = all.values().map(|known| shown(&api, known)).collect();
+    items.sort_by_key(|item| item["name"].as_str().map(str::to_owned));
+    Json(json!({"items": items, "next_cursor": null}))
+}
+
+/// `GET /v1/destinations/{d}`
+pub(super) async fn show(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let known = find(&api, &name).await?;
+    Ok(Json(shown(&api, &known)))
+}
+
+/// `GET /v1/destinations/{d}/stats`
+pub(super) async fn stats(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Stats>, Problem> {
+    let known = find(&api, &name).await?;
+    let stats = api.store.stats(&known).await.map_err(|error| problem_of(&error))?;
+    Ok(Json(stats))
+}
+
+/// `PUT /v1/destinations/{d}`
+pub(super) async fn define(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let name = parse_name(&name)?;
+    refuse_if_in_file(&api, &name)?;
+    let mut object: Map<String, Value> = read_json(body, api.batch_bytes_max)?;
+    let named = object.insert("name".into(), json!(name));
+    if named.is_some_and(|named| named != json!(name)) {
+        return Err(Problem::invalid_field("name: differs from the name in the path"));
+    }
+    let destination = serde_path_to_error::deserialize::<_, Destination>(Value::Object(object))
+        .map_err(|error| {
+            let detail = match error.path().to_string().as_str() {
+                "." => error.inner().to_string(),
+                path => format!("{path}: {}", error.inner()),
+            };
+            Problem::invalid_field(detail)
+        })?;
+    destination.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
+    let defined = api.store.define(&destination).await.map_err(|error| problem_of(&error))?;
+    let known = api.catalog.refresh(&name).await.map_err(|error| problem_of(&error))?;
+    let known = known.ok_or_else(|| Problem::unknown_destination(name.as_str()))?;
+    let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(shown(&api, &known))).into_response())
+}
+
+/// The query of a removal.
+#[derive(Debug, Deserialize)]
+pub(super) struct Removal {
+    #[serde(default)]
+    purge: bool,
+}
+
+/// `DELETE /v1/destinations/{d}`
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    removal: Result<Query<Removal>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let name = parse_name(&name)?;
+    refuse_if_in_file(&api, &name)?;
+    let Query(removal) =
+        removal.map_err(|_| Problem::invalid_field("purge: must be true or false"))?;
+    let removed = api.store.remove(&name, removal.purge).await;
+    let removed = removed.map_err(|error| match error {
+        StoreError::UnknownDestination => Problem::unknown_destination(name.as_str()),
+        StoreError::WrongState(detail) => {
+            let detail = format!("{detail}; ?purge=true removes them too");
+            Problem::new(StatusCode::CONFLICT, "wrong_state", detail)
+        }
+        error => problem_of(&error),
+    })?;
+    api.catalog.refresh(&name).await.map_err(|error| problem_of(&error))?;
+    Ok(Json(json!({"removed": name, "purged": removed.purged})))
+}
+
+/// A definition as people are shown it: with its secrets hidden.
+fn shown(api: &Api, known: &Known) -> Value {
+    let mut value = json!(known.destination.masked());
+    if let Value::Object(object) = &mut value {
+        let in_file = api.in_file.contains(&known.destination.name);
+        object.insert("version".into(), json!(known.version));
+        object.insert("partition".into(), json!(known.partition));
+        object.insert("defined_in_file".into(), json!(in_file));
+    }
+    value
+}
+
+fn parse_name(text: &str) -> Result<DestinationName, Problem> {
+    text.parse().map_err(|invalid| Problem::invalid_field(format!("{text:?}: {invalid}")))
+}
+
+async fn find(api: &Api, text: &str) -> Result<std::sync::Arc<Known>, Problem> {
+    let name: DestinationName = text.parse().map_err(|_| Problem::unknown_destination(text))?;
+    let known = api.catalog.find(&name).await.map_err(|error| problem_of(&error))?;
+    known.ok_or_else(|| Problem::unknown_destination(text))
+}
+
+fn refuse_if_in_file(api: &Api, name: &DestinationName) -> Result<(), Problem> {
+    if !api.in_file.contains(name) {
+        return Ok(());
+    }
+    let detail = format!("{name:?} is defined in the configuration file; change it there");
+    Err(Problem::new(StatusCode::CONFLICT, "defined_in_file", detail))
+}

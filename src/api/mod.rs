@@ -1,0 +1,165 @@
+//! The HTTP surface beside ingest: destinations, workers, operations.
+
+mod destinations;
+mod operations;
+mod workers;
+
+use std::{collections::HashSet, sync::Arc};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Request, rejection::BytesRejection},
+    http::{HeaderValue, StatusCode},
+    middleware::{self, Next},
+    response::Response,
+    routing::{get, post},
+};
+use metrics_exporter_prometheus::PrometheusHandle;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    domain::DestinationName,
+    store::{Catalog, DueTimer, Store, StoreError, Wakes},
+    wire::{REQUEST_ID, problem::Problem},
+};
+
+/// What the handlers share. Cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    /// Redis.
+    pub store: Store,
+    /// The destinations.
+    pub catalog: Catalog,
+    /// For long polls.
+    pub wakes: Wakes,
+    /// Takes failed messages up again.
+    pub due: DueTimer,
+    /// Destinations that belong to the configuration file.
+    pub in_file: Arc<HashSet<DestinationName>>,
+    /// The longest batch, in bytes.
+    pub batch_bytes_max: usize,
+    /// The longest body of one message, in bytes.
+    pub body_bytes_max: usize,
+    /// Set when the process begins to stop.
+    pub stop: CancellationToken,
+    /// Callers for the calls of workers.
+    pub callers: Arc<workers::Callers>,
+    /// Renders the metrics, where this process collects them.
+    pub metrics: Option<PrometheusHandle>,
+}
+
+pub use workers::Callers;
+
+/// All routes but those of ingest.
+pub fn router(api: Api) -> Router {
+    let leases = Router::new()
+        .route("/v1/leases", post(workers::lease))
+        .route("/v1/leases/complete", post(workers::complete))
+        .route("/v1/leases/fail", post(workers::fail))
+        .route("/v1/leases/extend", post(workers::extend))
+        .route("/v1/leases/release", post(workers::release))
+        .layer(DefaultBodyLimit::max(api.batch_bytes_max));
+    Router::new()
+        .merge(leases)
+        .route("/v1/destinations", get(destinations::list))
+        .route(
+            "/v1/destinations/{destination}",
+            get(destinations::show).put(destinations::define).delete(destinations::remove),
+        )
+        .route("/v1/destinations/{destination}/stats", get(destinations::stats))
+        .route("/healthz", get(operations::healthz))
+        .route("/readyz", get(operations::readyz))
+        .route("/metrics", get(operations::metrics))
+        .with_state(api)
+}
+
+/// What surrounds all routes: an id for each request, and problems for what no route answers.
+pub fn surround(routes: Router) -> Router {
+    routes
+        .fallback(async || {
+            Problem::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path")
+        })
+        .method_not_allowed_fallback(async || {
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            Problem::new(status, "method_not_allowed", "this path does not take this method")
+        })
+        .layer(middleware::from_fn(with_request_id))
+}
+
+/// Gives each request an id, or takes the one it brings, and names it in the answer.
+async fn with_request_id(request: Request, next: Next) -> Response {
+    let is_fit = |id: &&HeaderValue| {
+        id.len() <= 128 && id.to_str().is_ok_and(|text| !text.is_empty())
+    };
+    let brought = request.headers().get(REQUEST_ID).filter(is_fit).cloned();
+    let fresh = || HeaderValue::from_str(&uuid::Uuid::now_v7().to_string()).ok();
+    let id = brought.or_else(fresh);
+    let mut response = next.run(request).await;
+    let text = id.as_ref().and_then(|id| id.to_str().ok());
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        response = problem.response(text);
+    }
+    if let Some(id) = id {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// Reads a body as JSON of this shape; what is wrong is named by its path.
+fn read_json<T: DeserializeOwned>(
+    body: Result<Bytes, BytesRejection>,
+    max: usize,
+) -> Result<T, Problem> {
+    let body = body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            let detail = format!("the body is longer than {max} bytes");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+        }
+        status => Problem::new(status, "invalid_body", "the body did not come to its end"),
+    })?;
+    let mut deserializer = serde_json::Deserializer::from_slice(&body);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let code = if error.inner().is_data() { "invalid_field" } else { "invalid_json" };
+        let detail = match error.path().to_string().as_str() {
+            "." => error.inner().to_string(),
+            path => format!("{path}: {}", error.inner()),
+        };
+        Problem::new(StatusCode::BAD_REQUEST, code, detail)
+    })?;
+    deserializer.end().map_err(|error| {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_json", error.to_string())
+    })?;
+    Ok(value)
+}
+
+/// How an error of the store is told over HTTP.
+fn problem_of(error: &StoreError) -> Problem {
+    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+    match error {
+        StoreError::UnknownDestination => {
+            Problem::new(StatusCode::NOT_FOUND, "unknown_destination", error.to_string())
+        }
+        StoreError::WrongState(_) | StoreError::WrongHead => {
+            Problem::new(StatusCode::CONFLICT, "wrong_state", error.to_string())
+        }
+        StoreError::Unconfirmed(_) => Problem::temporary(
+            unavailable,
+            "not_confirmed",
+            "Redis did not confirm the call: it may have been carried out",
+            1,
+        ),
+        StoreError::Unreadable(_) => {
+            tracing::error!(%error, "what Redis holds cannot be read");
+            let detail = "what Redis holds cannot be read by this version; see its log";
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable", detail)
+        }
+        _ => Problem::temporary(
+            unavailable,
+            "redis_unavailable",
+            "Redis is not available; nothing has changed, try again later",
+            1,
+        ),
+    }
+}

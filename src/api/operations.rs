@@ -1,0 +1,41 @@
+//! What an operator's tools ask: does it live, is it ready, its metrics.
+
+use axum::{
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+use super::Api;
+use crate::wire::problem::Problem;
+
+/// The process lives.
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// The process does its work: Redis answers, and it is not stopping.
+pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
+    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+    if api.stop.is_cancelled() {
+        return Err(Problem::temporary(unavailable, "draining", "this pod is stopping", 1));
+    }
+    match api.store.ping().await {
+        Ok(()) => Ok("ready\n"),
+        Err(error) => {
+            tracing::debug!(%error, "not ready");
+            let detail = "Redis does not answer";
+            Err(Problem::temporary(unavailable, "redis_unavailable", detail, 1))
+        }
+    }
+}
+
+/// The metrics of this process, as Prometheus reads them.
+pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+    let Some(metrics) = &api.metrics else {
+        let detail = "this process collects its metrics elsewhere";
+        return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail));
+    };
+    let media_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
+    Ok((media_type, metrics.render()).into_response())
+}

@@ -1,0 +1,410 @@
+//! Builds the parts once, starts the roles, and drains them in order.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{Router, serve::ListenerExt};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    api::{self, Api},
+    config::Config,
+    domain::DestinationName,
+    ingest::{self, Committer},
+    processor::{Processor, Transform, Transforms},
+    sender::Sender,
+    store::{
+        Catalog, DueTimer, Store, StoreError, UnfitServer, Wakes,
+        embedded::{EmbeddedError, EmbeddedRedis},
+    },
+    wire,
+};
+
+/// What a process does. One may do all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Takes messages in.
+    Ingest,
+    /// Transforms them.
+    Processor,
+    /// Delivers them.
+    Sender,
+}
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Role; 3] = [Role::Ingest, Role::Processor, Role::Sender];
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "ingest" => Ok(Role::Ingest),
+            "processor" => Ok(Role::Processor),
+            "sender" => Ok(Role::Sender),
+            _ => Err(format!("{text:?} is no role; there are ingest, processor and sender")),
+        }
+    }
+}
+
+/// Why a process did not start, or had to end. Each is a plain sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The embedded Redis.
+    #[error(transparent)]
+    Embedded(#[from] EmbeddedError),
+    /// The Redis that was configured.
+    #[error(transparent)]
+    Redis(#[from] UnfitServer),
+    /// A call that starting needs.
+    #[error("Reseq could not start: {0}")]
+    Store(#[from] StoreError),
+    /// A definition of the file that Redis refuses.
+    #[error("the destination {name:?} of the configuration file was refused: {problem}")]
+    Definition {
+        /// Its name.
+        name: DestinationName,
+        /// Why.
+        problem: StoreError,
+    },
+    /// An address that cannot be listened on.
+    #[error("cannot listen on {address} ({field}): {problem}")]
+    Listen {
+        /// Which address.
+        address: SocketAddr,
+        /// Which field says so.
+        field: &'static str,
+        /// Why not.
+        problem: std::io::Error,
+    },
+    /// The HTTP client.
+    #[error("the HTTP client could not be made: {0}")]
+    Client(#[from] reqwest::Error),
+}
+
+/// Reseq, about to run. As a library: register transforms, then [`Reseq::start`].
+pub struct Reseq {
+    config: Config,
+    roles: HashSet<Role>,
+    transforms: HashMap<String, Arc<dyn Transform>>,
+    metrics: Option<PrometheusHandle>,
+}
+
+/// Reseq, running.
+pub struct Running {
+    /// Where HTTP is listened on.
+    pub http: SocketAddr,
+    /// Where TCP is listened on, in the order of the configuration.
+    pub tcp: Vec<SocketAddr>,
+    stop: CancellationToken,
+    whole: JoinHandle<Result<(), AppError>>,
+}
+
+impl Running {
+    /// Resolves when it has ended by itself.
+    pub async fn ended(&mut self) -> Result<(), AppError> {
+        (&mut self.whole).await.unwrap_or(Ok(()))
+    }
+
+    /// Drains and ends it.
+    pub async fn stop(mut self) -> Result<(), AppError> {
+        self.stop.cancel();
+        self.ended().await
+    }
+}
+
+impl Reseq {
+    /// All roles, with this configuration.
+    pub fn new(config: Config) -> Reseq {
+        let roles = Role::ALL.into_iter().collect();
+        Reseq { config, roles, transforms: HashMap::new(), metrics: None }
+    }
+
+    /// Only these roles.
+    pub fn roles(mut self, roles: impl IntoIterator<Item = Role>) -> Reseq {
+        self.roles = roles.into_iter().collect();
+        self
+    }
+
+    /// Registers a transform written in Rust; destinations name it with
+    /// `transform = { kind = "native", name = "…" }`.
+    pub fn transform(mut self, name: &str, transform: impl Transform + 'static) -> Reseq {
+        self.transforms.insert(name.to_owned(), Arc::new(transform));
+        self
+    }
+
+    /// Serves these metrics at `/metrics`.
+    pub fn metrics(mut self, handle: PrometheusHandle) -> Reseq {
+        self.metrics = Some(handle);
+        self
+    }
+
+    /// Starts everything; on return it listens.
+    pub async fn start(self) -> Result<Running, AppError> {
+        let stop = CancellationToken::new();
+        let mut config = self.config;
+        let embedded = start_redis(&mut config).await?;
+        let started = Parts::build(&config, self.transforms, self.metrics, &stop).await;
+        let started = match started {
+            Ok(parts) => Whole::start(&config, parts, &self.roles, stop.clone()).await,
+            Err(error) => Err(error),
+        };
+        let whole = match started {
+            Ok(whole) => whole,
+            Err(error) => {
+                stop.cancel();
+                stop_redis(embedded).await;
+                return Err(error);
+            }
+        };
+        let (http, tcp) = (whole.http, whole.tcp.clone());
+        let whole = tokio::spawn(whole.run(embedded, stop.clone(), config.shutdown_ms));
+        Ok(Running { http, tcp, stop, whole })
+    }
+}
+
+async fn start_redis(config: &mut Config) -> Result<Option<EmbeddedRedis>, AppError> {
+    if !config.redis.is_embedded() {
+        return Ok(None);
+    }
+    let embedded = EmbeddedRedis::start(&config.redis.data_dir).await?;
+    config.redis.url = embedded.url();
+    Ok(Some(embedded))
+}
+
+async fn stop_redis(embedded: Option<EmbeddedRedis>) {
+    if let Some(embedded) = embedded {
+        if let Err(error) = embedded.stop().await {
+            tracing::error!(%error, "the embedded Redis did not stop");
+        }
+    }
+}
+
+/// What all roles share.
+struct Parts {
+    store: Store,
+    catalog: Catalog,
+    wakes: Wakes,
+    due: DueTimer,
+    client: reqwest::Client,
+    transforms: HashMap<String, Arc<dyn Transform>>,
+    metrics: Option<PrometheusHandle>,
+    /// Ends what the roles need until they have drained.
+    background: CancellationToken,
+}
+
+impl Parts {
+    async fn build(
+        config: &Config,
+        transforms: HashMap<String, Arc<dyn Transform>>,
+        metrics: Option<PrometheusHandle>,
+        stop: &CancellationToken,
+    ) -> Result<Parts, AppError> {
+        let owner_lease = Duration::from_millis(config.sender.lease_ms);
+        let (store, fitness) = Store::open(&config.redis, owner_lease).await?;
+        tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
+        fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let background = CancellationToken::new();
+        if stop.is_cancelled() {
+            background.cancel();
+        }
+        let wakes = Wakes::default();
+        for destination in &config.destinations {
+            store.define(destination).await.map_err(|problem| AppError::Definition {
+                name: destination.name.clone(),
+                problem,
+            })?;
+        }
+        let catalog = Catalog::load(store.clone()).await?;
+        tokio::spawn(catalog.clone().follow(wakes.listen(), background.clone()));
+        tokio::spawn(wakes.clone().run(store.clone(), background.clone()));
+        let due = DueTimer::start(store.clone(), catalog.clone(), background.clone());
+        let client = wire::http::client()?;
+        Ok(Parts { store, catalog, wakes, due, client, transforms, metrics, background })
+    }
+}
+
+/// Everything that runs, and how it ends.
+struct Whole {
+    http: SocketAddr,
+    tcp: Vec<SocketAddr>,
+    /// The listeners: they stop first, and answer what they have taken.
+    doors: TaskTracker,
+    /// Group commit, which ends when all doors are closed.
+    commits: TaskTracker,
+    /// Processor and sender.
+    roles: TaskTracker,
+    background: CancellationToken,
+}
+
+impl Whole {
+    async fn start(
+        config: &Config,
+        parts: Parts,
+        roles: &HashSet<Role>,
+        stop: CancellationToken,
+    ) -> Result<Whole, AppError> {
+        let (doors, commits, running) = (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
+        let mut routes = api::router(api_of(config, &parts, &stop));
+        let mut tcp = Vec::new();
+        if roles.contains(&Role::Ingest) {
+            let (store, catalog) = (parts.store.clone(), parts.catalog.clone());
+            let committer = Committer::new(store, catalog, &config.ingest, commits.clone());
+            routes = routes.merge(ingest::http::router(ingest::http::Ingest {
+                committer: committer.clone(),
+                body_bytes_max: config.http.body_bytes_max,
+                batch_bytes_max: config.http.batch_bytes_max,
+                stop: stop.clone(),
+            }));
+            tcp = listen_tcp(config, committer, &doors, &stop).await?;
+        }
+        let (listener, http) = listen(config.http.listen, "http.listen").await?;
+        doors.spawn(serve_http(listener, api::surround(routes), stop.clone()));
+        // Roles leave room, within shutdown_ms, for what comes after them.
+        let drain = Duration::from_millis(config.shutdown_ms) * 7 / 10;
+        if roles.contains(&Role::Processor) {
+            let processor = Processor {
+                store: parts.store.clone(),
+                catalog: parts.catalog.clone(),
+                config: config.processor.clone(),
+                transforms: Transforms::new(
+                    parts.client.clone(),
+                    config.http.body_bytes_max,
+                    parts.transforms,
+                ),
+                due: parts.due.clone(),
+            };
+            running.spawn(processor.run(parts.wakes.listen(), stop.clone(), drain));
+        }
+        if roles.contains(&Role::Sender) {
+            let sender = Sender {
+                store: parts.store.clone(),
+                catalog: parts.catalog.clone(),
+                config: config.sender.clone(),
+                client: parts.client.clone(),
+            };
+            running.spawn(sender.run(parts.wakes.listen(), stop.clone(), drain));
+        }
+        tracing::info!(%http, ?tcp, "Reseq runs");
+        let background = parts.background;
+        Ok(Whole { http, tcp, doors, commits, roles: running, background })
+    }
+
+    /// Runs until `stop`, or until the embedded Redis dies.
+    async fn run(
+        self,
+        mut embedded: Option<EmbeddedRedis>,
+        stop: CancellationToken,
+        shutdown_ms: u64,
+    ) -> Result<(), AppError> {
+        let died = async {
+            match &mut embedded {
+                Some(redis) => redis.exited().await,
+                None => std::future::pending().await,
+            }
+        };
+        let failure = tokio::select! {
+            () = stop.cancelled() => None,
+            error = died => Some(error),
+        };
+        stop.cancel();
+        let deadline = Instant::now() + Duration::from_millis(shutdown_ms);
+        if failure.is_none() {
+            tracing::info!(shutdown_ms, "draining");
+            self.drain(deadline).await;
+        }
+        self.background.cancel();
+        match failure {
+            Some(error) => Err(error.into()),
+            None => {
+                stop_redis(embedded).await;
+                tracing::info!("drained");
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for everything to end, in the order of the flow, but not past `deadline`.
+    async fn drain(&self, deadline: Instant) {
+        let parts = [("listeners", &self.doors), ("group commit", &self.commits), ("roles", &self.roles)];
+        for (what, tracker) in parts {
+            tracker.close();
+            if tokio::time::timeout_at(deadline, tracker.wait()).await.is_err() {
+                tracing::warn!(what, "did not end within shutdown_ms; leases and retries cover it");
+            }
+        }
+    }
+}
+
+fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken) -> Api {
+    Api {
+        store: parts.store.clone(),
+        catalog: parts.catalog.clone(),
+        wakes: parts.wakes.clone(),
+        due: parts.due.clone(),
+        in_file: Arc::new(config.destinations.iter().map(|d| d.name.clone()).collect()),
+        batch_bytes_max: config.http.batch_bytes_max,
+        body_bytes_max: config.http.body_bytes_max,
+        stop: stop.clone(),
+        callers: Arc::default(),
+        metrics: parts.metrics.clone(),
+    }
+}
+
+async fn listen(
+    address: SocketAddr,
+    field: &'static str,
+) -> Result<(TcpListener, SocketAddr), AppError> {
+    let failed = |problem| AppError::Listen { address, field, problem };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+async fn listen_tcp(
+    config: &Config,
+    committer: Committer,
+    doors: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<Vec<SocketAddr>, AppError> {
+    let shared = ingest::tcp::Shared {
+        committer,
+        frame_bytes_max: config.http.body_bytes_max,
+        frames_in_flight_max: config.ingest.frames_in_flight_max,
+        connections: Arc::new(Semaphore::new(config.ingest.connections_max)),
+    };
+    let mut bound = Vec::new();
+    for settings in &config.tcp {
+        let (listener, address) = listen(settings.listen, "tcp.listen").await?;
+        let run = ingest::tcp::run(
+            listener,
+            settings.clone(),
+            shared.clone(),
+            stop.clone(),
+            doors.clone(),
+        );
+        doors.spawn(run);
+        bound.push(address);
+    }
+    Ok(bound)
+}
+
+async fn serve_http(listener: TcpListener, routes: Router, stop: CancellationToken) {
+    // An answer is small and awaited: it must not wait for more to go with it.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    let served = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned());
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the HTTP listener ended");
+    }
+}

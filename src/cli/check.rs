@@ -1,0 +1,47 @@
+//! `reseq check`: is the configuration valid, and is Redis fit?
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::{
+    config::Config,
+    store::{Store, embedded::EmbeddedRedis},
+};
+
+/// Arguments of `reseq check`.
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// The configuration file (TOML).
+    #[arg(long, env = "RESEQ_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Checks and says what was found; what is wrong is the error.
+pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
+    let mut config = Config::load(args.config.as_deref(), std::env::vars())?;
+    let file = args.config.as_ref().map_or("none".into(), |path| path.display().to_string());
+    println!(
+        "configuration  ok: file {file}, {} destinations, {} TCP listeners",
+        config.destinations.len(),
+        config.tcp.len(),
+    );
+    let embedded = match config.redis.is_embedded() {
+        true => Some(EmbeddedRedis::start(&config.redis.data_dir).await?),
+        false => None,
+    };
+    if let Some(embedded) = &embedded {
+        config.redis.url = embedded.url();
+    }
+    let opened = Store::open(&config.redis, Duration::from_millis(config.sender.lease_ms)).await;
+    if let Some(embedded) = embedded {
+        embedded.stop().await?;
+    }
+    let (_, fitness) = opened?;
+    println!(
+        "Redis          ok: {}, version {}, {} partitions",
+        config.redis.url_masked(),
+        fitness.version,
+        config.redis.partitions,
+    );
+    fitness.warnings.iter().for_each(|warning| println!("warning        {warning}"));
+    Ok(())
+}

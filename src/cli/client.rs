@@ -1,0 +1,103 @@
+//! The service as the client commands see it: its URL, its answers and its problems.
+
+use std::{fmt, time::Duration};
+
+use anyhow::Context;
+use reqwest::{Client, Response, header};
+use serde::{Deserialize, de::DeserializeOwned};
+
+/// An answer may take so long.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// A running Reseq.
+pub struct Service {
+    client: Client,
+    base: String,
+}
+
+/// A problem as the service describes it (RFC 9457), as far as people and retries need it.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// The stable code.
+    pub code: String,
+    /// What is wrong, for people.
+    pub detail: String,
+}
+
+impl Problem {
+    /// True when the same may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self.status, 429 | 503)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem { status, code, detail } = self;
+        match (code.is_empty(), detail.is_empty()) {
+            (true, true) => write!(f, "status {status}"),
+            (true, false) => write!(f, "{detail} (status {status})"),
+            (false, _) => write!(f, "{detail} ({code}, status {status})"),
+        }
+    }
+}
+
+impl Service {
+    /// The service at this URL.
+    pub fn at(url: &str) -> anyhow::Result<Service> {
+        let parsed = reqwest::Url::parse(url).ok();
+        let is_http = parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https"));
+        anyhow::ensure!(is_http, "{url:?} is not a URL of the service: write http://host:port");
+        let client = Client::builder().tcp_nodelay(true).timeout(ANSWER_MAX).build()?;
+        Ok(Service { client, base: url.trim_end_matches('/').to_owned() })
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> &str {
+        &self.base
+    }
+
+    /// Asks for a value; `None` where there is none (404).
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Option<T>> {
+        let answer = self.client.get(format!("{}{path}", self.base)).send().await;
+        let answer = answer.with_context(|| format!("{} does not answer", self.base))?;
+        if answer.status() == reqwest::StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        if !answer.status().is_success() {
+            anyhow::bail!("GET {path}: {}", problem(answer).await);
+        }
+        let value = answer.json().await;
+        Ok(Some(value.with_context(|| format!("GET {path}: the answer is not what was expected"))?))
+    }
+
+    /// POSTs a body.
+    pub async fn post(
+        &self,
+        path: &str,
+        content_type: &'static str,
+        body: Vec<u8>,
+    ) -> reqwest::Result<Response> {
+        let request = self.client.post(format!("{}{path}", self.base));
+        request.header(header::CONTENT_TYPE, content_type).body(body).send().await
+    }
+}
+
+/// Reads the problem that an unsuccessful answer carries; whatever else it carries is its detail.
+pub async fn problem(answer: Response) -> Problem {
+    let status = answer.status().as_u16();
+    let text = answer.text().await.unwrap_or_default();
+    let read = serde_json::from_str(&text);
+    let mut problem = read.unwrap_or_else(|_| Problem { detail: text, ..Problem::default() });
+    problem.status = status;
+    problem
+}
+
+/// How long the answer asks to wait, where it names seconds, as Reseq does.
+pub fn retry_after(answer: &Response) -> Option<Duration> {
+    let text = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    text.trim().parse().ok().map(Duration::from_secs)
+}

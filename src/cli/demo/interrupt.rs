@@ -1,0 +1,30 @@
+//! The signals that end the demo early.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Listens for Ctrl-C, SIGTERM and the loss of the terminal.
+pub struct Interrupt {
+    signals: [Signal; 3],
+}
+
+impl Interrupt {
+    /// From now on these signals do not end the process by themselves.
+    pub fn listen() -> std::io::Result<Interrupt> {
+        let signals = [
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+        ];
+        Ok(Interrupt { signals })
+    }
+
+    /// Waits for the first of them.
+    pub async fn wait(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.signals;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}

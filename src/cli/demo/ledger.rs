@@ -1,0 +1,147 @@
+//! What really happened, written down by those who saw it: the producers, the transformer and the
+//! receivers. Reseq itself writes nothing here.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{
+    order::{Arrival, Judgement, judge},
+    plan::{Plan, Stream},
+};
+
+/// The record of one demo. All times are from its start.
+#[derive(Debug)]
+pub struct Ledger {
+    start: Instant,
+    plan: Plan,
+    sent: [Mutex<Vec<Duration>>; 2],
+    late: Mutex<Duration>,
+    arrivals: [Mutex<Vec<Arrival>>; 2],
+    work: Mutex<Work>,
+}
+
+/// What the transformer did.
+#[derive(Debug, Default, Clone)]
+pub struct Work {
+    /// Messages that it holds now.
+    pub held: usize,
+    /// Attempts that it has answered.
+    pub answered: usize,
+    /// How much longer than drawn it held each, in milliseconds.
+    pub overshoot_ms: Vec<f64>,
+}
+
+/// How far everything is, for the progress display.
+#[derive(Debug)]
+pub struct Counts {
+    /// Messages sent, both streams.
+    pub sent: usize,
+    /// What the transformer did.
+    pub work: Work,
+    /// Messages that arrived at least once, each stream.
+    pub delivered: [usize; 2],
+}
+
+impl Ledger {
+    /// An empty record that starts now.
+    pub fn new(plan: Plan) -> Ledger {
+        Ledger {
+            start: Instant::now(),
+            plan,
+            sent: Default::default(),
+            late: Mutex::default(),
+            arrivals: Default::default(),
+            work: Mutex::default(),
+        }
+    }
+
+    /// What was to happen.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How many messages each stream has.
+    pub fn messages(&self) -> usize {
+        self.plan.work(Stream::Http).len()
+    }
+
+    /// How long ago the demo started.
+    pub fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// A producer is about to write its next message, which was due at `due`.
+    pub fn sending(&self, stream: Stream, due: Instant) {
+        let now = Instant::now();
+        lock(&self.sent[stream as usize]).push(now - self.start);
+        let mut late = lock(&self.late);
+        *late = late.max(now.saturating_duration_since(due));
+    }
+
+    /// The transformer was given a message.
+    pub fn hold(&self) {
+        lock(&self.work).held += 1;
+    }
+
+    /// The transformer answers a message, or its caller has gone, after it held it so long.
+    pub fn let_go(&self, drawn: Duration, held: Option<Duration>) {
+        let mut work = lock(&self.work);
+        work.held -= 1;
+        if let Some(held) = held {
+            work.answered += 1;
+            work.overshoot_ms.push(held.saturating_sub(drawn).as_secs_f64() * 1000.0);
+        }
+    }
+
+    /// A receiver accepts a message that reached it at `at`.
+    pub fn arrived(
+        &self,
+        stream: Stream,
+        at: Instant,
+        (n, is_transformed): (usize, bool),
+        place: Option<(u64, u64)>,
+    ) {
+        let arrival = Arrival { n, at: at - self.start, place, is_transformed };
+        lock(&self.arrivals[stream as usize]).push(arrival);
+    }
+
+    /// The instants of sending of a stream's messages, in order.
+    pub fn sent(&self, stream: Stream) -> Vec<Duration> {
+        lock(&self.sent[stream as usize]).clone()
+    }
+
+    /// How far behind its schedule a message was sent at most.
+    pub fn late_max(&self) -> Duration {
+        *lock(&self.late)
+    }
+
+    /// What the transformer did.
+    pub fn work(&self) -> Work {
+        lock(&self.work).clone()
+    }
+
+    /// A stream's arrivals, judged.
+    pub fn judge(&self, stream: Stream) -> Judgement {
+        judge(&lock(&self.arrivals[stream as usize]), self.messages())
+    }
+
+    /// How far everything is.
+    pub fn counts(&self) -> Counts {
+        let sent = self.sent.iter().map(|sent| lock(sent).len()).sum();
+        let delivered = Stream::ALL.map(|stream| self.judge(stream).delivered());
+        let Work { held, answered, .. } = *lock(&self.work);
+        Counts { sent, work: Work { held, answered, overshoot_ms: Vec::new() }, delivered }
+    }
+
+    /// True when every message has arrived.
+    pub fn is_complete(&self) -> bool {
+        self.counts().delivered.iter().all(|&count| count == self.messages())
+    }
+}
+
+/// Nothing panics while it holds one of these locks, and each value is whole at any instant.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,206 @@
+//! `reseq demo`: the case that Reseq is for, really run, and judged from outside.
+//!
+//! ```text
+//! producers ──► ingest ──► 2 processors ──► 2 senders ──► receivers
+//!   (here)                      │                           (here)
+//!                          transformer (here)
+//! ```
+//!
+//! The five processes between are this program's own `reseq serve`, over an embedded Redis. What is
+//! measured is measured here, at both ends: Reseq's own clocks and counters do not enter.
+
+use std::{
+    io::Write,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use tokio::time::sleep;
+
+use accident::Killed;
+use interrupt::Interrupt;
+use ledger::Ledger;
+use plan::Plan;
+use producers::Schedule;
+use progress::Progress;
+use receivers::Receivers;
+use report::Report;
+use stage::Stage;
+use transformer::Transformer;
+
+mod accident;
+mod interrupt;
+mod ledger;
+mod metrics;
+mod order;
+mod plan;
+mod process;
+mod producers;
+mod progress;
+mod quantiles;
+mod receivers;
+mod report;
+mod setup;
+mod stage;
+mod table;
+mod transformer;
+mod watchdog;
+
+/// After the last message was sent, all must have arrived within this time.
+const ARRIVAL_MAX: Duration = Duration::from_secs(30);
+/// How often it is looked whether they have.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// From readiness to the first message.
+const LEAD: Duration = Duration::from_millis(200);
+
+/// The arguments of `reseq demo`.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// 1: kill a processor and the delivering sender half-way. 0: kill nothing, and judge how
+    /// close every message comes to the ideal.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub kills: u8,
+    /// Between two messages of one stream, in milliseconds.
+    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub interval_ms: u64,
+    /// The shortest processing time, in milliseconds.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(0..=20_000))]
+    pub work_min_ms: u64,
+    /// The longest processing time, in milliseconds.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(0..=20_000))]
+    pub work_max_ms: u64,
+    /// Messages over HTTP, and as many over TCP.
+    #[arg(long, default_value_t = 80, value_parser = messages)]
+    pub messages: usize,
+    /// The same seed draws the same processing times.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print the report as JSON too, on the last line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn messages(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=100_000).contains(count));
+    count.ok_or_else(|| "write a number from 1 to 100000".to_owned())
+}
+
+/// Runs the demo and prints its report. True if everything arrived, in order.
+pub async fn run(args: DemoArgs) -> anyhow::Result<bool> {
+    let (min_ms, max_ms) = (args.work_min_ms, args.work_max_ms);
+    ensure!(min_ms <= max_ms, "--work-min-ms {min_ms} is above --work-max-ms {max_ms}");
+    let mut interrupt = Interrupt::listen()?;
+    let ledger = Arc::new(Ledger::new(Plan::draw(args.messages, min_ms, max_ms, args.seed)));
+    let transformer = Transformer::start(ledger.clone()).await?;
+    let receivers = Receivers::start(ledger.clone()).await?;
+    let progress = Progress::start(ledger.clone());
+
+    progress.note("starting Redis, 1 ingest, 2 processors and 2 senders");
+    let mut stage = Stage::open().await?;
+    let played = tokio::select! {
+        played = play(&args, &mut stage, &transformer, &receivers, &ledger, &progress) => {
+            played.map(Some)
+        }
+        () = interrupt.wait() => Ok(None),
+    };
+    progress.note("stopping everything");
+    let (problems, logs) = stage.close().await;
+    progress.finish();
+    // Drawn only now: a repeat may have come while everything stopped.
+    let report = played.map(|played| Some(played?.report(&args, &ledger, problems)));
+    let keep = match &report {
+        Ok(Some(report)) => !report.is_flawless(),
+        Ok(None) => false,
+        Err(_) => true,
+    };
+    if keep {
+        eprintln!("The logs of all processes are kept in {}", logs.keep().display());
+    }
+    let Some(report) = report? else { bail!("interrupted: everything was stopped") };
+    print(&report, args.json)?;
+    Ok(report.complete_and_in_order)
+}
+
+fn print(report: &Report, json: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    write!(out, "\n{report}")?;
+    if json {
+        writeln!(out, "{}", serde_json::to_string(report)?)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// What happened beside the messages.
+#[derive(Debug, Default)]
+struct Played {
+    killed: Vec<Killed>,
+    problems: Vec<String>,
+}
+
+impl Played {
+    fn report(mut self, args: &DemoArgs, ledger: &Ledger, more: Vec<String>) -> Report {
+        self.problems.extend(more);
+        Report::of(args, ledger, self.killed, self.problems)
+    }
+}
+
+/// Starts the processes, sends everything, has the accident, and waits for the arrivals.
+async fn play(
+    args: &DemoArgs,
+    stage: &mut Stage,
+    transformer: &Transformer,
+    receivers: &Receivers,
+    ledger: &Ledger,
+    progress: &Progress,
+) -> anyhow::Result<Played> {
+    stage.fill(transformer, receivers).await?;
+    progress.note("all processes are ready; sending");
+    let interval = Duration::from_millis(args.interval_ms);
+    let schedule = Schedule { start: Instant::now() + LEAD, interval };
+    let half = schedule.due(args.messages / 2 + 1);
+    let (url, tcp) = (stage.ingest_url(), stage.ingest_tcp());
+    let accident = async {
+        match args.kills {
+            0 => Ok(Vec::new()),
+            _ => accident::half_way(stage, half, ledger, progress).await,
+        }
+    };
+    let (http, tcp, killed) = tokio::join!(
+        producers::over_http(&url, ledger, schedule),
+        producers::over_tcp(tcp, ledger, schedule),
+        accident,
+    );
+    let mut played = Played::default();
+    let mut all_sent = true;
+    for sent in [http, tcp] {
+        if let Err(error) = sent {
+            all_sent = false;
+            played.problems.push(format!("{error:#}"));
+        }
+    }
+    match killed {
+        Ok(killed) => played.killed = killed,
+        Err(error) => played.problems.push(format!("nothing could be killed: {error:#}")),
+    }
+    if all_sent {
+        progress.note("all messages are sent; waiting for the last to arrive");
+        wait_for_arrivals(stage, ledger, &mut played).await;
+    }
+    played.problems.extend(stage.ended());
+    Ok(played)
+}
+
+async fn wait_for_arrivals(stage: &mut Stage, ledger: &Ledger, played: &mut Played) {
+    let since = Instant::now();
+    while !ledger.is_complete() {
+        played.problems.extend(stage.ended());
+        if since.elapsed() > ARRIVAL_MAX {
+            let limit = ARRIVAL_MAX.as_secs();
+            played.problems.push(format!("not everything arrived within {limit} s"));
+            return;
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}

@@ -1,0 +1,118 @@
+//! What is to happen, drawn beforehand, and what would be best: pure, without a clock.
+//!
+//! The ideal and the one-at-a-time departures follow from two things alone: the instants at which
+//! the producer sent, and the drawn processing times. Nothing that Reseq measures enters them.
+
+use std::time::Duration;
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+/// The two ways through the demo; messages of one never wait for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// In over HTTP, out over HTTP.
+    Http,
+    /// In over TCP, out over TCP.
+    Tcp,
+}
+
+impl Stream {
+    /// Both, in the order of the report's columns.
+    pub const ALL: [Stream; 2] = [Stream::Http, Stream::Tcp];
+
+    /// The name of its destination.
+    pub fn destination(self) -> &'static str {
+        match self {
+            Stream::Http => "demo-http",
+            Stream::Tcp => "demo-tcp",
+        }
+    }
+
+    /// The stream of a destination.
+    pub fn of_destination(name: &str) -> Option<Stream> {
+        Stream::ALL.into_iter().find(|stream| stream.destination() == name)
+    }
+}
+
+/// The drawn processing times. Messages are numbered from 1, each stream for itself.
+#[derive(Debug)]
+pub struct Plan {
+    work: [Vec<Duration>; 2],
+}
+
+impl Plan {
+    /// Draws `messages` processing times for each stream, uniform from `min_ms` to `max_ms`. The
+    /// same seed draws the same times.
+    pub fn draw(messages: usize, min_ms: u64, max_ms: u64, seed: u64) -> Plan {
+        let work = Stream::ALL.map(|stream| {
+            let mut random = StdRng::seed_from_u64(seed.wrapping_mul(2).wrapping_add(stream as u64));
+            let micros = min_ms * 1000..=max_ms * 1000;
+            let one = |_| Duration::from_micros(random.random_range(micros.clone()));
+            (0..messages).map(one).collect()
+        });
+        Plan { work }
+    }
+
+    /// The processing times of a stream's messages, in order.
+    pub fn work(&self, stream: Stream) -> &[Duration] {
+        &self.work[stream as usize]
+    }
+
+    /// The processing time of message `n`; `None` where there is no such message.
+    pub fn work_of(&self, stream: Stream, n: usize) -> Option<Duration> {
+        self.work(stream).get(n.checked_sub(1)?).copied()
+    }
+}
+
+/// When each message leaves if it leaves as soon as it and all before it are finished, and every
+/// one is begun the instant it is sent: the largest `sent + work` so far.
+pub fn ideal_departures(sent: &[Duration], work: &[Duration]) -> Vec<Duration> {
+    let finished = sent.iter().zip(work).map(|(sent, work)| *sent + *work);
+    finished.scan(Duration::ZERO, |last, at| latest(last, at)).collect()
+}
+
+/// When each message leaves if each is begun only after the one before it has left.
+pub fn one_at_a_time_departures(sent: &[Duration], work: &[Duration]) -> Vec<Duration> {
+    let pairs = sent.iter().zip(work);
+    pairs.scan(Duration::ZERO, |last, (sent, work)| latest(last, (*sent).max(*last) + *work)).collect()
+}
+
+fn latest(last: &mut Duration, at: Duration) -> Option<Duration> {
+    *last = at.max(*last);
+    Some(*last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms<const N: usize>(values: [u64; N]) -> [Duration; N] {
+        values.map(Duration::from_millis)
+    }
+
+    #[test]
+    fn ideally_a_message_waits_only_for_itself_and_those_before_it() {
+        let sent = ms([0, 250, 500, 750]);
+        let work = ms([900, 500, 1000, 500]);
+        assert_eq!(ideal_departures(&sent, &work), ms([900, 900, 1500, 1500]));
+    }
+
+    #[test]
+    fn one_at_a_time_each_waits_for_the_one_before_and_an_idle_moment_stays_idle() {
+        let sent = ms([0, 250, 500, 5000]);
+        let work = ms([900, 500, 1000, 500]);
+        assert_eq!(one_at_a_time_departures(&sent, &work), ms([900, 1400, 2400, 5500]));
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_times_and_the_streams_differ() {
+        let plan = Plan::draw(50, 500, 1000, 7);
+        let again = Plan::draw(50, 500, 1000, 7);
+        assert_eq!(plan.work, again.work);
+        assert_ne!(plan.work(Stream::Http), plan.work(Stream::Tcp));
+        let [min, max] = ms([500, 1000]);
+        assert!(plan.work.iter().flatten().all(|work| (min..=max).contains(work)));
+        assert_eq!(plan.work_of(Stream::Tcp, 50), Some(plan.work(Stream::Tcp)[49]));
+        assert_eq!((plan.work_of(Stream::Tcp, 0), plan.work_of(Stream::Tcp, 51)), (None, None));
+    }
+}

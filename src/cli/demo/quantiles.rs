@@ -1,0 +1,40 @@
+//! The middle, the slow end and the slowest of some durations. Pure.
+
+use serde::Serialize;
+
+/// Three quantiles, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// Half are not above it.
+    pub p50_ms: f64,
+    /// 99 of 100 are not above it.
+    pub p99_ms: f64,
+    /// None is above it.
+    pub max_ms: f64,
+}
+
+impl Quantiles {
+    /// The quantiles by nearest rank: each is one of the values. All zero where there is none.
+    pub fn of(mut values_ms: Vec<f64>) -> Quantiles {
+        values_ms.sort_by(f64::total_cmp);
+        let rank = |percent: usize| {
+            let rank = (values_ms.len() * percent).div_ceil(100).max(1);
+            values_ms.get(rank - 1).copied().unwrap_or_default()
+        };
+        Quantiles { p50_ms: rank(50), p99_ms: rank(99), max_ms: rank(100) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_by_nearest_rank() {
+        let of = |count: u32| Quantiles::of((1..=count).rev().map(f64::from).collect());
+        assert_eq!(of(200), Quantiles { p50_ms: 100.0, p99_ms: 198.0, max_ms: 200.0 });
+        assert_eq!(of(80), Quantiles { p50_ms: 40.0, p99_ms: 80.0, max_ms: 80.0 });
+        assert_eq!(of(1), Quantiles { p50_ms: 1.0, p99_ms: 1.0, max_ms: 1.0 });
+        assert_eq!(of(0), Quantiles::default());
+    }
+}

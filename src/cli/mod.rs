@@ -1,0 +1,8 @@
+//! The commands: one file each.
+
+pub mod check;
+pub mod client;
+pub mod demo;
+pub mod send;
+pub mod serve;
+pub mod status;

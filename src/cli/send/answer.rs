@@ -1,0 +1,87 @@
+//! The answer to a batch: a result a line, in order.
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+
+use super::super::client::Problem;
+
+/// Where an accepted message went.
+#[derive(Debug, Deserialize)]
+pub struct Deliveries {
+    /// One for each destination.
+    pub deliveries: Vec<Delivery>,
+}
+
+/// A message's place at one destination.
+#[derive(Debug, Deserialize)]
+pub struct Delivery {
+    /// Which destination.
+    pub destination: String,
+    /// Its sequence there.
+    pub sequence: u64,
+}
+
+/// A line of the answer. A problem is told by its status: it may have deliveries, too, of the
+/// destinations that do have the message.
+#[derive(Deserialize)]
+struct Line {
+    status: Option<u16>,
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    detail: String,
+    #[serde(default)]
+    deliveries: Vec<Delivery>,
+}
+
+/// Reads the results of `count` messages.
+pub fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deliveries, Problem>>> {
+    let one = |line: &str| -> anyhow::Result<_> {
+        let line: Line = serde_json::from_str(line)
+            .with_context(|| format!("the service answered {line:?}, which is no result"))?;
+        Ok(match line.status {
+            Some(status) => Err(Problem { status, code: line.code, detail: line.detail }),
+            None => Ok(Deliveries { deliveries: line.deliveries }),
+        })
+    };
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let results = lines.map(one).collect::<anyhow::Result<Vec<_>>>()?;
+    let found = results.len();
+    ensure!(found == count, "the service answered {found} results to {count} messages");
+    Ok(results)
+}
+
+/// Where to go on: everything before it was accepted.
+///
+/// A message that is bad for good, behind one that is only refused for the time being, waits until
+/// that one has been sent again.
+pub fn first_refused<T, E>(results: &[Result<T, E>]) -> Option<usize> {
+    results.iter().position(Result::is_err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OK: &str =
+        r#"{"id":"a","deliveries":[{"destination":"erp","sequence":1,"epoch":1,"duplicate":false}]}"#;
+    const FULL: &str = r#"{"type":"about:blank","status":429,"code":"backlog_full","detail":"…",
+        "deliveries":[{"destination":"crm","sequence":4}]}"#;
+
+    #[test]
+    fn a_result_with_a_status_is_a_problem_even_if_it_has_deliveries() {
+        let full = FULL.replace('\n', " ");
+        let results = parse_results(&format!("{OK}\n{full}\n{OK}\n"), 3).unwrap();
+        assert_eq!(first_refused(&results), Some(1));
+        let problem = results[1].as_ref().unwrap_err();
+        assert_eq!((problem.code.as_str(), problem.is_temporary()), ("backlog_full", true));
+        assert_eq!(results[2].as_ref().unwrap().deliveries[0].sequence, 1);
+    }
+
+    #[test]
+    fn a_missing_result_is_an_error_and_not_an_acceptance() {
+        assert!(parse_results(OK, 2).is_err());
+        assert!(parse_results("<html>", 1).is_err());
+        assert_eq!(first_refused(&parse_results(OK, 1).unwrap()), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! `reseq send`: arguments, the lines of a file or of standard input, as messages, in order.
+//!
+//! They go in batches, one after the other. What was refused for the time being is sent again from
+//! the first refused message on, so that nothing overtakes it; every message has an idempotency
+//! key, so that those behind it that were accepted are not taken twice.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use tokio::time::sleep;
+
+use super::client::{Problem, Service, problem, retry_after};
+use answer::{Deliveries, first_refused, parse_results};
+use meter::Meter;
+use source::{Item, Source};
+
+mod answer;
+mod meter;
+mod source;
+
+/// The most messages of one batch.
+const BATCH_MAX: usize = 200;
+/// A batch takes no further message once it is so long, in bytes.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Before the next try, where the service names no time.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// No wait is longer, whatever the service asks for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// The arguments of `reseq send`.
+#[derive(Debug, Clone, Args)]
+pub struct SendArgs {
+    /// Where the service listens.
+    #[arg(long, env = "RESEQ_URL", default_value = "http://127.0.0.1:8080")]
+    pub url: String,
+    /// The destination. With --ndjson only for the lines that name none.
+    #[arg(short, long, required_unless_present = "ndjson")]
+    pub destination: Option<String>,
+    /// The ordering key of all messages that have none of their own.
+    #[arg(long)]
+    pub key: Option<String>,
+    /// Each line is an object as for POST /v1/messages, in place of a message's body.
+    #[arg(long)]
+    pub ndjson: bool,
+    /// Send each line of this file; `-` is standard input.
+    #[arg(long, conflicts_with = "messages")]
+    pub file: Option<PathBuf>,
+    /// Give up when nothing was accepted for so long, in seconds.
+    #[arg(long, default_value_t = 300)]
+    pub retry_s: u64,
+    /// Send each of these; `-`, or none at all, is each line of standard input.
+    #[arg(value_name = "MESSAGE")]
+    pub messages: Vec<String>,
+}
+
+/// What the service has accepted of one destination.
+struct Tally {
+    count: u64,
+    first: u64,
+    last: u64,
+}
+
+/// Sends everything, or says which line stopped it.
+pub async fn run(args: SendArgs) -> anyhow::Result<()> {
+    let service = Service::at(&args.url)?;
+    let mut source = Source::open(&args).await?;
+    let meter = Meter::new(source.bytes_total());
+    let retry_max = Duration::from_secs(args.retry_s);
+    let mut sending = Sending { service, retry_max, meter, tallies: BTreeMap::new() };
+    let outcome = sending.send_all(&mut source).await;
+    sending.meter.finish();
+    sending.summarize();
+    outcome
+}
+
+struct Sending {
+    service: Service,
+    retry_max: Duration,
+    meter: Meter,
+    tallies: BTreeMap<String, Tally>,
+}
+
+/// What came of one try at a batch.
+struct Tried {
+    /// How many at its front were accepted.
+    accepted: usize,
+    /// Why the next one was not, if one was left.
+    refused: Option<Problem>,
+    /// How long the service asked to wait.
+    wait: Option<Duration>,
+}
+
+impl Sending {
+    async fn send_all(&mut self, source: &mut Source) -> anyhow::Result<()> {
+        loop {
+            // What could be read before a line that could not is sent all the same.
+            let (batch, problem) = match source.batch(BATCH_MAX, BATCH_BYTES_MAX).await {
+                (batch, None) if batch.is_empty() => return Ok(()),
+                read => read,
+            };
+            self.send_batch(&batch).await?;
+            if let Some(problem) = problem {
+                return Err(problem);
+            }
+        }
+    }
+
+    /// Sends a batch until all of it is accepted.
+    async fn send_batch(&mut self, mut batch: &[Item]) -> anyhow::Result<()> {
+        let mut since = Instant::now();
+        while let Some(first) = batch.first() {
+            let tried = self.try_batch(batch).await;
+            let tried = tried.with_context(|| format!("line {}", first.line))?;
+            self.meter.accepted(&batch[..tried.accepted]);
+            batch = &batch[tried.accepted..];
+            let (Some(refused), Some(first)) = (tried.refused, batch.first()) else { continue };
+            if !refused.is_temporary() {
+                bail!("line {}: {refused}", first.line);
+            }
+            if tried.accepted > 0 {
+                since = Instant::now();
+            }
+            if since.elapsed() > self.retry_max {
+                let limit_s = self.retry_max.as_secs();
+                bail!("line {}: not accepted for {limit_s} s: {refused}", first.line);
+            }
+            let wait = tried.wait.unwrap_or(RETRY_AFTER).min(RETRY_AFTER_MAX);
+            self.meter.waiting(&refused, wait);
+            sleep(wait).await;
+        }
+        Ok(())
+    }
+
+    async fn try_batch(&mut self, batch: &[Item]) -> anyhow::Result<Tried> {
+        let mut body = Vec::with_capacity(batch.iter().map(|item| item.json.len() + 1).sum());
+        for item in batch {
+            body.extend_from_slice(&item.json);
+            body.push(b'\n');
+        }
+        let answer = match self.service.post("/v1/messages", "application/x-ndjson", body).await {
+            Ok(answer) => answer,
+            Err(error) => return Ok(unanswered(self.service.url(), error)),
+        };
+        let wait = retry_after(&answer);
+        if !answer.status().is_success() {
+            let refused = Some(problem(answer).await);
+            return Ok(Tried { accepted: 0, refused, wait });
+        }
+        let text = match answer.text().await {
+            Ok(text) => text,
+            Err(error) => return Ok(unanswered(self.service.url(), error)),
+        };
+        let results = parse_results(&text, batch.len())?;
+        let accepted = first_refused(&results).unwrap_or(results.len());
+        let mut results = results.into_iter();
+        for deliveries in results.by_ref().take(accepted).flatten() {
+            self.count(deliveries);
+        }
+        let refused = results.next().and_then(Result::err);
+        Ok(Tried { accepted, refused, wait })
+    }
+
+    fn count(&mut self, accepted: Deliveries) {
+        for delivery in accepted.deliveries {
+            let new = Tally { count: 0, first: delivery.sequence, last: delivery.sequence };
+            let tally = self.tallies.entry(delivery.destination).or_insert(new);
+            tally.count += 1;
+            tally.first = tally.first.min(delivery.sequence);
+            tally.last = tally.last.max(delivery.sequence);
+        }
+    }
+
+    fn summarize(&self) {
+        for (destination, Tally { count, first, last }) in &self.tallies {
+            let messages = if *count == 1 { "message" } else { "messages" };
+            println!("sent {count} {messages} to {destination}: sequences {first} to {last}");
+        }
+        if self.tallies.is_empty() {
+            println!("sent 0 messages");
+        }
+    }
+}
+
+/// No answer, or not all of it: the messages may be there, and their keys make it safe to send
+/// them again.
+fn unanswered(url: &str, error: reqwest::Error) -> Tried {
+    let error = anyhow::Error::from(error.without_url());
+    let detail = format!("{url} does not answer ({error:#})");
+    let refused = Problem { status: 503, code: String::new(), detail };
+    Tried { accepted: 0, refused: Some(refused), wait: None }
+}

@@ -1,0 +1,282 @@
+//! Where the messages come from, and their form on the wire.
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::{Context, ensure};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    sync::mpsc,
+};
+use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
+
+use super::{BATCH_MAX, SendArgs};
+
+/// What lines that are not JSON travel as.
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// One message, ready to be sent.
+#[derive(Debug)]
+pub struct Item {
+    /// Its line, or argument, from 1.
+    pub line: u64,
+    /// How long it was where it came from, in bytes.
+    pub bytes: usize,
+    /// An object as for `POST /v1/messages`, on one line.
+    pub json: Vec<u8>,
+}
+
+/// The messages, in order, read while others are being sent.
+pub struct Source {
+    form: Form,
+    lines: mpsc::Receiver<std::io::Result<Line>>,
+    bytes_total: Option<u64>,
+    _reader: AbortOnDropHandle<()>,
+}
+
+struct Line {
+    number: u64,
+    bytes: usize,
+    text: Vec<u8>,
+}
+
+/// How a line becomes an object.
+struct Form {
+    destination: Option<String>,
+    key: Option<String>,
+    ndjson: bool,
+    /// Random, one for each run: with the line's number it makes an idempotency key.
+    run: Uuid,
+}
+
+impl Source {
+    /// Opens what the arguments name.
+    pub async fn open(args: &SendArgs) -> anyhow::Result<Source> {
+        let form = Form {
+            destination: args.destination.clone(),
+            key: args.key.clone(),
+            ndjson: args.ndjson,
+            run: Uuid::new_v4(),
+        };
+        let (sender, lines) = mpsc::channel(2 * BATCH_MAX);
+        let is_stdin = match &args.file {
+            Some(path) => path == Path::new("-"),
+            None => matches!(args.messages.as_slice(), [] | [_]) && {
+                args.messages.first().is_none_or(|message| message == "-")
+            },
+        };
+        let (bytes_total, reader) = if is_stdin {
+            (None, tokio::spawn(read_lines(tokio::io::stdin(), sender)))
+        } else if let Some(path) = &args.file {
+            let file = tokio::fs::File::open(path).await;
+            let file = file.with_context(|| format!("opening {}", path.display()))?;
+            let bytes = file.metadata().await.ok().filter(|file| file.is_file());
+            (bytes.map(|file| file.len()), tokio::spawn(read_lines(file, sender)))
+        } else {
+            let bytes = args.messages.iter().map(|message| message.len() as u64).sum();
+            (Some(bytes), tokio::spawn(hand_over(args.messages.clone(), sender)))
+        };
+        Ok(Source { form, lines, bytes_total, _reader: AbortOnDropHandle::new(reader) })
+    }
+
+    /// How much there is in all, where that is known.
+    pub fn bytes_total(&self) -> Option<u64> {
+        self.bytes_total
+    }
+
+    /// The next messages: as many as are there, at least one unless all were handed out. With
+    /// them, why the next line is none, if so.
+    pub async fn batch(&mut self, max: usize, bytes_max: usize) -> (Vec<Item>, Option<anyhow::Error>) {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        let mut next = self.lines.recv().await;
+        while let Some(line) = next {
+            match line.map_err(anyhow::Error::from).and_then(|line| self.form.item(line)) {
+                Ok(Some(item)) => {
+                    bytes += item.json.len();
+                    batch.push(item);
+                }
+                Ok(None) => {}
+                Err(problem) => return (batch, Some(problem)),
+            }
+            if batch.len() >= max || bytes >= bytes_max {
+                break;
+            }
+            next = match self.lines.try_recv() {
+                Ok(line) => Some(line),
+                // Only blank lines so far: an empty batch would mean the end.
+                Err(_) if batch.is_empty() => self.lines.recv().await,
+                Err(_) => None,
+            };
+        }
+        (batch, None)
+    }
+}
+
+async fn read_lines(
+    input: impl AsyncRead + Unpin,
+    sender: mpsc::Sender<std::io::Result<Line>>,
+) {
+    let mut input = BufReader::new(input);
+    for number in 1.. {
+        let mut text = Vec::new();
+        let read = match input.read_until(b'\n', &mut text).await {
+            Ok(0) => return,
+            Ok(bytes) => {
+                if text.last() == Some(&b'\n') {
+                    text.pop();
+                }
+                Ok(Line { number, bytes, text })
+            }
+            Err(error) => Err(error),
+        };
+        let is_last = read.is_err();
+        // Nobody takes it any more: sending has stopped.
+        if sender.send(read).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+async fn hand_over(messages: Vec<String>, sender: mpsc::Sender<std::io::Result<Line>>) {
+    for (number, message) in (1..).zip(messages) {
+        let line = Line { number, bytes: message.len(), text: message.into_bytes() };
+        if sender.send(Ok(line)).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Form {
+    /// The message of a line; `None` for a blank line between objects.
+    fn item(&self, line: Line) -> anyhow::Result<Option<Item>> {
+        let Line { number, bytes, text } = line;
+        let idempotency_key = format!("send-{}-{number}", self.run.simple());
+        let json = if !self.ndjson {
+            serde_json::to_vec(&self.wrapped(&text, &idempotency_key))?
+        } else if text.trim_ascii().is_empty() {
+            return Ok(None);
+        } else {
+            self.completed(&text, &idempotency_key).with_context(|| format!("line {number}"))?
+        };
+        Ok(Some(Item { line: number, bytes, json }))
+    }
+
+    /// A body as an object.
+    fn wrapped(&self, text: &[u8], idempotency_key: &str) -> serde_json::Value {
+        let mut object = json!({
+            "destinations": [self.destination],
+            "body_base64": STANDARD.encode(text),
+            "content_type": TEXT,
+            "idempotency_key": idempotency_key,
+        });
+        if let Some(key) = &self.key {
+            object["key"] = key.as_str().into();
+        }
+        object
+    }
+
+    /// The object of a line with what it does not say itself. Its values stay the very text that
+    /// was read, apart from line breaks, which JSON has no use for between its tokens.
+    fn completed(&self, text: &[u8], idempotency_key: &str) -> anyhow::Result<Vec<u8>> {
+        let object = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(text);
+        let mut object = object.context("is not a JSON object")?;
+        let mut complete = |name: &str, value: serde_json::Value| -> anyhow::Result<()> {
+            object.entry(name.to_owned()).or_insert(to_raw_value(&value)?);
+            Ok(())
+        };
+        complete("idempotency_key", idempotency_key.into())?;
+        if let Some(key) = &self.key {
+            complete("key", key.as_str().into())?;
+        }
+        if let Some(destination) = &self.destination
+            && !object.contains_key("topic")
+        {
+            let value = to_raw_value(&[destination])?;
+            object.entry("destinations".to_owned()).or_insert(value);
+        }
+        let names_one = ["destinations", "topic"].iter().any(|name| object.contains_key(*name));
+        ensure!(names_one, "names no \"destinations\"; add them, or -d");
+        // A carriage return between tokens is the only line break that a line can hold.
+        let mut json = serde_json::to_vec(&object)?;
+        json.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b' ');
+        Ok(json)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(args: &[&str]) -> SendArgs {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Cli {
+            #[command(flatten)]
+            send: SendArgs,
+        }
+        Cli::try_parse_from([&["send"], args].concat()).unwrap().send
+    }
+
+    async fn batches(args: &[&str], max: usize) -> (Vec<Vec<serde_json::Value>>, Option<String>) {
+        let mut source = Source::open(&source(args)).await.unwrap();
+        let mut batches = Vec::new();
+        loop {
+            let (batch, problem) = source.batch(max, 1 << 20).await;
+            let is_end = batch.is_empty() || problem.is_some();
+            if !batch.is_empty() {
+                let read = batch.iter().map(|item| serde_json::from_slice(&item.json).unwrap());
+                batches.push(read.collect());
+            }
+            if is_end {
+                return (batches, problem.map(|problem| format!("{problem:#}")));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn arguments_are_bodies_each_with_a_key_of_its_own() {
+        let (batches, problem) = batches(&["-d", "erp", "--key", "k", "a", "b c", ""], 2).await;
+        let all: Vec<_> = batches.concat();
+        assert_eq!((all.len(), problem), (3, None));
+        assert!(batches.iter().all(|batch| batch.len() <= 2));
+        assert_eq!(all[1]["body_base64"], STANDARD.encode("b c"));
+        assert_eq!((&all[0]["destinations"], &all[0]["key"]), (&json!(["erp"]), &json!("k")));
+        assert_ne!(all[0]["idempotency_key"], all[1]["idempotency_key"]);
+    }
+
+    #[tokio::test]
+    async fn objects_keep_what_they_say_and_a_bad_line_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let lines = [
+            r#"{"destinations":["crm"],"body":{"x":1.50},"idempotency_key":"mine"}"#,
+            "",
+            r#"{"body":2}"#,
+            "{",
+            r#"{"body":3}"#,
+        ];
+        std::fs::write(file.path(), lines.join("\r\n")).unwrap();
+        let path = file.path().to_str().unwrap();
+        let (batches, problem) = batches(&["-d", "erp", "--ndjson", "--file", path], 200).await;
+        let all: Vec<_> = batches.concat();
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[0]["destinations"], json!(["crm"]));
+        assert_eq!(all[0]["idempotency_key"], "mine");
+        assert_eq!(all[1]["destinations"], json!(["erp"]));
+        assert!(problem.unwrap().starts_with("line 4: is not a JSON object"));
+    }
+
+    #[test]
+    fn numbers_of_an_object_stay_the_text_that_was_read() {
+        let form = Form { destination: None, key: None, ndjson: true, run: Uuid::nil() };
+        let text = br#"{"destinations":["a"],"body":123456789012345678901234567890.10}"#;
+        let json = String::from_utf8(form.completed(text, "k").unwrap()).unwrap();
+        assert!(json.contains("123456789012345678901234567890.10"), "{json}");
+        assert!(form.completed(br#"{"body":1}"#, "k").is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! `reseq serve`: the service itself.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    app::{Reseq, Role},
+    config::Config,
+    telemetry,
+};
+
+/// Arguments of `reseq serve`.
+#[derive(Debug, clap::Args)]
+pub struct ServeArgs {
+    /// The configuration file (TOML).
+    #[arg(long, env = "RESEQ_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Which roles this process has, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "ingest,processor,sender")]
+    pub roles: Vec<Role>,
+}
+
+/// Runs until SIGTERM or SIGINT, then drains.
+pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
+    telemetry::install_log();
+    let config = Config::load(args.config.as_deref(), std::env::vars())?;
+    let metrics = telemetry::install_metrics().context("the metrics could not be set up")?;
+    let upkeep = metrics.clone();
+    tokio::spawn(async move {
+        // Without it, what is kept of each histogram grows for as long as nobody reads it.
+        let mut tick = tokio::time::interval(std::time::Duration::from_secs(5));
+        loop {
+            tick.tick().await;
+            upkeep.run_upkeep();
+        }
+    });
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let reseq = Reseq::new(config).roles(args.roles).metrics(metrics);
+    let mut running = tokio::select! {
+        running = reseq.start() => running?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    tokio::select! {
+        ended = running.ended() => return Ok(ended?),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(running.stop().await?)
+}

@@ -1,0 +1,61 @@
+//! `reseq.example.toml` shows every field with its default: held here against the code.
+
+use std::path::Path;
+
+use reseq::{config::Config, domain::Destination};
+
+/// What the example shows beside the defaults, commented out.
+const ALTERNATIVES: [&str; 4] = [
+    "# kind = \"http\"",
+    "# url = \"http://127.0.0.1:9002/\"",
+    "# name = \"...\"",
+    "# headers = { authorization = \"Bearer ...\" }",
+];
+
+/// The example with its commented-out fields, less these lines, put in force.
+fn example_without(left_out: &[&str]) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("reseq.example.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let in_force = text.lines().filter(|line| !left_out.contains(line)).map(|line| {
+        let field = line.strip_prefix("# ").filter(|rest| {
+            rest.split_once(" = ").is_some_and(|(name, _)| {
+                name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            })
+        });
+        field.unwrap_or(line)
+    });
+    in_force.collect::<Vec<_>>().join("\n")
+}
+
+fn load(text: &str) -> Config {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    Config::load(Some(file.path()), []).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn every_field_is_shown_with_its_default() {
+    let text = example_without(&ALTERNATIVES);
+    let shown: toml::Table = toml::from_str(&text).unwrap();
+    let config = load(&text);
+    // Nothing is left out: the loaded configuration written out in full is the example itself.
+    assert_eq!(toml::Table::try_from(&config).unwrap(), shown);
+
+    let destination = &config.destinations[0];
+    let default = Destination::new(destination.name.clone(), destination.url.clone());
+    assert_eq!(*destination, default);
+    let expected = Config {
+        destinations: config.destinations.clone(),
+        tcp: config.tcp.clone(),
+        ..Config::default()
+    };
+    assert_eq!(toml::Table::try_from(&expected).unwrap(), shown);
+}
+
+#[test]
+fn the_alternatives_shown_are_valid() {
+    let config = load(&example_without(&["kind = \"none\"", ALTERNATIVES[2]]));
+    let destination = &config.destinations[0];
+    assert!(destination.transform.url.is_some());
+    assert!(!destination.headers.is_empty() && !destination.transform.headers.is_empty());
+}
