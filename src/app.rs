@@ -253,7 +253,8 @@ impl Whole {
         roles: &HashSet<Role>,
         stop: CancellationToken,
     ) -> Result<Whole, AppError> {
-        let (doors, commits, running) = (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
+        let (doors, commits, running) =
+            (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
         let mut routes = api::router(api_of(config, &parts, &stop));
         let mut tcp = Vec::new();
         if roles.contains(&Role::Ingest) {
@@ -335,7 +336,8 @@ impl Whole {
 
     /// Waits for everything to end, in the order of the flow, but not past `deadline`.
     async fn drain(&self, deadline: Instant) {
-        let parts = [("listeners", &self.doors), ("group commit", &self.commits), ("roles", &self.roles)];
+        let parts =
+            [("listeners", &self.doors), ("group commit", &self.commits), ("roles", &self.roles)];
         for (what, tracker) in parts {
             tracker.close();
             if tokio::time::timeout_at(deadline, tracker.wait()).await.is_err() {

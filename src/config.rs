@@ -274,7 +274,12 @@ impl Config {
             ("redis.connections", self.redis.connections as u64, 1, 1024),
             ("redis.timeout_ms", self.redis.timeout_ms, 10, 600_000),
             ("ingest.batch_max", self.ingest.batch_max as u64, 1, 1024),
-            ("ingest.bytes_in_flight_max", self.ingest.bytes_in_flight_max as u64, 1 << 20, 1 << 40),
+            (
+                "ingest.bytes_in_flight_max",
+                self.ingest.bytes_in_flight_max as u64,
+                1 << 20,
+                1 << 40,
+            ),
             ("ingest.retry_ms", self.ingest.retry_ms, 0, 600_000),
             ("ingest.connections_max", self.ingest.connections_max as u64, 1, 1 << 20),
             ("ingest.frames_in_flight_max", self.ingest.frames_in_flight_max as u64, 1, 1 << 16),
@@ -295,7 +300,9 @@ impl Config {
 
     fn validate_redis(&self) -> Result<(), ConfigError> {
         let prefix = &self.redis.prefix;
-        if prefix.is_empty() || !prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+        if prefix.is_empty()
+            || !prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        {
             return Err(invalid("redis.prefix", "use letters, digits, '.', '_' and '-'".into()));
         }
         let schemes = ["redis", "unix", "redis+unix"];
@@ -341,10 +348,8 @@ fn invalid(field: &str, problem: String) -> ConfigError {
 fn read_file(path: &Path) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
-    toml::from_str(&text).map_err(|error| ConfigError::InvalidFile {
-        path: path.into(),
-        problem: error.to_string(),
-    })
+    toml::from_str(&text)
+        .map_err(|error| ConfigError::InvalidFile { path: path.into(), problem: error.to_string() })
 }
 
 /// The environment over the file.
@@ -367,8 +372,9 @@ mod overlay {
             name: name.into(),
             problem,
         };
-        let mut whole = Value::try_from(&config)
-            .map_err(|error| invalid(PREFIX, format!("the configuration has no text form: {error}")))?;
+        let mut whole = Value::try_from(&config).map_err(|error| {
+            invalid(PREFIX, format!("the configuration has no text form: {error}"))
+        })?;
         for (name, text) in variables {
             let is_field = name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str());
             if !is_field {
@@ -380,7 +386,8 @@ mod overlay {
             };
             *leaf = match leaf {
                 Value::Integer(_) => Value::Integer(
-                    text.parse().map_err(|_| invalid(&name, format!("{text:?} is not a number")))?,
+                    text.parse()
+                        .map_err(|_| invalid(&name, format!("{text:?} is not a number")))?,
                 ),
                 _ => Value::String(text),
             };

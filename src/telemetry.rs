@@ -1,13 +1,14 @@
 //! Every metric's name, and the log. Nothing else spells a metric.
 
-use std::time::Duration;
+use std::{io::IsTerminal, time::Duration};
 
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// The buckets of all durations, in seconds.
 const SECONDS: [f64; 16] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0,
 ];
 /// The buckets of all sizes of batches.
 const COUNTS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0, 1024.0];
@@ -25,7 +26,10 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
 pub fn install_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("RESEQ_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     // A library's host may have installed its own before.
     let _ = log.try_init();
 }

@@ -90,9 +90,8 @@ pub fn surround(routes: Router) -> Router {
 
 /// Gives each request an id, or takes the one it brings, and names it in the answer.
 async fn with_request_id(request: Request, next: Next) -> Response {
-    let is_fit = |id: &&HeaderValue| {
-        id.len() <= 128 && id.to_str().is_ok_and(|text| !text.is_empty())
-    };
+    let is_fit =
+        |id: &&HeaderValue| id.len() <= 128 && id.to_str().is_ok_and(|text| !text.is_empty());
     let brought = request.headers().get(REQUEST_ID).filter(is_fit).cloned();
     let fresh = || HeaderValue::from_str(&uuid::Uuid::now_v7().to_string()).ok();
     let id = brought.or_else(fresh);

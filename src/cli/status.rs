@@ -17,7 +17,15 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 const PAGES_MAX: usize = 1_000;
 /// The names of the columns.
 const COLUMNS: [&str; 10] = [
-    "destination", "last", "waiting", "processing", "ready", "delayed", "delivered", "head", "age",
+    "destination",
+    "last",
+    "waiting",
+    "processing",
+    "ready",
+    "delayed",
+    "delivered",
+    "head",
+    "age",
     "blocked by",
 ];
 

@@ -20,10 +20,7 @@ impl Backoff {
     /// in `[0, 1)`.
     pub fn wait(&self, attempt: u32, chance: f64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(63);
-        let ceiling_ms = self
-            .base_ms
-            .saturating_mul(1u64 << doublings)
-            .min(self.max_ms);
+        let ceiling_ms = self.base_ms.saturating_mul(1u64 << doublings).min(self.max_ms);
         Duration::from_millis((ceiling_ms as f64 * chance) as u64)
     }
 

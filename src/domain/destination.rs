@@ -285,8 +285,9 @@ fn check_backoff(field: &'static str, backoff: Backoff) -> Result<(), InvalidFie
 }
 
 fn check_url(field: &'static str, text: &str, schemes: &[&str]) -> Result<(), InvalidField> {
-    let url = url::Url::parse(text)
-        .map_err(|error| bad(field, format!("not a URL ({error}); write e.g. http://host:port/")))?;
+    let url = url::Url::parse(text).map_err(|error| {
+        bad(field, format!("not a URL ({error}); write e.g. http://host:port/"))
+    })?;
     if !schemes.contains(&url.scheme()) {
         let problem = format!("the scheme must be one of {}", schemes.join(", "));
         return Err(bad(field, problem));
@@ -314,7 +315,9 @@ fn check_headers(field: &'static str, headers: &Headers) -> Result<(), InvalidFi
             return Err(bad(field, format!("{name:?}: Reseq-* headers are Reseq's own")));
         }
         if value == MASK {
-            let problem = format!("{name:?} holds the mask that replaces shown secrets; write its real value");
+            let problem = format!(
+                "{name:?} holds the mask that replaces shown secrets; write its real value"
+            );
             return Err(bad(field, problem));
         }
         if value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f) {

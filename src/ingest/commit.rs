@@ -52,10 +52,14 @@ pub enum Refusal {
     #[error("{0}")]
     Invalid(&'static str),
     /// The idempotency key stands for another body.
-    #[error("the idempotency key was used before for another body; use a new key for a new message")]
+    #[error(
+        "the idempotency key was used before for another body; use a new key for a new message"
+    )]
     Conflict,
     /// The destination has as many pending messages as it may have.
-    #[error("the destination has as many pending messages as it may have (max_backlog); send again later")]
+    #[error(
+        "the destination has as many pending messages as it may have (max_backlog); send again later"
+    )]
     BacklogFull,
     /// Redis did not take it.
     #[error("Redis is not available; nothing was stored, send again later")]

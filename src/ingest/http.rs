@@ -129,7 +129,8 @@ impl Ingest {
         let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
         let lines: Vec<&[u8]> = lines.collect();
         if lines.is_empty() || lines.len() > BATCH_ITEMS_MAX {
-            let problem = format!("the batch must hold 1 to {BATCH_ITEMS_MAX} messages, one a line");
+            let problem =
+                format!("the batch must hold 1 to {BATCH_ITEMS_MAX} messages, one a line");
             return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_json", problem));
         }
         let now_ms = now_ms();
@@ -243,7 +244,9 @@ fn arrival_of(headers: &HeaderMap, body: Bytes) -> Result<Arrival, Problem> {
     }
     let id = encoded(headers, "Reseq-Id", ID_BYTES_MAX)?;
     let content_type = match headers.get(header::CONTENT_TYPE) {
-        Some(value) => value.to_str().map_err(|_| Problem::invalid_field("Content-Type: not text"))?,
+        Some(value) => {
+            value.to_str().map_err(|_| Problem::invalid_field("Content-Type: not text"))?
+        }
         None => "application/octet-stream",
     };
     let message = Message {
@@ -274,9 +277,9 @@ fn plain<'h>(
 /// A header's text, percent-decoded as the sender of deliveries encodes it.
 fn encoded(headers: &HeaderMap, name: &str, max: usize) -> Result<Option<String>, Problem> {
     let Some(text) = plain(headers, name, 3 * max)? else { return Ok(None) };
-    let decoded = percent_decode_str(&text)
-        .decode_utf8()
-        .map_err(|_| Problem::invalid_field(format!("{name}: percent-encodes what is not UTF-8")))?;
+    let decoded = percent_decode_str(&text).decode_utf8().map_err(|_| {
+        Problem::invalid_field(format!("{name}: percent-encodes what is not UTF-8"))
+    })?;
     check_text(name, &decoded, max).map_err(Problem::invalid_field)?;
     Ok(Some(decoded.into_owned()))
 }

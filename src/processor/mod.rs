@@ -75,7 +75,8 @@ impl Processor {
             ended,
             tasks: tasks.clone(),
         };
-        let mut claims = claims::Claims::new(self.store, self.catalog, lease, self.config.concurrency);
+        let mut claims =
+            claims::Claims::new(self.store, self.catalog, lease, self.config.concurrency);
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {

@@ -236,9 +236,8 @@ impl DestinationSender {
     }
 
     fn postpone_call(&self, known: &Arc<Known>) -> Option<BoxFuture<'static, Answer>> {
-        let refused = self.lanes.iter().filter_map(|(key, lane)| {
-            Some((key.clone(), lane.to_postpone()?))
-        });
+        let refused =
+            self.lanes.iter().filter_map(|(key, lane)| Some((key.clone(), lane.to_postpone()?)));
         let refused: Vec<(LaneKey, Refused)> = refused.take(CALL_LANES_MAX).collect();
         if refused.is_empty() {
             return None;
@@ -298,9 +297,8 @@ impl DestinationSender {
                 let (store, known) = (self.store.clone(), known.clone());
                 // Those in hand are named too.
                 let max = self.lanes.len() + room.min(CALL_LANES_MAX);
-                let call = async move {
-                    Answer::Lanes(max, store.releasable_lanes(&known, max).await)
-                };
+                let call =
+                    async move { Answer::Lanes(max, store.releasable_lanes(&known, max).await) };
                 self.look = false;
                 Some(call.boxed())
             }
@@ -313,9 +311,10 @@ impl DestinationSender {
             Answer::Lanes(max, Ok(keys)) => {
                 // As many as were asked for: there may be more.
                 self.look |= keys.len() == max;
-                let lanes_max = self.known.as_ref().map_or(0, |(known, _)| {
-                    known.destination.delivery.lanes_max as usize
-                });
+                let lanes_max = self
+                    .known
+                    .as_ref()
+                    .map_or(0, |(known, _)| known.destination.delivery.lanes_max as usize);
                 for key in keys {
                     if self.lanes.len() >= lanes_max {
                         self.look = true;

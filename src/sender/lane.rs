@@ -86,7 +86,12 @@ impl Lane {
 
     /// What to ask of Redis: to settle, to release more, or both. Nothing while the lane has
     /// enough in hand.
-    pub(super) fn request(&self, key: Option<&str>, run_max: usize, stop: bool) -> Option<LaneRequest> {
+    pub(super) fn request(
+        &self,
+        key: Option<&str>,
+        run_max: usize,
+        stop: bool,
+    ) -> Option<LaneRequest> {
         let idle = self.queue.is_empty();
         let unsettled = self.settled_to > 0;
         let let_go = stop || self.yielding || self.refused.is_some();

@@ -175,7 +175,8 @@ impl Ownership {
                         tracing::info!(partition, wait_ms, "Redis was restarted: releases wait");
                     }
                     let until = valid_until(asked, lease);
-                    let tenure = Tenure::new(partition, token, owned.epoch, owned.quarantine, until);
+                    let tenure =
+                        Tenure::new(partition, token, owned.epoch, owned.quarantine, until);
                     let tenure = Arc::new(tenure);
                     tokio::spawn(watch(tenure.clone(), self.over.clone()));
                     self.tenures.insert(partition, tenure);

@@ -56,7 +56,9 @@ impl Tenure {
 
     /// True if a delivery may begin now.
     pub(super) fn may_send(&self) -> bool {
-        !self.lost.is_cancelled() && !self.draining.is_cancelled() && Instant::now() < self.valid_until()
+        !self.lost.is_cancelled()
+            && !self.draining.is_cancelled()
+            && Instant::now() < self.valid_until()
     }
 
     /// True once nothing more is done under it.

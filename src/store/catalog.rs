@@ -70,10 +70,7 @@ impl Catalog {
     }
 
     /// Looks up one destination where the truth is, after a script refused what was known of it.
-    pub async fn refresh(
-        &self,
-        name: &DestinationName,
-    ) -> Result<Option<Arc<Known>>, StoreError> {
+    pub async fn refresh(&self, name: &DestinationName) -> Result<Option<Arc<Known>>, StoreError> {
         let known = self.store.true_definition(name).await?.map(Arc::new);
         self.change(|by_name| match &known {
             Some(known) => by_name.insert(name.clone(), known.clone()),
@@ -95,7 +92,8 @@ impl Catalog {
         self.change(|by_name| {
             let newest = all.into_iter().map(|known| {
                 let held = by_name.get(&known.destination.name).cloned();
-                let known = held.filter(|held| held.version >= known.version).unwrap_or(known.into());
+                let known =
+                    held.filter(|held| held.version >= known.version).unwrap_or(known.into());
                 (known.destination.name.clone(), known)
             });
             *by_name = newest.collect();

@@ -137,7 +137,9 @@ pub enum UnfitServer {
         configured: u16,
     },
     /// Written by another version of Reseq.
-    #[error("Redis holds schema version {stored} of Reseq, and this is {known}: start a matching version.")]
+    #[error(
+        "Redis holds schema version {stored} of Reseq, and this is {known}: start a matching version."
+    )]
     WrongSchema {
         /// What Redis holds.
         stored: String,

@@ -159,10 +159,11 @@ impl Store {
         let mut pipe = Pipeline::new();
         pipe.hgetall(self.keys().destinations());
         let (entries,): (Vec<(String, String)>,) = self.query(&pipe).await?;
-        let known = entries.into_iter().filter(|(name, _)| name != "*").filter_map(|(name, text)| {
-            let (version, json) = text.split_once(' ')?;
-            self.known(&name, version, json)
-        });
+        let known =
+            entries.into_iter().filter(|(name, _)| name != "*").filter_map(|(name, text)| {
+                let (version, json) = text.split_once(' ')?;
+                self.known(&name, version, json)
+            });
         Ok(known.collect())
     }
 

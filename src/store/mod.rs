@@ -5,8 +5,8 @@ mod claim;
 mod complete;
 mod connect;
 mod destinations;
-pub mod embedded;
 mod due;
+pub mod embedded;
 mod error;
 mod group;
 mod ingest;
@@ -195,7 +195,10 @@ impl Store {
         }
     }
 
-    fn script(&self, pick: impl FnOnce(&Scripts) -> &Transition) -> (&'static str, ScriptInvocation<'_>) {
+    fn script(
+        &self,
+        pick: impl FnOnce(&Scripts) -> &Transition,
+    ) -> (&'static str, ScriptInvocation<'_>) {
         let transition = pick(&self.inner.scripts);
         (transition.name, transition.script.prepare_invoke())
     }
@@ -214,8 +217,7 @@ impl From<StoreError> for MetaError {
 
 /// Waits for a Redis that is loading its data, then checks it.
 async fn loaded(links: &Links, url: &str) -> Result<Fitness, UnfitServer> {
-    let unreachable =
-        |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
+    let unreachable = |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
     let deadline = Instant::now() + connect::LOADING_PATIENCE;
     loop {
         let (_, mut connection) =

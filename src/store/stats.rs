@@ -171,15 +171,8 @@ impl Store {
         pipe.zscore(keys.partition.delayed(), format!("{name}/{sequence}"));
         pipe.cmd("LPOS").arg(keys.waiting()).arg(sequence).arg("MAXLEN").arg(1000);
         pipe.exists(keys.delivering()).cmd("TIME");
-        type Answer = (
-            Option<Bytes>,
-            Option<u32>,
-            Option<f64>,
-            Option<f64>,
-            Option<u64>,
-            bool,
-            (u64, u64),
-        );
+        type Answer =
+            (Option<Bytes>, Option<u32>, Option<f64>, Option<f64>, Option<u64>, bool, (u64, u64));
         let (bytes, attempts, ready, delayed, waiting, delivering, time): Answer =
             self.query(&pipe).await?;
         let attempts = attempts.unwrap_or_default();

@@ -35,7 +35,8 @@ impl Problem {
 
     /// A 404.
     pub fn unknown_destination(name: &str) -> Problem {
-        let detail = format!("there is no destination {name:?}; PUT /v1/destinations/{name} makes one");
+        let detail =
+            format!("there is no destination {name:?}; PUT /v1/destinations/{name} makes one");
         Problem::new(StatusCode::NOT_FOUND, "unknown_destination", detail)
     }
 

@@ -45,7 +45,8 @@ impl Plan {
     /// same seed draws the same times.
     pub fn draw(messages: usize, min_ms: u64, max_ms: u64, seed: u64) -> Plan {
         let work = Stream::ALL.map(|stream| {
-            let mut random = StdRng::seed_from_u64(seed.wrapping_mul(2).wrapping_add(stream as u64));
+            let mut random =
+                StdRng::seed_from_u64(seed.wrapping_mul(2).wrapping_add(stream as u64));
             let micros = min_ms * 1000..=max_ms * 1000;
             let one = |_| Duration::from_micros(random.random_range(micros.clone()));
             (0..messages).map(one).collect()
@@ -74,7 +75,9 @@ pub fn ideal_departures(sent: &[Duration], work: &[Duration]) -> Vec<Duration> {
 /// When each message leaves if each is begun only after the one before it has left.
 pub fn one_at_a_time_departures(sent: &[Duration], work: &[Duration]) -> Vec<Duration> {
     let pairs = sent.iter().zip(work);
-    pairs.scan(Duration::ZERO, |last, (sent, work)| latest(last, (*sent).max(*last) + *work)).collect()
+    pairs
+        .scan(Duration::ZERO, |last, (sent, work)| latest(last, (*sent).max(*last) + *work))
+        .collect()
 }
 
 fn latest(last: &mut Duration, at: Duration) -> Option<Duration> {

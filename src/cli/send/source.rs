@@ -66,9 +66,11 @@ impl Source {
         let (sender, lines) = mpsc::channel(2 * BATCH_MAX);
         let is_stdin = match &args.file {
             Some(path) => path == Path::new("-"),
-            None => matches!(args.messages.as_slice(), [] | [_]) && {
-                args.messages.first().is_none_or(|message| message == "-")
-            },
+            None => {
+                matches!(args.messages.as_slice(), [] | [_]) && {
+                    args.messages.first().is_none_or(|message| message == "-")
+                }
+            }
         };
         let (bytes_total, reader) = if is_stdin {
             (None, tokio::spawn(read_lines(tokio::io::stdin(), sender)))
@@ -91,7 +93,11 @@ impl Source {
 
     /// The next messages: as many as are there, at least one unless all were handed out. With
     /// them, why the next line is none, if so.
-    pub async fn batch(&mut self, max: usize, bytes_max: usize) -> (Vec<Item>, Option<anyhow::Error>) {
+    pub async fn batch(
+        &mut self,
+        max: usize,
+        bytes_max: usize,
+    ) -> (Vec<Item>, Option<anyhow::Error>) {
         let mut batch = Vec::new();
         let mut bytes = 0;
         let mut next = self.lines.recv().await;
@@ -118,10 +124,7 @@ impl Source {
     }
 }
 
-async fn read_lines(
-    input: impl AsyncRead + Unpin,
-    sender: mpsc::Sender<std::io::Result<Line>>,
-) {
+async fn read_lines(input: impl AsyncRead + Unpin, sender: mpsc::Sender<std::io::Result<Line>>) {
     let mut input = BufReader::new(input);
     for number in 1.. {
         let mut text = Vec::new();
