@@ -16,12 +16,13 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// The most pages of destinations: a service that never comes to an end is broken.
 const PAGES_MAX: usize = 1_000;
 /// The names of the columns.
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "destination",
     "last",
     "waiting",
     "processing",
     "ready",
+    "delivering",
     "delayed",
     "delivered",
     "head",
@@ -91,7 +92,9 @@ pub async fn run(args: StatusArgs) -> anyhow::Result<()> {
         }
         let text = tokio::select! {
             // A service that is away for a while is something to watch, too.
-            text = shown(&service, args.json) => text.unwrap_or_else(|error| format!("{error:#}\n")),
+            text = shown(&service, args.json) => {
+                text.unwrap_or_else(|error| format!("{error:#}\n"))
+            }
             signal = tokio::signal::ctrl_c() => return Ok(signal?),
         };
         // Home and clear to the end: without the flicker of clearing first.
@@ -146,8 +149,6 @@ fn percent_encoded(text: &str) -> String {
 }
 
 fn row(name: String, stats: Stats) -> [String; COLUMNS.len()] {
-    // What is on its way to the receiver is still, to a person who looks, ready.
-    let ready = stats.ready + stats.delivering;
     let (mut head, mut age, mut blocked_by) = ("-".to_owned(), "-".to_owned(), "-".to_owned());
     if let Some(oldest) = stats.head {
         let of_key = oldest.key.map(|key| format!(" of {key:?}")).unwrap_or_default();
@@ -161,7 +162,8 @@ fn row(name: String, stats: Stats) -> [String; COLUMNS.len()] {
         number(stats.last_sequence),
         number(stats.waiting),
         number(stats.processing),
-        number(ready),
+        number(stats.ready),
+        number(stats.delivering),
         number(stats.delayed),
         number(stats.delivered_total),
         head,
@@ -190,7 +192,7 @@ fn table(rows: &[[String; COLUMNS.len()]]) -> String {
         for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
             // Writing to a string cannot fail.
             let _ = match at {
-                1..=6 | 8 => write!(line, "{cell:>width$}  "),
+                1..=7 | 9 => write!(line, "{cell:>width$}  "),
                 _ => write!(line, "{cell:<width$}  "),
             };
         }

@@ -69,7 +69,7 @@ impl Plan {
 /// one is begun the instant it is sent: the largest `sent + work` so far.
 pub fn ideal_departures(sent: &[Duration], work: &[Duration]) -> Vec<Duration> {
     let finished = sent.iter().zip(work).map(|(sent, work)| *sent + *work);
-    finished.scan(Duration::ZERO, |last, at| latest(last, at)).collect()
+    finished.scan(Duration::ZERO, latest).collect()
 }
 
 /// When each message leaves if each is begun only after the one before it has left.

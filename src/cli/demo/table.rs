@@ -89,7 +89,8 @@ impl Report {
             let (max, answer) = (max.fold(0.0, f64::max), if is_within { "yes" } else { "NO" });
             writeln!(
                 f,
-                "Every message within {OVERHEAD_MS_MAX:.0} ms of the ideal: {answer} (max {max:.1} ms)"
+                "Every message within {OVERHEAD_MS_MAX:.0} ms of the ideal: {answer} \
+                 (max {max:.1} ms)"
             )?;
         }
         let verdict = if self.complete_and_in_order { "yes" } else { "NO" };

@@ -63,7 +63,7 @@ pub fn first_refused<T, E>(results: &[Result<T, E>]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const OK: &str = r#"{"id":"a","deliveries":[{"destination":"erp","sequence":1,"epoch":1,"duplicate":false}]}"#;
+    const OK: &str = r#"{"id":"a","deliveries":[{"destination":"erp","sequence":1,"epoch":1}]}"#;
     const FULL: &str = r#"{"type":"about:blank","status":429,"code":"backlog_full","detail":"…",
         "deliveries":[{"destination":"crm","sequence":4}]}"#;
 

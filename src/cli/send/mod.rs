@@ -22,6 +22,8 @@ use source::{Item, Source};
 mod answer;
 mod meter;
 mod source;
+#[cfg(test)]
+mod tests;
 
 /// The most messages of one batch.
 const BATCH_MAX: usize = 200;

@@ -1,0 +1,173 @@
+//! One million messages on one million ordering keys: accepted, delivered, and afterwards Redis is
+//! as it was. A benchmark: it prints what it saw and fails only if something is left over.
+//!
+//! `make bench-keys`, or `cargo run --release --example million_keys -- 100000` for fewer.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
+use indicatif::{ProgressBar, ProgressStyle};
+use redis::AsyncCommands;
+use reseq::{
+    Reseq,
+    config::Config,
+    domain::{Destination, Framing, Ordering as Lanes},
+    store::embedded::EmbeddedRedis,
+    wire::FrameCodec,
+};
+use tokio::net::TcpListener;
+use tokio_util::codec::Framed;
+
+/// Messages of one request.
+const BATCH: u64 = 2_000;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let count = match std::env::args().nth(1) {
+        Some(text) => text.parse().context("the argument is a number of messages")?,
+        None => 1_000_000,
+    };
+    let directory = tempfile::tempdir()?;
+    let redis = EmbeddedRedis::start(&directory.path().join("redis")).await?;
+    let mut server = redis::Client::open(redis.url())?.get_multiplexed_async_connection().await?;
+
+    let received = Arc::new(AtomicU64::new(0));
+    let receiver = TcpListener::bind("127.0.0.1:0").await?;
+    let mut destination =
+        Destination::new("keys".parse()?, format!("tcp://{}", receiver.local_addr()?));
+    destination.ordering = Lanes::Key;
+    destination.max_backlog = 2 * count;
+    tokio::spawn(receive(receiver, received.clone()));
+
+    let mut config = Config { destinations: vec![destination], ..Config::default() };
+    config.http.listen = "127.0.0.1:0".parse()?;
+    config.redis.url = redis.url();
+    let running = Reseq::new(config).start().await?;
+    let url = format!("http://{}/v1/messages", running.http);
+
+    // One message first, so that what stays for good (definition, epochs) is there before.
+    send(&url, 0, 1).await?;
+    delivered(&received, 1, &ProgressBar::hidden()).await;
+    let before = Numbers::settled(&mut server, |_| true).await?;
+
+    let style =
+        ProgressStyle::with_template("{msg:10} {bar:40} {human_pos}/{human_len} {per_sec}")?;
+    let bar = ProgressBar::new(count).with_style(style.clone()).with_message("accepted");
+    let begun = Instant::now();
+    let mut peak = before;
+    for from in (1..=count).step_by(BATCH as usize) {
+        let to = (from + BATCH).min(count + 1);
+        send(&url, from, to).await?;
+        bar.inc(to - from);
+        if from % (50 * BATCH) == 1 {
+            let now = Numbers::read(&mut server).await?;
+            peak = if now.dataset > peak.dataset { now } else { peak };
+        }
+    }
+    bar.finish();
+    let accepted = begun.elapsed();
+    let bar = ProgressBar::new(count + 1).with_style(style).with_message("delivered");
+    delivered(&received, count + 1, &bar).await;
+    bar.finish();
+    let all = begun.elapsed();
+    // Notes for people and answers to calls are kept for a minute at most.
+    let after = Numbers::settled(&mut server, |now| now.keys <= before.keys).await?;
+    running.stop().await?;
+    redis.stop().await?;
+
+    println!("messages, each on a key of its own   {count}");
+    println!("accepted per second                  {:.0}", count as f64 / accepted.as_secs_f64());
+    println!("delivered per second, over all       {:.0}", count as f64 / all.as_secs_f64());
+    println!("                                     {:>12} {:>22}", "keys", "used_memory_dataset");
+    for (when, numbers) in [("before", before), ("at its most", peak), ("afterwards", after)] {
+        println!("{when:36} {:>12} {:>22}", numbers.keys, numbers.dataset);
+    }
+    ensure!(after.keys <= before.keys, "keys are left over");
+    ensure!(after.dataset <= before.dataset + 4 * 1024 * 1024, "memory is left over");
+    Ok(())
+}
+
+/// Accepts frames, counts them, and says OK.
+async fn receive(listener: TcpListener, received: Arc<AtomicU64>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let received = received.clone();
+        let _ = stream.set_nodelay(true);
+        tokio::spawn(async move {
+            let mut frames = Framed::new(stream, FrameCodec::new(Framing::Lines, 1 << 20));
+            while let Some(Ok(_)) = frames.next().await {
+                received.fetch_add(1, Ordering::Relaxed);
+                if frames.send(Bytes::from_static(b"OK")).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+async fn send(url: &str, from: u64, to: u64) -> anyhow::Result<()> {
+    let lines: String = (from..to)
+        .map(|n| {
+            format!("{{\"destinations\":[\"keys\"],\"key\":\"k{n}\",\"body\":{{\"n\":{n}}}}}\n")
+        })
+        .collect();
+    let answer = reqwest::Client::new()
+        .post(url)
+        .header("content-type", "application/x-ndjson")
+        .body(lines)
+        .send()
+        .await?
+        .error_for_status()?
+        .text()
+        .await?;
+    ensure!(!answer.contains("\"code\""), "refused: {}", answer.lines().next().unwrap_or_default());
+    Ok(())
+}
+
+async fn delivered(received: &AtomicU64, count: u64, bar: &ProgressBar) {
+    while received.load(Ordering::Relaxed) < count {
+        bar.set_position(received.load(Ordering::Relaxed));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What Redis holds.
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    keys: u64,
+    dataset: u64,
+}
+
+impl Numbers {
+    async fn read(server: &mut redis::aio::MultiplexedConnection) -> anyhow::Result<Numbers> {
+        let info: redis::InfoDict = redis::cmd("INFO").arg("memory").query_async(server).await?;
+        let dataset = info.get("used_memory_dataset").context("INFO has no used_memory_dataset")?;
+        let keys: Vec<String> = server.keys("*").await?;
+        // Answers to calls expire within a minute of the last one.
+        let lasting = keys.iter().filter(|key| !key.contains(":calls:")).count();
+        Ok(Numbers { keys: lasting as u64, dataset })
+    }
+
+    /// The numbers once Redis has settled as asked, or after a minute.
+    async fn settled(
+        server: &mut redis::aio::MultiplexedConnection,
+        is_settled: impl Fn(&Numbers) -> bool,
+    ) -> anyhow::Result<Numbers> {
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let now = Numbers::read(server).await?;
+            if is_settled(&now) {
+                let _: String = redis::cmd("MEMORY").arg("PURGE").query_async(server).await?;
+                return Numbers::read(server).await;
+            }
+        }
+        Numbers::read(server).await
+    }
+}

@@ -1,0 +1,101 @@
+//! Sending against a service that refuses.
+
+use std::sync::{Arc, Mutex};
+
+use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::post};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A service that stamps, knows repeats by their keys, and has an answer ready for some calls.
+#[derive(Default)]
+struct Fake {
+    seen: Vec<String>,
+    calls: usize,
+    /// On its second call it refuses everything from this item on.
+    full_from: Option<usize>,
+    /// An item with this body is bad for good.
+    bad: Option<Value>,
+}
+
+async fn take(State(fake): State<Arc<Mutex<Fake>>>, body: String) -> impl IntoResponse {
+    let mut fake = fake.lock().unwrap();
+    fake.calls += 1;
+    if fake.calls == 1 {
+        let problem = json!({"code": "redis_unavailable", "detail": "gone", "status": 503});
+        return (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "0")], problem.to_string());
+    }
+    let full_from = if fake.calls == 2 { fake.full_from } else { None };
+    let mut answer = String::new();
+    for (at, line) in body.lines().enumerate() {
+        let item: Value = serde_json::from_str(line).unwrap();
+        let key = item["idempotency_key"].as_str().unwrap().to_owned();
+        let result = if full_from.is_some_and(|from| at >= from) {
+            json!({"status": 429, "code": "backlog_full", "detail": "full"})
+        } else if fake.bad.as_ref() == Some(&item["body"]) {
+            json!({"status": 400, "code": "invalid_field", "detail": "body: no"})
+        } else {
+            let at = fake.seen.iter().position(|seen| *seen == key);
+            let at = at.unwrap_or_else(|| {
+                fake.seen.push(key);
+                fake.seen.len() - 1
+            });
+            json!({"deliveries": [{"destination": "erp", "sequence": at + 1, "epoch": 1}]})
+        };
+        answer.push_str(&format!("{result}\n"));
+    }
+    (StatusCode::ACCEPTED, [("retry-after", "0")], answer)
+}
+
+async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyhow::Result<()>) {
+    let fake = Arc::new(Mutex::new(fake));
+    let routes = Router::new().route("/v1/messages", post(take)).with_state(fake.clone());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(axum::serve(listener, routes).into_future());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), lines.join("\n")).unwrap();
+    let args = SendArgs {
+        url,
+        destination: Some("erp".into()),
+        key: None,
+        ndjson: true,
+        file: Some(file.path().into()),
+        retry_s: 10,
+        messages: Vec::new(),
+    };
+    let mut source = Source::open(&args).await.unwrap();
+    let mut sending = Sending {
+        service: Service::at(&args.url).unwrap(),
+        retry_max: Duration::from_secs(args.retry_s),
+        meter: Meter::new(source.bytes_total()),
+        tallies: BTreeMap::new(),
+    };
+    let outcome = sending.send_all(&mut source).await;
+    (fake, sending, outcome)
+}
+
+fn lines(count: usize) -> Vec<String> {
+    let line = |n| json!({"body": n, "idempotency_key": format!("k{n}")}).to_string();
+    (1..=count).map(line).collect()
+}
+
+#[tokio::test]
+async fn what_is_refused_for_the_time_being_is_sent_again_from_there_in_order() {
+    let fake = Fake { full_from: Some(1), ..Fake::default() };
+    let (fake, sending, outcome) = send(fake, &lines(1000)).await;
+    outcome.unwrap();
+    let expected: Vec<String> = (1..=1000).map(|n| format!("k{n}")).collect();
+    assert_eq!(fake.lock().unwrap().seen, expected);
+    let tally = &sending.tallies["erp"];
+    assert_eq!((tally.count, tally.first, tally.last), (1000, 1, 1000));
+}
+
+#[tokio::test]
+async fn a_message_that_is_bad_for_good_stops_with_its_line() {
+    let fake = Fake { bad: Some(json!(3)), ..Fake::default() };
+    let (_, sending, outcome) = send(fake, &lines(3)).await;
+    let problem = format!("{:#}", outcome.unwrap_err());
+    assert_eq!(problem, "line 3: body: no (invalid_field, status 400)");
+    assert_eq!(sending.tallies["erp"].count, 2);
+}
