@@ -130,8 +130,9 @@ impl DestinationSender {
             }
             self.begin_deliveries();
             gauge.set(self.deliveries.len());
-            self.begin_call();
             let is_draining = tenure.draining.is_cancelled();
+            self.lanes.retain(|_, lane| !lane.is_done(is_draining));
+            self.begin_call();
             if is_draining && self.lanes.is_empty() && self.call.is_none() {
                 return;
             }
@@ -341,8 +342,6 @@ impl DestinationSender {
                 }
             }
         }
-        let stop = self.tenure.draining.is_cancelled();
-        self.lanes.retain(|_, lane| !lane.is_done(stop));
     }
 
     fn released(&mut self, requests: &[LaneRequest], runs: Vec<LaneRun>) {

@@ -136,3 +136,174 @@ impl Lane {
         nothing_left && let_go && self.refused.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::{Body, Message, Place};
+
+    const RUN_MAX: usize = 4;
+
+    fn message(sequence: Sequence, tombstone: bool) -> Stamped {
+        Stamped {
+            destination: "erp".parse().unwrap(),
+            place: Place { epoch: 1, sequence },
+            previous: sequence - 1,
+            message: Message {
+                id: sequence.to_string(),
+                key: None,
+                headers: Vec::new(),
+                body: Body { content_type: "text/plain".into(), bytes: Bytes::new() },
+                received_ms: 0,
+            },
+            attempts: 0,
+            tombstone,
+        }
+    }
+
+    fn with(messages: &[(Sequence, bool)]) -> Lane {
+        let mut lane = Lane::new();
+        let request = lane.request(None, RUN_MAX, false).unwrap();
+        lane.answered(&request, messages.iter().map(|&(s, t)| message(s, t)).collect());
+        lane
+    }
+
+    #[test]
+    fn the_next_is_not_sent_before_the_one_in_flight_is_accepted() {
+        let mut lane = with(&[(1, false), (2, false)]);
+        assert_eq!(lane.begin().unwrap().place.sequence, 1);
+        assert!(lane.begin().is_none());
+        lane.accepted();
+        assert_eq!(lane.begin().unwrap().place.sequence, 2);
+    }
+
+    #[test]
+    fn a_refused_head_is_postponed_only_after_all_before_it_is_settled() {
+        let mut lane = with(&[(1, false), (2, false), (3, false)]);
+        lane.begin();
+        lane.accepted();
+        lane.begin();
+        lane.refused(1, Duration::from_millis(5));
+        assert!(lane.begin().is_none());
+        assert_eq!(lane.to_postpone(), None);
+        let request = lane.request(None, RUN_MAX, false).unwrap();
+        assert_eq!((request.settled_to, request.in_hand, request.want), (1, 2, 0));
+        lane.answered(&request, Vec::new());
+        assert_eq!(lane.to_postpone().map(|head| head.sequence), Some(2));
+    }
+
+    #[test]
+    fn a_tombstone_is_settled_without_being_sent() {
+        let mut lane = with(&[(1, true), (2, true), (3, false)]);
+        assert_eq!(lane.begin().unwrap().place.sequence, 3);
+        let request = lane.request(None, RUN_MAX, false).unwrap();
+        assert_eq!((request.settled_to, request.tombstones, request.in_hand), (2, 2, 3));
+    }
+
+    #[test]
+    fn a_lane_that_is_given_back_settles_what_was_delivered_and_drops_the_rest() {
+        let mut lane = with(&[(1, false), (2, false)]);
+        lane.begin();
+        assert!(!lane.is_done(true), "one is in flight");
+        lane.accepted();
+        let request = lane.request(None, RUN_MAX, true).unwrap();
+        assert_eq!((request.settled_to, request.in_hand, request.want), (1, 0, 0));
+        lane.answered(&request, Vec::new());
+        assert!(lane.is_done(true));
+        assert!(Lane::new().is_done(true), "nothing was asked for yet");
+    }
+
+    /// What may happen to a lane, as its destination drives it.
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Begin,
+        Accept,
+        Refuse,
+        Ask,
+        Answer,
+        Finish(u8),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => Just(Step::Begin),
+            3 => Just(Step::Accept),
+            1 => Just(Step::Refuse),
+            2 => Just(Step::Ask),
+            2 => Just(Step::Answer),
+            2 => (0u8..20).prop_map(Step::Finish),
+        ];
+        prop::collection::vec(step, 0..400)
+    }
+
+    /// Redis's side of one lane: 20 messages, of which each seventh is dropped by its transform.
+    struct World {
+        finished: [bool; 20],
+        settled: u64,
+        sent: Vec<Sequence>,
+        asked: Option<LaneRequest>,
+    }
+
+    impl World {
+        fn answer(&mut self, request: &LaneRequest) -> Vec<Stamped> {
+            self.settled = self.settled.max(request.settled_to);
+            let from = request.in_hand.max(self.settled) + 1;
+            let run = (from..=20).take_while(|&s| self.finished[s as usize - 1]);
+            run.take(request.want).map(|s| message(s, s % 7 == 0)).collect()
+        }
+
+        fn step(&mut self, lane: &mut Option<Lane>, step: Step) {
+            let held = lane.get_or_insert_with(Lane::new);
+            match step {
+                Step::Begin => self.sent.extend(held.begin().map(|m| m.place.sequence)),
+                Step::Accept if held.in_flight => held.accepted(),
+                Step::Refuse if held.in_flight => held.refused(1, Duration::ZERO),
+                Step::Ask if self.asked.is_none() => {
+                    self.asked = held.request(None, RUN_MAX, false);
+                }
+                Step::Answer => {
+                    if let Some(request) = self.asked.take() {
+                        let released = self.answer(&request);
+                        held.answered(&request, released);
+                    }
+                }
+                Step::Finish(at) => self.finished[at as usize] = true,
+                _ => {}
+            }
+            let postponed = self.asked.is_none() && held.to_postpone().is_some();
+            if postponed || (self.asked.is_none() && held.is_done(false)) {
+                *lane = None;
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_messages_are_sent_in_order_and_all_in_the_end(steps in steps()) {
+            let mut world =
+                World { finished: [false; 20], settled: 0, sent: Vec::new(), asked: None };
+            let mut lane = None;
+            for step in steps {
+                world.step(&mut lane, step);
+            }
+            // Everything is finished, and the receiver accepts: all must leave within a bound.
+            for at in 0..20 {
+                world.step(&mut lane, Step::Finish(at));
+            }
+            for _ in 0..100 {
+                for step in [Step::Accept, Step::Begin, Step::Ask, Step::Answer] {
+                    world.step(&mut lane, step);
+                }
+            }
+            prop_assert_eq!(world.settled, 20);
+            // Repeats come only after a refusal, and each is of the one sent last.
+            prop_assert!(world.sent.windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", world.sent);
+            world.sent.dedup();
+            let expected: Vec<Sequence> = (1..=20).filter(|s| s % 7 != 0).collect();
+            prop_assert_eq!(world.sent, expected);
+        }
+    }
+}

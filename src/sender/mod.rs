@@ -92,6 +92,7 @@ impl Sender {
             telemetry::owned(ownership.count());
         }
         // Renewal goes on while the last deliveries end, and gives back what has ended.
+        ownership.leave().await;
         ownership.drain_all();
         let mut over = std::pin::pin!(tokio::time::sleep(drain));
         while ownership.count() > 0 {

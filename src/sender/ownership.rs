@@ -11,6 +11,8 @@ use crate::store::{OwnerToken, Store, StoreError};
 
 /// The name of the role in the list of pods.
 const ROLE: &str = "sender";
+/// While partitions change hands, the pods are counted at most this often.
+const RECOUNT: Duration = Duration::from_millis(50);
 /// Calls for ownership in flight at once.
 const CALLS_MAX: usize = 16;
 
@@ -18,15 +20,23 @@ pub(super) struct Ownership {
     store: Store,
     lease: Duration,
     tenures: HashMap<u16, Arc<Tenure>>,
-    /// Sender pods that live, this one among them.
+    /// Sender pods that live, this one among them, and when they were counted.
     pods: usize,
+    counted: Instant,
     /// Told when a tenure is over.
     over: Arc<Notify>,
 }
 
 impl Ownership {
     pub(super) fn new(store: Store, lease: Duration) -> Self {
-        Ownership { store, lease, tenures: HashMap::new(), pods: 1, over: Arc::new(Notify::new()) }
+        Ownership {
+            store,
+            lease,
+            tenures: HashMap::new(),
+            pods: 1,
+            counted: Instant::now(),
+            over: Arc::new(Notify::new()),
+        }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -114,7 +124,7 @@ impl Ownership {
     /// Counts the pods, takes what is free up to the share, gives back what is beyond it.
     pub(super) async fn rebalance(&mut self) {
         match self.store.heartbeat(ROLE, self.lease).await {
-            Ok(pods) => self.pods = pods.max(1),
+            Ok(pods) => (self.pods, self.counted) = (pods.max(1), Instant::now()),
             Err(error) => {
                 tracing::debug!(%error, "cannot count the senders");
                 return;
@@ -136,10 +146,21 @@ impl Ownership {
         }
     }
 
-    /// A partition was given back by another pod: takes it if the share allows.
+    /// A partition was given back by another pod: takes it if the share allows. Who gives all back
+    /// has left the list of pods before, so a count that is not of just now is made again.
     pub(super) async fn take_freed(&mut self, partition: u16) {
+        if self.tenures.len() >= self.share() && self.counted.elapsed() > RECOUNT {
+            self.rebalance().await;
+        }
         if !self.tenures.contains_key(&partition) && self.tenures.len() < self.share() {
             self.take(&[partition]).await;
+        }
+    }
+
+    /// Leaves the list of pods, so that the others' shares grow.
+    pub(super) async fn leave(&self) {
+        if let Err(error) = self.store.leave(ROLE).await {
+            tracing::debug!(%error, "cannot leave the list of senders");
         }
     }
 
@@ -205,9 +226,6 @@ impl Ownership {
             if let Err(error) = answer {
                 tracing::warn!(partition, %error, "a partition was not given back; its lease runs out");
             }
-        }
-        if let Err(error) = self.store.leave(ROLE).await {
-            tracing::debug!(%error, "cannot leave the list of senders");
         }
     }
 }
