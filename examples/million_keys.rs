@@ -37,7 +37,10 @@ async fn main() -> anyhow::Result<()> {
     };
     let directory = tempfile::tempdir()?;
     let redis = EmbeddedRedis::start(&directory.path().join("redis")).await?;
-    let mut server = redis::Client::open(redis.url())?.get_multiplexed_async_connection().await?;
+    // Listing a million keys takes longer than a usual call.
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    let client = redis::Client::open(redis.url())?;
+    let mut server = client.get_multiplexed_async_connection_with_config(&patient).await?;
 
     let received = Arc::new(AtomicU64::new(0));
     let receiver = TcpListener::bind("127.0.0.1:0").await?;
