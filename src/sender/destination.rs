@@ -291,7 +291,7 @@ impl DestinationSender {
                 if self.lanes.contains_key(&None) {
                     return None;
                 }
-                self.lanes.insert(None, Lane::new());
+                self.lanes.insert(None, Lane::default());
                 self.release_call(known)
             }
             domain::Ordering::Key => {
@@ -321,7 +321,7 @@ impl DestinationSender {
                         self.look = true;
                         break;
                     }
-                    self.lanes.entry(Some(key)).or_insert_with(Lane::new);
+                    self.lanes.entry(Some(key)).or_default();
                 }
             }
             Answer::Lanes(_, Err(error)) => {

@@ -30,8 +30,8 @@ pub(super) struct Lane {
     settled_to: Sequence,
     tombstones: u64,
     refused: Option<Refused>,
-    /// Nothing has been asked for yet.
-    is_new: bool,
+    /// Something has been asked for.
+    asked: bool,
     /// How many have been delivered since the lane was taken in hand.
     pub(super) delivered: usize,
     /// To be let go of after what it holds, so that another lane gets its turn.
@@ -41,18 +41,14 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new() -> Lane {
-        Lane { is_new: true, ..Lane::default() }
-    }
-
     /// The message to deliver now, if there is one and none is in flight. Tombstones before it
     /// are passed: nobody is to be sent them.
     pub(super) fn begin(&mut self) -> Option<Arc<Stamped>> {
         if self.in_flight || self.refused.is_some() {
             return None;
         }
-        while let Some(dropped) = self.queue.pop_front_if(|message| message.tombstone) {
-            self.settled_to = dropped.place.sequence;
+        while self.queue.front()?.tombstone {
+            self.settled_to = self.queue.pop_front()?.place.sequence;
             self.tombstones += 1;
         }
         let next = self.queue.front()?.clone();
@@ -96,7 +92,7 @@ impl Lane {
         let unsettled = self.settled_to > 0;
         let let_go = stop || self.yielding || self.refused.is_some();
         let may_want = !let_go && !self.exhausted && self.queue.len() <= run_max / 2;
-        if !(unsettled || self.is_new && !let_go) {
+        if !(unsettled || !self.asked && !let_go) {
             return None;
         }
         let in_hand = self.queue.back().map_or(0, |message| message.place.sequence);
@@ -112,7 +108,7 @@ impl Lane {
 
     /// Redis has done what was asked for, and released these.
     pub(super) fn answered(&mut self, request: &LaneRequest, released: Vec<Stamped>) {
-        self.is_new = false;
+        self.asked = true;
         if self.settled_to == request.settled_to {
             self.settled_to = 0;
             self.tombstones = 0;
@@ -165,7 +161,7 @@ mod tests {
     }
 
     fn with(messages: &[(Sequence, bool)]) -> Lane {
-        let mut lane = Lane::new();
+        let mut lane = Lane::default();
         let request = lane.request(None, RUN_MAX, false).unwrap();
         lane.answered(&request, messages.iter().map(|&(s, t)| message(s, t)).collect());
         lane
@@ -213,7 +209,7 @@ mod tests {
         assert_eq!((request.settled_to, request.in_hand, request.want), (1, 0, 0));
         lane.answered(&request, Vec::new());
         assert!(lane.is_done(true));
-        assert!(Lane::new().is_done(true), "nothing was asked for yet");
+        assert!(Lane::default().is_done(true), "nothing was asked for yet");
     }
 
     /// What may happen to a lane, as its destination drives it.
@@ -256,7 +252,7 @@ mod tests {
         }
 
         fn step(&mut self, lane: &mut Option<Lane>, step: Step) {
-            let held = lane.get_or_insert_with(Lane::new);
+            let held = lane.get_or_insert_with(Lane::default);
             match step {
                 Step::Begin => self.sent.extend(held.begin().map(|m| m.place.sequence)),
                 Step::Accept if held.in_flight => held.accepted(),

@@ -111,11 +111,12 @@ impl Work {
     fn poke(&mut self, name: &DestinationName, ownership: &Ownership) {
         let partition = name.partition(self.sender.store.keys().partitions());
         let Some(tenure) = ownership.of(partition) else { return };
-        if let Some(running) = self.running.get(name) {
-            if Arc::ptr_eq(&running.tenure, &tenure) && !running.task.is_finished() {
-                running.poke.notify_one();
-                return;
-            }
+        if let Some(running) = self.running.get(name)
+            && Arc::ptr_eq(&running.tenure, &tenure)
+            && !running.task.is_finished()
+        {
+            running.poke.notify_one();
+            return;
         }
         let poke = Arc::new(Notify::new());
         let gauge = Arc::new(Gauge::default());
@@ -161,10 +162,10 @@ impl Work {
         let counts = self.running.iter().map(|(name, running)| (name.clone(), running.gauge.get()));
         let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
         telemetry::lanes_in_hand(counts.iter().map(|(_, count)| count).sum());
-        if !counts.is_empty() {
-            if let Err(error) = self.sender.store.note_delivering(&counts).await {
-                tracing::debug!(%error, "cannot note what is being delivered");
-            }
+        if !counts.is_empty()
+            && let Err(error) = self.sender.store.note_delivering(&counts).await
+        {
+            tracing::debug!(%error, "cannot note what is being delivered");
         }
     }
 }

@@ -48,12 +48,15 @@ pub trait Transform: Send + Sync {
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure>;
 }
 
+/// A transform, and the version of the definition that it was built from.
+type Built = (u64, Arc<dyn Transform>);
+
 /// Finds the transform of a destination: built from its definition, or registered by name.
 pub struct Transforms {
     client: reqwest::Client,
     output_bytes_max: usize,
     native: HashMap<String, Arc<dyn Transform>>,
-    built: Mutex<HashMap<DestinationName, (u64, Arc<dyn Transform>)>>,
+    built: Mutex<HashMap<DestinationName, Built>>,
 }
 
 impl Transforms {
@@ -75,10 +78,10 @@ impl Transforms {
             TransformKind::Native => self.native.get(definition.name.as_deref()?).cloned(),
             TransformKind::Http => {
                 let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some((version, transform)) = built.get(&known.destination.name) {
-                    if *version == known.version {
-                        return Some(transform.clone());
-                    }
+                if let Some((version, transform)) = built.get(&known.destination.name)
+                    && *version == known.version
+                {
+                    return Some(transform.clone());
                 }
                 let client = self.client.clone();
                 let transform = Arc::new(Http::new(definition, client, self.output_bytes_max));

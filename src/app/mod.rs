@@ -1,9 +1,11 @@
 //! Builds the parts once, starts the roles, and drains them in order.
 
+mod error;
+mod role;
+
 use std::{
     collections::{HashMap, HashSet},
     net::SocketAddr,
-    str::FromStr,
     sync::Arc,
     time::Duration,
 };
@@ -13,83 +15,18 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use error::AppError;
+pub use role::Role;
+
 use crate::{
     api::{self, Api},
     config::Config,
-    domain::DestinationName,
     ingest::{self, Committer},
     processor::{Processor, Transform, Transforms},
     sender::Sender,
-    store::{
-        Catalog, DueTimer, Store, StoreError, UnfitServer, Wakes,
-        embedded::{EmbeddedError, EmbeddedRedis},
-    },
+    store::{Catalog, DueTimer, Store, Wakes, embedded::EmbeddedRedis},
     wire,
 };
-
-/// What a process does. One may do all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// Takes messages in.
-    Ingest,
-    /// Transforms them.
-    Processor,
-    /// Delivers them.
-    Sender,
-}
-
-impl Role {
-    /// All roles.
-    pub const ALL: [Role; 3] = [Role::Ingest, Role::Processor, Role::Sender];
-}
-
-impl FromStr for Role {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "ingest" => Ok(Role::Ingest),
-            "processor" => Ok(Role::Processor),
-            "sender" => Ok(Role::Sender),
-            _ => Err(format!("{text:?} is no role; there are ingest, processor and sender")),
-        }
-    }
-}
-
-/// Why a process did not start, or had to end. Each is a plain sentence.
-#[derive(Debug, thiserror::Error)]
-pub enum AppError {
-    /// The embedded Redis.
-    #[error(transparent)]
-    Embedded(#[from] EmbeddedError),
-    /// The Redis that was configured.
-    #[error(transparent)]
-    Redis(#[from] UnfitServer),
-    /// A call that starting needs.
-    #[error("Reseq could not start: {0}")]
-    Store(#[from] StoreError),
-    /// A definition of the file that Redis refuses.
-    #[error("the destination {name:?} of the configuration file was refused: {problem}")]
-    Definition {
-        /// Its name.
-        name: DestinationName,
-        /// Why.
-        problem: StoreError,
-    },
-    /// An address that cannot be listened on.
-    #[error("cannot listen on {address} ({field}): {problem}")]
-    Listen {
-        /// Which address.
-        address: SocketAddr,
-        /// Which field says so.
-        field: &'static str,
-        /// Why not.
-        problem: std::io::Error,
-    },
-    /// The HTTP client.
-    #[error("the HTTP client could not be made: {0}")]
-    Client(#[from] reqwest::Error),
-}
 
 /// Reseq, about to run. As a library: register transforms, then [`Reseq::start`].
 pub struct Reseq {
@@ -182,10 +119,10 @@ async fn start_redis(config: &mut Config) -> Result<Option<EmbeddedRedis>, AppEr
 }
 
 async fn stop_redis(embedded: Option<EmbeddedRedis>) {
-    if let Some(embedded) = embedded {
-        if let Err(error) = embedded.stop().await {
-            tracing::error!(%error, "the embedded Redis did not stop");
-        }
+    if let Some(embedded) = embedded
+        && let Err(error) = embedded.stop().await
+    {
+        tracing::error!(%error, "the embedded Redis did not stop");
     }
 }
 

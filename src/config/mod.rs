@@ -4,6 +4,8 @@
 //! in capitals with `_` between (`redis.url` is `RESEQ_REDIS_URL`). What is unknown or out of
 //! range is refused with the field's name.
 
+mod overlay;
+
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -352,123 +354,5 @@ fn read_file(path: &Path) -> Result<Config, ConfigError> {
         .map_err(|error| ConfigError::InvalidFile { path: path.into(), problem: error.to_string() })
 }
 
-/// The environment over the file.
-mod overlay {
-    use toml::Value;
-
-    use super::{Config, ConfigError};
-
-    /// What every variable of Reseq starts with.
-    const PREFIX: &str = "RESEQ_";
-    /// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
-    /// `RESEQ_URL` the service that the client commands talk to.
-    const OTHERS: [&str; 3] = ["RESEQ_CONFIG", "RESEQ_LOG", "RESEQ_URL"];
-
-    pub(super) fn environment(
-        config: Config,
-        variables: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Config, ConfigError> {
-        let invalid = |name: &str, problem: String| ConfigError::InvalidVariable {
-            name: name.into(),
-            problem,
-        };
-        let mut whole = Value::try_from(&config).map_err(|error| {
-            invalid(PREFIX, format!("the configuration has no text form: {error}"))
-        })?;
-        for (name, text) in variables {
-            let is_field = name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str());
-            if !is_field {
-                continue;
-            }
-            let path = name[PREFIX.len()..].to_lowercase();
-            let Some(leaf) = leaf(&mut whole, &path) else {
-                return Err(invalid(&name, "there is no such field".into()));
-            };
-            *leaf = match leaf {
-                Value::Integer(_) => Value::Integer(
-                    text.parse()
-                        .map_err(|_| invalid(&name, format!("{text:?} is not a number")))?,
-                ),
-                _ => Value::String(text),
-            };
-            Config::deserialize_value(&whole)
-                .map_err(|error| invalid(&name, error.to_string().trim().to_owned()))?;
-        }
-        Config::deserialize_value(&whole).map_err(|error| invalid(PREFIX, error.to_string()))
-    }
-
-    impl Config {
-        fn deserialize_value(value: &Value) -> Result<Config, toml::de::Error> {
-            value.clone().try_into()
-        }
-    }
-
-    /// The plain field whose path, joined with `_`, is `path`.
-    fn leaf<'v>(value: &'v mut Value, path: &str) -> Option<&'v mut Value> {
-        for (name, inner) in value.as_table_mut()?.iter_mut() {
-            if name == path && !inner.is_table() && !inner.is_array() {
-                return Some(inner);
-            }
-            let rest = path.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('_'));
-            if let (Some(rest), true) = (rest, inner.is_table()) {
-                return leaf(inner, rest);
-            }
-        }
-        None
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("reseq.toml");
-        std::fs::write(&path, text).unwrap();
-        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
-        Config::load(Some(&path), variables).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn the_environment_is_over_the_file() {
-        let text = "[http]\nlisten = \"127.0.0.1:1\"\n[sender]\nlease_ms = 700\n";
-        let variables = [("RESEQ_HTTP_LISTEN", "127.0.0.1:2"), ("RESEQ_SHUTDOWN_MS", "900")];
-        let config = load(text, &variables).unwrap();
-        assert_eq!(config.http.listen.port(), 2);
-        assert_eq!((config.sender.lease_ms, config.shutdown_ms), (700, 900));
-    }
-
-    #[test]
-    fn what_is_unknown_or_wrong_is_refused_by_name() {
-        let tcp = "[[tcp]]\nlisten='127.0.0.1:7000'\ndestination='erp'\nframing='morse'\n";
-        let cases: [(&str, &[(&str, &str)], &str); 9] = [
-            ("[http]\nlisten_on = 'x'\n", &[], "listen_on"),
-            (tcp, &[], "morse"),
-            ("[http]\nlisten = 'nowhere'\n", &[], "listen"),
-            ("[redis]\npartitions = 0\n", &[], "redis.partitions"),
-            ("[redis]\nurl = 'mysql://x'\n", &[], "redis.url"),
-            ("", &[("RESEQ_HTTP_LISTN", "x")], "RESEQ_HTTP_LISTN"),
-            ("", &[("RESEQ_SHUTDOWN_MS", "soon")], "RESEQ_SHUTDOWN_MS"),
-            ("[[destination]]\nname='erp'\nurl='x:'\n", &[], "url"),
-            ("[[destination]]\nname='E R P'\nurl='http://h/'\n", &[], "name"),
-        ];
-        for (text, variables, named) in cases {
-            let error = load(text, variables).unwrap_err();
-            assert!(error.contains(named), "{error:?} does not name {named:?}");
-        }
-    }
-
-    #[test]
-    fn the_password_of_redis_is_never_shown() {
-        let config = load("[redis]\nurl = 'redis://u:s3cret@h:1/0'\n", &[]).unwrap();
-        assert!(!format!("{config:?}").contains("s3cret"));
-    }
-
-    #[test]
-    fn the_example_configuration_is_valid() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("reseq.example.toml");
-        let config = Config::load(Some(&path), []).unwrap();
-        assert!(!config.destinations.is_empty() && !config.tcp.is_empty());
-    }
-}
+mod tests;

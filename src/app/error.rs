@@ -1,0 +1,43 @@
+//! Why a process did not start, or had to end.
+
+use std::net::SocketAddr;
+
+use crate::{
+    domain::DestinationName,
+    store::{StoreError, UnfitServer, embedded::EmbeddedError},
+};
+
+/// Why a process did not start, or had to end. Each is a plain sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The embedded Redis.
+    #[error(transparent)]
+    Embedded(#[from] EmbeddedError),
+    /// The Redis that was configured.
+    #[error(transparent)]
+    Redis(#[from] UnfitServer),
+    /// A call that starting needs.
+    #[error("Reseq could not start: {0}")]
+    Store(#[from] StoreError),
+    /// A definition of the file that Redis refuses.
+    #[error("the destination {name:?} of the configuration file was refused: {problem}")]
+    Definition {
+        /// Its name.
+        name: DestinationName,
+        /// Why.
+        problem: StoreError,
+    },
+    /// An address that cannot be listened on.
+    #[error("cannot listen on {address} ({field}): {problem}")]
+    Listen {
+        /// Which address.
+        address: SocketAddr,
+        /// Which field says so.
+        field: &'static str,
+        /// Why not.
+        problem: std::io::Error,
+    },
+    /// The HTTP client.
+    #[error("the HTTP client could not be made: {0}")]
+    Client(#[from] reqwest::Error),
+}

@@ -1,0 +1,60 @@
+//! The environment over the file.
+
+use toml::Value;
+
+use super::{Config, ConfigError};
+
+/// What every variable of Reseq starts with.
+const PREFIX: &str = "RESEQ_";
+/// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
+/// `RESEQ_URL` the service that the client commands talk to.
+const OTHERS: [&str; 3] = ["RESEQ_CONFIG", "RESEQ_LOG", "RESEQ_URL"];
+
+pub(super) fn environment(
+    config: Config,
+    variables: impl IntoIterator<Item = (String, String)>,
+) -> Result<Config, ConfigError> {
+    let invalid =
+        |name: &str, problem: String| ConfigError::InvalidVariable { name: name.into(), problem };
+    let mut whole = Value::try_from(&config)
+        .map_err(|error| invalid(PREFIX, format!("the configuration has no text form: {error}")))?;
+    for (name, text) in variables {
+        let is_field = name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str());
+        if !is_field {
+            continue;
+        }
+        let path = name[PREFIX.len()..].to_lowercase();
+        let Some(leaf) = leaf(&mut whole, &path) else {
+            return Err(invalid(&name, "there is no such field".into()));
+        };
+        *leaf = match leaf {
+            Value::Integer(_) => Value::Integer(
+                text.parse().map_err(|_| invalid(&name, format!("{text:?} is not a number")))?,
+            ),
+            _ => Value::String(text),
+        };
+        Config::deserialize_value(&whole)
+            .map_err(|error| invalid(&name, error.to_string().trim().to_owned()))?;
+    }
+    Config::deserialize_value(&whole).map_err(|error| invalid(PREFIX, error.to_string()))
+}
+
+impl Config {
+    fn deserialize_value(value: &Value) -> Result<Config, toml::de::Error> {
+        value.clone().try_into()
+    }
+}
+
+/// The plain field whose path, joined with `_`, is `path`.
+fn leaf<'v>(value: &'v mut Value, path: &str) -> Option<&'v mut Value> {
+    for (name, inner) in value.as_table_mut()?.iter_mut() {
+        if name == path && !inner.is_table() && !inner.is_array() {
+            return Some(inner);
+        }
+        let rest = path.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('_'));
+        if let (Some(rest), true) = (rest, inner.is_table()) {
+            return leaf(inner, rest);
+        }
+    }
+    None
+}
