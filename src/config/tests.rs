@@ -22,7 +22,8 @@ fn the_environment_is_over_the_file() {
 #[test]
 fn what_is_unknown_or_wrong_is_refused_by_name() {
     let tcp = "[[tcp]]\nlisten='127.0.0.1:7000'\ndestination='erp'\nframing='morse'\n";
-    let cases: [(&str, &[(&str, &str)], &str); 9] = [
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+    let cases: [Case; 9] = [
         ("[http]\nlisten_on = 'x'\n", &[], "listen_on"),
         (tcp, &[], "morse"),
         ("[http]\nlisten = 'nowhere'\n", &[], "listen"),
