@@ -269,12 +269,13 @@ impl Config {
 
     /// Checks everything that serde could not.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        // A call may be sent again for 50 s at most: its answer is kept for 60 s (`call.lua`).
         let ranges: &[(&str, u64, u64, u64)] = &[
             ("http.body_bytes_max", self.http.body_bytes_max as u64, 1, 256 << 20),
             ("http.batch_bytes_max", self.http.batch_bytes_max as u64, 1, 1 << 30),
             ("redis.partitions", self.redis.partitions.into(), 1, 4096),
             ("redis.connections", self.redis.connections as u64, 1, 1024),
-            ("redis.timeout_ms", self.redis.timeout_ms, 10, 600_000),
+            ("redis.timeout_ms", self.redis.timeout_ms, 10, 20_000),
             ("ingest.batch_max", self.ingest.batch_max as u64, 1, 1024),
             (
                 "ingest.bytes_in_flight_max",
@@ -282,7 +283,7 @@ impl Config {
                 1 << 20,
                 1 << 40,
             ),
-            ("ingest.retry_ms", self.ingest.retry_ms, 0, 600_000),
+            ("ingest.retry_ms", self.ingest.retry_ms, 0, 30_000),
             ("ingest.connections_max", self.ingest.connections_max as u64, 1, 1 << 20),
             ("ingest.frames_in_flight_max", self.ingest.frames_in_flight_max as u64, 1, 1 << 16),
             ("processor.concurrency", self.processor.concurrency as u64, 1, 100_000),

@@ -23,6 +23,8 @@ pub(super) struct Ownership {
     /// Sender pods that live, this one among them, and when they were counted.
     pods: usize,
     counted: Instant,
+    /// When people were last told of a quarantine: once for all partitions.
+    told: Option<Instant>,
     /// Told when a tenure is over.
     over: Arc<Notify>,
 }
@@ -35,6 +37,7 @@ impl Ownership {
             tenures: HashMap::new(),
             pods: 1,
             counted: Instant::now(),
+            told: None,
             over: Arc::new(Notify::new()),
         }
     }
@@ -188,13 +191,11 @@ impl Ownership {
             (partition, token, asked, owned)
         });
         let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
+        let mut quarantine = Duration::ZERO;
         for (partition, token, asked, owned) in answers {
             match owned {
                 Ok(owned) => {
-                    if !owned.quarantine.is_zero() {
-                        let wait_ms = owned.quarantine.as_millis() as u64;
-                        tracing::info!(partition, wait_ms, "Redis was restarted: releases wait");
-                    }
+                    quarantine = quarantine.max(owned.quarantine);
                     let until = valid_until(asked, lease);
                     let tenure =
                         Tenure::new(partition, token, owned.epoch, owned.quarantine, until);
@@ -205,6 +206,14 @@ impl Ownership {
                 Err(StoreError::Owned(_)) => {}
                 Err(error) => tracing::debug!(partition, %error, "cannot take a partition"),
             }
+        }
+        if !quarantine.is_zero() && self.told.is_none_or(|told| told.elapsed() > self.lease) {
+            self.told = Some(Instant::now());
+            let wait_ms = quarantine.as_millis() as u64;
+            tracing::info!(
+                wait_ms,
+                "Redis was restarted: deliveries wait until a sender that it may have forgotten must have stopped"
+            );
         }
     }
 
