@@ -82,9 +82,9 @@ async fn main() -> anyhow::Result<()> {
     delivered(&received, count + 1, &bar).await;
     bar.finish();
     let delivered = begun.elapsed();
-    // Notes for people and answers to calls are kept for a minute at most.
-    let after = Numbers::settled(&mut server, |now| now.keys <= before.keys).await?;
+    // As before: an owner has keys of its own. Answers to calls are kept for a minute at most.
     sender.stop().await?;
+    let after = Numbers::settled(&mut server, |now| now.keys <= before.keys).await?;
     ingest.stop().await?;
     redis.stop().await?;
 

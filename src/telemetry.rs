@@ -93,9 +93,9 @@ pub fn owned(count: usize) {
     gauge!("reseq_sender_partitions_owned").set(count as f64);
 }
 
-/// Lanes that this pod has in hand.
-pub fn lanes_in_hand(count: usize) {
-    gauge!("reseq_sender_lanes").set(count as f64);
+/// Deliveries that this pod has in flight.
+pub fn delivering(count: usize) {
+    gauge!("reseq_sender_deliveries_in_flight").set(count as f64);
 }
 
 /// Leases and delays that were taken up again.

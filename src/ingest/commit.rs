@@ -203,7 +203,9 @@ impl Committer {
                     Ok(_) => Refusal::UnknownDestination(destination.to_string()),
                     Err(_) => Refusal::RedisUnavailable,
                 };
-                session.fail();
+                if refusal.is_temporary() {
+                    session.fail();
+                }
                 let _ = reply.send(vec![Err(refusal); count]);
                 return pending;
             }

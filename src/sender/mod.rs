@@ -161,7 +161,7 @@ impl Work {
         }
         let counts = self.running.iter().map(|(name, running)| (name.clone(), running.gauge.get()));
         let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
-        telemetry::lanes_in_hand(counts.iter().map(|(_, count)| count).sum());
+        telemetry::delivering(counts.iter().map(|(_, count)| count).sum());
         if !counts.is_empty()
             && let Err(error) = self.sender.store.note_delivering(&counts).await
         {

@@ -170,7 +170,9 @@ impl Store {
     ) -> Result<T, StoreError> {
         let begun = Instant::now();
         let result = self.attempt(async |connection| call.invoke_async(connection).await).await;
-        crate::telemetry::redis_call(transition, begun.elapsed(), result.is_ok());
+        // An answer by name (a stale epoch, another owner) is no failure of Redis.
+        let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
+        crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
         result
     }
 

@@ -1,6 +1,10 @@
 //! `POST /v1/leases`: claiming, with a long poll.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Json,
@@ -174,7 +178,25 @@ fn shown(token: LeaseToken, message: Stamped, deadline: &str) -> Lease {
         deadline: deadline.to_owned(),
         body_base64: json.is_none().then(|| STANDARD.encode(&body.bytes)),
         content_type: body.content_type,
-        headers: headers.into_iter().collect(),
+        headers: joined(headers),
         body: json,
     }
+}
+
+/// Headers of one name become one, its values joined as RFC 9110, 5.3 allows.
+fn joined(headers: Vec<(String, String)>) -> BTreeMap<String, String> {
+    let mut joined = BTreeMap::new();
+    for (name, value) in headers {
+        match joined.entry(name) {
+            Entry::Vacant(entry) => {
+                entry.insert(value);
+            }
+            Entry::Occupied(mut entry) => {
+                let whole: &mut String = entry.get_mut();
+                whole.push_str(", ");
+                whole.push_str(&value);
+            }
+        }
+    }
+    joined
 }
