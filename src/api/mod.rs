@@ -97,13 +97,24 @@ async fn with_request_id(request: Request, next: Next) -> Response {
     let id = brought.or_else(fresh);
     let mut response = next.run(request).await;
     let text = id.as_ref().and_then(|id| id.to_str().ok());
-    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+    let problem = match response.extensions_mut().remove::<Problem>() {
+        None if response.status().is_client_error() => Some(unread(&mut response).await),
+        problem => problem,
+    };
+    if let Some(problem) = problem {
         response = problem.response(text);
     }
     if let Some(id) = id {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+/// The problem with a request that did not reach its handler, such as a path that is not UTF-8.
+async fn unread(response: &mut Response) -> Problem {
+    let body = axum::body::to_bytes(std::mem::take(response.body_mut()), 1024).await;
+    let detail = body.map(|body| String::from_utf8_lossy(&body).into_owned()).unwrap_or_default();
+    Problem::new(response.status(), "invalid_request", detail)
 }
 
 /// Reads a body as JSON of this shape; what is wrong is named by its path.

@@ -141,7 +141,11 @@ impl Ingest {
         for (at, item) in items.into_iter().enumerate() {
             let answer = match item {
                 Ok(item) => {
-                    let outcomes = outcomes.remove(&at).unwrap_or_default();
+                    let mut outcomes = outcomes.remove(&at).unwrap_or_default();
+                    // As the item names them, like the answer to a single message.
+                    outcomes.sort_by_key(|(name, _)| {
+                        item.destinations.iter().position(|named| named == name)
+                    });
                     answer(&item.arrival.message.id, outcomes)
                 }
                 Err(error) => Err(problem_of(error)),

@@ -48,6 +48,8 @@ struct Running {
 struct Work {
     sender: Sender,
     running: HashMap<DestinationName, Running>,
+    /// The housekeeping that is under way.
+    house: Option<JoinHandle<()>>,
 }
 
 impl Sender {
@@ -61,7 +63,7 @@ impl Sender {
     ) {
         let lease = Duration::from_millis(self.config.lease_ms);
         let mut ownership = Ownership::new(self.store.clone(), lease);
-        let mut work = Work { sender: self, running: HashMap::new() };
+        let mut work = Work { sender: self, running: HashMap::new(), house: None };
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut renewal = tokio::time::interval((lease / 4).min(Duration::from_secs(1)));
@@ -86,7 +88,7 @@ impl Sender {
                 _ = second.tick() => {
                     ownership.rebalance().await;
                     work.look(&ownership).await;
-                    work.keep_house(&ownership).await;
+                    work.keep_house(&ownership);
                 }
             }
             telemetry::owned(ownership.count());
@@ -150,22 +152,25 @@ impl Work {
     }
 
     /// Takes up what dead processors held and what has waited out its backoff, and notes what is
-    /// being delivered.
-    async fn keep_house(&self, ownership: &Ownership) {
+    /// being delivered. Apart from the rest: there may be much of it, and leases run out meanwhile.
+    fn keep_house(&mut self, ownership: &Ownership) {
         let partitions = ownership.partitions();
-        if partitions.is_empty() {
+        if partitions.is_empty() || self.house.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
-        }
-        if let Err(error) = self.sender.store.recover(&self.sender.catalog, &partitions).await {
-            tracing::debug!(%error, "cannot look for what is overdue");
         }
         let counts = self.running.iter().map(|(name, running)| (name.clone(), running.gauge.get()));
         let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
         telemetry::delivering(counts.iter().map(|(_, count)| count).sum());
-        if !counts.is_empty()
-            && let Err(error) = self.sender.store.note_delivering(&counts).await
-        {
-            tracing::debug!(%error, "cannot note what is being delivered");
-        }
+        let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
+        self.house = Some(tokio::spawn(async move {
+            if !counts.is_empty()
+                && let Err(error) = store.note_delivering(&counts).await
+            {
+                tracing::debug!(%error, "cannot note what is being delivered");
+            }
+            if let Err(error) = store.recover(&catalog, &partitions).await {
+                tracing::debug!(%error, "cannot look for what is overdue");
+            }
+        }));
     }
 }

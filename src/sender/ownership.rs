@@ -68,7 +68,7 @@ impl Ownership {
     /// Renews all leases. What was drained is given back; what was lost is dropped, and taken anew
     /// if nobody else has it.
     pub(super) async fn renew(&mut self) {
-        self.give_back_drained().await;
+        let drained = self.take_drained();
         let tenures: Vec<Arc<Tenure>> = self.tenures.values().cloned().collect();
         let (store, lease) = (&self.store, self.lease);
         let renewals = stream::iter(tenures).map(|tenure| async move {
@@ -76,7 +76,9 @@ impl Ownership {
             let owned = store.own(tenure.partition, &tenure.owner.token, lease).await;
             (tenure, asked, owned)
         });
-        let renewals: Vec<_> = renewals.buffer_unordered(CALLS_MAX).collect().await;
+        let renewals = renewals.buffer_unordered(CALLS_MAX).collect::<Vec<_>>();
+        // Side by side: leases run out while others are given back.
+        let (renewals, _) = tokio::join!(renewals, give_back(store, drained));
         let mut anew = Vec::new();
         for (tenure, asked, owned) in renewals {
             match owned {
@@ -86,8 +88,7 @@ impl Ownership {
                 // Redis may have forgotten something: nothing that was released before counts.
                 Ok(_) => {
                     tenure.lost.cancel();
-                    self.tenures.remove(&tenure.partition);
-                    anew.push((tenure.partition, tenure.owner.token.clone()));
+                    anew.extend(self.tenures.remove(&tenure.partition));
                 }
                 Err(StoreError::Owned(_)) => {
                     tracing::warn!(partition = tenure.partition, "another sender took a partition");
@@ -103,25 +104,26 @@ impl Ownership {
                 }
             }
         }
-        for (partition, token) in anew {
-            if let Err(error) = self.store.disown(partition, &token).await {
-                tracing::debug!(partition, %error, "cannot give a partition back");
-                continue;
-            }
-            self.take(&[partition]).await;
+        if !anew.is_empty() {
+            let free = give_back(&self.store, anew).await;
+            self.take(&free).await;
         }
     }
 
-    /// Done here, between renewals: one that is still under way could take back what is given back.
-    async fn give_back_drained(&mut self) {
-        let drained = self.tenures.values().filter(|tenure| tenure.is_drained());
-        for tenure in drained.cloned().collect::<Vec<_>>() {
+    /// What is drained, or should be, and can be given back. Done with the renewals: one that is
+    /// still under way could take back what is given back.
+    fn take_drained(&mut self) -> Vec<Arc<Tenure>> {
+        let is_over = |tenure: &&Arc<Tenure>| tenure.is_drained() || tenure.is_overdue();
+        let drained: Vec<_> = self.tenures.values().filter(is_over).cloned().collect();
+        for tenure in &drained {
+            if !tenure.is_drained() {
+                let partition = tenure.partition;
+                tracing::warn!(partition, "deliveries are broken off to give a partition back");
+            }
             tenure.lost.cancel();
             self.tenures.remove(&tenure.partition);
-            if let Err(error) = self.store.disown(tenure.partition, &tenure.owner.token).await {
-                tracing::debug!(partition = tenure.partition, %error, "cannot give back");
-            }
         }
+        drained
     }
 
     /// Counts the pods, takes what is free up to the share, gives back what is beyond it.
@@ -135,9 +137,11 @@ impl Ownership {
         }
         let share = self.share();
         let surplus = self.partitions().into_iter().skip(share);
+        // No longer than the partition of a dead pod would stand still.
+        let by = Instant::now() + self.lease;
         for partition in surplus.collect::<Vec<_>>() {
             if let Some(tenure) = self.of(partition) {
-                tenure.draining.cancel();
+                tenure.hand_over(by);
             }
         }
         self.tenures.retain(|_, tenure| !tenure.lost.is_cancelled());
@@ -224,19 +228,28 @@ impl Ownership {
 
     /// Gives all partitions back.
     pub(super) async fn give_all_back(&mut self) {
-        let tenures: Vec<_> = self.tenures.drain().collect();
-        let store = &self.store;
-        let calls = stream::iter(tenures).map(|(partition, tenure)| async move {
-            tenure.lost.cancel();
-            (partition, store.disown(partition, &tenure.owner.token).await)
-        });
-        let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
-        for (partition, answer) in answers {
-            if let Err(error) = answer {
+        let tenures: Vec<_> = self.tenures.drain().map(|(_, tenure)| tenure).collect();
+        tenures.iter().for_each(|tenure| tenure.lost.cancel());
+        give_back(&self.store, tenures).await;
+    }
+}
+
+/// Gives partitions back; returns those of which Redis said that they are free now.
+async fn give_back(store: &Store, tenures: Vec<Arc<Tenure>>) -> Vec<u16> {
+    let calls = stream::iter(tenures).map(|tenure| async move {
+        (tenure.partition, store.disown(tenure.partition, &tenure.owner.token).await)
+    });
+    let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
+    let mut free = Vec::new();
+    for (partition, answer) in answers {
+        match answer {
+            Ok(_) => free.push(partition),
+            Err(error) => {
                 tracing::warn!(partition, %error, "a partition was not given back; its lease runs out");
             }
         }
     }
+    free
 }
 
 /// A little before the lease can have run out, by our own clock.

@@ -1,7 +1,7 @@
 //! One ownership of one partition, from taking it to losing it or giving it back.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -23,6 +23,8 @@ pub(super) struct Tenure {
     pub(super) lost: CancellationToken,
     /// It is to be given back: end what is in flight, and begin nothing.
     pub(super) draining: CancellationToken,
+    /// Another pod waits for it: what is in flight is broken off then.
+    hand_over_by: OnceLock<Instant>,
     /// The work that is done under it.
     pub(super) tasks: TaskTracker,
 }
@@ -42,6 +44,7 @@ impl Tenure {
             valid_until: Mutex::new(valid_until),
             lost: CancellationToken::new(),
             draining: CancellationToken::new(),
+            hand_over_by: OnceLock::new(),
             tasks: TaskTracker::new(),
         }
     }
@@ -52,6 +55,18 @@ impl Tenure {
 
     pub(super) fn extend(&self, valid_until: Instant) {
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = valid_until;
+    }
+
+    /// Has it end for another pod's sake, at the latest `by` then: a receiver that does not answer
+    /// must not keep the partition's other destinations waiting.
+    pub(super) fn hand_over(&self, by: Instant) {
+        self.hand_over_by.get_or_init(|| by);
+        self.draining.cancel();
+    }
+
+    /// True when it should have been handed over by now.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.hand_over_by.get().is_some_and(|by| *by <= Instant::now())
     }
 
     /// True if a delivery may begin now.

@@ -1,4 +1,14 @@
 //! What the tests share. Each test binary uses a part of it.
 #![allow(dead_code)]
 
+pub mod checker;
+pub mod gate;
+pub mod http;
+pub mod journal;
+pub mod ledger;
+pub mod pods;
+pub mod producer;
+pub mod receiver;
 pub mod redis;
+pub mod transformer;
+pub mod wait;

@@ -1,0 +1,144 @@
+//! What comes to the doors and should not: each gets the answer that is documented for it, and
+//! nothing changes in Redis.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use reqwest::{RequestBuilder, header::HeaderMap};
+use serde_json::Value;
+use support::{
+    checker::keys,
+    pods::{Pod, Settings, client},
+    receiver::{Desk, Receiver},
+    redis::TestRedis,
+};
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod destinations;
+mod ingest;
+mod redis_gone;
+mod start;
+mod tcp;
+mod workers;
+
+/// The longest body and the longest batch, in bytes.
+const BODY_MAX: usize = 1000;
+const BATCH_MAX: usize = 4000;
+
+/// One pod with all roles, with a destination `erp` of its file, and two TCP listeners for it.
+struct Service {
+    redis: TestRedis,
+    pod: Pod,
+    desk: Arc<Desk>,
+    receiver: Receiver,
+}
+
+impl Service {
+    async fn start() -> Service {
+        let redis = TestRedis::start().await;
+        let desk = Arc::new(Desk::default());
+        let receiver = Receiver::http(&desk).await;
+        let settings = Settings {
+            http: format!("body_bytes_max = {BODY_MAX}\nbatch_bytes_max = {BATCH_MAX}"),
+            redis: "timeout_ms = 1000".into(),
+            ingest: "retry_ms = 300".into(),
+            tcp: vec![("erp", "lines"), ("erp", "length")],
+            ..Settings::new(redis.url())
+        };
+        let settings = settings.destination("erp", &format!("url = \"{}\"", receiver.url()));
+        let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
+        Service { redis, pod, desk, receiver }
+    }
+
+    fn post(
+        &self,
+        path: &str,
+        content_type: &str,
+        body: impl Into<reqwest::Body>,
+    ) -> RequestBuilder {
+        let request = client().post(self.pod.url(path)).body(body);
+        if content_type.is_empty() { request } else { request.header("content-type", content_type) }
+    }
+
+    fn json(&self, path: &str, body: &Value) -> RequestBuilder {
+        self.post(path, "application/json", body.to_string())
+    }
+
+    fn put(&self, name: &str, definition: &Value) -> RequestBuilder {
+        client().put(self.pod.url(&format!("/v1/destinations/{name}"))).json(definition)
+    }
+
+    fn delete(&self, path: &str) -> RequestBuilder {
+        client().delete(self.pod.url(path))
+    }
+
+    /// Makes a destination; its other fields are given.
+    async fn define(&self, name: &str, mut fields: Value) {
+        fields["url"] = self.receiver.url().into();
+        let made = said(self.put(name, &fields)).await;
+        assert_eq!(made.status, 201, "{:?}", made.body);
+    }
+
+    /// Everything that Redis holds and that does not change by itself.
+    async fn holds(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut redis = self.redis.connection().await;
+        let changing = |key: &str| {
+            [":owner", ":pods", ":epoch"].iter().any(|end| key.ends_with(end))
+                || key.contains(":calls:")
+                || key.ends_with(":delivering")
+        };
+        let mut held = BTreeMap::new();
+        for key in keys(&mut redis).await.into_iter().filter(|key| !changing(key)) {
+            let value: Option<Vec<u8>> =
+                ::redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
+            held.insert(key, value.unwrap_or_default());
+        }
+        held
+    }
+}
+
+/// What was answered.
+struct Said {
+    status: u16,
+    headers: HeaderMap,
+    body: Value,
+}
+
+/// Sends a request. A problem must have the shape that all problems have.
+async fn said(request: RequestBuilder) -> Said {
+    let answer = request.send().await.unwrap();
+    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let text = answer.text().await.unwrap();
+    let body = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
+    let said = Said { status, headers, body };
+    if status >= 400 {
+        assert_eq!(said.headers["content-type"], "application/problem+json", "{status} {text}");
+        assert_eq!(said.body["status"], status, "{text}");
+        for field in ["type", "title", "detail", "code"] {
+            assert!(said.body[field].as_str().is_some_and(|text| !text.is_empty()), "{text}");
+        }
+        let id = said.body["request_id"].as_str().expect("a problem names its request");
+        assert_eq!(said.headers["x-request-id"], id, "{text}");
+        let is_temporary = status == 429 || status == 503;
+        assert_eq!(said.headers.contains_key("retry-after"), is_temporary, "{text}");
+    }
+    said
+}
+
+impl Said {
+    /// Holds it to be this problem, whose detail names `named`.
+    fn is_problem(&self, status: u16, code: &str, named: &str) {
+        let seen = (self.status, self.body["code"].as_str().unwrap_or("no code"));
+        assert_eq!(seen, (status, code), "{}", self.body);
+        let detail = self.body["detail"].as_str().unwrap();
+        assert!(detail.contains(named), "{detail:?} does not name {named:?}");
+    }
+}
+
+/// The sequence and whether it is a duplicate, of the only delivery of an answer.
+fn place(answer: &Value) -> (u64, bool) {
+    let delivery = &answer["deliveries"][0];
+    let sequence = delivery["sequence"].as_u64();
+    (sequence.unwrap_or_else(|| panic!("{answer}")), delivery["duplicate"].as_bool().unwrap())
+}

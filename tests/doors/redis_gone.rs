@@ -1,0 +1,158 @@
+//! Redis is killed under a running pod, and comes back.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::{Said, Service, said};
+use crate::support::{
+    checker::forgotten,
+    gate::Point,
+    pods::client,
+    wait::{eventually, within},
+};
+
+const MESSAGES: &str = "/v1/messages";
+
+fn is_temporary(said: &Said) {
+    let code = said.body["code"].as_str().unwrap_or("no code");
+    let expected = ["redis_unavailable", "not_confirmed"].contains(&code);
+    assert!(said.status == 503 && expected, "{} {}", said.status, said.body);
+}
+
+/// Sends message `number`, as often as it takes to know what became of it; whether the first
+/// answer was a promise.
+async fn send(service: &Service, number: usize) -> bool {
+    let body =
+        json!({"destinations": ["erp"], "body": number, "idempotency_key": number.to_string()});
+    let first = said(service.json(MESSAGES, &body)).await;
+    if first.status != 202 {
+        is_temporary(&first);
+    }
+    first.status == 202
+}
+
+#[tokio::test]
+async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_is_half_stored() {
+    let mut service = Service::start().await;
+    service.define("work", json!({"transform": {"kind": "worker"}})).await;
+    service.desk.gate.hold(Point::Arrived);
+    assert!(send(&service, 0).await);
+    service.desk.gate.holds(1).await;
+    service.redis.kill();
+
+    let pod = &service.pod;
+    assert!(!send(&service, 1).await);
+    let raw = service.post("/v1/destinations/erp/messages", "text/plain", "x");
+    is_temporary(&said(raw).await);
+    is_temporary(&said(service.put("crm", &json!({"url": service.receiver.url()}))).await);
+    is_temporary(&said(service.delete("/v1/destinations/work")).await);
+    is_temporary(&said(client().get(pod.url("/v1/destinations/erp/stats"))).await);
+    is_temporary(&said(client().get(pod.url("/readyz"))).await);
+    is_temporary(&said(service.json("/v1/leases", &json!({"destinations": ["work"]}))).await);
+    // Whether there is such a destination cannot be known.
+    is_temporary(&said(service.post("/v1/destinations/nowhere/messages", "", "x")).await);
+    assert_eq!(said(client().get(pod.url("/healthz"))).await.status, 200);
+    let lines = [2, 3].map(|n| json!({"destinations": ["erp"], "body": n}).to_string());
+    let batch = service.post(MESSAGES, "application/x-ndjson", lines.join("\n"));
+    let answer = batch.send().await.unwrap();
+    let text = answer.text().await.unwrap();
+    assert_eq!(text.matches("\"status\":503").count(), 2, "{text}");
+    let mut stream = TcpStream::connect(pod.addresses.tcp(0)).await.unwrap();
+    stream.write_all(b"four\nfive\n").await.unwrap();
+    let mut told = String::new();
+    within("the connection is closed", stream.read_to_string(&mut told)).await.unwrap();
+    assert_eq!(told.lines().filter(|line| line.starts_with("ERR ")).count(), 2, "{told:?}");
+
+    service.redis.restart().await;
+    consistent(&service, 1).await;
+    // It works again by itself.
+    eventually("messages are taken again", async || match send(&service, 1).await {
+        true => Ok(()),
+        false => Err("not yet".to_owned()),
+    })
+    .await;
+    service.desk.gate.let_go();
+    drained_to(&service, 2).await;
+}
+
+#[tokio::test]
+async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
+    const COUNT: usize = 600;
+    let mut service = Service::start().await;
+    service.desk.gate.hold(Point::Arrived);
+    let sends = |service| (0..COUNT).map(move |number| send(service, number));
+    let mut redis = service.redis.connection().await;
+    // By its id, as the service itself is in use meanwhile.
+    let id = rustix::process::Pid::from_raw(service.redis.pid() as i32).unwrap();
+    let kill = async {
+        eventually("some are stored", async || {
+            let last = field(&mut redis, "last").await;
+            if last >= 50 { Ok(()) } else { Err(format!("{last}")) }
+        })
+        .await;
+        rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+    };
+    let (first, ()) = tokio::join!(join_all(sends(&service)), kill);
+    let promised = first.iter().filter(|is_promised| **is_promised).count();
+    assert!((1..COUNT).contains(&promised), "{promised} of {COUNT} were promised");
+    service.redis.kill();
+    service.redis.restart().await;
+    consistent(&service, promised as u64).await;
+    for number in 0..COUNT {
+        eventually("the message is taken", async || match send(&service, number).await {
+            true => Ok(()),
+            false => Err("not yet".to_owned()),
+        })
+        .await;
+    }
+    service.desk.gate.let_go();
+    drained_to(&service, COUNT).await;
+}
+
+async fn field(redis: &mut ::redis::aio::MultiplexedConnection, name: &str) -> u64 {
+    let key = key_of_erp(redis).await;
+    let found: Option<u64> =
+        ::redis::cmd("HGET").arg(key).arg(name).query_async(redis).await.unwrap();
+    found.unwrap_or_default()
+}
+
+async fn key_of_erp(redis: &mut ::redis::aio::MultiplexedConnection) -> String {
+    let mut found: Vec<String> =
+        ::redis::cmd("KEYS").arg("reseq:*:d:erp").query_async(redis).await.unwrap();
+    found.pop().expect("erp is defined")
+}
+
+/// Sequences, lanes and records agree; at least `promised` are there.
+async fn consistent(service: &Service, promised: u64) {
+    let mut redis = service.redis.connection().await;
+    let (last, settled) = (field(&mut redis, "last").await, field(&mut redis, "settled").await);
+    let key = key_of_erp(&mut redis).await;
+    let mut pipe = ::redis::pipe();
+    pipe.zcard(format!("{key}:in-progress")).zcard(format!("{key}:ready"));
+    pipe.hlen(format!("{key}:messages"));
+    let (in_progress, ready, records): (u64, u64, u64) =
+        pipe.query_async(&mut redis).await.unwrap();
+    assert!(last >= promised, "{last} of {promised}");
+    assert_eq!((in_progress, ready, records), (last - settled, last - settled, last - settled));
+}
+
+/// Everything is delivered, each message once by its number.
+async fn drained_to(service: &Service, count: usize) {
+    service.desk.journal.reaches(count).await;
+    forgotten(&mut service.redis.connection().await).await;
+    let all = service.desk.journal.all();
+    let mut numbers: Vec<Value> =
+        all.iter().map(|one| serde_json::from_str(&one.body).unwrap()).collect();
+    numbers.sort_by_key(Value::as_u64);
+    numbers.dedup();
+    assert_eq!(numbers, (0..count).map(|number| json!(number)).collect::<Vec<_>>());
+    let mut places: Vec<_> =
+        all.iter().map(|one| one.headers.clone().map(|said| (said.epoch, said.sequence))).collect();
+    let in_order = places.is_sorted();
+    places.dedup();
+    assert!(in_order && places.len() == count, "{places:?}");
+}

@@ -1,0 +1,95 @@
+//! The TCP listeners, and bytes that are not HTTP on the HTTP listener.
+
+use std::net::SocketAddr;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::{BODY_MAX, Service};
+use crate::support::{checker::stats, http::text, wait::within};
+
+/// Writes these bytes, ends the writing if told so, and reads until the other side closes.
+async fn say(address: SocketAddr, bytes: &[u8], ends: bool) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    if ends {
+        stream.shutdown().await.unwrap();
+    }
+    let mut answer = Vec::new();
+    // A connection that is reset has been closed too; what was answered before counts.
+    let _ = within("the connection is closed", stream.read_to_end(&mut answer)).await;
+    text(answer)
+}
+
+#[tokio::test]
+async fn a_line_that_cannot_be_taken_gets_an_error_line_and_the_connection_ends() {
+    let service = Service::start().await;
+    let lines = service.pod.addresses.tcp(0);
+    let long = vec![b'x'; BODY_MAX + 1];
+    let before = service.holds().await;
+    // It need not come to its end to be too long.
+    let said = say(lines, &long, false).await;
+    assert!(said.starts_with("ERR body_too_large the frame is longer than 1000 bytes"), "{said:?}");
+    let said = say(lines, &[&long[..], b"\n"].concat(), false).await;
+    assert!(said.starts_with("ERR body_too_large "), "{said:?}");
+    let said = say(lines, b"half a line", true).await;
+    assert!(said.starts_with("ERR invalid_frame "), "{said:?}");
+    assert_eq!(said.matches('\n').count(), 1, "{said:?}");
+    assert_eq!(say(lines, b"", true).await, "");
+    assert_eq!(service.holds().await, before);
+
+    // What came before is taken and answered, in order; after the error nothing is.
+    let said = say(lines, &[b"one\ntwo\n", &long[..], b"\nthree\n"].concat(), false).await;
+    let answers: Vec<&str> = said.lines().collect();
+    assert_eq!((answers.len(), &answers[..2]), (3, &["OK 1", "OK 2"][..]), "{said:?}");
+    assert!(answers[2].starts_with("ERR body_too_large "), "{said:?}");
+    // Anything else is bytes: an empty line, carriage returns, what is not UTF-8.
+    let said = say(lines, b"\n\r\n\x00\xFF\xFE\nGET / HTTP/1.1\r\n", true).await;
+    assert_eq!(said, "OK 3\nOK 4\nOK 5\nOK 6\n");
+    service.desk.journal.reaches(6).await;
+    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    assert_eq!(bodies, ["one", "two", "", "\r", "\\x00\\xff\\xfe", "GET / HTTP/1.1\r"]);
+}
+
+#[tokio::test]
+async fn a_length_that_cannot_be_taken_gets_an_error_frame_and_the_connection_ends() {
+    let service = Service::start().await;
+    let address = service.pod.addresses.tcp(1);
+    let frame = |body: &[u8]| [&(body.len() as u32).to_be_bytes(), body].concat();
+    let before = service.holds().await;
+    let too_long = [(BODY_MAX as u32 + 1).to_be_bytes(), u32::MAX.to_be_bytes()];
+    for length in too_long {
+        let said = say(address, &length, false).await;
+        assert!(said.contains("ERR body_too_large "), "{said:?}");
+    }
+    for truncated in [&b"\0\0"[..], &b"\0\0\0\x0Ahalf"[..], &b"\0\0\0\x01"[..]] {
+        let said = say(address, truncated, true).await;
+        assert!(said.contains("ERR invalid_frame "), "{said:?}");
+    }
+    // Read as a length, text is far too long.
+    let said = say(address, b"GET / HTTP/1.1\r\n\r\n", false).await;
+    assert!(said.contains("ERR body_too_large "), "{said:?}");
+    assert_eq!(service.holds().await, before);
+
+    let said = say(address, &[frame(b""), frame(b"\xFF\n"), frame(b"three")].concat(), true).await;
+    assert_eq!(said, "\0\0\0\x04OK 1\0\0\0\x04OK 2\0\0\0\x04OK 3");
+    service.desk.journal.reaches(3).await;
+    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    assert_eq!(bodies, ["", "\\xff\\n", "three"]);
+    assert_eq!(stats(&service.pod, "erp").await.unwrap()["last_sequence"], 3);
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_refused_and_the_connection_ends() {
+    let service = Service::start().await;
+    let address = service.pod.url("")["http://".len()..].parse().unwrap();
+    for garbage in
+        [&b"\x16\x03\x01\x02\x00\n\n"[..], &b"POST\r\n\r\n"[..], &b"GET / HTTP/9.9\r\n\r\n"[..]]
+    {
+        let said = say(address, garbage, false).await;
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said:?}");
+    }
+    assert_eq!(stats(&service.pod, "erp").await.unwrap()["last_sequence"], 0);
+}

@@ -1,0 +1,76 @@
+//! Where requests can be held, looked at, and let go.
+
+use std::sync::{Mutex, atomic::AtomicUsize, atomic::Ordering};
+
+use tokio::sync::watch;
+
+use super::wait::eventually;
+
+/// Where in its handling a request is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    /// It has been read, and nothing was done with it.
+    Arrived,
+    /// It has been accepted (journalled, transformed), and not yet answered.
+    Accepted,
+}
+
+/// Holds requests at a point: all, or those for one destination.
+#[derive(Default)]
+pub struct Gate {
+    holds: Mutex<Option<(Point, Vec<String>)>>,
+    held: AtomicUsize,
+    opened: watch::Sender<usize>,
+}
+
+impl Gate {
+    /// Requests wait at this point from now on.
+    pub fn hold(&self, point: Point) {
+        *self.holds.lock().unwrap() = Some((point, Vec::new()));
+    }
+
+    /// The same for these destinations alone.
+    pub fn hold_only(&self, destinations: &[&str], point: Point) {
+        let only = destinations.iter().map(|name| (*name).to_owned()).collect();
+        *self.holds.lock().unwrap() = Some((point, only));
+    }
+
+    /// Requests pass from now on. Those that are held stay where they are.
+    pub fn pass(&self) {
+        *self.holds.lock().unwrap() = None;
+    }
+
+    /// Requests pass from now on, those that are held among them.
+    pub fn let_go(&self) {
+        self.pass();
+        self.opened.send_modify(|times| *times += 1);
+    }
+
+    /// How many are held.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many are held.
+    pub async fn holds(&self, count: usize) {
+        eventually(&format!("{count} held requests"), async || match self.held() {
+            held if held >= count => Ok(()),
+            held => Err(format!("{held} are held")),
+        })
+        .await;
+    }
+
+    /// Waits here while requests are held at this point.
+    pub async fn at(&self, point: Point, destination: &str) {
+        let mut opened = self.opened.subscribe();
+        let is_held = self.holds.lock().unwrap().as_ref().is_some_and(|(held_at, only)| {
+            *held_at == point && (only.is_empty() || only.iter().any(|name| name == destination))
+        });
+        if is_held {
+            self.held.fetch_add(1, Ordering::SeqCst);
+            // The sender of the channel lives as long as this.
+            opened.changed().await.unwrap();
+            self.held.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Real `reseq serve` processes.
+
+use std::{
+    fs::OpenOptions,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::wait::{eventually, within};
+
+/// A port noted as free can be taken before the pod binds it, so that a start is repeated.
+const STARTS_MAX: usize = 5;
+/// How much of a log is shown when a test fails, in lines.
+const LOG_LINES_MAX: usize = 60;
+
+/// What all pods of a deployment are told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub redis_url: String,
+    pub partitions: u16,
+    pub processor_lease_ms: u64,
+    pub sender_lease_ms: u64,
+    pub shutdown_ms: u64,
+    /// Further lines at the end of these sections.
+    pub http: String,
+    pub redis: String,
+    pub ingest: String,
+    /// `[[destination]]` sections.
+    pub destinations: String,
+    /// TCP listeners of ingest pods: destination and framing.
+    pub tcp: Vec<(&'static str, &'static str)>,
+}
+
+impl Settings {
+    /// No destinations; the default lease for senders, so that a slow machine alone does not make
+    /// repeats, and a short one for processors.
+    pub fn new(redis_url: &str) -> Settings {
+        Settings {
+            redis_url: redis_url.to_owned(),
+            partitions: 64,
+            processor_lease_ms: 1500,
+            sender_lease_ms: 5000,
+            shutdown_ms: 15_000,
+            http: String::new(),
+            redis: String::new(),
+            ingest: String::new(),
+            destinations: String::new(),
+            tcp: Vec::new(),
+        }
+    }
+
+    /// Adds a destination: its fields as in the configuration file, without its name.
+    pub fn destination(mut self, name: &str, fields: &str) -> Settings {
+        self.destinations += &format!("[[destination]]\nname = \"{name}\"\n{fields}\n");
+        self
+    }
+
+    fn text(&self, http: SocketAddr, tcp: &[SocketAddr]) -> String {
+        let Settings { redis_url, partitions, processor_lease_ms, sender_lease_ms, .. } = self;
+        let mut text = format!(
+            "shutdown_ms = {}\n[http]\nlisten = \"{http}\"\n{}\n\
+             [redis]\nurl = \"{redis_url}\"\npartitions = {partitions}\n{}\n[ingest]\n{}\n\
+             [processor]\nlease_ms = {processor_lease_ms}\n[sender]\nlease_ms = {sender_lease_ms}\n{}",
+            self.shutdown_ms, self.http, self.redis, self.ingest, self.destinations,
+        );
+        for ((destination, framing), address) in self.tcp.iter().zip(tcp) {
+            text += &format!(
+                "[[tcp]]\nlisten = \"{address}\"\ndestination = \"{destination}\"\n\
+                 framing = \"{framing}\"\n"
+            );
+        }
+        text
+    }
+}
+
+/// Where a pod listens; another place after a restart.
+#[derive(Debug, Clone, Default)]
+pub struct Addresses(Arc<Mutex<(Option<SocketAddr>, Vec<SocketAddr>)>>);
+
+impl Addresses {
+    /// A URL of the pod.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.0.lock().unwrap().0.expect("the pod was started"))
+    }
+
+    /// Where it listens for TCP, in the order of [`Settings::tcp`].
+    pub fn tcp(&self, index: usize) -> SocketAddr {
+        self.0.lock().unwrap().1[index]
+    }
+}
+
+/// One process. It ends when this is dropped; its log is shown if the test fails.
+pub struct Pod {
+    pub name: String,
+    pub addresses: Addresses,
+    roles: String,
+    settings: Settings,
+    dir: TempDir,
+    child: Child,
+}
+
+impl Pod {
+    /// Starts one with these roles and waits until it is ready.
+    pub async fn start(name: &str, roles: &str, settings: &Settings) -> Pod {
+        let dir = tempfile::tempdir().unwrap();
+        // Any child will do until the first start; this one ends at once.
+        let child = Command::new("true").spawn().unwrap();
+        let (roles, settings) = (roles.to_owned(), settings.clone());
+        let addresses = Addresses::default();
+        let mut pod = Pod { name: name.to_owned(), addresses, roles, settings, dir, child };
+        pod.child.wait().unwrap();
+        pod.restart().await;
+        pod
+    }
+
+    /// Starts it again after it has ended, and waits until it is ready.
+    pub async fn restart(&mut self) {
+        for _ in 0..STARTS_MAX {
+            self.launch();
+            if self.becomes_ready().await {
+                return;
+            }
+        }
+        panic!("{} did not start in {STARTS_MAX} attempts", self.name);
+    }
+
+    /// Starts the process, and does not wait.
+    pub fn launch(&mut self) {
+        assert!(self.has_ended(), "{} still runs", self.name);
+        let is_ingest = self.roles.contains("ingest");
+        let count = if is_ingest { self.settings.tcp.len() } else { 0 };
+        // All are held until all are found, so that none is found twice.
+        let held: Vec<TcpListener> =
+            (0..=count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let mut free: Vec<SocketAddr> = held.iter().map(|l| l.local_addr().unwrap()).collect();
+        drop(held);
+        let http = free.remove(0);
+        std::fs::write(self.config(), self.settings.text(http, &free)).unwrap();
+        *self.addresses.0.lock().unwrap() = (Some(http), free);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RESEQ_")) {
+            command.env_remove(name);
+        }
+        command.args(["serve", "--roles", &self.roles, "--config"]).arg(self.config());
+        command.env("RESEQ_LOG", "info,reseq=debug");
+        let log = OpenOptions::new().create(true).append(true).open(self.log_file()).unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.child = command.spawn().unwrap();
+    }
+
+    async fn becomes_ready(&mut self) -> bool {
+        let (client, url) = (client(), self.addresses.url("/readyz"));
+        eventually(&format!("{} is ready", self.name), async || {
+            if self.has_ended() {
+                return Ok(false);
+            }
+            match client.get(&url).send().await {
+                Ok(answer) if answer.status() == 200 => Ok(true),
+                Ok(answer) => Err(answer.status().to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+        .await
+    }
+
+    /// Ends it with SIGKILL, at once.
+    pub fn kill(&mut self) {
+        // `Child` keeps the id from being used again until `wait` has collected it.
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to end with SIGTERM, and does not wait.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Stops it in its tracks; it knows nothing of it.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on after [`Pod::freeze`].
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        kill_process(id, signal).unwrap();
+    }
+
+    /// Waits until it has ended.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let what = format!("{} ends", self.name);
+        let child = &mut self.child;
+        eventually(&what, async || child.try_wait().unwrap().ok_or_else(|| "it runs".to_owned()))
+            .await
+    }
+
+    /// Asks it to end, and waits until it has ended well: all drained within `shutdown_ms`.
+    pub async fn drains(&mut self) {
+        self.terminate();
+        let status = self.ended().await;
+        let log = self.log();
+        assert!(status.success(), "{} ended with {status}", self.name);
+        // It says so itself when its time is over.
+        assert!(log.contains("drained") && !log.contains("did not end within shutdown_ms"));
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// A URL of this pod.
+    pub fn url(&self, path: &str) -> String {
+        self.addresses.url(path)
+    }
+
+    /// A number of its metrics: that of the first line that starts with `name`; 0 if there is none.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let answer = client().get(self.url("/metrics")).send().await.unwrap();
+        let text = answer.text().await.unwrap();
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
+    }
+
+    /// Everything it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn config(&self) -> PathBuf {
+        self.dir.path().join("reseq.toml")
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LOG_LINES_MAX)..];
+            eprintln!("--- the log of {} ends with:\n{}", self.name, last.join("\n"));
+        }
+    }
+}
+
+/// A client that speaks to pods and nobody else.
+pub fn client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+/// Runs `reseq serve` on this configuration until it ends by itself: its status and what it said.
+pub async fn refused_start(config: &str) -> (ExitStatus, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("reseq.toml");
+    std::fs::write(&file, config).unwrap();
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_reseq"));
+    command.args(["serve", "--config"]).arg(&file).env("RESEQ_LOG", "error");
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = within("reseq refuses to start", command.output()).await.unwrap();
+    (output.status, String::from_utf8(output.stderr).unwrap())
+}

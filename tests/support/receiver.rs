@@ -1,0 +1,223 @@
+//! Receivers over HTTP and TCP: they write what they accept into a journal before they answer,
+//! can be held at any point, and fail as told.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, atomic::AtomicUsize, atomic::Ordering},
+};
+
+use percent_encoding::percent_decode_str;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
+    net::TcpStream,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    gate::{Gate, Point},
+    http::{self, Answer, Request},
+    journal::{Delivery, Headers, Journal},
+};
+
+/// How an exchange fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// 500 over HTTP, `REJECT` over TCP: not accepted.
+    Refused,
+    /// 503, or `RETRY`: not accepted.
+    Unavailable,
+    /// 503 with `Retry-After`, or `RETRY` with a wait: not accepted.
+    AskedToWait,
+    /// The connection is cut before anything was accepted.
+    CutUnread,
+    /// Accepted, and the connection is cut before the answer: a repeat must come.
+    CutAccepted,
+}
+
+const FAULTS: [Fault; 5] =
+    [Fault::Refused, Fault::Unavailable, Fault::AskedToWait, Fault::CutUnread, Fault::CutAccepted];
+
+/// What all receivers of a test share.
+#[derive(Default)]
+pub struct Desk {
+    pub journal: Journal,
+    pub gate: Gate,
+    /// Draws which requests fail: each with this chance.
+    failing: Mutex<Option<(StdRng, f64)>>,
+    failed: [AtomicUsize; FAULTS.len()],
+}
+
+impl Desk {
+    /// Each exchange fails with this chance from now on; 0: none.
+    pub fn fail(&self, seed: u64, chance: f64) {
+        *self.failing.lock().unwrap() = Some((StdRng::seed_from_u64(seed), chance));
+    }
+
+    /// How often each fault has happened.
+    pub fn failed(&self) -> Vec<(Fault, usize)> {
+        FAULTS.iter().map(|fault| (*fault, self.count(*fault).load(Ordering::SeqCst))).collect()
+    }
+
+    fn count(&self, fault: Fault) -> &AtomicUsize {
+        &self.failed[FAULTS.iter().position(|known| *known == fault).unwrap()]
+    }
+
+    fn draw(&self) -> Option<Fault> {
+        let mut failing = self.failing.lock().unwrap();
+        let (random, chance) = failing.as_mut()?;
+        let fault = random.random_bool(*chance).then(|| FAULTS[random.random_range(0..5)])?;
+        self.count(fault).fetch_add(1, Ordering::SeqCst);
+        Some(fault)
+    }
+
+    /// Handles a delivery: what went wrong with it, if anything.
+    async fn take(&self, delivery: Delivery) -> Option<Fault> {
+        let destination = delivery.destination.clone();
+        self.gate.at(Point::Arrived, &destination).await;
+        let fault = self.draw();
+        if fault.is_none_or(|fault| fault == Fault::CutAccepted) {
+            self.journal.note(delivery);
+            self.gate.at(Point::Accepted, &destination).await;
+        }
+        fault
+    }
+}
+
+/// A receiver that runs; dropping it ends it.
+pub struct Receiver {
+    pub address: SocketAddr,
+    _server: AbortOnDropHandle<()>,
+}
+
+impl Receiver {
+    /// One that speaks HTTP, for any number of destinations.
+    pub async fn http(desk: &Arc<Desk>) -> Receiver {
+        let desk = desk.clone();
+        let (address, server) = http::serve(move |request| {
+            let desk = desk.clone();
+            async move { answer(&desk, request).await }
+        })
+        .await;
+        Receiver { address, _server: server }
+    }
+
+    /// One that speaks lines over TCP, for this destination.
+    pub async fn lines(desk: &Arc<Desk>, destination: &'static str) -> Receiver {
+        Receiver::frames(desk, destination, false).await
+    }
+
+    /// One that speaks frames with a length over TCP, for this destination.
+    pub async fn length(desk: &Arc<Desk>, destination: &'static str) -> Receiver {
+        Receiver::frames(desk, destination, true).await
+    }
+
+    async fn frames(desk: &Arc<Desk>, destination: &'static str, with_length: bool) -> Receiver {
+        let desk = desk.clone();
+        let (address, server) = http::accept(move |stream| {
+            let desk = desk.clone();
+            async move {
+                let stream = BufStream::new(stream);
+                // A sender that is killed breaks the exchange; what was accepted is accepted.
+                let _ = converse(stream, &desk, destination, with_length).await;
+            }
+        })
+        .await;
+        Receiver { address, _server: server }
+    }
+
+    /// As a destination names one that speaks HTTP.
+    pub fn url(&self) -> String {
+        format!("http://{}/in", self.address)
+    }
+
+    /// As a destination names one that speaks TCP.
+    pub fn tcp_url(&self) -> String {
+        format!("tcp://{}", self.address)
+    }
+}
+
+async fn answer(desk: &Desk, request: Request) -> Option<Answer> {
+    let delivery = Delivery {
+        destination: request.header("reseq-destination").to_owned(),
+        headers: Some(Headers {
+            epoch: request.number("reseq-epoch"),
+            sequence: request.number("reseq-sequence"),
+            previous: request.number("reseq-previous"),
+            id: decoded(request.header("reseq-id")),
+            key: request.headers.get("reseq-key").map(|key| decoded(key)),
+            attempt: request.number("reseq-attempt"),
+        }),
+        body: request.body,
+    };
+    match desk.take(delivery).await {
+        None => Some(Answer::status(200)),
+        Some(Fault::Refused) => Some(Answer::status(500)),
+        Some(Fault::Unavailable) => Some(Answer { is_last: true, ..Answer::status(503) }),
+        Some(Fault::AskedToWait) => {
+            Some(Answer { header: "retry-after: 0\r\n", ..Answer::status(503) })
+        }
+        Some(Fault::CutUnread | Fault::CutAccepted) => None,
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8().unwrap().into_owned()
+}
+
+async fn converse(
+    mut stream: BufStream<TcpStream>,
+    desk: &Desk,
+    destination: &str,
+    with_length: bool,
+) -> std::io::Result<()> {
+    loop {
+        let Some(body) = read_frame(&mut stream, with_length).await? else { return Ok(()) };
+        let delivery = Delivery { destination: destination.to_owned(), body, headers: None };
+        let text = match desk.take(delivery).await {
+            None => "OK",
+            Some(Fault::Refused) => "REJECT not now",
+            Some(Fault::Unavailable) => "RETRY",
+            Some(Fault::AskedToWait) => "RETRY 2",
+            Some(Fault::CutUnread | Fault::CutAccepted) => return Ok(()),
+        };
+        write_frame(&mut stream, text, with_length).await?;
+    }
+}
+
+/// The next frame; none at the end of the connection.
+pub async fn read_frame(
+    stream: &mut BufStream<TcpStream>,
+    with_length: bool,
+) -> std::io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    if with_length {
+        let length = match stream.read_u32().await {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            length => length?,
+        };
+        bytes.resize(length as usize, 0);
+        stream.read_exact(&mut bytes).await?;
+    } else {
+        stream.read_until(b'\n', &mut bytes).await?;
+        if bytes.pop() != Some(b'\n') {
+            return Ok(None);
+        }
+    }
+    Ok(Some(http::text(bytes)))
+}
+
+/// Writes a frame and sees to it that it leaves.
+pub async fn write_frame(
+    stream: &mut BufStream<TcpStream>,
+    text: &str,
+    with_length: bool,
+) -> std::io::Result<()> {
+    if with_length {
+        stream.write_u32(text.len() as u32).await?;
+        stream.write_all(text.as_bytes()).await?;
+    } else {
+        stream.write_all(format!("{text}\n").as_bytes()).await?;
+    }
+    stream.flush().await
+}

@@ -1,0 +1,110 @@
+//! A service that transforms over HTTP, and takes a random time over each message.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    gate::{Gate, Point},
+    http::{self, Answer, Request},
+};
+
+/// What the transformer makes of a body.
+pub fn transformed(body: &str) -> String {
+    format!("{{\"transformed\":{body}}}")
+}
+
+/// What it has seen of a destination's messages.
+#[derive(Default)]
+struct Seen {
+    /// Attempts by epoch and sequence.
+    attempts: HashMap<(u64, u64), Vec<u64>>,
+    /// The highest that it has finished.
+    finished: (u64, u64),
+    overtaken: usize,
+}
+
+/// What it has seen.
+#[derive(Default)]
+pub struct Work {
+    pub gate: Gate,
+    seen: Mutex<HashMap<String, Seen>>,
+}
+
+impl Work {
+    /// Messages that were finished after a later one: what Reseq has to put right.
+    pub fn overtaken(&self) -> usize {
+        self.seen.lock().unwrap().values().map(|seen| seen.overtaken).sum()
+    }
+
+    /// Messages that came more than once.
+    pub fn repeats(&self) -> usize {
+        self.with_attempts(|attempts| attempts.len() > 1)
+    }
+
+    /// Messages that came with a number of attempt above 1.
+    pub fn taken_up_again(&self) -> usize {
+        self.with_attempts(|attempts| attempts.iter().any(|attempt| *attempt > 1))
+    }
+
+    fn with_attempts(&self, counts: impl Fn(&Vec<u64>) -> bool) -> usize {
+        let seen = self.seen.lock().unwrap();
+        let all = seen.values().flat_map(|seen| seen.attempts.values());
+        all.filter(|attempts| counts(attempts)).count()
+    }
+}
+
+/// A transformer that runs; dropping it ends it.
+pub struct Transformer {
+    pub work: Arc<Work>,
+    address: SocketAddr,
+    _server: AbortOnDropHandle<()>,
+}
+
+impl Transformer {
+    /// Takes between 0 and `slowest_ms` over each message, drawn by `seed`; over the same message
+    /// the same time again.
+    pub async fn start(seed: u64, slowest_ms: u64) -> Transformer {
+        let work = Arc::new(Work::default());
+        let shared = work.clone();
+        let (address, server) = http::serve(move |request| {
+            let work = shared.clone();
+            async move { Some(answer(&work, request, seed, slowest_ms).await) }
+        })
+        .await;
+        Transformer { work, address, _server: server }
+    }
+
+    /// As a destination names it.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+async fn answer(work: &Work, request: Request, seed: u64, slowest_ms: u64) -> Answer {
+    let destination = request.header("reseq-destination");
+    let place = (request.number("reseq-epoch"), request.number("reseq-sequence"));
+    let attempt = request.number("reseq-attempt");
+    with(work, destination, |seen| seen.attempts.entry(place).or_default().push(attempt));
+    work.gate.at(Point::Arrived, destination).await;
+    let mut hasher = DefaultHasher::new();
+    (seed, destination, &request.body).hash(&mut hasher);
+    // This is the work itself.
+    tokio::time::sleep(Duration::from_millis(hasher.finish() % (slowest_ms + 1))).await;
+    with(work, destination, |seen| {
+        seen.overtaken += usize::from(place < seen.finished);
+        seen.finished = seen.finished.max(place);
+    });
+    work.gate.at(Point::Accepted, destination).await;
+    Answer { body: transformed(&request.body), ..Answer::status(200) }
+}
+
+fn with(work: &Work, destination: &str, change: impl FnOnce(&mut Seen)) {
+    change(work.seen.lock().unwrap().entry(destination.to_owned()).or_default());
+}
