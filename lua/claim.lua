@@ -14,7 +14,7 @@
 --   call)  [5] lease, ms  [6] most messages
 -- Returns: {deadline in ms since 1970, {sequence, attempts so far, record}…}
 -- Errors: STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: clock, call, leases
+-- include: clock, call, expect
 
 local number, destination = tonumber(ARGV[1]), ARGV[2]
 
@@ -55,6 +55,7 @@ local known = redis.call('HMGET', KEYS[2], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
+expect('ZCARD', KEYS[6], KEYS[7])
 local most = tonumber(ARGV[6])
 local sequences = redis.call('LRANGE', KEYS[3], 0, most - 1)
 local deadline = text(now + tonumber(ARGV[5]))

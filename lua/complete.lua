@@ -16,25 +16,41 @@
 --   then the lanes' keys, then per message 4: its lane (from 1), sequence, member of leases, record
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order; settled: it was completed before
 -- Errors: STALE_CALL
--- include: clock, call, leases
+-- include: clock, call, expect, leases
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[1], number)
 if answered then return answered end
 
 local destination, by_key, lane_count = ARGV[2], ARGV[3] == 'key', tonumber(ARGV[4])
-local members = {}
-for i = 5 + lane_count, #ARGV, 4 do members[#members + 1] = ARGV[i + 2] end
+local sequences, members = {}, {}
+for i = 5 + lane_count, #ARGV, 4 do
+  sequences[#sequences + 1] = ARGV[i + 1]
+  members[#members + 1] = ARGV[i + 2]
+end
 local held = deadlines(KEYS[5], members)
+expect('HLEN', KEYS[2], KEYS[3])
+expect('ZCARD', KEYS[6], KEYS[7])
+for lane = 1, lane_count do expect('ZCARD', KEYS[8 + 2 * lane]) end
+local attempts_kept = redis.call('HLEN', KEYS[4]) > 0
+
+-- A token names its lane: one that was tampered with, or that comes with the ordering of an old
+-- definition, must not reach into another. One lane, which may have many, is asked once.
+local of_one_lane
+if lane_count == 1 then
+  of_one_lane = redis.call('ZMSCORE', KEYS[7 + 2 * lane_count], unpack(sequences))
+end
+local function stands_in(in_progress, i)
+  if of_one_lane then return of_one_lane[i] end
+  return redis.call('ZSCORE', in_progress, sequences[i])
+end
 
 local answer, gone, records, done, scores, completed = {}, {}, {}, {}, {}, {}
 for i = 1, #members do
   local base = 1 + lane_count + 4 * i
   local lane, sequence = tonumber(ARGV[base]), ARGV[base + 1]
   local in_progress, ready = KEYS[7 + 2 * lane], KEYS[8 + 2 * lane]
-  if held[i] and not completed[sequence]
-    -- A token names its lane: one that was tampered with must not reach into another.
-    and (not by_key or redis.call('ZSCORE', in_progress, sequence)) then
+  if held[i] and not completed[sequence] and stands_in(in_progress, i) then
     completed[sequence] = true
     local of_lane = scores[lane] or {}
     scores[lane] = of_lane
@@ -57,7 +73,7 @@ if #done > 0 then
   redis.call('ZREM', KEYS[5], unpack(gone))
   redis.call('HSET', KEYS[3], unpack(records))
   redis.call('HINCRBY', KEYS[2], 'ready', #done)
-  if redis.call('EXISTS', KEYS[4]) == 1 then redis.call('HDEL', KEYS[4], unpack(done)) end
+  if attempts_kept then redis.call('HDEL', KEYS[4], unpack(done)) end
   local releasable = false
   for lane, of_lane in pairs(scores) do
     redis.call('ZADD', KEYS[8 + 2 * lane], unpack(of_lane))

@@ -14,7 +14,7 @@
 -- Returns: {version, 1 if this changed anything, 1 if it was made}
 -- Errors: WRONG_STATE
 -- Sent again it changes nothing: no call number is needed.
--- include: clock, epoch
+-- include: clock, epoch, expect
 
 local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
@@ -26,9 +26,13 @@ if known[3] and known[3] ~= ARGV[3] and pending > 0 then
   return redis.error_reply('WRONG_STATE ordering cannot change while messages are pending')
 end
 
+expect('LLEN', KEYS[3])
+expect('ZCARD', KEYS[4], KEYS[5])
+
 -- A destination that was removed and made again must not meet its old versions.
 local version = text(math.max((tonumber(known[1]) or 0) + 1, now))
-redis.call('HSET', KEYS[2], 'version', version, 'definition', ARGV[2], 'ordering', ARGV[3])
+redis.call('HSET', KEYS[2], 'version', version, 'definition', ARGV[2], 'ordering', ARGV[3],
+  'claimers', ARGV[4])
 if not known[1] then redis.call('HSET', KEYS[2], 'born', text(epoch)) end
 local mine, other = KEYS[4], KEYS[5]
 if ARGV[4] == 'worker' then mine, other = other, mine end

@@ -9,13 +9,14 @@
 --   [5] attempts       reseq:{p07}:d:<dest>:attempts
 --   [6] leases         reseq:{p07}:leases
 --   [7] delayed        reseq:{p07}:delayed
---   [8] active         reseq:{p07}:active:<builtin or worker>
---   [9] wake_waiting   reseq:{p07}:wake:waiting
+--   [8] active_builtin   reseq:{p07}:active:builtin
+--   [9] active_worker    reseq:{p07}:active:worker
+--   [10] wake_waiting    reseq:{p07}:wake:waiting
 -- ARGV:
 --   [1] call number  [2] destination; then per message 3: sequence, member of leases, wait in ms
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
 -- Errors: STALE_CALL
--- include: clock, call, leases, waiting
+-- include: clock, call, expect, leases, waiting
 
 local number, destination = tonumber(ARGV[1]), ARGV[2]
 local answered = replayed(KEYS[1], number)
@@ -45,6 +46,10 @@ for i, member in ipairs(members) do
 end
 
 if #gone > 0 then
+  local active = active_of(KEYS[2], KEYS[8], KEYS[9])
+  expect('HLEN', KEYS[5])
+  expect('LLEN', KEYS[3])
+  expect('ZCARD', KEYS[7], active)
   redis.call('ZREM', KEYS[6], unpack(gone))
   for sequence in pairs(failed) do redis.call('HINCRBY', KEYS[5], sequence, 1) end
   if #due > 0 then
@@ -53,7 +58,7 @@ if #gone > 0 then
   end
   if #at_once > 0 then
     table.sort(at_once, function(a, b) return tonumber(a) < tonumber(b) end)
-    to_front(KEYS[3], KEYS[8], KEYS[9], destination, at_once, now)
+    to_front(KEYS[3], active, KEYS[10], destination, at_once, now)
   end
 end
 return keep(KEYS[1], number, answer)

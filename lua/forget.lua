@@ -11,19 +11,25 @@
 --   [6] lanes         reseq:{p07}:d:<dest>:lanes
 --   [7] in_progress   reseq:{p07}:d:<dest>:in-progress
 --   [8] ready         reseq:{p07}:d:<dest>:ready
+--   [9] active_builtin   reseq:{p07}:active:builtin
+--   [10] active_worker   reseq:{p07}:active:worker
+--   [11] releasable   reseq:{p07}:releasable
 -- ARGV:
---   [1] quarantine, ms
+--   [1] quarantine, ms  [2] destination
 -- Returns: the new epoch, or 0 if there was nothing to forget
 -- Errors: WRONG_STATE
 -- Sent again it changes nothing: no call number is needed.
--- include: clock, epoch
+-- include: clock, epoch, expect
 
 if redis.call('EXISTS', KEYS[2]) == 0 then return '0' end
 if not redis.call('HGET', KEYS[2], 'deleted') then
   return redis.error_reply('WRONG_STATE the destination is not being removed')
 end
+expect('ZCARD', KEYS[9], KEYS[10], KEYS[11])
 local now = now_ms()
 local epoch = math.max(current_epoch(KEYS[1], now, tonumber(ARGV[1])) + 1, now)
 redis.call('HSET', KEYS[1], 'epoch', text(epoch))
 for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
+-- Hints that came since the removal began.
+for i = 9, 11 do redis.call('ZREM', KEYS[i], ARGV[2]) end
 return text(epoch)

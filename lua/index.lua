@@ -2,10 +2,11 @@
 -- index: notes a destination's definition, or its end, where all pods look for it.
 --
 -- KEYS:
---   [1] destinations       reseq:destinations
---   [2] wake_definitions   reseq:wake:definitions
+--   [1] destinations   reseq:destinations
 -- ARGV:
---   [1] destination  [2] version (an end has the version it ended)  [3] '<version> <definition>', or '' for an end
+--   [1] destination  [2] version (an end has the version it ended)  [3] '<version> <definition>', or
+--   '' for an end  [4] the channel reseq:wake:definitions, which is no key: on a cluster, keys of
+--   one script share a slot
 -- Returns: 1 if this was news
 -- Errors: none. Older news than what is noted changes nothing: no call number is needed.
 
@@ -21,5 +22,5 @@ else
 end
 -- The revision stands beside the names; '*' can be none.
 redis.call('HINCRBY', KEYS[1], '*', 1)
-redis.call('PUBLISH', KEYS[2], ARGV[1])
+redis.call('PUBLISH', ARGV[4], ARGV[1])
 return 1

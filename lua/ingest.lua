@@ -23,7 +23,7 @@
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full', sequence, epoch}…}
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
 -- Errors: STALE_CALL, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: clock, call, epoch
+-- include: clock, call, epoch, expect
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -60,6 +60,15 @@ local function first_of(index)
   local in_epoch, sequence, deadline, digest = string.match(kept, '^(%d+) (%d+) (%d+) (.*)$')
   if tonumber(deadline) <= now or tonumber(in_epoch) < born then return nil end
   return in_epoch, sequence, digest
+end
+
+expect('HLEN', KEYS[5])
+if needs_processing then
+  expect('LLEN', KEYS[4])
+  expect('ZCARD', KEYS[6])
+else
+  expect('ZCARD', KEYS[7], KEYS[8])
+  for lane = 1, lane_count do expect('ZCARD', KEYS[10 + 2 * lane]) end
 end
 
 local first = last + 1

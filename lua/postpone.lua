@@ -15,7 +15,7 @@
 -- Returns: when the head may leave, in ms since 1970
 -- Errors: STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
 -- Sent again it waits again: no call number is needed.
--- include: clock, epoch, owner
+-- include: clock, epoch, expect, owner
 
 local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
@@ -25,6 +25,8 @@ if redis.call('ZRANGE', KEYS[6], 0, 0)[1] ~= ARGV[7] then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
 end
 
+expect('HLEN', KEYS[3])
+expect('ZCARD', KEYS[4], KEYS[5])
 local not_before = text(now + tonumber(ARGV[9]))
 redis.call('HSET', KEYS[3], ARGV[7], ARGV[8])
 if ARGV[4] == 'key' then

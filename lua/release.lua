@@ -21,7 +21,7 @@
 -- Errors: STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER, UNKNOWN_DESTINATION,
 --   STALE_DEFINITION
 -- Sent again it settles nothing twice and hands out the same: no call number is needed.
--- include: clock, epoch, owner
+-- include: clock, epoch, expect, owner
 
 local now = now_ms()
 local epoch, quarantine = current_epoch(KEYS[1], now, tonumber(ARGV[6]))
@@ -33,7 +33,7 @@ if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION n
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
 local destination, by_key, room = ARGV[4], ARGV[5] == 'key', tonumber(ARGV[7])
-local attempts_kept = redis.call('EXISTS', KEYS[5]) == 1
+local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 local settled, dropped = 0, 0
 
 -- Removes what was delivered: a prefix of the lane, all of it ready.
@@ -75,6 +75,10 @@ local function add_records(answer, run)
     end
   end
 end
+
+expect('HLEN', KEYS[4])
+expect('ZCARD', KEYS[6], KEYS[7])
+for i = 8, #KEYS do expect('ZCARD', KEYS[i]) end
 
 local answers = {}
 for lane = 1, (#ARGV - 7) / 5 do

@@ -11,6 +11,7 @@
 -- Returns: {version, pending messages}
 -- Errors: UNKNOWN_DESTINATION, WRONG_STATE
 -- Sent again it goes on: no call number is needed.
+-- include: expect
 
 local known = redis.call('HMGET', KEYS[1], 'version', 'last', 'settled')
 if not known[1] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
@@ -18,6 +19,7 @@ local pending = (tonumber(known[2]) or 0) - (tonumber(known[3]) or 0)
 if pending > 0 and ARGV[2] ~= '1' then
   return redis.error_reply(string.format('WRONG_STATE %.0f messages are pending', pending))
 end
+expect('ZCARD', KEYS[2], KEYS[3], KEYS[4])
 redis.call('HSET', KEYS[1], 'deleted', '1')
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])

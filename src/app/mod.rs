@@ -164,7 +164,7 @@ impl Parts {
         let catalog = Catalog::load(store.clone()).await?;
         tokio::spawn(catalog.clone().follow(wakes.listen(), background.clone()));
         tokio::spawn(wakes.clone().run(store.clone(), background.clone()));
-        let due = DueTimer::start(store.clone(), catalog.clone(), background.clone());
+        let due = DueTimer::start(store.clone(), background.clone());
         let client = wire::http::client()?;
         Ok(Parts { store, catalog, wakes, due, client, transforms, metrics, background })
     }

@@ -36,7 +36,7 @@ impl Store {
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(known.claimers()));
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
-        call.arg(&secret).arg(lease.as_millis() as u64).arg(max.min(1000));
+        call.arg(&secret).arg(lease.as_millis() as u64).arg(max.clamp(1, 1000));
         let answer = caller.answered(self.run::<Vec<Value>>(name, &call).await)?;
 
         let mut parts = answer.into_iter();
@@ -69,9 +69,10 @@ impl Store {
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let (name, mut call) = self.script(|scripts| &scripts.unclaim);
-        call.key(keys.partition.call(&caller.name)).key(keys.waiting()).key(keys.messages());
-        call.key(keys.partition.leases()).key(keys.partition.active(known.claimers()));
-        call.key(keys.partition.wake_waiting());
+        call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
+        call.key(keys.messages()).key(keys.partition.leases());
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.arg(caller.number()).arg(known.destination.name.as_str());
         for token in tokens {
             call.arg(token.sequence).arg(token.member());

@@ -6,7 +6,7 @@ use std::{collections::HashMap, time::Duration};
 use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
-use super::{Caller, Known, Store, StoreError, record, unexpected};
+use super::{Caller, Claimers, Known, Store, StoreError, record, unexpected};
 use crate::domain::{LeaseToken, Sequence, Stamped};
 
 /// What a script answers for one lease.
@@ -125,8 +125,8 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.fail);
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
-        call.key(keys.partition.delayed()).key(keys.partition.active(known.claimers()));
-        call.key(keys.partition.wake_waiting());
+        call.key(keys.partition.delayed()).key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.arg(caller.number()).arg(known.destination.name.as_str());
         for one in failed {
             call.arg(one.token.sequence).arg(one.token.member()).arg(one.wait.as_millis() as u64);

@@ -35,6 +35,13 @@ pub struct Removed {
     pub purged: u64,
 }
 
+/// What of a destination stands in keys of its partition.
+#[derive(Debug, Clone, Copy)]
+enum PurgeOf {
+    Leases,
+    Delayed,
+}
+
 /// The ordering, as the scripts spell it.
 pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
     match ordering {
@@ -91,15 +98,54 @@ impl Store {
             answer => answer?,
         };
 
+        // Nothing is claimed any more, and a lease can only become a delay: leases first.
+        self.purge_members(destination, PurgeOf::Leases).await?;
+        self.purge_members(destination, PurgeOf::Delayed).await?;
         self.purge_lanes(destination).await?;
         let (name, mut call) = self.script(|scripts| &scripts.forget);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.lanes());
         call.key(keys.in_progress(None)).key(keys.ready(None));
-        call.arg(self.inner.quarantine_ms);
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
+        call.arg(self.inner.quarantine_ms).arg(destination.as_str());
         self.run::<u64>(name, &call).await?;
         self.index(destination, version, None).await?;
         Ok(Removed { purged })
+    }
+
+    /// Removes a destination's leases or delays, some at a time.
+    async fn purge_members(
+        &self,
+        destination: &DestinationName,
+        of: PurgeOf,
+    ) -> Result<(), StoreError> {
+        let keys = self.keys().destination(destination);
+        let (key, is_lease) = match of {
+            PurgeOf::Leases => (keys.partition.leases(), true),
+            PurgeOf::Delayed => (keys.partition.delayed(), false),
+        };
+        let mut cursor = 0u64;
+        loop {
+            let mut pipe = redis::pipe();
+            pipe.cmd("ZSCAN").arg(&key).arg(cursor);
+            pipe.arg("MATCH").arg(format!("{destination}/*")).arg("COUNT").arg(PURGE_MAX);
+            let ((next, found),): ((u64, Vec<(String, f64)>),) = self.query(&pipe).await?;
+            for batch in found.chunks(PURGE_MAX) {
+                let (name, mut call) = self.script(|scripts| &scripts.purge);
+                call.key(keys.hash()).key(keys.messages());
+                call.key(keys.partition.leases()).key(keys.partition.delayed());
+                call.arg(0).arg(if is_lease { batch.len() } else { 0 });
+                for (member, _) in batch {
+                    call.arg(member);
+                }
+                self.run::<u64>(name, &call).await?;
+            }
+            if next == 0 {
+                return Ok(());
+            }
+            cursor = next;
+        }
     }
 
     /// Removes pending messages, and their lanes where lanes are keys, some at a time.
@@ -113,6 +159,8 @@ impl Store {
             for batch in found.chunks(PURGE_MAX) {
                 let (name, mut call) = self.script(|scripts| &scripts.purge);
                 call.key(keys.hash()).key(keys.messages());
+                call.key(keys.partition.leases()).key(keys.partition.delayed());
+                call.arg(batch.len()).arg(0);
                 let mut lanes = std::collections::BTreeSet::new();
                 for (sequence, bytes) in batch {
                     call.arg(*sequence);
@@ -140,8 +188,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         let noted = definition.map_or_else(String::new, |json| format!("{version} {json}"));
         let (transition, mut call) = self.script(|scripts| &scripts.index);
-        call.key(self.keys().destinations()).key(self.keys().wake_definitions());
-        call.arg(name.as_str()).arg(version).arg(noted);
+        call.key(self.keys().destinations());
+        call.arg(name.as_str()).arg(version).arg(noted).arg(self.keys().wake_definitions());
         self.run::<u64>(transition, &call).await?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Catalog, Store};
+use super::Store;
 
 /// Waits that are noted but not yet seen; more are left to the partition's owner.
 const NOTES_MAX: usize = 1024;
@@ -22,9 +22,9 @@ pub struct DueTimer {
 
 impl DueTimer {
     /// Starts the timer, until `stop`.
-    pub fn start(store: Store, catalog: Catalog, stop: CancellationToken) -> DueTimer {
+    pub fn start(store: Store, stop: CancellationToken) -> DueTimer {
         let (notes, queue) = mpsc::channel(NOTES_MAX);
-        tokio::spawn(run(store, catalog, queue, stop));
+        tokio::spawn(run(store, queue, stop));
         DueTimer { notes }
     }
 
@@ -36,12 +36,7 @@ impl DueTimer {
     }
 }
 
-async fn run(
-    store: Store,
-    catalog: Catalog,
-    mut notes: mpsc::Receiver<(Instant, u16)>,
-    stop: CancellationToken,
-) {
+async fn run(store: Store, mut notes: mpsc::Receiver<(Instant, u16)>, stop: CancellationToken) {
     let mut due: BTreeMap<Instant, BTreeSet<u16>> = BTreeMap::new();
     loop {
         let next = due.keys().next().copied();
@@ -64,7 +59,7 @@ async fn run(
                 let now = std::mem::replace(&mut due, later);
                 let partitions: BTreeSet<u16> = now.into_values().flatten().collect();
                 let partitions: Vec<u16> = partitions.into_iter().collect();
-                if let Err(error) = store.recover(&catalog, &partitions).await {
+                if let Err(error) = store.recover(&partitions).await {
                     tracing::debug!(%error, "cannot take up what is due; its owner will");
                 }
             }

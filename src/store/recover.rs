@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Catalog, Claimers, Store, StoreError};
+use super::{Claimers, Store, StoreError};
 use crate::{domain::DestinationName, telemetry};
 
 /// The most that one look finds, of leases and of delays.
@@ -55,17 +55,11 @@ impl Store {
 
     /// Takes up again all that is over in these partitions. A destination that is gone only loses
     /// what it left behind.
-    pub async fn recover(
-        &self,
-        catalog: &Catalog,
-        partitions: &[u16],
-    ) -> Result<Reaped, StoreError> {
+    pub async fn recover(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
         let mut all = Reaped::default();
         for overdue in self.overdue(partitions).await? {
             for (name, (leases, delays)) in &overdue.by_destination {
-                let known = catalog.find(name).await?;
-                let claimers = known.map_or(Claimers::Builtin, |known| known.claimers());
-                let reaped = self.reap(name, claimers, leases, delays).await?;
+                let reaped = self.reap(name, leases, delays).await?;
                 all.leases += reaped.leases;
                 all.delays += reaped.delays;
             }
@@ -74,11 +68,10 @@ impl Store {
         Ok(all)
     }
 
-    /// Puts back to waiting what is really over. `claimers` are those of the destination.
+    /// Puts back to waiting what is really over.
     pub async fn reap(
         &self,
         destination: &DestinationName,
-        claimers: Claimers,
         leases: &[String],
         delays: &[String],
     ) -> Result<Reaped, StoreError> {
@@ -86,7 +79,8 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.reap);
         call.key(keys.hash()).key(keys.waiting()).key(keys.attempts());
         call.key(keys.partition.leases()).key(keys.partition.delayed());
-        call.key(keys.partition.active(claimers)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.arg(destination.as_str()).arg(leases.len());
         for member in leases.iter().chain(delays) {
             call.arg(member);

@@ -12,10 +12,11 @@ pub struct Transition {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 6] = [
+const INCLUDES: [(&str, &str); 7] = [
     ("call", include_str!("../../lua/include/call.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
     ("epoch", include_str!("../../lua/include/epoch.lua")),
+    ("expect", include_str!("../../lua/include/expect.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),

@@ -10,5 +10,6 @@ pub mod pods;
 pub mod producer;
 pub mod receiver;
 pub mod redis;
+pub mod source;
 pub mod transformer;
 pub mod wait;

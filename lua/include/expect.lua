@@ -1,0 +1,6 @@
+-- There is no rollback: a key that holds another type than it should must be met before anything
+-- is written. The command (HLEN, LLEN, ZCARD) costs next to nothing, and fails on another type.
+
+local function expect(command, ...)
+  for _, key in ipairs({...}) do redis.call(command, key) end
+end

@@ -1,0 +1,261 @@
+//! The same questions, put to the real scripts in a real Redis through the store; and the answers
+//! in the model's words.
+
+mod ask;
+
+use std::collections::BTreeMap;
+
+use redis::aio::MultiplexedConnection;
+use reseq::{
+    config,
+    domain::{Destination, Sequence, Stamped},
+    store::{Keys, Known as StoreKnown, OwnerToken, Store},
+};
+use sha2::{Digest, Sha256};
+
+use super::{
+    op::{Known, Op, Reply},
+    state::{Definition, Name, State},
+};
+use crate::support::redis::TestRedis;
+
+/// How long leases, delays and quarantines last: none ends by itself while a test runs.
+const LONG: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// Reads all keys in one round trip: the server's time, and per key its name, type and content.
+const DUMP: &str = r"
+local all = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local kind = redis.call('TYPE', key).ok
+  local content
+  if kind == 'hash' then content = redis.call('HGETALL', key)
+  elseif kind == 'zset' then content = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  elseif kind == 'list' then content = redis.call('LRANGE', key, 0, -1)
+  else content = {redis.call('GET', key)} end
+  all[#all + 1] = {key, kind, content}
+end
+local time = redis.call('TIME')
+return {time[1] * 1000 + math.floor(time[2] / 1000), all}";
+
+pub struct Real {
+    _redis: TestRedis,
+    pub connection: MultiplexedConnection,
+    pub store: Store,
+    keys: Keys,
+    owners: [OwnerToken; 2],
+    /// The identity that the scripts note of the server.
+    server: String,
+    epochs: BTreeMap<u64, u64>,
+    /// Per destination: two may have been defined in the same millisecond.
+    versions: BTreeMap<(Name, u64), u64>,
+    secrets: BTreeMap<String, String>,
+    /// The last definition of each destination, which its messages are read by.
+    known: BTreeMap<Name, Known>,
+}
+
+pub fn number(text: &str) -> u64 {
+    text.parse::<f64>().map_or(0, |number| number as u64)
+}
+
+fn destination(name: Name, definition: &Definition) -> Destination {
+    let mut made = Destination::new(name.parse().unwrap(), "http://127.0.0.1:9/in");
+    made.ordering = definition.ordering;
+    made.transform.kind = definition.kind;
+    made.max_backlog = definition.max_backlog;
+    made
+}
+
+pub fn definition_json(name: Name, definition: &Definition) -> String {
+    serde_json::to_string(&destination(name, definition)).unwrap()
+}
+
+impl Real {
+    pub async fn start() -> Real {
+        let redis = TestRedis::start().await;
+        let settings = config::Redis {
+            url: redis.url().to_owned(),
+            partitions: 1,
+            timeout_ms: 30_000,
+            ..config::Redis::default()
+        };
+        let (store, _) = Store::open(&settings, LONG).await.unwrap();
+        let mut connection = redis.connection().await;
+        let info: String = redis::cmd("INFO").query_async(&mut connection).await.unwrap();
+        let field = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name));
+            line.expect("Redis tells who it is").to_owned()
+        };
+        let server = format!("{}{}", field("run_id:"), field("master_replid:"));
+        Real {
+            _redis: redis,
+            connection,
+            keys: store.keys().clone(),
+            store,
+            owners: [OwnerToken::random(), OwnerToken::random()],
+            server,
+            epochs: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    pub async fn run<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+        let result = redis::cmd(words[0]).arg(&words[1..]).query_async(&mut self.connection).await;
+        result.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    pub async fn reset(&mut self) {
+        self.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        self.run::<()>(&["FLUSHALL"]).await;
+        self.epochs.clear();
+        self.versions.clear();
+        self.secrets.clear();
+        self.known.clear();
+    }
+
+    pub async fn digest(&mut self) -> String {
+        self.run(&["DEBUG", "DIGEST"]).await
+    }
+
+    pub async fn dump(&mut self) -> (u64, BTreeMap<String, (String, Vec<String>)>) {
+        type Key = (String, String, Vec<redis::Value>);
+        let (now_ms, all): (u64, Vec<Key>) = self.run(&["EVAL", DUMP, "0"]).await;
+        let text = |value| {
+            let bytes: Vec<u8> = redis::from_redis_value(value).unwrap();
+            // Records are not text; they are read otherwise.
+            String::from_utf8(bytes.clone())
+                .unwrap_or_else(|_| bytes.iter().map(|b| *b as char).collect())
+        };
+        let keys = all
+            .into_iter()
+            .map(|(key, kind, content)| (key, (kind, content.into_iter().map(text).collect())));
+        (now_ms, keys.collect())
+    }
+
+    /// The pending messages of a destination, as the store reads them.
+    pub async fn messages(&mut self, name: Name) -> Vec<Stamped> {
+        let Some(known) = self.known.get(name).copied() else { return Vec::new() };
+        let key = self.keys.destination(&name.parse().unwrap()).messages();
+        let sequences: Vec<Sequence> = self.run(&["HKEYS", &key]).await;
+        if sequences.is_empty() {
+            return Vec::new();
+        }
+        let messages = self.store.messages(&self.known_of(&known), &sequences).await.unwrap();
+        messages.into_iter().flatten().collect()
+    }
+
+    /// Which of the model's epochs this is; 0 if none.
+    pub fn epoch(&self, actual: u64) -> u64 {
+        self.epochs.iter().find(|(_, known)| **known == actual).map_or(0, |(epoch, _)| *epoch)
+    }
+
+    fn version(&self, name: &str, actual: u64) -> u64 {
+        let mut of_name = self.versions.iter().filter(|((of, _), _)| *of == name);
+        of_name.find(|(_, known)| **known == actual).map_or(0, |((_, version), _)| *version)
+    }
+
+    /// A member of the leases, its secret replaced by the claim it comes from.
+    pub fn lease(&self, member: &str) -> String {
+        let (place, secret) = member.rsplit_once('/').expect("destination/sequence/secret");
+        let known = self.secrets.iter().find(|(_, real)| *real == secret);
+        format!("{place}/{}", known.map_or(secret, |(name, _)| name))
+    }
+
+    pub fn string(&self, key: &str, value: &str, when: impl Fn(&str) -> String) -> String {
+        let words: Vec<&str> = value.splitn(4, ' ').collect();
+        if key == "owner" {
+            let owner = self.owners.iter().position(|token| token.as_str() == words[0]);
+            return format!(
+                "owner {}, {}",
+                owner.map_or("?".into(), |at| at.to_string()),
+                when(words[1])
+            );
+        }
+        if key.starts_with("calls:") {
+            let bytes: Vec<u8> = value.chars().map(|c| c as u8).collect();
+            let mut rest = &bytes[1..];
+            let number: u64 = rmp_serde::from_read(&mut rest).expect("a call has its number");
+            return number.to_string();
+        }
+        let bodies = ["body 0", "body 1"];
+        let body = bodies.iter().find(|body| {
+            let digest: String =
+                Sha256::digest(body)[..16].iter().map(|b| format!("{b:02x}")).collect();
+            digest == words[3]
+        });
+        let epoch = self.epoch(number(words[0]));
+        format!("{epoch} {} {} {}", words[1], when(words[2]), body.unwrap_or(&"?"))
+    }
+
+    pub fn field(
+        &self,
+        field: &str,
+        value: &str,
+        key: &str,
+        when: impl Fn(&str) -> String,
+    ) -> String {
+        match (key, field) {
+            ("epoch", "server") if value == self.server => "This".to_owned(),
+            ("epoch", "server") => "Other".to_owned(),
+            ("epoch", "epoch") | (_, "born") => self.epoch(number(value)).to_string(),
+            ("epoch", _) => when(value),
+            ("destinations", "*") => value.to_owned(),
+            ("destinations", _) => {
+                self.version(field, number(value.split(' ').next().unwrap_or_default())).to_string()
+            }
+            (_, "version") => self.version(&key["d:".len()..], number(value)).to_string(),
+            _ => value.to_owned(),
+        }
+    }
+
+    /// Learns which instants the epoch and the versions of this state are; each is later than all
+    /// before.
+    async fn learn(&mut self, state: &State) {
+        if !self.epochs.contains_key(&state.epoch) {
+            let key = self.keys.partition(0).epoch();
+            let actual: Option<u64> = self.run(&["HGET", &key, "epoch"]).await;
+            let Some(actual) = actual else { return };
+            let last = self.epochs.values().max().copied().unwrap_or_default();
+            assert!(actual > last, "an epoch was handed out again: {actual} after {last}");
+            self.epochs.insert(state.epoch, actual);
+        }
+        for (name, found) in &state.destinations {
+            let (version, definition) = (found.version, found.definition);
+            self.known.insert(name, Known { name, version, definition });
+            if !self.versions.contains_key(&(*name, version)) {
+                let key = self.keys.destination(&name.parse().unwrap()).hash();
+                let actual: Option<u64> = self.run(&["HGET", &key, "version"]).await;
+                let Some(actual) = actual else { return };
+                assert_eq!(self.version(name, actual), 0, "a version was given again");
+                self.versions.insert((*name, version), actual);
+            }
+        }
+    }
+
+    fn actual_epoch(&self, epoch: u64) -> u64 {
+        self.epochs.get(&epoch).copied().unwrap_or(1)
+    }
+
+    fn known_of(&self, known: &Known) -> StoreKnown {
+        let destination = destination(known.name, &known.definition);
+        let version = self.versions.get(&(known.name, known.version)).copied().unwrap_or(1);
+        StoreKnown { partition: destination.name.partition(1), destination, version }
+    }
+
+    /// Puts the operation to Redis, of which the model says that it leads to `state`.
+    pub async fn apply(&mut self, op: &Op, memory_full: bool, state: &State) -> Reply {
+        if memory_full {
+            self.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        }
+        let answer = self.ask(op).await;
+        if memory_full {
+            self.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        }
+        self.learn(state).await;
+        match answer {
+            Ok(told) => told(self),
+            Err(error) => Reply::Refused(self.refusal(error)),
+        }
+    }
+}

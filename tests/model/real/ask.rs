@@ -1,0 +1,365 @@
+//! One call of the store an operation, and its answer in the model's words.
+
+use reseq::{
+    domain::{Arrival, Body, LeaseToken, Message, Place, Sequence, Stamped},
+    store::{
+        Caller, Completion, Failed, Ingested as StoreIngested, LaneRequest as StoreRequest, Owner,
+        StoreError,
+    },
+};
+
+use super::{LONG, Real, destination};
+use crate::model::{
+    op::{
+        self, Call, Deadline, Given, Ingested, LaneRequest, Op, Output, Refusal, Reply, Run, Token,
+    },
+    state::{Lane, NAMES, Name, Until},
+};
+use crate::scripts::Calls;
+
+/// An answer, to be told once it is known which epochs and versions there are.
+pub type Told = Box<dyn FnOnce(&mut Real) -> Reply>;
+
+fn told(reply: Reply) -> Result<Told, StoreError> {
+    Ok(Box::new(move |_| reply))
+}
+
+fn until(wait: std::time::Duration) -> Until {
+    if wait.is_zero() { Until::Past } else { Until::Future }
+}
+
+fn wait(until: Until) -> std::time::Duration {
+    match until {
+        Until::Past => std::time::Duration::ZERO,
+        Until::Future => LONG,
+    }
+}
+
+fn message(key: Lane, body: &str) -> Message {
+    Message {
+        id: "m".into(),
+        key: key.map(str::to_owned),
+        headers: Vec::new(),
+        body: Body { content_type: "text/plain".into(), bytes: body.to_owned().into() },
+        received_ms: 0,
+    }
+}
+
+fn sequences_of(members: &[String]) -> Vec<Sequence> {
+    let mut all: Vec<Sequence> =
+        members.iter().map(|member| member.split('/').nth(1).unwrap().parse().unwrap()).collect();
+    all.sort_unstable();
+    all
+}
+
+impl Real {
+    pub(super) async fn ask(&mut self, op: &Op) -> Result<Told, StoreError> {
+        let store = self.store.clone();
+        match op {
+            Op::Ingest { call, known, epoch, arrivals } => {
+                let arrivals: Vec<Arrival> = arrivals.iter().map(arrival).collect();
+                let (caller, known) = (self.caller(call), self.known_of(known));
+                let all: Vec<&Arrival> = arrivals.iter().collect();
+                let results =
+                    store.ingest(&caller, &known, self.actual_epoch(*epoch), &all).await?;
+                Ok(Box::new(|real| {
+                    Reply::Ingested(results.into_iter().map(|one| real.ingested(one)).collect())
+                }))
+            }
+            Op::Claim { call, known, max } => {
+                let (caller, known) = (self.caller(call), self.known_of(known));
+                let claimed = store.claim(&caller, &known, *max, LONG).await?;
+                let name = call.secret();
+                Ok(Box::new(move |real| {
+                    for (token, _) in &claimed.messages {
+                        real.secrets.insert(name.clone(), token.secret.clone());
+                    }
+                    let given = claimed.messages.iter().map(|(_, message)| real.given(message));
+                    Reply::Claimed(given.collect())
+                }))
+            }
+            Op::Complete { call, known, items } => {
+                let complete = |(token, output)| self.completion(known.name, token, output);
+                let items: Vec<Completion> =
+                    items.iter().map(|(token, output)| complete((token, output))).collect();
+                let (caller, known) = (self.caller(call), self.known_of(known));
+                told(Reply::Statuses(store.complete(&caller, &known, &items).await?))
+            }
+            Op::Fail { call, known, items } => {
+                let items: Vec<Failed> = items
+                    .iter()
+                    .map(|(token, until)| Failed {
+                        token: self.token(known.name, token),
+                        wait: wait(*until),
+                    })
+                    .collect();
+                let (caller, known) = (self.caller(call), self.known_of(known));
+                told(Reply::Statuses(store.fail(&caller, &known, &items).await?))
+            }
+            Op::Unclaim { call, known, tokens } => {
+                let tokens = self.tokens(known.name, tokens);
+                let (caller, known) = (self.caller(call), self.known_of(known));
+                told(Reply::Statuses(store.unclaim(&caller, &known, &tokens).await?))
+            }
+            Op::Extend { known, tokens } => {
+                let tokens = self.tokens(known.name, tokens);
+                let known = self.known_of(known);
+                told(Reply::Statuses(store.extend(&known, &tokens, LONG).await?.1))
+            }
+            Op::Reap { known } => {
+                let partition = self.keys.partition(0);
+                let mut leases = self.members(known.name, &partition.leases()).await;
+                let delays = self.members(known.name, &partition.delayed()).await;
+                leases.push(format!("{}/999/none", known.name));
+                let known = self.known_of(known);
+                let name = &known.destination.name;
+                let reaped = store.reap(name, &leases, &delays).await?;
+                told(Reply::Reaped { leases: reaped.leases, delays: reaped.delays })
+            }
+            Op::Overdue => {
+                let overdue = store.overdue(&[0]).await?.remove(0).by_destination;
+                let all = NAMES.into_iter().filter_map(|name| {
+                    let (leases, delays) = overdue.get(name)?;
+                    Some((name, sequences_of(leases), sequences_of(delays)))
+                });
+                told(Reply::Overdue(all.collect()))
+            }
+            Op::Own { who } => {
+                let owned = store.own(0, &self.owners[*who], LONG).await?;
+                Ok(Box::new(move |real| Reply::Owned {
+                    epoch: real.epoch(owned.epoch),
+                    quarantine: until(owned.quarantine),
+                }))
+            }
+            Op::Disown { who } => told(Reply::Disowned(store.disown(0, &self.owners[*who]).await?)),
+            Op::Release { who, epoch, known, lanes } => {
+                let owner = self.owner(*who, *epoch);
+                let lanes: Vec<StoreRequest> = lanes.iter().map(request).collect();
+                let runs = store.release(&owner, &self.known_of(known), &lanes).await?;
+                Ok(Box::new(|real| {
+                    let run = |run: reseq::store::LaneRun| Run {
+                        wait: until(run.wait),
+                        messages: run.messages.iter().map(|message| real.given(message)).collect(),
+                    };
+                    Reply::Runs(runs.into_iter().map(run).collect())
+                }))
+            }
+            Op::Postpone { who, epoch, known, lane, sequence, attempts, wait: time } => {
+                let owner = self.owner(*who, *epoch);
+                let attempts = u32::try_from(*attempts).unwrap();
+                let known = self.known_of(known);
+                store.postpone(&owner, &known, *lane, *sequence, attempts, wait(*time)).await?;
+                told(Reply::Done)
+            }
+            Op::Define { name, definition } => {
+                let name = *name;
+                let defined = store.define(&destination(name, definition)).await?;
+                Ok(Box::new(move |real| Reply::Defined {
+                    version: real.version(name, defined.version),
+                    changed: defined.changed,
+                    created: defined.created,
+                }))
+            }
+            Op::BeginRemove { name } => self.begin_remove(name).await,
+            Op::EndRemove { name } => self.end_remove(name).await,
+            Op::Remove { name, purge } => {
+                let removed = store.remove(&name.parse().unwrap(), *purge).await?;
+                told(Reply::Removed { purged: removed.purged })
+            }
+            Op::Restart => {
+                let key = self.keys.partition(0).epoch();
+                self.run::<u64>(&["HSET", &key, "server", "0123"]).await;
+                told(Reply::Done)
+            }
+            Op::Pass(deadline) => {
+                self.pass(deadline).await;
+                told(Reply::Done)
+            }
+            Op::ScriptFlush => {
+                self.run::<()>(&["SCRIPT", "FLUSH"]).await;
+                told(Reply::Done)
+            }
+        }
+    }
+
+    fn calls(&self, name: Name) -> Calls {
+        let mut calls = Calls::new(&self.keys, name);
+        let version = self.known.get(name).map(|known| self.known_of(known).version);
+        calls.version = version.unwrap_or_default().to_string();
+        calls
+    }
+
+    /// The script alone, as if the pod had died after it.
+    async fn begin_remove(&mut self, name: Name) -> Result<Told, StoreError> {
+        let answer = self.calls(name).remove().run(&mut self.connection).await?;
+        let (_, purged): (u64, u64) = redis::from_redis_value(answer).unwrap();
+        told(Reply::Removed { purged })
+    }
+
+    async fn end_remove(&mut self, name: Name) -> Result<Told, StoreError> {
+        let calls = self.calls(name);
+        let sequences: Vec<Sequence> = self.run(&["HKEYS", &calls.keys.messages()]).await;
+        let leases = self.members(name, &calls.keys.partition.leases()).await;
+        let delays = self.members(name, &calls.keys.partition.delayed()).await;
+        let purge = calls.purge(&["", "a", "b", "{x}:y"], &sequences, &leases, &delays);
+        let at = &mut self.connection;
+        let purged = redis::from_redis_value(purge.run(at).await?).unwrap();
+        calls.forget().run(at).await?;
+        calls.index("").run(at).await?;
+        told(Reply::Removed { purged })
+    }
+
+    /// The members of leases, or of delayed, that are of a destination.
+    async fn members(&mut self, name: Name, key: &str) -> Vec<String> {
+        let mut members: Vec<String> = self.run(&["ZRANGE", key, "0", "-1"]).await;
+        members.retain(|member| member.split('/').next() == Some(name));
+        members
+    }
+
+    /// A stored deadline is set to long ago.
+    async fn pass(&mut self, deadline: &Deadline) {
+        let partition = self.keys.partition(0);
+        let keys = self.keys.clone();
+        let of = |name: &Name| keys.destination(&name.parse().unwrap());
+        let (key, members) = match deadline {
+            Deadline::Lease { name, sequence } => {
+                let mut members = self.members(name, &partition.leases()).await;
+                members.retain(|member| member.starts_with(&format!("{name}/{sequence}/")));
+                (partition.leases(), members)
+            }
+            Deadline::Delay { name, sequence } => {
+                (partition.delayed(), vec![format!("{name}/{sequence}")])
+            }
+            Deadline::Postponed { name } => {
+                let lanes = of(name).lanes();
+                for lane in self.run::<Vec<String>>(&["ZRANGE", &lanes, "0", "-1"]).await {
+                    self.run::<u64>(&["ZADD", &lanes, "XX", "1", &lane]).await;
+                }
+                (partition.releasable(), vec![name.to_string()])
+            }
+            Deadline::Owner => {
+                let held: Option<String> = self.run(&["GET", &partition.owner()]).await;
+                if let Some(token) = held.as_deref().and_then(|held| held.split(' ').next()) {
+                    let past = format!("{token} 1");
+                    self.run::<()>(&["SET", &partition.owner(), &past, "KEEPTTL"]).await;
+                }
+                return;
+            }
+            Deadline::Quarantine => {
+                self.run::<u64>(&["HSET", &partition.epoch(), "quarantine_ends_ms", "1"]).await;
+                return;
+            }
+            Deadline::Seen { name, idempotency_key } => {
+                let key = of(name).seen(idempotency_key);
+                let kept: String = self.run(&["GET", &key]).await;
+                let mut words: Vec<&str> = kept.splitn(4, ' ').collect();
+                words[2] = "1";
+                self.run::<()>(&["SET", &key, &words.join(" "), "KEEPTTL"]).await;
+                return;
+            }
+        };
+        for member in members {
+            self.run::<u64>(&["ZADD", &key, "XX", "1", &member]).await;
+        }
+    }
+
+    pub(super) fn refusal(&self, error: StoreError) -> Refusal {
+        match error {
+            StoreError::StaleEpoch(epoch) => Refusal::StaleEpoch(self.epoch(epoch)),
+            StoreError::StaleDefinition => Refusal::StaleDefinition,
+            StoreError::UnknownDestination => Refusal::UnknownDestination,
+            StoreError::StaleCall => Refusal::StaleCall,
+            StoreError::NotOwner => Refusal::NotOwner,
+            StoreError::Owned(_) => Refusal::Owned,
+            StoreError::Quarantine(_) => Refusal::Quarantine,
+            StoreError::WrongHead => Refusal::WrongHead,
+            StoreError::WrongState(_) => Refusal::WrongState,
+            StoreError::OutOfMemory => Refusal::OutOfMemory,
+            other => Refusal::Other(other.to_string()),
+        }
+    }
+
+    /// A caller that is about to make its call of this number.
+    fn caller(&self, call: &Call) -> Caller {
+        let caller = self.store.caller(&format!("caller{}", call.caller));
+        (1..call.number).for_each(|_| caller.give_up());
+        caller
+    }
+
+    fn owner(&self, who: usize, epoch: u64) -> Owner {
+        Owner { token: self.owners[who].clone(), epoch: self.actual_epoch(epoch) }
+    }
+
+    fn tokens(&self, name: Name, tokens: &[Token]) -> Vec<LeaseToken> {
+        tokens.iter().map(|token| self.token(name, token)).collect()
+    }
+
+    fn token(&self, name: Name, token: &Token) -> LeaseToken {
+        LeaseToken {
+            destination: name.parse().unwrap(),
+            sequence: token.sequence,
+            secret: self.secrets.get(&token.secret).unwrap_or(&token.secret).clone(),
+            key: token.key.map(str::to_owned),
+        }
+    }
+
+    fn completion(&self, name: Name, token: &Token, output: &Output) -> Completion {
+        let place = Place { epoch: self.actual_epoch(output.epoch), sequence: token.sequence };
+        let output = Stamped {
+            destination: name.parse().unwrap(),
+            place,
+            previous: output.previous,
+            message: message(output.key, &output.body),
+            attempts: 0,
+            tombstone: output.tombstone,
+        };
+        Completion { token: self.token(name, token), output }
+    }
+
+    fn ingested(&self, result: StoreIngested) -> Ingested {
+        let place = |place: Place| (self.epoch(place.epoch), place.sequence);
+        match result {
+            StoreIngested::Stamped(at) => {
+                let (epoch, sequence) = place(at);
+                Ingested::Stamped { epoch, sequence }
+            }
+            StoreIngested::Duplicate(at) => {
+                let (epoch, sequence) = place(at);
+                Ingested::Duplicate { epoch, sequence }
+            }
+            StoreIngested::Conflict => Ingested::Conflict,
+            StoreIngested::BacklogFull => Ingested::BacklogFull,
+        }
+    }
+
+    fn given(&self, message: &Stamped) -> Given {
+        let keys = ["a", "b", "{x}:y"];
+        let key = message.message.key.as_deref();
+        Given {
+            sequence: message.place.sequence,
+            epoch: self.epoch(message.place.epoch),
+            previous: message.previous,
+            key: key.map(|key| *keys.iter().find(|known| **known == key).unwrap_or(&"?")),
+            body: String::from_utf8_lossy(&message.message.body.bytes).into_owned(),
+            tombstone: message.tombstone,
+            attempts: message.attempts.into(),
+        }
+    }
+}
+
+fn arrival(arrival: &op::Arrival) -> Arrival {
+    Arrival {
+        message: message(arrival.key, &arrival.body),
+        idempotency_key: arrival.idempotency_key.clone(),
+    }
+}
+
+fn request(request: &LaneRequest) -> StoreRequest {
+    StoreRequest {
+        key: request.lane.map(str::to_owned),
+        settled_to: request.settled_to,
+        tombstones: request.tombstones,
+        in_hand: request.in_hand,
+        want: request.want,
+    }
+}

@@ -1,0 +1,77 @@
+//! Making, changing and removing destinations.
+
+use super::{Answer, notice_server};
+use crate::model::{
+    op::{Refusal, Reply},
+    state::{Definition, Destination, Name, State},
+};
+
+pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
+    notice_server(state);
+    let known = state.destinations.get(name);
+    let created = known.is_none();
+    if let Some(known) = known {
+        if known.deleted {
+            return Err(Refusal::WrongState);
+        }
+        if known.definition == definition {
+            let version = known.version;
+            return Ok(Reply::Defined { version, changed: false, created });
+        }
+        if known.definition.ordering != definition.ordering && known.pending() > 0 {
+            return Err(Refusal::WrongState);
+        }
+    }
+    state.version += 1;
+    let (version, born) = (state.version, state.epoch);
+    let destination = state.destinations.entry(name).or_insert_with(|| Destination {
+        version,
+        definition,
+        born,
+        deleted: false,
+        last: 0,
+        delivered: 0,
+        dropped: 0,
+        messages: Default::default(),
+        waiting: Vec::new(),
+        lanes: Default::default(),
+    });
+    destination.version = version;
+    destination.definition = definition;
+    let has_waiting = !destination.waiting.is_empty();
+    state.active_builtin.remove(name);
+    state.active_worker.remove(name);
+    if has_waiting {
+        state.active(definition.claimers()).insert(name);
+    }
+    state.index.insert(name, version);
+    state.revision += 1;
+    Ok(Reply::Defined { version, changed: true, created })
+}
+
+pub fn begin_remove(state: &mut State, name: Name, purge: bool) -> Answer {
+    let destination = state.destinations.get_mut(name).ok_or(Refusal::UnknownDestination)?;
+    let purged = destination.pending();
+    if purged > 0 && !purge {
+        return Err(Refusal::WrongState);
+    }
+    destination.deleted = true;
+    state.active_builtin.remove(name);
+    state.active_worker.remove(name);
+    state.releasable.remove(name);
+    Ok(Reply::Removed { purged })
+}
+
+/// Purged, and forgotten.
+pub fn end_remove(state: &mut State, name: Name) -> Answer {
+    let destination = state.destinations.remove(name).ok_or(Refusal::UnknownDestination)?;
+    notice_server(state);
+    // What will be made under this name counts from 1 again.
+    state.epoch += 1;
+    state.active_builtin.remove(name);
+    state.active_worker.remove(name);
+    state.releasable.remove(name);
+    state.index.remove(name);
+    state.revision += 1;
+    Ok(Reply::Removed { purged: destination.pending() })
+}

@@ -1,0 +1,339 @@
+//! The scripts called one by one, as their headers say, with the keys that the store names: for
+//! tests of what no store would do.
+#![allow(dead_code)] // Each test file uses its own part.
+
+use redis::{RedisResult, Value, aio::MultiplexedConnection};
+use reseq::{
+    domain::DestinationName,
+    store::{Claimers, Keys, keys::DestinationKeys, scripts::Scripts},
+};
+
+/// How long leases, delays and quarantines last: none ends by itself while a test runs.
+pub const LONG: &str = "3600000";
+/// What every caller calls itself.
+const CALLER: &str = "pod:test";
+
+/// One call of one script.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub script: &'static str,
+    pub keys: Vec<String>,
+    pub args: Vec<String>,
+}
+
+impl Call {
+    pub async fn run(&self, connection: &mut MultiplexedConnection) -> RedisResult<Value> {
+        let scripts = Scripts::new();
+        let transition = scripts.all().into_iter().find(|found| found.name == self.script);
+        let mut call = transition.expect("there is such a script").script.prepare_invoke();
+        for key in &self.keys {
+            call.key(key);
+        }
+        for arg in &self.args {
+            call.arg(arg);
+        }
+        call.invoke_async(connection).await
+    }
+}
+
+fn call(script: &'static str, keys: &[&String], args: &[&str]) -> Call {
+    let keys = keys.iter().map(|key| (*key).clone()).collect();
+    Call { script, keys, args: args.iter().map(|arg| (*arg).to_owned()).collect() }
+}
+
+/// A message on its way in: its lane (from 1), its idempotency key and digest or nothing, its body.
+pub type Arrival<'a> = (usize, &'a str, &'a str);
+
+/// The calls about one destination whose lanes are keys.
+pub struct Calls {
+    pub name: DestinationName,
+    pub keys: DestinationKeys,
+    pub index: String,
+    pub wake_definitions: String,
+    pub version: String,
+    pub epoch: String,
+    /// Who makes up the messages' minds: 'waiting' or 'ready'.
+    pub stand: &'static str,
+    number: std::cell::Cell<u64>,
+}
+
+impl Calls {
+    pub fn new(keys: &Keys, name: &str) -> Calls {
+        let name: DestinationName = name.parse().unwrap();
+        Calls {
+            keys: keys.destination(&name),
+            index: keys.destinations(),
+            wake_definitions: keys.wake_definitions(),
+            name,
+            version: String::new(),
+            epoch: String::new(),
+            stand: "waiting",
+            number: std::cell::Cell::new(0),
+        }
+    }
+
+    /// Numbers the calls from here on.
+    pub fn number_from(&mut self, number: u64) {
+        self.number.set(number);
+    }
+
+    /// The number of the next call.
+    fn next(&self) -> String {
+        self.number.set(self.number.get() + 1);
+        self.number.get().to_string()
+    }
+
+    pub fn member(&self, sequence: u64, secret: &str) -> String {
+        format!("{}/{sequence}/{secret}", self.name)
+    }
+
+    fn caller(&self) -> String {
+        self.keys.partition.call(CALLER)
+    }
+
+    fn builtin(&self) -> String {
+        self.keys.partition.active(Claimers::Builtin)
+    }
+
+    fn worker(&self) -> String {
+        self.keys.partition.active(Claimers::Worker)
+    }
+
+    fn with_lanes(&self, mut call: Call, lanes: &[&str]) -> Call {
+        for lane in lanes {
+            call.keys.extend([self.keys.in_progress(Some(lane)), self.keys.ready(Some(lane))]);
+        }
+        call
+    }
+
+    pub fn define(&self, definition: &str) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [&p.epoch(), &k.hash(), &k.waiting(), &self.builtin(), &self.worker()];
+        call("define", &keys, &[self.name.as_str(), definition, "key", "builtin", LONG])
+    }
+
+    pub fn index(&self, noted: &str) -> Call {
+        let args = [self.name.as_str(), &self.version, noted, &self.wake_definitions];
+        call("index", &[&self.index], &args)
+    }
+
+    pub fn ingest(&self, lanes: &[&str], seen: &[&str], arrivals: &[Arrival]) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &p.epoch(),
+            &self.caller(),
+            &k.hash(),
+            &k.waiting(),
+            &k.messages(),
+            &self.builtin(),
+            &p.releasable(),
+            &k.lanes(),
+            &p.wake_waiting(),
+            &p.wake_releasable(),
+        ];
+        let (number, count, name) = (self.next(), lanes.len().to_string(), self.name.as_str());
+        let args = [&number, name, &self.version, &self.epoch, LONG, self.stand, "100", LONG];
+        let mut made = self.with_lanes(call("ingest", &keys, &args), lanes);
+        made.keys.extend(seen.iter().map(|key| k.seen(key)));
+        made.args.extend(["key".to_owned(), count]);
+        made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
+        for (lane, seen, body) in arrivals {
+            made.args.extend([lane.to_string(), (*seen).to_owned(), (*body).to_owned()]);
+        }
+        made
+    }
+
+    pub fn claim(&self, secret: &str, most: usize) -> Call {
+        let k = &self.keys;
+        let leases = k.partition.leases();
+        let keys = [
+            &self.caller(),
+            &k.hash(),
+            &k.waiting(),
+            &k.messages(),
+            &k.attempts(),
+            &leases,
+            &self.builtin(),
+        ];
+        let (number, most) = (self.next(), most.to_string());
+        let args = [&number, self.name.as_str(), &self.version, secret, LONG, &most];
+        call("claim", &keys, &args)
+    }
+
+    /// Completes messages: of each its lane (from 1) and its sequence.
+    pub fn complete(&self, secret: &str, lanes: &[&str], messages: &[(usize, u64)]) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &self.caller(),
+            &k.hash(),
+            &k.messages(),
+            &k.attempts(),
+            &p.leases(),
+            &p.releasable(),
+            &k.lanes(),
+            &p.wake_releasable(),
+        ];
+        let (number, count) = (self.next(), lanes.len().to_string());
+        let args = [&number, self.name.as_str(), "key", &count];
+        let mut made = self.with_lanes(call("complete", &keys, &args), lanes);
+        made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
+        for (lane, sequence) in messages {
+            let member = self.member(*sequence, secret);
+            made.args.extend([lane.to_string(), sequence.to_string(), member]);
+            made.args.push(format!("output {sequence}"));
+        }
+        made
+    }
+
+    pub fn extend(&self, secret: &str, sequences: &[u64]) -> Call {
+        let keys = [&self.keys.messages(), &self.keys.partition.leases()];
+        let mut made = call("extend", &keys, &[LONG]);
+        for sequence in sequences {
+            made.args.extend([sequence.to_string(), self.member(*sequence, secret)]);
+        }
+        made
+    }
+
+    /// Fails messages: of each its sequence, and how long it waits, in milliseconds.
+    pub fn fail(&self, secret: &str, messages: &[(u64, &str)]) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &self.caller(),
+            &k.hash(),
+            &k.waiting(),
+            &k.messages(),
+            &k.attempts(),
+            &p.leases(),
+            &p.delayed(),
+            &self.builtin(),
+            &self.worker(),
+            &p.wake_waiting(),
+        ];
+        let mut made = call("fail", &keys, &[&self.next(), self.name.as_str()]);
+        for (sequence, wait) in messages {
+            let member = self.member(*sequence, secret);
+            made.args.extend([sequence.to_string(), member, (*wait).to_owned()]);
+        }
+        made
+    }
+
+    pub fn unclaim(&self, secret: &str, sequences: &[u64]) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &self.caller(),
+            &k.hash(),
+            &k.waiting(),
+            &k.messages(),
+            &p.leases(),
+            &self.builtin(),
+            &self.worker(),
+            &p.wake_waiting(),
+        ];
+        let mut made = call("unclaim", &keys, &[&self.next(), self.name.as_str()]);
+        for sequence in sequences {
+            made.args.extend([sequence.to_string(), self.member(*sequence, secret)]);
+        }
+        made
+    }
+
+    pub fn reap(&self, leases: &[String], delays: &[String]) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &k.hash(),
+            &k.waiting(),
+            &k.attempts(),
+            &p.leases(),
+            &p.delayed(),
+            &self.builtin(),
+            &self.worker(),
+            &p.wake_waiting(),
+        ];
+        let mut made = call("reap", &keys, &[self.name.as_str(), &leases.len().to_string()]);
+        made.args.extend(leases.iter().chain(delays).cloned());
+        made
+    }
+
+    pub fn own(&self, token: &str) -> Call {
+        let p = &self.keys.partition;
+        call("own", &[&p.epoch(), &p.owner()], &[token, LONG])
+    }
+
+    pub fn disown(&self, token: &str) -> Call {
+        let p = &self.keys.partition;
+        call("disown", &[&p.owner(), &p.wake_owner()], &[token])
+    }
+
+    /// Releases lanes: of each its key, the last sequence settled, the most to hand out.
+    pub fn release(&self, token: &str, lanes: &[(&str, u64, usize)]) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &p.epoch(),
+            &p.owner(),
+            &k.hash(),
+            &k.messages(),
+            &k.attempts(),
+            &p.releasable(),
+            &k.lanes(),
+        ];
+        let name = self.name.as_str();
+        let args = [token, &self.epoch, &self.version, name, "key", LONG, "1000000"];
+        let of_lanes: Vec<&str> = lanes.iter().map(|(lane, ..)| *lane).collect();
+        let mut made = self.with_lanes(call("release", &keys, &args), &of_lanes);
+        for (lane, settled_to, most) in lanes {
+            made.args.extend([(*lane).to_owned(), settled_to.to_string()]);
+            made.args.extend(["0".to_owned(), "0".to_owned(), most.to_string()]);
+        }
+        made
+    }
+
+    pub fn postpone(&self, token: &str, lane: &str, sequence: u64, wait: &str) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let in_progress = k.in_progress(Some(lane));
+        let keys =
+            [&p.epoch(), &p.owner(), &k.attempts(), &p.releasable(), &k.lanes(), &in_progress];
+        let (name, sequence) = (self.name.as_str(), sequence.to_string());
+        let args = [token, &self.epoch, name, "key", LONG, lane, &sequence, "1", wait];
+        call("postpone", &keys, &args)
+    }
+
+    pub fn remove(&self) -> Call {
+        let releasable = self.keys.partition.releasable();
+        let keys = [&self.keys.hash(), &self.builtin(), &self.worker(), &releasable];
+        call("remove", &keys, &[self.name.as_str(), "1"])
+    }
+
+    pub fn purge(
+        &self,
+        lanes: &[&str],
+        sequences: &[u64],
+        leases: &[String],
+        delays: &[String],
+    ) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [&k.hash(), &k.messages(), &p.leases(), &p.delayed()];
+        let counts = [sequences.len().to_string(), leases.len().to_string()];
+        let made = call("purge", &keys, &[&counts[0], &counts[1]]);
+        let mut made = self.with_lanes(made, lanes);
+        made.args.extend(sequences.iter().map(u64::to_string));
+        made.args.extend(leases.iter().chain(delays).cloned());
+        made
+    }
+
+    pub fn forget(&self) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &p.epoch(),
+            &k.hash(),
+            &k.waiting(),
+            &k.messages(),
+            &k.attempts(),
+            &k.lanes(),
+            &k.in_progress(None),
+            &k.ready(None),
+            &self.builtin(),
+            &self.worker(),
+            &p.releasable(),
+        ];
+        call("forget", &keys, &[LONG, self.name.as_str()])
+    }
+}

@@ -1,0 +1,204 @@
+//! What the headers of the Lua say, held against what Lua and Rust do.
+
+mod support;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use support::source::{code_of, files, root, shown};
+
+/// A script's header, read.
+struct Header {
+    name: String,
+    first_line: String,
+    purpose: String,
+    sections: BTreeMap<&'static str, String>,
+    includes: Vec<String>,
+    code: String,
+}
+
+const SECTIONS: [&str; 4] = ["KEYS:", "ARGV:", "Returns:", "Errors:"];
+
+impl Header {
+    fn read(path: &Path) -> Header {
+        let text = fs::read_to_string(path).unwrap();
+        let first_line = text.lines().next().unwrap_or_default().to_owned();
+        let head = text.lines().skip(1).take_while(|line| line.starts_with("--"));
+        let mut header = Header {
+            name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
+            first_line,
+            purpose: String::new(),
+            sections: BTreeMap::new(),
+            includes: Vec::new(),
+            code: without_comments(&text),
+        };
+        let mut section = None;
+        for line in head.map(|line| line[2..].trim_start_matches(' ')) {
+            if let Some(names) = line.strip_prefix("include: ") {
+                header.includes.extend(names.split(", ").map(str::to_owned));
+                section = Some("include");
+            } else if let Some(start) = SECTIONS.iter().find(|start| line.starts_with(*start)) {
+                section = Some(start);
+                header.sections.insert(start, line[start.len()..].to_owned() + "\n");
+            } else if line.starts_with("Sent again") {
+                section = Some("include");
+            } else if section.is_none() {
+                header.purpose.push_str(line);
+            } else if let Some(text) = section.and_then(|s| header.sections.get_mut(s)) {
+                text.push_str(&format!("{line}\n"));
+            }
+        }
+        header
+    }
+
+    /// The keys that are there once, by number: their real shapes.
+    fn fixed_keys(&self) -> BTreeMap<usize, String> {
+        let lines = self.sections["KEYS:"].lines().filter_map(|line| {
+            let (number, rest) = line.trim().strip_prefix('[')?.split_once(']')?;
+            Some((number.parse().ok()?, rest.trim().to_owned()))
+        });
+        lines.collect()
+    }
+
+    fn has_repeated_keys(&self) -> bool {
+        self.sections["KEYS:"].contains("…]")
+    }
+
+    fn documented_errors(&self) -> BTreeSet<String> {
+        let names = self.sections["Errors:"].split(|c: char| !c.is_ascii_uppercase() && c != '_');
+        names.filter(|name| name.len() > 3).map(str::to_owned).collect()
+    }
+
+    /// The errors in its own code and in what it includes.
+    fn errors(&self) -> BTreeSet<String> {
+        let include = |name| {
+            let path = root().join(format!("lua/include/{name}.lua"));
+            without_comments(&fs::read_to_string(path).unwrap())
+        };
+        let whole = self.includes.iter().map(include).chain([self.code.clone()]);
+        let mut errors = BTreeSet::new();
+        for code in whole {
+            for reply in code.split("error_reply(").skip(1) {
+                let (_, named) = reply.split_once('\'').expect("an error has a name");
+                let name = named.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_');
+                errors.insert(name.collect());
+            }
+        }
+        errors
+    }
+
+    /// The numbers of fixed keys that the code uses, and whether it uses computed ones.
+    fn used_keys(&self) -> (BTreeSet<usize>, bool) {
+        let (mut used, mut has_computed) = (BTreeSet::new(), false);
+        let mut range = None;
+        for line in self.code.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let Some(at) =
+                words.windows(3).position(|w| w[0] == "for" && w[1] == "i" && w[2] == "=")
+            {
+                range = words.get(at + 3..at + 5).map(|w| [w[0].trim_matches(','), w[1]]);
+            }
+            for inside in line.split("KEYS[").skip(1).filter_map(|rest| rest.split(']').next()) {
+                match (inside.parse::<usize>(), inside, range) {
+                    (Ok(number), ..) => drop(used.insert(number)),
+                    (_, "i", Some([from, to])) if to != "#KEYS" => {
+                        used.extend(from.parse::<usize>().unwrap()..=to.parse().unwrap());
+                    }
+                    _ => has_computed = true,
+                }
+            }
+        }
+        (used, has_computed)
+    }
+}
+
+fn without_comments(lua: &str) -> String {
+    let code = lua.lines().filter(|line| !line.trim_start().starts_with("--"));
+    code.map(|line| line.split(" -- ").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+fn headers() -> Vec<Header> {
+    let paths = files("lua", "lua").into_iter().filter(|path| !shown(path).contains("include"));
+    paths.map(|path| Header::read(&path)).collect()
+}
+
+#[test]
+fn the_header_of_each_script_says_what_its_code_does() {
+    let mapped = fs::read_to_string(root().join("src/store/error.rs")).unwrap();
+    let all = headers();
+    assert!(all.len() >= 16);
+    for header in &all {
+        let name = &header.name;
+        assert!(header.purpose.starts_with(&format!("{name}: ")), "{name}: say what it is for");
+        for section in SECTIONS {
+            assert!(header.sections.contains_key(section), "{name}: {section} is missing");
+        }
+        // What drains must also run when memory is at its limit; what takes in must not.
+        let takes_in = ["ingest", "define"].contains(&name.as_str());
+        let expected = if takes_in { "#!lua" } else { "#!lua flags=allow-oom" };
+        assert_eq!(&header.first_line, expected, "{name}");
+
+        let fixed = header.fixed_keys();
+        let numbers: BTreeSet<usize> = fixed.keys().copied().collect();
+        assert!(numbers.iter().copied().eq(1..=numbers.len()), "{name}: KEYS are numbered from 1");
+        for (number, shape) in &fixed {
+            assert!(shape.contains(" reseq:"), "{name}: KEYS[{number}] has no real shape: {shape}");
+        }
+        let (used, has_computed) = header.used_keys();
+        assert_eq!(used, numbers, "{name}: the keys that the code uses, and those of its header");
+        assert_eq!(has_computed, header.has_repeated_keys(), "{name}: keys per lane");
+
+        let errors = header.errors();
+        assert_eq!(
+            errors,
+            header.documented_errors(),
+            "{name}: errors in the code, and in the header"
+        );
+        for error in errors {
+            assert!(mapped.contains(&format!("\"{error}\" =>")), "{name}: {error} is not mapped");
+        }
+    }
+}
+
+/// The Rust text from a `&scripts.NAME` to its `self.run`, with the bodies of loops apart.
+fn call_sites(name: &str) -> Vec<(String, String)> {
+    let mut sites = Vec::new();
+    for path in files("src/store", "rs") {
+        let code = code_of(&path);
+        for (at, pick) in code.match_indices(&format!("&scripts.{name})")) {
+            let rest = &code[at + pick.len()..];
+            let site = &rest[..rest.find("self.run").expect("a call is run")];
+            let (mut once, mut looped, mut depth) = (String::new(), String::new(), 0);
+            for line in site.lines() {
+                let is_loop = line.trim_start().starts_with("for ");
+                let opened = line.matches('{').count() as i32 - line.matches('}').count() as i32;
+                let text = if is_loop || depth > 0 { &mut looped } else { &mut once };
+                text.push_str(line);
+                if is_loop || depth > 0 {
+                    depth += opened;
+                }
+            }
+            sites.push((once, looped));
+        }
+    }
+    sites
+}
+
+#[test]
+fn the_store_passes_the_keys_that_the_headers_name() {
+    for header in headers() {
+        let sites = call_sites(&header.name);
+        assert!(!sites.is_empty(), "nothing calls {}", header.name);
+        for (once, looped) in sites {
+            let (name, fixed) = (&header.name, header.fixed_keys().len());
+            assert_eq!(once.matches(".key(").count(), fixed, "{name}: keys passed once");
+            let is_repeated = looped.contains(".key(");
+            // A call that purges no messages names no lanes.
+            let may_omit = name == "purge" && once.contains("is_lease");
+            assert!(is_repeated == header.has_repeated_keys() || may_omit, "{name}: keys per lane");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Random operations on the reference model of one partition and on the real scripts in a real
+//! Redis: after each, the answers and the whole state must be the same.
+//!
+//! `RESEQ_MODEL_CASES` sets how many sequences of operations are tried; `RESEQ_MODEL_SEED` (in
+//! hex, as a failure prints it) which.
+
+mod model;
+mod scripts;
+mod support;
+
+use std::collections::BTreeMap;
+
+use model::{
+    draw::{Draw, Kind, draws},
+    generate::Callers,
+    op::{Ingested, Known, Op, Refusal, Reply},
+    real::Real,
+    snapshot::{difference, of_model, of_real},
+    state::{Lane, Name, State},
+    step::step,
+};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use reseq::{domain::Sequence, store::Status};
+
+/// Sequences of operations, unless told otherwise.
+const CASES: u32 = 240;
+/// The most operations of one sequence.
+const OPS_MAX: usize = 200;
+
+/// How often what the test is for did happen.
+type Tally = BTreeMap<&'static str, usize>;
+
+/// The last place settled in each lane, over all removals.
+type Settled = BTreeMap<(Name, Lane), (u64, Sequence)>;
+
+#[test]
+fn the_scripts_do_and_answer_what_the_model_says() {
+    let cases = std::env::var("RESEQ_MODEL_CASES").ok().and_then(|text| text.parse().ok());
+    let seed = std::env::var("RESEQ_MODEL_SEED").ok();
+    let seed =
+        seed.and_then(|text| u128::from_str_radix(&text, 16).ok()).unwrap_or_else(rand::random);
+    let config = Config {
+        cases: cases.unwrap_or(CASES),
+        failure_persistence: None,
+        max_shrink_iters: 1000,
+        ..Config::default()
+    };
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&seed.to_be_bytes());
+    let mut runner =
+        TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let real = std::cell::RefCell::new(runtime.block_on(Real::start()));
+    let tally = std::cell::RefCell::new(Tally::new());
+    let result = runner.run(&draws(OPS_MAX), |draws| {
+        let (mut real, mut tally) = (real.borrow_mut(), tally.borrow_mut());
+        runtime.block_on(run(&mut real, &draws, &mut tally)).map_err(TestCaseError::fail)
+    });
+    if let Err(failure) = result {
+        panic!("RESEQ_MODEL_SEED={seed:x}\n{failure}");
+    }
+    let tally = tally.into_inner();
+    println!("{tally:#?}");
+    if cases.is_none_or(|cases| cases >= CASES) {
+        for what in WANTED {
+            assert!(tally.contains_key(what), "{what} never happened; seed {seed:x}\n{tally:#?}");
+        }
+    }
+}
+
+/// What must have happened at least once for the test to mean anything.
+const WANTED: [&str; 31] = [
+    "stamped",
+    "duplicate",
+    "conflict",
+    "backlog full",
+    "claimed",
+    "completed",
+    "dropped",
+    "already settled",
+    "stale lease",
+    "failed and delayed",
+    "failed, to wait at once",
+    "handed back",
+    "lease ran out",
+    "delay over",
+    "released",
+    "settled",
+    "postponed",
+    "partition taken over",
+    "removed with messages pending",
+    "made again",
+    "finished while being removed",
+    "repeated call",
+    "repeated call, after others",
+    "STALE_CALL",
+    "STALE_EPOCH",
+    "STALE_DEFINITION",
+    "UNKNOWN_DESTINATION",
+    "NOT_OWNER",
+    "QUARANTINE",
+    "WRONG_STATE",
+    "OOM",
+];
+
+async fn run(real: &mut Real, draws: &[Draw], tally: &mut Tally) -> Result<(), String> {
+    real.reset().await;
+    let mut world = World {
+        real,
+        tally,
+        state: State::default(),
+        callers: Callers::default(),
+        settled: Settled::new(),
+        digest: String::new(),
+        trace: Vec::new(),
+    };
+    for op in Callers::beginning() {
+        world.check(&op, false, false).await?;
+    }
+    for draw in draws {
+        if let Some((op, memory_full)) = world.callers.resolve(draw, &world.state) {
+            world.check(&op, memory_full, draw.kind == Kind::Repeat).await?;
+        }
+    }
+    Ok(())
+}
+
+struct World<'a> {
+    real: &'a mut Real,
+    tally: &'a mut Tally,
+    state: State,
+    callers: Callers,
+    settled: Settled,
+    digest: String,
+    trace: Vec<String>,
+}
+
+impl World<'_> {
+    /// Carries out an operation on both sides and compares.
+    async fn check(&mut self, op: &Op, memory_full: bool, repeat: bool) -> Result<(), String> {
+        let before = self.state.clone();
+        let expected = step(&mut self.state, op, memory_full);
+        self.trace.push(format!("{op:?} -> {expected:?}"));
+        let fail =
+            |trace: &[String], what: String| Err(format!("{what}\nafter\n{}", trace.join("\n")));
+        let found = self.real.apply(op, memory_full, &self.state).await;
+        if found != expected {
+            return fail(&self.trace, format!("answered {found:?}"));
+        }
+        let snapshot = of_real(self.real).await;
+        if let Some(lines) = difference(&of_model(&self.state), &snapshot) {
+            return fail(&self.trace, lines);
+        }
+        if let Some(broken) = self.state.broken_invariant() {
+            return fail(&self.trace, broken);
+        }
+        if let Some(broken) = self.broken_order(op, &expected, &before) {
+            return fail(&self.trace, broken);
+        }
+        let digest = self.real.digest().await;
+        let changed = digest != self.digest;
+        let refused = matches!(expected, Reply::Refused(_)) && before == self.state;
+        if (refused || repeat && !memory_full && before.epoch == self.state.epoch) && changed {
+            return fail(&self.trace, "a refused or repeated call changed something".to_owned());
+        }
+        self.digest = digest;
+        if repeat {
+            self.count("repeated call");
+            if self.trace.len() > 1
+                && self.trace[self.trace.len() - 2] != self.trace[self.trace.len() - 1]
+            {
+                self.count("repeated call, after others");
+            }
+        }
+        self.tell(op, &expected, &before);
+        self.callers.learn(op, &expected);
+        Ok(())
+    }
+
+    /// What is handed out is the front of its lane; what is settled goes up, over all removals.
+    fn broken_order(&mut self, op: &Op, reply: &Reply, before: &State) -> Option<String> {
+        let (Op::Release { known, lanes, .. }, Reply::Runs(runs)) = (op, reply) else {
+            return None;
+        };
+        for (request, run) in lanes.iter().zip(runs) {
+            let destination = self.state.destinations.get(known.name)?;
+            let lane = destination.lane(request.lane).map(|(sequence, _)| sequence);
+            let front = lane.filter(|sequence| *sequence > request.in_hand);
+            if !front.take(run.messages.len()).eq(run.messages.iter().map(|m| m.sequence)) {
+                return Some("what was handed out is not the front of its lane".to_owned());
+            }
+            let old = before.destinations.get(known.name)?;
+            let gone =
+                old.lane(request.lane).filter(|(at, _)| !destination.messages.contains_key(at));
+            let last = self.settled.entry((known.name, request.lane)).or_default();
+            for (sequence, message) in gone {
+                if (message.epoch, sequence) <= *last {
+                    return Some(format!("{sequence} was settled after {last:?}"));
+                }
+                *last = (message.epoch, sequence);
+            }
+        }
+        None
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.tally.entry(what).or_default() += 1;
+    }
+
+    fn tell(&mut self, op: &Op, reply: &Reply, before: &State) {
+        match (op, reply) {
+            (_, Reply::Refused(refusal)) => self.count(name_of(refusal)),
+            (_, Reply::Ingested(results)) => {
+                for result in results {
+                    self.count(match result {
+                        Ingested::Stamped { .. } => "stamped",
+                        Ingested::Duplicate { .. } => "duplicate",
+                        Ingested::Conflict => "conflict",
+                        Ingested::BacklogFull => "backlog full",
+                    });
+                }
+            }
+            (_, Reply::Claimed(given)) if !given.is_empty() => self.count("claimed"),
+            (op, Reply::Statuses(statuses)) => self.tell_statuses(op, statuses),
+            (_, Reply::Reaped { leases, delays }) => {
+                if *leases > 0 {
+                    self.count("lease ran out");
+                }
+                if *delays > 0 {
+                    self.count("delay over");
+                }
+            }
+            (Op::Own { who }, _) if before.owner.is_some_and(|(owner, _)| owner != *who) => {
+                self.count("partition taken over");
+            }
+            (Op::Release { known, .. }, Reply::Runs(runs)) => {
+                if runs.iter().any(|run| !run.messages.is_empty()) {
+                    self.count("released");
+                }
+                let pending =
+                    |state: &State| state.destinations.get(known.name).map(|d| d.pending());
+                if pending(before) != pending(&self.state) {
+                    self.count("settled");
+                }
+            }
+            (Op::Postpone { .. }, _) => self.count("postponed"),
+            (Op::Remove { .. } | Op::EndRemove { .. }, Reply::Removed { purged: 1.. }) => {
+                self.count("removed with messages pending");
+            }
+            (Op::Define { .. }, Reply::Defined { created: true, .. }) if before.revision > 2 => {
+                self.count("made again");
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_statuses(&mut self, op: &Op, statuses: &[Status]) {
+        let is_ending = |known: &Known| {
+            self.state.destinations.get(known.name).is_some_and(|destination| destination.deleted)
+        };
+        if let Op::Complete { known, .. } | Op::Unclaim { known, .. } = op
+            && statuses.contains(&Status::Ok)
+            && is_ending(known)
+        {
+            self.count("finished while being removed");
+        }
+        for (at, status) in statuses.iter().enumerate() {
+            self.count(match (status, op) {
+                (Status::StaleLease, _) => "stale lease",
+                (Status::Settled, _) => "already settled",
+                (_, Op::Complete { items, .. }) if items[at].1.tombstone => "dropped",
+                (_, Op::Complete { .. }) => "completed",
+                (_, Op::Fail { items, .. }) if items[at].1 == model::state::Until::Past => {
+                    "failed, to wait at once"
+                }
+                (_, Op::Fail { .. }) => "failed and delayed",
+                (_, Op::Unclaim { .. }) => "handed back",
+                _ => "extended",
+            });
+        }
+    }
+}
+
+fn name_of(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::StaleEpoch(_) => "STALE_EPOCH",
+        Refusal::StaleDefinition => "STALE_DEFINITION",
+        Refusal::UnknownDestination => "UNKNOWN_DESTINATION",
+        Refusal::StaleCall => "STALE_CALL",
+        Refusal::NotOwner => "NOT_OWNER",
+        Refusal::Owned => "OWNED",
+        Refusal::Quarantine => "QUARANTINE",
+        Refusal::WrongHead => "WRONG_HEAD",
+        Refusal::WrongState => "WRONG_STATE",
+        Refusal::OutOfMemory => "OOM",
+        Refusal::Other(_) => "other",
+    }
+}

@@ -1,0 +1,157 @@
+//! A key that holds another type than it should: a script that meets it changes nothing, because
+//! it reads and checks before it writes. There is no rollback.
+
+mod scripts;
+mod support;
+
+use redis::{Value, aio::MultiplexedConnection};
+use reseq::store::Keys;
+use scripts::{Call, Calls, LONG};
+use support::redis::TestRedis;
+
+#[tokio::test]
+async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
+    let redis = TestRedis::start().await;
+    let mut connection = redis.connection().await;
+    let count = calls_of(&populate(&mut connection).await).len();
+    let (mut refused, mut unnoticed, mut wrong) = (0, Vec::new(), Vec::new());
+    for number in 0..count {
+        let keys = calls_of(&populate(&mut connection).await).remove(number).keys;
+        for (at, key) in keys.iter().enumerate().filter(|(_, key)| !key.contains(":wake:")) {
+            let calls = populate(&mut connection).await;
+            let call = prepared(calls, number, &mut connection).await;
+            spoil(&mut connection, key).await;
+            let before = digest(&mut connection).await;
+            let answer = call.run(&mut connection).await;
+            let what = format!("{} KEYS[{}] {key}", call.script, at + 1);
+            match answer {
+                Err(error) if !error.to_string().contains("WRONGTYPE") => {
+                    wrong.push(format!("{what}: {error}"));
+                }
+                Err(_) if digest(&mut connection).await != before => {
+                    wrong.push(format!("{what}: it wrote before it met the key"));
+                }
+                Err(_) => refused += 1,
+                Ok(_) => unnoticed.push(what),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(refused > 80, "{refused} keys were met");
+    let unnoticed: Vec<&str> = unnoticed.iter().map(String::as_str).collect();
+    assert_eq!(unnoticed, UNNOTICED);
+}
+
+/// Where another type is met by nobody: what an ingest without, or with, processing does not
+/// touch; what is only read where a lease is gone; the key of the other claimers; and what is removed
+/// whatever it is.
+const UNNOTICED: [&str; 22] = [
+    "ingest KEYS[7] reseq:{p00}:releasable",
+    "ingest KEYS[8] reseq:{p00}:d:erp:lanes",
+    "ingest KEYS[12] reseq:{p00}:d:erp:ready:a",
+    "ingest KEYS[14] reseq:{p00}:d:erp:ready:b",
+    "extend KEYS[1] reseq:{p00}:d:erp:messages",
+    "fail KEYS[4] reseq:{p00}:d:erp:messages",
+    "fail KEYS[9] reseq:{p00}:active:worker",
+    "unclaim KEYS[4] reseq:{p00}:d:erp:messages",
+    "unclaim KEYS[7] reseq:{p00}:active:worker",
+    "reap KEYS[7] reseq:{p00}:active:worker",
+    "purge KEYS[5] reseq:{p00}:d:erp:in-progress:a",
+    "purge KEYS[6] reseq:{p00}:d:erp:ready:a",
+    "purge KEYS[7] reseq:{p00}:d:erp:in-progress:b",
+    "purge KEYS[8] reseq:{p00}:d:erp:ready:b",
+    "forget KEYS[3] reseq:{p00}:d:erp:waiting",
+    "forget KEYS[4] reseq:{p00}:d:erp:messages",
+    "forget KEYS[5] reseq:{p00}:d:erp:attempts",
+    "forget KEYS[6] reseq:{p00}:d:erp:lanes",
+    "forget KEYS[7] reseq:{p00}:d:erp:in-progress",
+    "forget KEYS[8] reseq:{p00}:d:erp:ready",
+    "ingest KEYS[4] reseq:{p00}:d:erp:waiting",
+    "ingest KEYS[6] reseq:{p00}:active:builtin",
+];
+
+/// A destination with messages in all stands, in two lanes.
+async fn populate(connection: &mut MultiplexedConnection) -> Calls {
+    redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
+    let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
+    let defined = run(connection, &calls.define("{}")).await;
+    calls.version = redis::from_redis_value::<(String, u8, u8)>(defined).unwrap().0;
+    let owned = run(connection, &calls.own("me")).await;
+    calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
+    let lanes = ["a", "b"];
+    let arrivals = [1, 2, 1, 2, 1, 2].map(|lane| (lane, "", "body"));
+    run(connection, &calls.ingest(&lanes, &[], &arrivals)).await;
+    run(connection, &calls.claim("s1", 5)).await;
+    run(connection, &calls.complete("s1", &lanes, &[(1, 1), (2, 2)])).await;
+    run(connection, &calls.fail("s1", &[(3, LONG)])).await;
+    run(connection, &calls.postpone("me", "a", 1, "0")).await;
+    run(connection, &calls.index("1 {}")).await;
+    let partition = &calls.keys.partition;
+    let over = [(partition.leases(), calls.member(5, "s1")), (partition.delayed(), "erp/3".into())];
+    for (key, member) in over {
+        let past = redis::cmd("ZADD").arg(key).arg(1).arg(member).exec_async(connection).await;
+        past.unwrap();
+    }
+    calls
+}
+
+/// One call of each script, each with something to do.
+fn calls_of(calls: &Calls) -> Vec<Call> {
+    let lanes = ["a", "b"];
+    let newer = format!("{}9 {{}}", calls.version);
+    vec![
+        calls.ingest(&lanes, &["once"], &[(1, "1:digest", "body"), (2, "", "body")]),
+        calls.claim("s2", 5),
+        calls.complete("s1", &lanes, &[(2, 4), (1, 5)]),
+        calls.extend("s1", &[4, 5]),
+        calls.fail("s1", &[(4, "0"), (5, LONG)]),
+        calls.unclaim("s1", &[4, 5]),
+        calls.reap(&[calls.member(5, "s1")], &["erp/3".to_owned()]),
+        calls.own("me"),
+        calls.disown("me"),
+        calls.release("me", &[("a", 1, 9), ("b", 2, 9)]),
+        calls.release("me", &[("a", 0, 9), ("b", 2, 9)]),
+        calls.postpone("me", "a", 1, LONG),
+        calls.define("{\"other\":1}"),
+        calls.index(&newer),
+        calls.remove(),
+        calls.purge(&lanes, &[1, 2, 3], &[calls.member(4, "s1")], &["erp/3".to_owned()]),
+        calls.forget(),
+        calls_again(calls).ingest(&lanes, &[], &[(1, "", "body"), (2, "", "body")]),
+    ]
+}
+
+/// The same destination, as if nothing of it were to be processed.
+fn calls_again(calls: &Calls) -> Calls {
+    let mut again = Calls::new(&Keys::new("reseq", 1), calls.name.as_str());
+    (again.version, again.epoch) = (calls.version.clone(), calls.epoch.clone());
+    again.number_from(100);
+    again.stand = "ready";
+    again
+}
+
+/// The call of this number; what is removed has begun to be removed.
+async fn prepared(calls: Calls, number: usize, connection: &mut MultiplexedConnection) -> Call {
+    let call = calls_of(&calls).remove(number);
+    if ["purge", "forget"].contains(&call.script) {
+        run(connection, &calls.remove()).await;
+    }
+    call
+}
+
+async fn run(connection: &mut MultiplexedConnection, call: &Call) -> Value {
+    call.run(connection).await.unwrap_or_else(|error| panic!("{}: {error}", call.script))
+}
+
+/// Puts a value of another type in the key's place.
+async fn spoil(connection: &mut MultiplexedConnection, key: &str) {
+    let kind: String = redis::cmd("TYPE").arg(key).query_async(connection).await.unwrap();
+    let is_text = kind == "string" || key.contains(":calls:") || key.contains(":seen:");
+    redis::cmd("DEL").arg(key).exec_async(connection).await.unwrap();
+    let command = if is_text { "SADD" } else { "SET" };
+    redis::cmd(command).arg(key).arg("spoilt").exec_async(connection).await.unwrap();
+}
+
+async fn digest(connection: &mut MultiplexedConnection) -> String {
+    redis::cmd("DEBUG").arg("DIGEST").query_async(connection).await.unwrap()
+}

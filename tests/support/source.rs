@@ -1,0 +1,41 @@
+//! The project's own files, read by tests of its shape.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+pub fn files(under: &str, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(under)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+pub fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+/// A Rust file with its comments blanked out, so that lines keep their numbers.
+pub fn code_of(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let line = |line: &str| match line.trim_start().starts_with("//") {
+        true => String::new(),
+        false => line.to_owned(),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
