@@ -18,9 +18,10 @@
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
 --   [5] quarantine, ms  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
 --   [8] idempotency window, ms  [9] 'destination' or 'key'  [10] number of lanes
---   then the lanes' keys, then per arrival 3: its lane (from 1), '' or '<seen key, from 1>:<digest>',
---   and its record
--- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full', sequence, epoch}…}
+--   then the lanes' keys, then per arrival 3: its lane (from 1), '' or
+--   '<seen key, from 1>:<digest> <id>', and its record
+-- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full', sequence, epoch,
+--   id of what was stamped before}…}
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
 -- Errors: STALE_CALL, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: clock, call, epoch, expect
@@ -51,15 +52,16 @@ end
 local was_empty = {}
 for lane = 1, lane_count do was_empty[lane] = previous[lane] == '0' end
 
--- What is known of an idempotency key: epoch, sequence and digest; from this batch or before.
+-- What is known of an idempotency key: epoch, sequence, digest, id; from this batch or before.
 local stamped_here = {}
 local function first_of(index)
   if stamped_here[index] then return unpack(stamped_here[index]) end
   local kept = redis.call('GET', KEYS[seen_base + index])
   if not kept then return nil end
-  local in_epoch, sequence, deadline, digest = string.match(kept, '^(%d+) (%d+) (%d+) (.*)$')
+  local in_epoch, sequence, deadline, digest, id =
+    string.match(kept, '^(%d+) (%d+) (%d+) (%S+) ?(.*)$')
   if tonumber(deadline) <= now or tonumber(in_epoch) < born then return nil end
-  return in_epoch, sequence, digest
+  return in_epoch, sequence, digest, id
 end
 
 expect('HLEN', KEYS[5])
@@ -78,17 +80,17 @@ local arrival = 0
 for i = 11 + lane_count, #ARGV, 3 do
   arrival = arrival + 1
   local lane, seen, record = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
-  local index, digest, in_epoch, at, same
+  local index, digest, id, in_epoch, at, same, first_id
   if seen ~= '' then
-    index, digest = string.match(seen, '^(%d+):(.*)$')
+    index, digest, id = string.match(seen, '^(%d+):(%S+) ?(.*)$')
     index = tonumber(index)
-    in_epoch, at, same = first_of(index)
+    in_epoch, at, same, first_id = first_of(index)
   end
   if in_epoch then
     local kind = same == digest and 'duplicate' or 'conflict'
-    answer[#answer + 1] = {arrival, kind, at, in_epoch}
+    answer[#answer + 1] = {arrival, kind, at, in_epoch, first_id}
   elseif room <= 0 then
-    answer[#answer + 1] = {arrival, 'backlog_full', '0', '0'}
+    answer[#answer + 1] = {arrival, 'backlog_full', '0', '0', ''}
   else
     last, room = last + 1, room - 1
     local sequence = text(last)
@@ -103,7 +105,7 @@ for i = 11 + lane_count, #ARGV, 3 do
     previous[lane] = sequence
     sequences[#sequences + 1] = sequence
     if index then
-      stamped_here[index] = {ARGV[4], sequence, digest}
+      stamped_here[index] = {ARGV[4], sequence, digest, id}
       remember[#remember + 1] = index
     end
   end
@@ -138,8 +140,8 @@ if #sequences > 0 then
   end
   local deadline = text(now + tonumber(ARGV[8]))
   for _, index in ipairs(remember) do
-    local in_epoch, sequence, digest = unpack(stamped_here[index])
-    local value = table.concat({in_epoch, sequence, deadline, digest}, ' ')
+    local in_epoch, sequence, digest, id = unpack(stamped_here[index])
+    local value = table.concat({in_epoch, sequence, deadline, digest, id}, ' ')
     redis.call('SET', KEYS[seen_base + index], value, 'PX', ARGV[8])
   end
 end

@@ -87,11 +87,15 @@ async fn live(
     // Six messages in three lanes, and the last of them again.
     let lanes = ["a", "b", "{c}"];
     let mut arrivals = Vec::from([1, 2, 3, 1, 2].map(|lane| (lane, "", "body")));
-    arrivals.extend([(3, "1:digest", "body"), (3, "1:digest", "body"), (1, "2:other", "body")]);
+    arrivals.extend([
+        (3, "1:digest first", "body"),
+        (3, "1:digest again", "body"),
+        (1, "2:other x", "body"),
+    ]);
     let ingest = calls.ingest(&lanes, &["once", "{twice}"], &arrivals);
-    type Ingested = (u64, (u64, String, u64, String));
+    type Ingested = (u64, (u64, String, u64, String, String));
     let (first, duplicate): Ingested = ask(at, &ingest).await;
-    let expected = (7, "duplicate".to_owned(), 6, calls.epoch.clone());
+    let expected = (7, "duplicate".to_owned(), 6, calls.epoch.clone(), "first".to_owned());
     assert_eq!((first, duplicate), (1, expected.clone()));
     let again: Ingested = ask(at, &ingest).await;
     assert_eq!(again, (1, expected), "the same call gets the same answer");

@@ -34,12 +34,12 @@ const QUEUE_MAX: usize = 1024;
 const CALL_BYTES_MAX: usize = 4 << 20;
 
 /// An arrival that Redis has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// Its place in the order.
     pub place: Place,
-    /// True if the same had been stamped before, here.
-    pub duplicate: bool,
+    /// If the same had been stamped before, here: the id that it has.
+    pub duplicate_of: Option<String>,
 }
 
 /// Why an arrival was not taken.
@@ -347,8 +347,8 @@ impl Worker {
 
 fn outcome(ingested: Ingested) -> Outcome {
     match ingested {
-        Ingested::Stamped(place) => Ok(Receipt { place, duplicate: false }),
-        Ingested::Duplicate(place) => Ok(Receipt { place, duplicate: true }),
+        Ingested::Stamped(place) => Ok(Receipt { place, duplicate_of: None }),
+        Ingested::Duplicate(place, id) => Ok(Receipt { place, duplicate_of: Some(id) }),
         Ingested::Conflict => Err(Refusal::Conflict),
         Ingested::BacklogFull => Err(Refusal::BacklogFull),
     }

@@ -186,16 +186,25 @@ impl Ingest {
     }
 }
 
-/// The answer to one message: all its places, or the worst problem with the places it has.
+/// The answer to one message: all its places, or the worst problem with the places it has. The id
+/// is the one that the message has there, which a duplicate got the first time.
 fn answer(id: &str, outcomes: Vec<(DestinationName, Outcome)>) -> Result<Value, Problem> {
     let mut deliveries = Vec::new();
+    let mut first_ids = Vec::new();
     let mut worst: Option<Refusal> = None;
     for (name, outcome) in outcomes {
         match outcome {
-            Ok(Receipt { place, duplicate }) => deliveries.push(json!({
-                "destination": name, "sequence": place.sequence, "epoch": place.epoch,
-                "duplicate": duplicate,
-            })),
+            Ok(Receipt { place, duplicate_of }) => {
+                let mut delivery = json!({
+                    "destination": name, "sequence": place.sequence, "epoch": place.epoch,
+                    "duplicate": duplicate_of.is_some(),
+                });
+                if let Some(first_id) = duplicate_of {
+                    delivery["id"] = json!(first_id);
+                    first_ids.push(first_id);
+                }
+                deliveries.push(delivery);
+            }
             Err(refusal) => {
                 let is_worse = |worst: &Refusal| worst.code().0 < refusal.code().0;
                 if worst.as_ref().is_none_or(is_worse) {
@@ -204,6 +213,8 @@ fn answer(id: &str, outcomes: Vec<(DestinationName, Outcome)>) -> Result<Value, 
             }
         }
     }
+    let all_duplicates = !first_ids.is_empty() && first_ids.len() == deliveries.len();
+    let id = if all_duplicates { first_ids[0].as_str() } else { id };
     let Some(refusal) = worst else {
         return Ok(json!({"id": id, "deliveries": deliveries}));
     };

@@ -9,12 +9,12 @@ use super::{Caller, Known, Store, StoreError, record, unexpected};
 use crate::domain::{Arrival, Epoch, Ordering, Place, TransformKind};
 
 /// What became of one arrival.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ingested {
     /// It has its place.
     Stamped(Place),
-    /// The same was stamped before, here.
-    Duplicate(Place),
+    /// The same was stamped before, here, and with this id.
+    Duplicate(Place, String),
     /// Another body was stamped under the same idempotency key.
     Conflict,
     /// The destination has as many pending messages as it may have. Nothing was stored.
@@ -47,7 +47,8 @@ impl<'a> Batch<'a> {
                     batch.seen.push(key);
                     batch.seen.len()
                 });
-                format!("{index}:{}", digest(&arrival.message.body.bytes))
+                let digest = digest(&arrival.message.body.bytes);
+                format!("{index}:{digest} {}", arrival.message.id)
             });
             batch.arrivals.push((lane, seen, record::of_arrival(arrival, epoch)));
         }
@@ -113,7 +114,7 @@ impl Store {
 }
 
 fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested>, StoreError> {
-    type Exception = (usize, String, u64, Epoch);
+    type Exception = (usize, String, u64, Epoch, String);
     let Value::Array(mut parts) = answer else { return Err(unexpected("ingest")) };
     if parts.is_empty() {
         return Err(unexpected("ingest"));
@@ -131,13 +132,13 @@ fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested
     let mut exceptions = exceptions.into_iter().peekable();
     let result = (1..=count).map(|arrival| {
         let listed = exceptions.next_if(|exception| exception.0 == arrival);
-        let Some((_, kind, at, in_epoch)) = listed else {
+        let Some((_, kind, at, in_epoch, id)) = listed else {
             let place = Place { epoch, sequence };
             sequence += 1;
             return Ok(Ingested::Stamped(place));
         };
         match kind.as_str() {
-            "duplicate" => Ok(Ingested::Duplicate(Place { epoch: in_epoch, sequence: at })),
+            "duplicate" => Ok(Ingested::Duplicate(Place { epoch: in_epoch, sequence: at }, id)),
             "conflict" => Ok(Ingested::Conflict),
             "backlog_full" => Ok(Ingested::BacklogFull),
             _ => Err(unexpected("ingest")),

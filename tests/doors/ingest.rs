@@ -261,6 +261,7 @@ async fn the_same_idempotency_key_stamps_once_and_refuses_another_body() {
     let again = said(service.json(ITEMS, &item(json!(1)))).await;
     assert_eq!((again.status, place(&again.body)), (202, (1, true)));
     assert_eq!(again.body["deliveries"][0]["epoch"], first.body["deliveries"][0]["epoch"]);
+    assert_eq!(again.body["id"], first.body["id"], "a duplicate is told the id that is delivered");
     // The other way in has the same keys.
     let raw = service.post(RAW, JSON, "1").header("Idempotency-Key", "k");
     assert_eq!(place(&said(raw).await.body), (1, true));

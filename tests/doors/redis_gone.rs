@@ -150,9 +150,16 @@ async fn drained_to(service: &Service, count: usize) {
     numbers.sort_by_key(Value::as_u64);
     numbers.dedup();
     assert_eq!(numbers, (0..count).map(|number| json!(number)).collect::<Vec<_>>());
-    let mut places: Vec<_> =
-        all.iter().map(|one| one.headers.clone().map(|said| (said.epoch, said.sequence))).collect();
-    let in_order = places.is_sorted();
-    places.dedup();
-    assert!(in_order && places.len() == count, "{places:?}");
+    // What was accepted when Redis died, and not yet settled, comes again: it is not above the last.
+    let places =
+        all.iter().map(|one| one.headers.clone().map(|said| (said.epoch, said.sequence)).unwrap());
+    let mut firsts = Vec::new();
+    for place in places {
+        if firsts.last().is_none_or(|last| *last < place) {
+            firsts.push(place);
+        } else {
+            assert!(firsts.contains(&place), "{place:?} comes late");
+        }
+    }
+    assert_eq!(firsts.len(), count, "{firsts:?}");
 }

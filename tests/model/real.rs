@@ -182,7 +182,8 @@ impl Real {
         let body = bodies.iter().find(|body| {
             let digest: String =
                 Sha256::digest(body)[..16].iter().map(|b| format!("{b:02x}")).collect();
-            digest == words[3]
+            // After it comes the id.
+            words[3].split(' ').next() == Some(digest.as_str())
         });
         let epoch = self.epoch(number(words[0]));
         format!("{epoch} {} {} {}", words[1], when(words[2]), body.unwrap_or(&"?"))

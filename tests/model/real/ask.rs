@@ -323,7 +323,7 @@ impl Real {
                 let (epoch, sequence) = place(at);
                 Ingested::Stamped { epoch, sequence }
             }
-            StoreIngested::Duplicate(at) => {
+            StoreIngested::Duplicate(at, _) => {
                 let (epoch, sequence) = place(at);
                 Ingested::Duplicate { epoch, sequence }
             }
