@@ -11,7 +11,7 @@
 --   [7] active        reseq:{p07}:active:<builtin or worker>
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] secret (the same for the whole
---   call)  [5] lease, ms  [6] most messages
+--   call)  [5] lease, ms  [6] most messages  [7] most bytes of records (one is always given)
 -- Returns: {deadline in ms since 1970, {sequence, attempts so far, record}…}
 -- Errors: STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: clock, call, expect
@@ -23,21 +23,23 @@ local function lease_of(sequence)
 end
 
 -- The records are read again for an answer that is given again, and kept by nobody: only what is
--- still held under this secret is told.
-local function answer_of(deadline, sequences)
+-- still held under this secret is told. Also returns how many of the sequences are covered.
+local function answer_of(deadline, sequences, room)
   local answer = {deadline}
-  if #sequences == 0 then return answer end
-  local records = redis.call('HMGET', KEYS[4], unpack(sequences))
-  local attempts = {}
-  if redis.call('EXISTS', KEYS[5]) == 1 then
-    attempts = redis.call('HMGET', KEYS[5], unpack(sequences))
-  end
-  for i, sequence in ipairs(sequences) do
-    if records[i] then
-      answer[#answer + 1] = {sequence, attempts[i] or '0', records[i]}
+  local attempts_kept = redis.call('EXISTS', KEYS[5]) == 1
+  for from = 1, #sequences, 32 do
+    local chunk = {}
+    for i = from, math.min(from + 31, #sequences) do chunk[#chunk + 1] = sequences[i] end
+    local attempts = attempts_kept and redis.call('HMGET', KEYS[5], unpack(chunk)) or {}
+    for i, record in ipairs(redis.call('HMGET', KEYS[4], unpack(chunk))) do
+      if room <= 0 then return answer, from + i - 2 end
+      if record then
+        room = room - #record
+        answer[#answer + 1] = {chunk[i], attempts[i] or '0', record}
+      end
     end
   end
-  return answer
+  return answer, #sequences
 end
 
 local answered = replayed(KEYS[1], number)
@@ -47,7 +49,7 @@ if answered then
   for i = 2, #answered do
     if redis.call('ZSCORE', KEYS[6], lease_of(answered[i])) then held[#held + 1] = answered[i] end
   end
-  return answer_of(answered[1], held)
+  return (answer_of(answered[1], held, math.huge))
 end
 
 local now = now_ms()
@@ -59,7 +61,7 @@ expect('ZCARD', KEYS[6], KEYS[7])
 local most = tonumber(ARGV[6])
 local sequences = redis.call('LRANGE', KEYS[3], 0, most - 1)
 local deadline = text(now + tonumber(ARGV[5]))
-local answer = answer_of(deadline, sequences)
+local answer, covered = answer_of(deadline, sequences, tonumber(ARGV[7]))
 if #sequences == 0 then
   redis.call('ZREM', KEYS[7], destination)
   return keep(KEYS[1], number, answer)
@@ -72,9 +74,9 @@ for i = 2, #answer do
   leases[#leases + 1] = lease_of(sequence)
   call[#call + 1] = sequence
 end
-redis.call('LTRIM', KEYS[3], #sequences, -1)
+redis.call('LTRIM', KEYS[3], covered, -1)
 if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end
-if #sequences < most or redis.call('EXISTS', KEYS[3]) == 0 then
+if redis.call('EXISTS', KEYS[3]) == 0 then
   redis.call('ZREM', KEYS[7], destination)
 else
   redis.call('ZADD', KEYS[7], text(now), destination)

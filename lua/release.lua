@@ -92,6 +92,9 @@ for lane = 1, (#ARGV - 7) / 5 do
   if upto ~= '0' then ack(in_progress, ready, upto, tonumber(ARGV[base + 2])) end
   local not_before = in_hand == '0' and tonumber(redis.call('ZSCORE', hints, member) or 0) or 0
   local answer = {math.max(0, not_before - now), '0'}
+  -- What earlier lanes of this call left no room for is asked for again at once.
+  local full = room <= 0 and lane > 1 and most > 0
+  if full then answer[1], most = math.max(1, answer[1]), -1 end
   -- A lane that is given back although it may have more goes behind those that wait.
   if most == 0 and in_hand == '0' and not_before <= now then
     redis.call('ZADD', hints, 'XX', text(now), member)

@@ -199,11 +199,14 @@ impl Redis {
     /// The URL with its password hidden, for people to read.
     pub fn url_masked(&self) -> String {
         match url::Url::parse(&self.url) {
-            Ok(mut url) if url.password().is_some() => {
-                let _ = url.set_password(Some(crate::domain::destination::MASK));
+            Ok(mut url) => {
+                if url.password().is_some() {
+                    let _ = url.set_password(Some(crate::domain::destination::MASK));
+                }
+                // A unix: URL carries its user and password there.
+                url.set_query(None);
                 url.into()
             }
-            Ok(url) => url.into(),
             Err(_) if self.url.is_empty() => "embedded".into(),
             Err(_) => "(not a URL)".into(),
         }

@@ -44,6 +44,8 @@ fn what_is_unknown_or_wrong_is_refused_by_name() {
 fn the_password_of_redis_is_never_shown() {
     let config = load("[redis]\nurl = 'redis://u:s3cret@h:1/0'\n", &[]).unwrap();
     assert!(!format!("{config:?}").contains("s3cret"));
+    let config = load("[redis]\nurl = 'unix:///run/redis.sock?user=u&pass=s3cret'\n", &[]).unwrap();
+    assert!(!format!("{config:?}").contains("s3cret"));
 }
 
 #[test]

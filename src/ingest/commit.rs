@@ -132,6 +132,7 @@ struct Job {
     arrivals: Vec<Arrival>,
     session: Session,
     reply: oneshot::Sender<Vec<Outcome>>,
+    submitted: Instant,
     /// The share of the pod's memory that the bodies take, given back when the job is over.
     _room: OwnedSemaphorePermit,
 }
@@ -214,7 +215,8 @@ impl Committer {
         let units = (bytes / ROOM_UNIT + 1).min(self.room_max) as u32;
         // The semaphore is never closed; were it, dropping `reply` answers that we are stopping.
         if let Ok(room) = self.room.clone().acquire_many_owned(units).await {
-            let job = Job { arrivals, session: session.clone(), reply, _room: room };
+            let submitted = Instant::now();
+            let job = Job { arrivals, session: session.clone(), reply, submitted, _room: room };
             self.jobs.submit(&known.destination.name, job).await;
         }
         pending
@@ -239,19 +241,24 @@ struct Worker {
 /// One arrival of a batch, and whose it is.
 struct Item<'a> {
     job: usize,
+    submitted: Instant,
     arrival: &'a Arrival,
     session: &'a Session,
 }
 
 impl Worker {
     async fn run(mut self, mut queue: Batches<Job>) {
-        while let Some(jobs) = queue.next(self.batch_max).await {
+        while let Some(mut jobs) = queue.next(self.batch_max).await {
+            // Nobody waits for these any more: who sent them will have sent them again.
+            let is_late = |job: &Job| job.submitted.elapsed() > self.retry;
+            jobs.retain(|job| !(job.reply.is_closed() && is_late(job)));
             let mut outcomes: Vec<Vec<Outcome>> = jobs.iter().map(|_| Vec::new()).collect();
             let items: Vec<Item> = jobs
                 .iter()
                 .enumerate()
                 .flat_map(|(job, whole)| {
-                    let item = move |arrival| Item { job, arrival, session: &whole.session };
+                    let (session, submitted) = (&whole.session, whole.submitted);
+                    let item = move |arrival| Item { job, submitted, arrival, session };
                     whole.arrivals.iter().map(item)
                 })
                 .collect();
@@ -296,7 +303,8 @@ impl Worker {
         };
         let fits = |item: &&&Item| undeliverable(&known, item.arrival).is_none();
         let arrivals: Vec<&Arrival> = items.iter().filter(fits).map(|item| item.arrival).collect();
-        let mut stamped = match self.ingest(&arrivals).await {
+        let oldest = items.iter().map(|item| item.submitted).min().unwrap_or_else(Instant::now);
+        let mut stamped = match self.ingest(&arrivals, oldest + self.retry).await {
             Ok(ingested) => ingested.into_iter().map(outcome).collect::<Vec<_>>(),
             Err(refusal) => vec![Err(refusal); arrivals.len()],
         }
@@ -309,12 +317,16 @@ impl Worker {
     }
 
     /// Stamps arrivals, however often the epoch or the definition turn out to be stale.
-    async fn ingest(&mut self, arrivals: &[&Arrival]) -> Result<Vec<Ingested>, Refusal> {
+    /// After `deadline` there is no further attempt.
+    async fn ingest(
+        &mut self,
+        arrivals: &[&Arrival],
+        deadline: Instant,
+    ) -> Result<Vec<Ingested>, Refusal> {
         let unknown = || Refusal::UnknownDestination(self.name.to_string());
         if arrivals.is_empty() {
             return Ok(Vec::new());
         }
-        let deadline = Instant::now() + self.retry;
         loop {
             let known = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
             let (store, caller, epoch) = (&self.store, &self.caller, self.epoch);

@@ -1,10 +1,11 @@
 //! TCP ingest: one listener feeds one destination; each frame is answered in order, after Redis
 //! has it.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, mpsc},
@@ -25,6 +26,11 @@ use crate::{
     domain::{Arrival, Body, DestinationName, Framing, Message},
     wire::{FrameCodec, FrameError, answer::ToProducer},
 };
+
+/// A producer that does not read its answers for so long is gone.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// After so long without a word, a producer is asked whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// What all TCP listeners share.
 #[derive(Clone)]
@@ -99,6 +105,9 @@ impl Connection {
     async fn serve(self, stream: TcpStream, stop: CancellationToken) {
         // An answer is small and awaited: it must not wait for more to go with it.
         let _ = stream.set_nodelay(true);
+        // One that vanished without a word must not keep its place for ever.
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let (read, write) = stream.into_split();
         let (frames, answers) = mpsc::channel(self.shared.frames_in_flight_max);
         let ended = CancellationToken::new();
@@ -185,7 +194,7 @@ async fn answer_frames(
                 Frame::Last(answer) => (answer, true),
                 Frame::Submitted(pending) => {
                     // What is answered already is not held back for what is not.
-                    if pending.is_waiting() && stream.flush().await.is_err() {
+                    if pending.is_waiting() && !written(stream.flush()).await {
                         open = false;
                         break;
                     }
@@ -194,26 +203,36 @@ async fn answer_frames(
                 }
             };
             let text = Bytes::from(answer.to_string());
-            if stream.feed(text).await.is_err() || is_last {
+            if !written(stream.feed(text)).await || is_last {
                 open = false;
                 break;
             }
         }
-        open &= stream.flush().await.is_ok();
+        open &= written(stream.flush()).await;
     }
     // What was submitted after the failure is answered too, as far as it goes: it was aborted.
     ended.cancel();
     frames.close();
-    while let Some(frame) = batch.pop_front().or(frames.recv().await) {
+    loop {
+        let next = match batch.pop_front() {
+            Some(frame) => Some(frame),
+            None => frames.recv().await,
+        };
+        let Some(frame) = next else { break };
         if let Frame::Submitted(pending) = frame {
             let outcome = pending.outcomes().await.pop();
             let (answer, _) = answer_to(outcome.unwrap_or(Err(Refusal::Draining)));
-            if stream.feed(Bytes::from(answer.to_string())).await.is_err() {
+            if !written(stream.feed(Bytes::from(answer.to_string()))).await {
                 break;
             }
         }
     }
-    let _ = stream.close().await;
+    written(stream.close()).await;
+}
+
+/// True if it was written, in time.
+async fn written(writing: impl Future<Output = Result<(), FrameError>>) -> bool {
+    matches!(tokio::time::timeout(WRITE_PATIENCE, writing).await, Ok(Ok(())))
 }
 
 /// The answer, and whether the connection ends with it.

@@ -1,7 +1,8 @@
 //! One attempt at one message: the transform, and what comes of it.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -94,9 +95,15 @@ impl Attempt {
 
     async fn transform(&self) -> Result<Output, Failure> {
         let timeout_ms = self.known.destination.transform.timeout_ms;
-        let attempt = self.transform.transform(&self.message);
+        // A panic is a failed attempt like any other: it must not cost the slot.
+        let attempt = AssertUnwindSafe(self.transform.transform(&self.message)).catch_unwind();
         match tokio::time::timeout(Duration::from_millis(timeout_ms), attempt).await {
-            Ok(result) => result,
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(Failure {
+                reason: "the transform panicked".into(),
+                retry_after: None,
+                is_final: false,
+            }),
             Err(_) => Err(Failure {
                 reason: format!("timed out after {timeout_ms} ms"),
                 retry_after: None,

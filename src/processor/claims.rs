@@ -143,15 +143,23 @@ impl Claims {
         self.under_way.insert(name.clone(), false);
         let caller = self.callers.remove(&name);
         let caller = caller.unwrap_or_else(|| self.store.caller(&format!("claim:{name}")));
-        let (store, lease) = (self.store.clone(), self.lease);
+        let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
         let call = async move {
             let claimed = store.claim(&caller, &known, room, lease).await;
+            // Here, because `answered` must not wait for anything: what it has taken would be lost
+            // if something else came first.
+            if matches!(claimed, Err(StoreError::StaleDefinition | StoreError::UnknownDestination))
+                && let Err(error) = catalog.refresh(&known.destination.name).await
+            {
+                tracing::debug!(%error, "cannot look up a definition");
+            }
             (known, caller, room, claimed)
         };
         self.calls.push(call.boxed());
     }
 
-    /// The next claim to be answered: what it got. None if none is under way.
+    /// The next claim to be answered: what it got. None if none is under way. May be dropped
+    /// before it is done: it takes nothing before that.
     pub(super) async fn answered(&mut self) -> Option<(Arc<Known>, Claimed)> {
         let (known, caller, room, answer) = self.calls.next().await?;
         let name = known.destination.name.clone();
@@ -160,9 +168,6 @@ impl Claims {
         let claimed = match answer {
             Ok(claimed) => claimed,
             Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
-                if let Err(error) = self.catalog.refresh(&name).await {
-                    tracing::debug!(%error, "cannot look up a definition");
-                }
                 self.give_back(&name, room);
                 self.hint(name);
                 return Some((known, Claimed::default()));
@@ -179,7 +184,7 @@ impl Claims {
         if got > 0 {
             telemetry::claimed(name.as_str(), got);
         }
-        if got == room || hinted {
+        if got == room || hinted || claimed.may_have_more {
             self.hint(name);
         }
         Some((known, claimed))

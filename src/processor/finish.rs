@@ -18,6 +18,8 @@ use crate::{
 const QUEUE_MAX: usize = 1024;
 /// The most outcomes of one call.
 const BATCH_MAX: usize = 256;
+/// The most bytes of outputs in one call (one output always goes).
+const BATCH_BYTES_MAX: usize = 4 << 20;
 
 /// What came of an attempt.
 pub(super) enum Outcome {
@@ -88,8 +90,8 @@ impl Worker {
             // A destination that is gone has taken its messages with it.
             let Some(known) = self.catalog.get(self.name.as_str()) else { continue };
             let (store, caller) = (&self.store, &self.caller);
-            if !completed.is_empty() {
-                let call = || store.complete(caller, &known, &completed);
+            for some in by_bytes(&completed) {
+                let call = || store.complete(caller, &known, some);
                 self.note("complete", persist(None, call).await);
             }
             if !failed.is_empty() {
@@ -123,4 +125,22 @@ impl Worker {
             }
         }
     }
+}
+
+/// Cuts completions into calls that a connection can carry in time.
+fn by_bytes(completed: &[Completion]) -> Vec<&[Completion]> {
+    let mut calls = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (at, completion) in completed.iter().enumerate() {
+        let size = completion.output.message.body.bytes.len();
+        if at > start && bytes + size > BATCH_BYTES_MAX {
+            calls.push(&completed[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += size;
+    }
+    if start < completed.len() {
+        calls.push(&completed[start..]);
+    }
+    calls
 }

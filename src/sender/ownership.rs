@@ -23,6 +23,8 @@ pub(super) struct Ownership {
     /// Sender pods that live, this one among them, and when they were counted.
     pods: usize,
     counted: Instant,
+    /// Everything is being given back; nothing is taken any more.
+    leaving: bool,
     /// When people were last told of a quarantine: once for all partitions.
     told: Option<Instant>,
     /// Told when a tenure is over.
@@ -37,6 +39,7 @@ impl Ownership {
             tenures: HashMap::new(),
             pods: 1,
             counted: Instant::now(),
+            leaving: false,
             told: None,
             over: Arc::new(Notify::new()),
         }
@@ -106,7 +109,9 @@ impl Ownership {
         }
         if !anew.is_empty() {
             let free = give_back(&self.store, anew).await;
-            self.take(&free).await;
+            if !self.leaving {
+                self.take(&free).await;
+            }
         }
     }
 
@@ -144,7 +149,7 @@ impl Ownership {
                 tenure.hand_over(by);
             }
         }
-        self.tenures.retain(|_, tenure| !tenure.lost.is_cancelled());
+        // Tenures that were lost still count: `renew`, which is told of them, gives them back.
         let wanted = share.saturating_sub(self.tenures.len());
         if wanted > 0 {
             let all = 0..self.store.keys().partitions();
@@ -222,7 +227,8 @@ impl Ownership {
     }
 
     /// Has everything end that is in flight, and nothing begin.
-    pub(super) fn drain_all(&self) {
+    pub(super) fn drain_all(&mut self) {
+        self.leaving = true;
         self.tenures.values().for_each(|tenure| tenure.draining.cancel());
     }
 

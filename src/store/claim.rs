@@ -9,6 +9,9 @@ use sha2::{Digest, Sha256};
 use super::{Caller, Claimers, Known, Status, Store, StoreError, record, unexpected};
 use crate::domain::{LeaseToken, Sequence, Stamped};
 
+/// The most bytes of records that one call hands out (one record is always handed out).
+const BYTES_MAX: usize = 8 << 20;
+
 /// Messages under a lease.
 #[derive(Debug, Default)]
 pub struct Claimed {
@@ -16,6 +19,8 @@ pub struct Claimed {
     pub deadline_ms: u64,
     /// The messages, lowest sequence first, each with its token.
     pub messages: Vec<(LeaseToken, Stamped)>,
+    /// There may be more that only the size of these left out.
+    pub may_have_more: bool,
 }
 
 impl Store {
@@ -36,16 +41,19 @@ impl Store {
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(known.claimers()));
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
-        call.arg(&secret).arg(lease.as_millis() as u64).arg(max.clamp(1, 1000));
+        call.arg(&secret).arg(lease.as_millis() as u64).arg(max.clamp(1, 1000)).arg(BYTES_MAX);
         let answer = caller.answered(self.run::<Vec<Value>>(name, &call).await)?;
 
+        let mut bytes_given = 0;
         let mut parts = answer.into_iter();
         let mut result = Claimed {
             deadline_ms: read(parts.next().ok_or_else(|| unexpected("claim"))?)?,
             messages: Vec::with_capacity(parts.len()),
+            may_have_more: false,
         };
         for part in parts {
             let (sequence, attempts, bytes): (Sequence, u32, Bytes) = read(part)?;
+            bytes_given += bytes.len();
             let message = record::read(bytes, &destination.name, sequence, attempts)
                 .map_err(|error| StoreError::Unreadable(error.to_string()))?;
             let key = destination.lane_key(message.message.key.as_deref()).map(str::to_owned);
@@ -57,6 +65,7 @@ impl Store {
             };
             result.messages.push((token, message));
         }
+        result.may_have_more = bytes_given >= BYTES_MAX;
         Ok(result)
     }
 

@@ -10,7 +10,7 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisError,
     aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use super::StoreError;
 use crate::config;
@@ -22,8 +22,26 @@ use crate::config;
 pub(super) struct Links {
     client: Client,
     pool: Pool,
-    kept: Vec<Mutex<Option<Connection>>>,
+    places: Vec<Mutex<Place>>,
     next: AtomicUsize,
+    patience: Duration,
+}
+
+/// Where one connection is kept.
+#[derive(Default)]
+struct Place {
+    kept: Option<Connection>,
+    /// Counts the connections that were kept here.
+    number: u64,
+    /// The last attempt to connect that failed, and when.
+    failed: Option<(Instant, StoreError)>,
+}
+
+/// A connection to make one call with.
+pub(super) struct Link {
+    pub(super) connection: MultiplexedConnection,
+    place: usize,
+    number: u64,
 }
 
 impl Links {
@@ -31,39 +49,51 @@ impl Links {
         let info: ConnectionInfo = settings.url.as_str().into_connection_info()?;
         // redis-rs leaves Nagle's algorithm on, which would hold small calls back.
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        let patience = Some(settings.timeout());
+        let patience = settings.timeout();
         let connection = AsyncConnectionConfig::new()
-            .set_connection_timeout(patience)
-            .set_response_timeout(patience);
+            .set_connection_timeout(Some(patience))
+            .set_response_timeout(Some(patience));
         let manager = Manager::new_with_config(info.clone(), connection)?;
         let pool = Pool::builder(manager)
             .max_size(settings.connections)
             .build()
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        let kept = (0..settings.connections).map(|_| Mutex::new(None)).collect();
-        Ok(Links { client: Client::open(info)?, pool, kept, next: AtomicUsize::new(0) })
+        let places = (0..settings.connections).map(|_| Mutex::default()).collect();
+        Ok(Links { client: Client::open(info)?, pool, places, next: AtomicUsize::new(0), patience })
     }
 
-    /// A connection to make one call with, and its place for [`Links::discard`].
-    pub(super) async fn take(&self) -> Result<(usize, MultiplexedConnection), StoreError> {
-        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.kept.len();
-        let mut kept = self.kept[place].lock().await;
-        if let Some(connection) = &*kept {
-            return Ok((place, MultiplexedConnection::clone(connection)));
+    /// A connection that is there, or a fresh one. While one call connects, the others of its
+    /// place wait for it, and share its failure.
+    pub(super) async fn take(&self) -> Result<Link, StoreError> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len();
+        let asked = Instant::now();
+        let mut place = self.places[index].lock().await;
+        if let Some(kept) = &place.kept {
+            let connection = MultiplexedConnection::clone(kept);
+            return Ok(Link { connection, place: index, number: place.number });
         }
-        let fresh = self.pool.get().await.map_err(|error| match error {
-            deadpool_redis::PoolError::Backend(error) => unreached(error),
-            other => StoreError::Unavailable(other.to_string()),
-        })?;
+        if let Some((_, error)) = place.failed.as_ref().filter(|(when, _)| *when > asked) {
+            return Err(error.clone());
+        }
+        let fresh = match tokio::time::timeout(self.patience, self.pool.get()).await {
+            Ok(Ok(fresh)) => fresh,
+            Ok(Err(error)) => return Err(place.fail(error.to_string())),
+            Err(_) => return Err(place.fail("no connection in time".into())),
+        };
         let connection = MultiplexedConnection::clone(&fresh);
-        *kept = Some(fresh);
-        Ok((place, connection))
+        place.kept = Some(fresh);
+        place.number += 1;
+        Ok(Link { connection, place: index, number: place.number })
     }
 
     /// Lets go of a connection that failed; the next call there opens another.
-    pub(super) async fn discard(&self, place: usize) {
-        let failed = self.kept[place].lock().await.take();
-        if let Some(connection) = failed {
+    pub(super) async fn discard(&self, place: usize, number: u64) {
+        let mut place = self.places[place].lock().await;
+        // Another call may have been here before, and what is there now may be sound.
+        if place.number != number {
+            return;
+        }
+        if let Some(connection) = place.kept.take() {
             // Taken out of the pool for good, so that it is not handed out again.
             drop(Connection::take(connection));
         }
@@ -72,6 +102,22 @@ impl Links {
     /// A connection of its own for notifications.
     pub(super) async fn notifications(&self) -> Result<redis::aio::PubSub, StoreError> {
         self.client.get_async_pubsub().await.map_err(unreached)
+    }
+}
+
+impl Link {
+    /// What [`Links::discard`] needs to find it.
+    pub(super) fn id(&self) -> (usize, u64) {
+        (self.place, self.number)
+    }
+}
+
+impl Place {
+    /// Notes that nothing could be reached: nothing was sent.
+    fn fail(&mut self, problem: String) -> StoreError {
+        let error = StoreError::Unavailable(problem);
+        self.failed = Some((Instant::now(), error.clone()));
+        error
     }
 }
 

@@ -185,12 +185,13 @@ impl Store {
         &self,
         call: impl AsyncFnOnce(&mut redis::aio::MultiplexedConnection) -> redis::RedisResult<T>,
     ) -> Result<T, StoreError> {
-        let (place, mut connection) = self.inner.links.take().await?;
-        match call(&mut connection).await {
+        let mut link = self.inner.links.take().await?;
+        match call(&mut link.connection).await {
             Ok(answer) => Ok(answer),
             Err(error) => {
                 if connect::is_broken(&error) {
-                    self.inner.links.discard(place).await;
+                    let (place, number) = link.id();
+                    self.inner.links.discard(place, number).await;
                 }
                 Err(error.into())
             }
@@ -222,8 +223,8 @@ async fn loaded(links: &Links, url: &str) -> Result<Fitness, UnfitServer> {
     let unreachable = |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
     let deadline = Instant::now() + connect::LOADING_PATIENCE;
     loop {
-        let (_, mut connection) =
-            links.take().await.map_err(|error| unreachable(error.to_string()))?;
+        let link = links.take().await.map_err(|error| unreachable(error.to_string()))?;
+        let mut connection = link.connection;
         let pong = redis::cmd("PING").query_async::<String>(&mut connection).await;
         match pong {
             Ok(_) => return connect::check_server(&mut connection, url).await,

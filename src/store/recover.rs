@@ -8,6 +8,8 @@ use crate::{domain::DestinationName, telemetry};
 
 /// The most that one look finds, of leases and of delays.
 const LOOK_MAX: isize = 500;
+/// The most looks of one turn, where there is more than one look finds.
+const LOOKS_MAX: usize = 40;
 
 /// What may be over in a partition, by destination. A hint.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -17,6 +19,14 @@ pub struct Overdue {
 }
 
 impl Overdue {
+    /// True if one look may not have found all.
+    fn is_full(&self) -> bool {
+        let counts =
+            self.by_destination.values().map(|(leases, delays)| (leases.len(), delays.len()));
+        let (leases, delays) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        leases.max(delays) >= LOOK_MAX as usize
+    }
+
     fn of(leases: &[String], delays: &[String]) -> Overdue {
         let mut overdue = Overdue::default();
         let tagged = leases.iter().map(|l| (l, true)).chain(delays.iter().map(|d| (d, false)));
@@ -57,12 +67,23 @@ impl Store {
     /// what it left behind.
     pub async fn recover(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
         let mut all = Reaped::default();
-        for overdue in self.overdue(partitions).await? {
-            for (name, (leases, delays)) in &overdue.by_destination {
-                let reaped = self.reap(name, leases, delays).await?;
-                all.leases += reaped.leases;
-                all.delays += reaped.delays;
+        let mut partitions = partitions.to_vec();
+        for _ in 0..LOOKS_MAX {
+            let mut full = Vec::new();
+            for (partition, overdue) in partitions.iter().zip(self.overdue(&partitions).await?) {
+                for (name, (leases, delays)) in &overdue.by_destination {
+                    let reaped = self.reap(name, leases, delays).await?;
+                    all.leases += reaped.leases;
+                    all.delays += reaped.delays;
+                }
+                if overdue.is_full() {
+                    full.push(*partition);
+                }
             }
+            if full.is_empty() {
+                break;
+            }
+            partitions = full;
         }
         telemetry::reaped(all.leases, all.delays);
         Ok(all)

@@ -156,7 +156,7 @@ impl Calls {
             &self.builtin(),
         ];
         let (number, most) = (self.next(), most.to_string());
-        let args = [&number, self.name.as_str(), &self.version, secret, LONG, &most];
+        let args = [&number, self.name.as_str(), &self.version, secret, LONG, &most, "1000000"];
         call("claim", &keys, &args)
     }
 

@@ -124,12 +124,8 @@ impl DestinationSender {
             Answer::Lanes(max, Ok(keys)) => {
                 // As many as were asked for: there may be more.
                 self.look |= keys.len() == max;
-                let lanes_max = self
-                    .known
-                    .as_ref()
-                    .map_or(0, |(known, _)| known.destination.delivery.lanes_max as usize);
                 for key in keys {
-                    if self.lanes.len() >= lanes_max {
+                    if self.is_full() {
                         self.look = true;
                         break;
                     }

@@ -120,6 +120,8 @@ impl DestinationSender {
             self.begin_deliveries();
             gauge.set(self.deliveries.len());
             let is_draining = tenure.draining.is_cancelled();
+            // A lane that made way for others may have more: it is looked for like them.
+            self.look |= self.lanes.values().any(|lane| lane.yielding && lane.is_done(is_draining));
             self.lanes.retain(|_, lane| !lane.is_done(is_draining));
             self.begin_call();
             if is_draining && self.lanes.is_empty() && self.call.is_none() {
@@ -178,9 +180,16 @@ impl DestinationSender {
         }
     }
 
+    /// True when no further lane can be taken in hand.
+    fn is_full(&self) -> bool {
+        let lanes_max =
+            |(known, _): &(Arc<Known>, _)| known.destination.delivery.lanes_max as usize;
+        self.known.as_ref().is_none_or(|known| self.lanes.len() >= lanes_max(known))
+    }
+
     fn delivered(&mut self, delivered: Delivered) {
         let Delivered { key, message, verdict, took } = delivered;
-        let others_wait = self.look;
+        let others_wait = self.look && self.is_full();
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         match verdict {
             Verdict::Accepted => {
