@@ -6,6 +6,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{Said, Service, said};
 use crate::support::{
@@ -84,7 +85,17 @@ async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
     const COUNT: usize = 600;
     let mut service = Service::start().await;
     service.desk.gate.hold(Point::Arrived);
-    let sends = |service| (0..COUNT).map(move |number| send(service, number));
+    // Half of them are not sent before Redis is killed, so that it always is in the middle.
+    let killed = CancellationToken::new();
+    let sends = (0..COUNT).map(|number| {
+        let (service, killed) = (&service, &killed);
+        async move {
+            if number >= COUNT / 2 {
+                killed.cancelled().await;
+            }
+            send(service, number).await
+        }
+    });
     let mut redis = service.redis.connection().await;
     // By its id, as the service itself is in use meanwhile.
     let id = rustix::process::Pid::from_raw(service.redis.pid() as i32).unwrap();
@@ -95,8 +106,9 @@ async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
         })
         .await;
         rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+        killed.cancel();
     };
-    let (first, ()) = tokio::join!(join_all(sends(&service)), kill);
+    let (first, ()) = tokio::join!(join_all(sends), kill);
     let promised = first.iter().filter(|is_promised| **is_promised).count();
     assert!((1..COUNT).contains(&promised), "{promised} of {COUNT} were promised");
     service.redis.kill();
