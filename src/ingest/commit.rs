@@ -23,7 +23,9 @@ use tokio_util::task::TaskTracker;
 use crate::{
     config,
     domain::{Arrival, DestinationName, Framing, Place, TransformKind},
-    store::{Batches, Caller, Catalog, GroupCommit, Ingested, Known, Store, StoreError, persist},
+    store::{
+        Batches, Caller, Catalog, GroupCommit, Ingested, Known, Store, StoreError, cut, persist,
+    },
     telemetry,
     wire::problem::Problem,
 };
@@ -262,7 +264,8 @@ impl Worker {
                     whole.arrivals.iter().map(item)
                 })
                 .collect();
-            for call in calls(&items, self.batch_max) {
+            let size = |item: &Item| item.arrival.message.body.bytes.len();
+            for call in cut(&items, self.batch_max, CALL_BYTES_MAX, size) {
                 self.stamp(call, &mut outcomes).await;
             }
             for (job, outcomes) in jobs.into_iter().zip(outcomes) {
@@ -383,22 +386,4 @@ fn undeliverable(known: &Known, arrival: &Arrival) -> Option<&'static str> {
         "body: it holds a line break, but the destination's receiver is sent lines; \
          give the destination delivery.framing = \"length\"",
     )
-}
-
-/// Cuts items into calls, by count and by bytes.
-fn calls<'i, 'a>(items: &'i [Item<'a>], count_max: usize) -> Vec<&'i [Item<'a>]> {
-    let mut calls = Vec::new();
-    let (mut start, mut bytes) = (0, 0);
-    for (at, item) in items.iter().enumerate() {
-        let size = item.arrival.message.body.bytes.len();
-        if at > start && (at - start == count_max || bytes + size > CALL_BYTES_MAX) {
-            calls.push(&items[start..at]);
-            (start, bytes) = (at, 0);
-        }
-        bytes += size;
-    }
-    if start < items.len() {
-        calls.push(&items[start..]);
-    }
-    calls
 }

@@ -10,7 +10,7 @@ use crate::{
     domain::{DestinationName, LeaseToken, Stamped},
     store::{
         Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Known, Status, Store,
-        StoreError, persist,
+        StoreError, cut, persist,
     },
 };
 
@@ -90,7 +90,8 @@ impl Worker {
             // A destination that is gone has taken its messages with it.
             let Some(known) = self.catalog.get(self.name.as_str()) else { continue };
             let (store, caller) = (&self.store, &self.caller);
-            for some in by_bytes(&completed) {
+            let size = |one: &Completion| one.output.message.body.bytes.len();
+            for some in cut(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
                 let call = || store.complete(caller, &known, some);
                 self.note("complete", persist(None, call).await);
             }
@@ -125,22 +126,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// Cuts completions into calls that a connection can carry in time.
-fn by_bytes(completed: &[Completion]) -> Vec<&[Completion]> {
-    let mut calls = Vec::new();
-    let (mut start, mut bytes) = (0, 0);
-    for (at, completion) in completed.iter().enumerate() {
-        let size = completion.output.message.body.bytes.len();
-        if at > start && bytes + size > BATCH_BYTES_MAX {
-            calls.push(&completed[start..at]);
-            (start, bytes) = (at, 0);
-        }
-        bytes += size;
-    }
-    if start < completed.len() {
-        calls.push(&completed[start..]);
-    }
-    calls
 }

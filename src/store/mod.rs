@@ -38,7 +38,7 @@ pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};
 pub use due::DueTimer;
 pub use error::StoreError;
-pub use group::{Batches, GroupCommit};
+pub use group::{Batches, GroupCommit, cut};
 pub use ingest::Ingested;
 pub use keys::{Claimers, Keys};
 pub use own::{Owned, OwnerToken};
