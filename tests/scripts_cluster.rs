@@ -308,7 +308,7 @@ async fn through_the_store(
         assert!(leases[0].by_destination.is_empty(), "none is over");
     }
     assert!(store.remove(&known.destination.name, true).await.unwrap().purged > 0);
-    assert!(store.active(partition, Claimers::Builtin, 10).await.unwrap().is_empty());
+    assert!(store.active_of_all(&[partition], Claimers::Builtin, 10).await.unwrap()[0].is_empty());
     Catalog::load(store.clone()).await.unwrap();
 }
 

@@ -10,7 +10,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Api, problem_of, read_json};
+use super::{Api, at_path, problem_of, read_json};
 use crate::{
     domain::{Destination, DestinationName},
     store::{Known, Stats, StoreError},
@@ -58,13 +58,7 @@ pub(super) async fn define(
         return Err(Problem::invalid_field("name: differs from the name in the path"));
     }
     let destination = serde_path_to_error::deserialize::<_, Destination>(Value::Object(object))
-        .map_err(|error| {
-            let detail = match error.path().to_string().as_str() {
-                "." => error.inner().to_string(),
-                path => format!("{path}: {}", error.inner()),
-            };
-            Problem::invalid_field(detail)
-        })?;
+        .map_err(|error| Problem::invalid_field(at_path(&error)))?;
     destination.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
     let defined = api.store.define(&destination).await.map_err(|error| problem_of(&error))?;
     let known = api.catalog.refresh(&name).await.map_err(|error| problem_of(&error))?;

@@ -122,26 +122,24 @@ fn read_json<T: DeserializeOwned>(
     body: Result<Bytes, BytesRejection>,
     max: usize,
 ) -> Result<T, Problem> {
-    let body = body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let detail = format!("the body is longer than {max} bytes");
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
-        }
-        status => Problem::new(status, "invalid_body", "the body did not come to its end"),
-    })?;
+    let body = body.map_err(|rejection| Problem::of_body(&rejection, max))?;
     let mut deserializer = serde_json::Deserializer::from_slice(&body);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let code = if error.inner().is_data() { "invalid_field" } else { "invalid_json" };
-        let detail = match error.path().to_string().as_str() {
-            "." => error.inner().to_string(),
-            path => format!("{path}: {}", error.inner()),
-        };
-        Problem::new(StatusCode::BAD_REQUEST, code, detail)
+        Problem::new(StatusCode::BAD_REQUEST, code, at_path(&error))
     })?;
     deserializer.end().map_err(|error| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_json", error.to_string())
     })?;
     Ok(value)
+}
+
+/// What is wrong, with the path of where.
+fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
+    match error.path().to_string().as_str() {
+        "." => error.inner().to_string(),
+        path => format!("{path}: {}", error.inner()),
+    }
 }
 
 /// How an error of the store is told over HTTP.

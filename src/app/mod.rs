@@ -90,7 +90,7 @@ impl Reseq {
         let stop = CancellationToken::new();
         let mut config = self.config;
         let embedded = start_redis(&mut config).await?;
-        let started = Parts::build(&config, self.transforms, self.metrics, &stop).await;
+        let started = Parts::build(&config, self.transforms, self.metrics).await;
         let started = match started {
             Ok(parts) => Whole::start(&config, parts, &self.roles, stop.clone()).await,
             Err(error) => Err(error),
@@ -144,16 +144,12 @@ impl Parts {
         config: &Config,
         transforms: HashMap<String, Arc<dyn Transform>>,
         metrics: Option<PrometheusHandle>,
-        stop: &CancellationToken,
     ) -> Result<Parts, AppError> {
         let owner_lease = Duration::from_millis(config.sender.lease_ms);
         let (store, fitness) = Store::open(&config.redis, owner_lease).await?;
         tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let background = CancellationToken::new();
-        if stop.is_cancelled() {
-            background.cancel();
-        }
         let wakes = Wakes::default();
         for destination in &config.destinations {
             store.define(destination).await.map_err(|problem| AppError::Definition {

@@ -46,8 +46,8 @@ impl LeaseToken {
         let destination = next()?.parse().map_err(|_| InvalidToken)?;
         let sequence = next()?.parse().map_err(|_| InvalidToken)?;
         let secret = next()?.to_owned();
-        let is_hex = !secret.is_empty() && secret.bytes().all(|b| b.is_ascii_alphanumeric());
-        if !is_hex {
+        let is_plain = !secret.is_empty() && secret.bytes().all(|b| b.is_ascii_alphanumeric());
+        if !is_plain {
             return Err(InvalidToken);
         }
         let key = parts.next().map(str::to_owned);

@@ -242,13 +242,7 @@ fn destination_name(text: &str) -> Result<DestinationName, Problem> {
 }
 
 fn whole_body(body: Result<Bytes, BytesRejection>, max: usize) -> Result<Bytes, Problem> {
-    body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let detail = format!("the body is longer than {max} bytes");
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
-        }
-        status => Problem::new(status, "invalid_body", "the body did not come to its end"),
-    })
+    body.map_err(|rejection| Problem::of_body(&rejection, max))
 }
 
 /// The arrival that a raw request makes.

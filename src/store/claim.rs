@@ -89,18 +89,8 @@ impl Store {
         caller.answered(self.run(name, &call).await)
     }
 
-    /// Destinations of a partition that have waiting work, the longest unserved first. A hint.
-    pub async fn active(
-        &self,
-        partition: u16,
-        claimers: Claimers,
-        max: usize,
-    ) -> Result<Vec<String>, StoreError> {
-        let mut found = self.active_of_all(&[partition], claimers, max).await?;
-        Ok(found.pop().unwrap_or_default())
-    }
-
-    /// The same for several partitions in one round trip, in their order.
+    /// Destinations that have waiting work, the longest unserved first, of each of these partitions
+    /// in their order. A hint.
     pub async fn active_of_all(
         &self,
         partitions: &[u16],

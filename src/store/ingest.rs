@@ -102,15 +102,6 @@ impl Store {
         let answer = caller.answered(self.run(name, &call).await)?;
         read_answer(answer, epoch, arrivals.len())
     }
-
-    /// The epoch of the destination's partition, as Redis last noted it; 0 if it never has.
-    pub async fn epoch_of(&self, known: &Known) -> Result<Epoch, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
-        let mut pipe = redis::pipe();
-        pipe.hget(keys.partition.epoch(), "epoch");
-        let (epoch,): (Option<Epoch>,) = self.query(&pipe).await?;
-        Ok(epoch.unwrap_or_default())
-    }
 }
 
 fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested>, StoreError> {

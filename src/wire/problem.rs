@@ -2,6 +2,7 @@
 
 use axum::{
     body::Body,
+    extract::rejection::BytesRejection,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -38,6 +39,17 @@ impl Problem {
         let detail =
             format!("there is no destination {name:?}; PUT /v1/destinations/{name} makes one");
         Problem::new(StatusCode::NOT_FOUND, "unknown_destination", detail)
+    }
+
+    /// A body that was not taken: longer than `max` bytes, or broken off.
+    pub fn of_body(rejection: &BytesRejection, max: usize) -> Problem {
+        match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                let detail = format!("the body is longer than {max} bytes");
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+            }
+            status => Problem::new(status, "invalid_body", "the body did not come to its end"),
+        }
     }
 
     /// A problem that passes by itself.

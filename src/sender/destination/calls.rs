@@ -166,7 +166,7 @@ impl DestinationSender {
     /// Looks for lanes again when a backoff is over. The server compares whole milliseconds, so
     /// a look at the very instant is too early.
     fn look_after(&mut self, wait: Duration) {
-        self.due.insert(Instant::now() + wait + Duration::from_millis(2), ());
+        self.due.insert(Instant::now() + wait + Duration::from_millis(2));
     }
 
     async fn failed(&mut self, error: StoreError) {

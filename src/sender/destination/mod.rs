@@ -3,7 +3,7 @@
 mod calls;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -71,7 +71,7 @@ pub(super) struct DestinationSender {
     /// One call at a time: what comes together meanwhile makes the next.
     call: Option<BoxFuture<'static, Answer>>,
     /// When to look for lanes whose backoff is over.
-    due: BTreeMap<Instant, ()>,
+    due: BTreeSet<Instant>,
     /// There may be lanes to take in hand.
     look: bool,
     pause: Duration,
@@ -97,7 +97,7 @@ impl DestinationSender {
             lanes: HashMap::new(),
             deliveries: FuturesUnordered::new(),
             call: None,
-            due: BTreeMap::new(),
+            due: BTreeSet::new(),
             look: true,
             pause: Duration::ZERO,
         }
@@ -127,7 +127,7 @@ impl DestinationSender {
             if is_draining && self.lanes.is_empty() && self.call.is_none() {
                 return;
             }
-            let next_due = self.due.keys().next().copied();
+            let next_due = self.due.first().copied();
             tokio::select! {
                 () = &mut ended => return,
                 () = &mut draining, if !is_draining => {}
