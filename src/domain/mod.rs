@@ -3,6 +3,7 @@
 //! Everything above (store, the three stages, the API) speaks in these words; nothing here knows
 //! Redis, HTTP or a clock.
 
+pub mod attempts;
 pub mod backoff;
 pub mod destination;
 pub mod lease;
@@ -10,10 +11,14 @@ pub mod message;
 pub mod name;
 pub mod state;
 
+pub use attempts::{Attempts, Stage, Trouble, TroubleKind};
 pub use backoff::Backoff;
-pub use destination::{Ack, Delivery, Destination, Framing, Ordering, Transform, TransformKind};
+pub use destination::{
+    Ack, BatchFormat, Delivery, Destination, Framing, OnExhausted, Ordering, Processing, Transform,
+    TransformKind,
+};
 pub use lease::LeaseToken;
-pub use message::{Arrival, Body, Message, Place, Stamped};
+pub use message::{Arrival, Body, Due, Message, Origin, Place, Processed, Stamped, Tombstone};
 pub use name::{DestinationName, InvalidName};
 pub use state::{Event, InvalidTransition, State};
 

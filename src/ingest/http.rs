@@ -267,7 +267,7 @@ fn arrival_of(headers: &HeaderMap, body: Bytes) -> Result<Arrival, Problem> {
     };
     let idempotency_key = plain(headers, "Idempotency-Key", IDEMPOTENCY_KEY_BYTES_MAX)?;
     let idempotency_key = idempotency_key.map(Cow::into_owned);
-    Ok(Arrival { message, idempotency_key })
+    Ok(Arrival { idempotency_key, ..Arrival::of(message) })
 }
 
 /// A header's text, checked.

@@ -91,7 +91,7 @@ pub fn parse_item(bytes: &[u8], now_ms: u64, body_bytes_max: usize) -> Result<It
     let headers = check_headers(sent.headers).map_err(invalid)?;
     let id = sent.id.unwrap_or_else(|| Uuid::now_v7().to_string());
     let message = Message { id, key: sent.key, headers, body, received_ms: now_ms };
-    let arrival = Arrival { message, idempotency_key: sent.idempotency_key };
+    let arrival = Arrival { idempotency_key: sent.idempotency_key, ..Arrival::of(message) };
     Ok(Item { destinations, arrival })
 }
 

@@ -162,16 +162,13 @@ impl Connection {
 }
 
 fn arrival(body: Bytes) -> Arrival {
-    Arrival {
-        message: Message {
-            id: uuid::Uuid::now_v7().to_string(),
-            key: None,
-            headers: Vec::new(),
-            body: Body { content_type: "application/octet-stream".into(), bytes: body },
-            received_ms: now_ms(),
-        },
-        idempotency_key: None,
-    }
+    Arrival::of(Message {
+        id: uuid::Uuid::now_v7().to_string(),
+        key: None,
+        headers: Vec::new(),
+        body: Body { content_type: "application/octet-stream".into(), bytes: body },
+        received_ms: now_ms(),
+    })
 }
 
 /// Writes the answers in order. After a temporary failure nothing more is taken: the connection

@@ -11,7 +11,7 @@ use super::{
     leases::{Held, Leases},
 };
 use crate::{
-    domain::{DestinationName, LeaseToken, Stamped},
+    domain::{DestinationName, LeaseToken, Stamped, Tombstone},
     store::{Claimed, Known},
     telemetry,
 };
@@ -118,14 +118,14 @@ impl Attempt {
             Output::Deliver(body) => stamped.message.body = body,
             Output::Drop => {
                 stamped.message.body.bytes = bytes::Bytes::new();
-                stamped.tombstone = true;
+                stamped.tombstone = Some(Tombstone::Dropped);
             }
         }
         stamped
     }
 
     fn failed(&self, failure: Failure) -> Outcome {
-        let attempt = self.message.attempts + 1;
+        let attempt = self.message.attempts.failed + 1;
         let backoff = self.known.destination.transform.backoff();
         let chance = rand::random::<f64>();
         let wait = match failure.is_final {

@@ -11,7 +11,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use crate::{
     domain::{Sequence, Stamped},
-    store::LaneRequest,
+    store::{LaneRequest, Settled},
 };
 
 /// A head that its receiver did not accept.
@@ -47,7 +47,7 @@ impl Lane {
         if self.in_flight || self.refused.is_some() {
             return None;
         }
-        while self.queue.front()?.tombstone {
+        while self.queue.front()?.tombstone.is_some() {
             self.settled_to = self.queue.pop_front()?.place.sequence;
             self.tombstones += 1;
         }
@@ -98,8 +98,11 @@ impl Lane {
         let in_hand = self.queue.back().map_or(0, |message| message.place.sequence);
         Some(LaneRequest {
             key: key.map(str::to_owned),
-            settled_to: self.settled_to,
-            tombstones: self.tombstones,
+            settled: Settled {
+                upto: self.settled_to,
+                dropped: self.tombstones,
+                ..Settled::default()
+            },
             // A lane that is let go of leaves what it holds to the next owner.
             in_hand: if stop && !self.in_flight { 0 } else { in_hand },
             want: if may_want || (idle && !let_go) { run_max - self.queue.len() } else { 0 },
@@ -109,11 +112,11 @@ impl Lane {
     /// Redis has done what was asked for, and released these.
     pub(super) fn answered(&mut self, request: &LaneRequest, released: Vec<Stamped>) {
         self.asked = true;
-        if self.settled_to == request.settled_to {
+        if self.settled_to == request.settled.upto {
             self.settled_to = 0;
             self.tombstones = 0;
         } else {
-            self.tombstones -= request.tombstones;
+            self.tombstones -= request.settled.dropped;
         }
         self.exhausted = released.is_empty() && request.in_hand == 0 && request.want > 0;
         let last = self.queue.back().map_or(0, |message| message.place.sequence);
@@ -139,25 +142,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::{Body, Message, Place};
+    use crate::domain::{Body, Message, Place, Tombstone};
 
     const RUN_MAX: usize = 4;
 
     fn message(sequence: Sequence, tombstone: bool) -> Stamped {
-        Stamped {
-            destination: "erp".parse().unwrap(),
-            place: Place { epoch: 1, sequence },
-            previous: sequence - 1,
-            message: Message {
-                id: sequence.to_string(),
-                key: None,
-                headers: Vec::new(),
-                body: Body { content_type: "text/plain".into(), bytes: Bytes::new() },
-                received_ms: 0,
-            },
-            attempts: 0,
-            tombstone,
-        }
+        let message = Message {
+            id: sequence.to_string(),
+            key: None,
+            headers: Vec::new(),
+            body: Body { content_type: "text/plain".into(), bytes: Bytes::new() },
+            received_ms: 0,
+        };
+        let place = Place { epoch: 1, sequence };
+        let tombstone = tombstone.then_some(Tombstone::Dropped);
+        Stamped { tombstone, ..Stamped::new("erp".parse().unwrap(), place, sequence - 1, message) }
     }
 
     fn with(messages: &[(Sequence, bool)]) -> Lane {
@@ -186,7 +185,7 @@ mod tests {
         assert!(lane.begin().is_none());
         assert_eq!(lane.to_postpone(), None);
         let request = lane.request(None, RUN_MAX, false).unwrap();
-        assert_eq!((request.settled_to, request.in_hand, request.want), (1, 2, 0));
+        assert_eq!((request.settled.upto, request.in_hand, request.want), (1, 2, 0));
         lane.answered(&request, Vec::new());
         assert_eq!(lane.to_postpone().map(|head| head.sequence), Some(2));
     }
@@ -196,7 +195,7 @@ mod tests {
         let mut lane = with(&[(1, true), (2, true), (3, false)]);
         assert_eq!(lane.begin().unwrap().place.sequence, 3);
         let request = lane.request(None, RUN_MAX, false).unwrap();
-        assert_eq!((request.settled_to, request.tombstones, request.in_hand), (2, 2, 3));
+        assert_eq!((request.settled.upto, request.settled.dropped, request.in_hand), (2, 2, 3));
     }
 
     #[test]
@@ -206,7 +205,7 @@ mod tests {
         assert!(!lane.is_done(true), "one is in flight");
         lane.accepted();
         let request = lane.request(None, RUN_MAX, true).unwrap();
-        assert_eq!((request.settled_to, request.in_hand, request.want), (1, 0, 0));
+        assert_eq!((request.settled.upto, request.in_hand, request.want), (1, 0, 0));
         lane.answered(&request, Vec::new());
         assert!(lane.is_done(true));
         assert!(Lane::default().is_done(true), "nothing was asked for yet");
@@ -245,7 +244,7 @@ mod tests {
 
     impl World {
         fn answer(&mut self, request: &LaneRequest) -> Vec<Stamped> {
-            self.settled = self.settled.max(request.settled_to);
+            self.settled = self.settled.max(request.settled.upto);
             let from = request.in_hand.max(self.settled) + 1;
             let run = (from..=20).take_while(|&s| self.finished[s as usize - 1]);
             run.take(request.want).map(|s| message(s, s % 7 == 0)).collect()

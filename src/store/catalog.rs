@@ -12,6 +12,15 @@ use tokio_util::sync::CancellationToken;
 use super::{Claimers, Store, StoreError, Wake, destinations};
 use crate::domain::{Destination, DestinationName};
 
+/// What of a destination a person has paused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Paused {
+    /// Nothing is taken in.
+    pub ingest: bool,
+    /// Nothing is sent.
+    pub delivery: bool,
+}
+
 /// A destination as this pod knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
@@ -21,6 +30,8 @@ pub struct Known {
     pub version: u64,
     /// The partition it lives in.
     pub partition: u16,
+    /// What a person has paused.
+    pub paused: Paused,
 }
 
 impl Known {

@@ -7,7 +7,7 @@ use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
 use super::{Caller, Claimers, Known, Status, Store, StoreError, record, unexpected};
-use crate::domain::{LeaseToken, Sequence, Stamped};
+use crate::domain::{Attempts, LeaseToken, Sequence, Stamped};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -54,8 +54,13 @@ impl Store {
         for part in parts {
             let (sequence, attempts, bytes): (Sequence, u32, Bytes) = read(part)?;
             bytes_given += bytes.len();
-            let message = record::read(bytes, &destination.name, sequence, attempts)
-                .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+            let message = record::read(
+                bytes,
+                &destination.name,
+                sequence,
+                Attempts { failed: attempts, ..Default::default() },
+            )
+            .map_err(|error| StoreError::Unreadable(error.to_string()))?;
             let key = destination.lane_key(message.message.key.as_deref()).map(str::to_owned);
             let token = LeaseToken {
                 destination: destination.name.clone(),

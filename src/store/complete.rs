@@ -7,7 +7,7 @@ use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
 use super::{Caller, Claimers, Known, Store, StoreError, record, unexpected};
-use crate::domain::{LeaseToken, Sequence, Stamped};
+use crate::domain::{Attempts, LeaseToken, Sequence, Stamped};
 
 /// What a script answers for one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -87,7 +87,7 @@ impl Store {
         }
         for (completion, lane) in completions.iter().zip(lane_of) {
             call.arg(lane).arg(completion.token.sequence).arg(completion.token.member());
-            call.arg(record::of_output(&completion.output, known.destination.ordering));
+            call.arg(record::of_stamped(&completion.output, known.destination.ordering));
         }
         caller.answered(self.run(name, &call).await)
     }
@@ -107,7 +107,14 @@ impl Store {
         let all = records.into_iter().zip(attempts).zip(sequences);
         let read = |((bytes, attempts), sequence): ((Option<Bytes>, Option<u32>), &Sequence)| {
             bytes
-                .map(|bytes| record::read(bytes, name, *sequence, attempts.unwrap_or_default()))
+                .map(|bytes| {
+                    record::read(
+                        bytes,
+                        name,
+                        *sequence,
+                        Attempts { failed: attempts.unwrap_or_default(), ..Default::default() },
+                    )
+                })
                 .transpose()
                 .map_err(|error| StoreError::Unreadable(error.to_string()))
         };

@@ -47,6 +47,7 @@ pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
     match ordering {
         Ordering::Destination => "destination",
         Ordering::Key => "key",
+        Ordering::None => "none",
     }
 }
 
@@ -54,7 +55,9 @@ pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
 pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
     match kind {
         TransformKind::Worker => Claimers::Worker,
-        TransformKind::None | TransformKind::Http | TransformKind::Native => Claimers::Builtin,
+        TransformKind::None | TransformKind::Http | TransformKind::Jq | TransformKind::Native => {
+            Claimers::Builtin
+        }
     }
 }
 
@@ -164,7 +167,8 @@ impl Store {
                 let mut lanes = std::collections::BTreeSet::new();
                 for (sequence, bytes) in batch {
                     call.arg(*sequence);
-                    let message = record::read(bytes.clone(), destination, *sequence, 0);
+                    let message =
+                        record::read(bytes.clone(), destination, *sequence, Default::default());
                     lanes.insert(message.ok().and_then(|message| message.message.key));
                 }
                 for lane in lanes.iter().map(|lane| lane.as_deref().unwrap_or_default()) {
@@ -240,7 +244,7 @@ impl Store {
         match (definition, version.parse()) {
             (Ok(destination), Ok(version)) => {
                 let partition = destination.name.partition(self.keys().partitions());
-                Some(Known { destination, version, partition })
+                Some(Known { destination, version, partition, paused: Default::default() })
             }
             (Err(error), _) => {
                 tracing::error!(destination = name, %error, "a stored definition cannot be read");

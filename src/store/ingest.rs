@@ -35,7 +35,7 @@ impl<'a> Batch<'a> {
         let (mut lane_index, mut seen_index) = (HashMap::new(), HashMap::new());
         for arrival in arrivals {
             let lane = match known.destination.ordering {
-                Ordering::Destination => None,
+                Ordering::Destination | Ordering::None => None,
                 Ordering::Key => Some(arrival.message.key.as_deref().unwrap_or_default()),
             };
             let lane = *lane_index.entry(lane).or_insert_with(|| {
@@ -50,7 +50,7 @@ impl<'a> Batch<'a> {
                 let digest = digest(&arrival.message.body.bytes);
                 format!("{index}:{digest} {}", arrival.message.id)
             });
-            batch.arrivals.push((lane, seen, record::of_arrival(arrival, epoch)));
+            batch.arrivals.push((lane, seen, record::of_arrival(arrival, epoch, false)));
         }
         batch
     }

@@ -11,6 +11,7 @@ mod error;
 mod group;
 mod ingest;
 pub mod keys;
+mod log;
 mod own;
 mod record;
 mod recover;
@@ -18,6 +19,7 @@ mod release;
 pub mod scripts;
 mod stats;
 mod wake;
+mod withdraw;
 
 use std::{
     future::Future,
@@ -31,7 +33,7 @@ use std::{
 use redis::{FromRedisValue, Pipeline, ScriptInvocation};
 use tokio::time::Instant;
 
-pub use catalog::{Catalog, Known};
+pub use catalog::{Catalog, Known, Paused};
 pub use claim::Claimed;
 pub use complete::{Completion, Failed, Status};
 pub use connect::{Fitness, UnfitServer};
@@ -41,11 +43,13 @@ pub use error::StoreError;
 pub use group::{Batches, GroupCommit, cut};
 pub use ingest::Ingested;
 pub use keys::{Claimers, Keys};
+pub use log::{Content, LogEntry};
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
-pub use release::{LaneRequest, LaneRun, Owner};
+pub use release::{LaneRequest, LaneRun, Order, Owner, Released, Settled};
 pub use stats::{Head, Stats};
 pub use wake::{Wake, Wakes};
+pub use withdraw::{Withdrawal, Withdrawn};
 
 use crate::config;
 use connect::Links;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-use super::{Known, OwnerToken, Store, StoreError, record, unexpected};
-use crate::domain::{DestinationName, Epoch, Sequence, Stamped};
+use super::{Known, LogEntry, OwnerToken, Store, StoreError, record, unexpected};
+use crate::domain::{Attempts, DestinationName, Epoch, Sequence, Stamped, Tombstone, Trouble};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -27,16 +27,57 @@ pub struct Owner {
 /// What to settle and release of one lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneRequest {
-    /// The lane's key; none for the destination's own lane.
+    /// The lane's key; none for the destination's own lane. Where nothing is in order each message
+    /// is a lane, and its sequence the key.
     pub key: Option<String>,
-    /// Everything up to here has been delivered; 0: nothing new.
-    pub settled_to: Sequence,
-    /// How many of these were tombstones.
-    pub tombstones: u64,
+    /// What has left it since the last call.
+    pub settled: Settled,
     /// The highest sequence that the owner holds and has not settled; 0: none.
     pub in_hand: Sequence,
     /// The most messages to hand out.
     pub want: usize,
+}
+
+/// What has left a lane, and Redis does not know it yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Everything up to here has left; 0: nothing new.
+    pub upto: Sequence,
+    /// How many of these were not delivered, but passed as tombstones of each kind.
+    pub dropped: u64,
+    /// See `dropped`.
+    pub skipped: u64,
+    /// See `dropped`.
+    pub cancelled: u64,
+    /// Their charges, together.
+    pub bytes: u64,
+    /// An entry for each, where the destination has a log.
+    pub log: Vec<(Sequence, LogEntry)>,
+    /// The idempotency keys that are forgotten with them.
+    pub idempotency_keys: Vec<String>,
+}
+
+/// The answer to a release.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Released {
+    /// How many orders wait to be carried out at this destination (see [`Store::orders`]).
+    pub orders: u64,
+    /// The next run of each lane asked for, in order.
+    pub runs: Vec<LaneRun>,
+}
+
+/// A message that is to leave without being delivered, which only the owner can see to: it may be
+/// in somebody's hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The message.
+    pub sequence: Sequence,
+    /// Its lane, as in [`LaneRequest::key`].
+    pub lane: Option<String>,
+    /// How it is to leave.
+    pub how: Tombstone,
+    /// Why, in words.
+    pub reason: String,
 }
 
 /// The next run of one lane.
@@ -55,7 +96,7 @@ impl Store {
         owner: &Owner,
         known: &Known,
         lanes: &[LaneRequest],
-    ) -> Result<Vec<LaneRun>, StoreError> {
+    ) -> Result<Released, StoreError> {
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
         let (transition, mut call) = self.script(|scripts| &scripts.release);
@@ -69,11 +110,12 @@ impl Store {
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.version).arg(name.as_str());
         call.arg(known.ordering_text()).arg(self.inner.quarantine_ms).arg(BYTES_MAX);
         for lane in lanes {
-            call.arg(lane.key.as_deref().unwrap_or_default()).arg(lane.settled_to);
-            call.arg(lane.tombstones).arg(lane.in_hand).arg(lane.want.min(1024));
+            call.arg(lane.key.as_deref().unwrap_or_default()).arg(lane.settled.upto);
+            call.arg(lane.settled.dropped).arg(lane.in_hand).arg(lane.want.min(1024));
         }
         let answer: Vec<Vec<Value>> = self.run(transition, &call).await?;
-        answer.into_iter().map(|lane| read_run(lane, known)).collect()
+        let runs = answer.into_iter().map(|lane| read_run(lane, known));
+        Ok(Released { orders: 0, runs: runs.collect::<Result<_, _>>()? })
     }
 
     /// Has a lane's head, which the receiver did not accept, wait before it is tried again.
@@ -85,7 +127,9 @@ impl Store {
         sequence: Sequence,
         attempts: u32,
         wait: Duration,
+        trouble: &Trouble,
     ) -> Result<(), StoreError> {
+        let _ = trouble;
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
         let (transition, mut call) = self.script(|scripts| &scripts.postpone);
@@ -97,6 +141,25 @@ impl Store {
         call.arg(wait.as_millis() as u64);
         self.run::<u64>(transition, &call).await?;
         Ok(())
+    }
+
+    /// Sets a lane's head, whose attempts at delivery are used up, aside where it stands: its lane
+    /// waits for a person.
+    pub async fn halt(
+        &self,
+        _owner: &Owner,
+        _known: &Known,
+        _lane: Option<&str>,
+        _sequence: Sequence,
+        _attempts: u32,
+        _trouble: &Trouble,
+    ) -> Result<(), StoreError> {
+        todo!()
+    }
+
+    /// The orders that wait at a destination; at most 500.
+    pub async fn orders(&self, _known: &Known) -> Result<Vec<Order>, StoreError> {
+        todo!()
     }
 
     /// Destinations of these partitions whose heads may leave now, in the partitions' order. A
@@ -150,8 +213,13 @@ fn read_run(lane: Vec<Value>, known: &Known) -> Result<LaneRun, StoreError> {
         let sequence: Sequence = redis::from_redis_value(sequence).map_err(shape)?;
         let bytes: Bytes = redis::from_redis_value(bytes).map_err(shape)?;
         let attempts = if messages.is_empty() { attempts } else { 0 };
-        let message = record::read(bytes, &known.destination.name, sequence, attempts)
-            .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+        let message = record::read(
+            bytes,
+            &known.destination.name,
+            sequence,
+            Attempts { failed: attempts, ..Default::default() },
+        )
+        .map_err(|error| StoreError::Unreadable(error.to_string()))?;
         messages.push(message);
     }
     Ok(LaneRun { wait: Duration::from_millis(wait_ms), messages })

@@ -85,7 +85,7 @@ impl Store {
             head: heads.first().cloned(),
             heads: match known.destination.ordering {
                 Ordering::Destination => Vec::new(),
-                Ordering::Key => heads,
+                Ordering::Key | Ordering::None => heads,
             },
         })
     }
@@ -101,7 +101,7 @@ impl Store {
                 let (head,): (Vec<Sequence>,) = self.query(&pipe).await?;
                 head.into_iter().map(|sequence| (sequence, None)).collect()
             }
-            Ordering::Key => self.keyed_candidates(known).await?,
+            Ordering::Key | Ordering::None => self.keyed_candidates(known).await?,
         };
         let mut heads = Vec::new();
         for (sequence, key) in candidates {
@@ -132,7 +132,7 @@ impl Store {
             pipe.hmget(keys.messages(), &sequences);
             let (records,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
             lanes.extend(records.into_iter().zip(&sequences).filter_map(|(bytes, sequence)| {
-                let message = record::read(bytes?, name, *sequence, 0).ok()?;
+                let message = record::read(bytes?, name, *sequence, Default::default()).ok()?;
                 known.destination.lane_key(message.message.key.as_deref()).map(str::to_owned)
             }));
         }
@@ -176,7 +176,8 @@ impl Store {
         let (bytes, attempts, ready, delayed, waiting, delivering, time): Answer =
             self.query(&pipe).await?;
         let attempts = attempts.unwrap_or_default();
-        let message = bytes.and_then(|bytes| record::read(bytes, name, sequence, attempts).ok());
+        let message =
+            bytes.and_then(|bytes| record::read(bytes, name, sequence, Default::default()).ok());
         let Some(message) = message else { return Ok(None) };
         let state = match (ready, delayed, waiting) {
             (Some(_), _, _) if delivering => State::Delivering,
@@ -186,8 +187,8 @@ impl Store {
             _ => State::Processing,
         };
         let blocked_by = match state {
-            State::Ready | State::Delivering | State::Delivered => "delivery",
             State::Waiting | State::Processing | State::Delayed => "transform",
+            _ => "delivery",
         };
         let now_ms = time.0 * 1000 + time.1 / 1000;
         let age_ms = now_ms.saturating_sub(message.message.received_ms);

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::{Items, Results, existing, group};
 use crate::{
     api::{Api, problem_of, read_json},
-    domain::Body,
+    domain::{Body, Tombstone},
     store::{Completion, Status},
     wire::problem::Problem,
 };
@@ -54,7 +54,7 @@ pub(in crate::api) async fn complete(
             };
             match &outputs[index] {
                 Some(body) => output.message.body = body.clone(),
-                None => output.tombstone = true,
+                None => output.tombstone = Some(Tombstone::Dropped),
             }
             at.push(index);
             completions.push(Completion { token, output });

@@ -63,7 +63,7 @@ pub(in crate::api) async fn fail(
         let (mut at, mut failed) = (Vec::new(), Vec::new());
         for ((index, token), message) in of_name.into_iter().zip(held) {
             let item = &items[index];
-            let attempt = message.map_or(1, |message| message.attempts + 1);
+            let attempt = message.map_or(1, |message| message.attempts.failed + 1);
             let wait = wait_of(item, &known, attempt);
             let error = excerpt(item.error.as_bytes());
             tracing::warn!(

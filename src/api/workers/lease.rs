@@ -174,7 +174,7 @@ fn shown(token: LeaseToken, message: Stamped, deadline: &str) -> Lease {
         epoch: message.place.epoch,
         id,
         key,
-        attempt: message.attempts + 1,
+        attempt: message.attempts.failed + 1,
         deadline: deadline.to_owned(),
         body_base64: json.is_none().then(|| STANDARD.encode(&body.bytes)),
         content_type: body.content_type,

@@ -54,7 +54,7 @@ impl Http {
 #[async_trait]
 impl Transform for Http {
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
-        let attempt = message.attempts.saturating_add(1);
+        let attempt = message.attempts.failed.saturating_add(1);
         let answer = self.endpoint.post(message, attempt).await.map_err(|reason| Failure {
             reason,
             retry_after: None,

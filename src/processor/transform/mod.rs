@@ -74,7 +74,7 @@ impl Transforms {
         let definition = &known.destination.transform;
         match definition.kind {
             TransformKind::None => Some(Arc::new(Identity)),
-            TransformKind::Worker => None,
+            TransformKind::Worker | TransformKind::Jq => None,
             TransformKind::Native => self.native.get(definition.name.as_deref()?).cloned(),
             TransformKind::Http => {
                 let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);

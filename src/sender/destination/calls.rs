@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{DestinationSender, LaneKey};
 use crate::{
-    domain,
+    domain::{self, Stage, Trouble, TroubleKind},
     sender::lane::{Lane, Refused},
     store::{Known, LaneRequest, LaneRun, StoreError},
 };
@@ -62,7 +62,10 @@ impl DestinationSender {
                 async move {
                     let lane = key.as_deref();
                     let Refused { sequence, attempts, wait } = head;
-                    let done = store.postpone(owner, known, lane, sequence, attempts, wait).await;
+                    let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, "");
+                    let done = store
+                        .postpone(owner, known, lane, sequence, attempts, wait, &trouble)
+                        .await;
                     (key, head, done)
                 }
             });
@@ -84,7 +87,7 @@ impl DestinationSender {
         let (store, owner, known) = (self.store.clone(), self.tenure.owner.clone(), known.clone());
         let call = async move {
             let answer = store.release(&owner, &known, &requests).await;
-            Answer::Released(requests, answer)
+            Answer::Released(requests, answer.map(|released| released.runs))
         };
         Some(call.boxed())
     }
@@ -106,7 +109,7 @@ impl DestinationSender {
                 self.lanes.insert(None, Lane::default());
                 self.release_call(known)
             }
-            domain::Ordering::Key => {
+            domain::Ordering::Key | domain::Ordering::None => {
                 let (store, known) = (self.store.clone(), known.clone());
                 // Those in hand are named too.
                 let max = self.lanes.len() + room.min(CALL_LANES_MAX);

@@ -173,7 +173,7 @@ impl DestinationSender {
             let (key, way) = (key.clone(), way.clone());
             let delivery = async move {
                 let begun = Instant::now();
-                let verdict = way.deliver(&message, message.attempts + 1).await;
+                let verdict = way.deliver(&message, message.attempts.failed + 1).await;
                 Delivered { key, message, verdict, took: begun.elapsed() }
             };
             self.deliveries.push(delivery.boxed());
@@ -199,7 +199,7 @@ impl DestinationSender {
                 telemetry::end_to_end(self.name.as_str(), age(&message));
             }
             Verdict::Refused { reason, retry_after } => {
-                let attempt = message.attempts + 1;
+                let attempt = message.attempts.failed + 1;
                 let backoff = match &self.known {
                     Some((known, _)) => known.destination.delivery.backoff(),
                     None => domain::Delivery::default().backoff(),

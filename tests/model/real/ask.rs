@@ -1,10 +1,10 @@
 //! One call of the store an operation, and its answer in the model's words.
 
 use reseq::{
-    domain::{Arrival, Body, LeaseToken, Message, Place, Sequence, Stamped},
+    domain::{Arrival, Body, LeaseToken, Message, Place, Sequence, Stamped, Tombstone},
     store::{
         Caller, Completion, Failed, Ingested as StoreIngested, LaneRequest as StoreRequest, Owner,
-        StoreError,
+        Settled, StoreError,
     },
 };
 
@@ -305,13 +305,10 @@ impl Real {
 
     fn completion(&self, name: Name, token: &Token, output: &Output) -> Completion {
         let place = Place { epoch: self.actual_epoch(output.epoch), sequence: token.sequence };
+        let (name_of, body) = (name.parse().unwrap(), message(output.key, &output.body));
         let output = Stamped {
-            destination: name.parse().unwrap(),
-            place,
-            previous: output.previous,
-            message: message(output.key, &output.body),
-            attempts: 0,
-            tombstone: output.tombstone,
+            tombstone: output.tombstone.then_some(Tombstone::Dropped),
+            ..Stamped::new(name_of, place, output.previous, body)
         };
         Completion { token: self.token(name, token), output }
     }
@@ -341,24 +338,25 @@ impl Real {
             previous: message.previous,
             key: key.map(|key| *keys.iter().find(|known| **known == key).unwrap_or(&"?")),
             body: String::from_utf8_lossy(&message.message.body.bytes).into_owned(),
-            tombstone: message.tombstone,
-            attempts: message.attempts.into(),
+            tombstone: message.tombstone.is_some(),
+            attempts: message.attempts.failed.into(),
         }
     }
 }
 
 fn arrival(arrival: &op::Arrival) -> Arrival {
-    Arrival {
-        message: message(arrival.key, &arrival.body),
-        idempotency_key: arrival.idempotency_key.clone(),
-    }
+    let idempotency_key = arrival.idempotency_key.clone();
+    Arrival { idempotency_key, ..Arrival::of(message(arrival.key, &arrival.body)) }
 }
 
 fn request(request: &LaneRequest) -> StoreRequest {
     StoreRequest {
         key: request.lane.map(str::to_owned),
-        settled_to: request.settled_to,
-        tombstones: request.tombstones,
+        settled: Settled {
+            upto: request.settled_to,
+            dropped: request.tombstones,
+            ..Settled::default()
+        },
         in_hand: request.in_hand,
         want: request.want,
     }
