@@ -11,7 +11,8 @@
 --   [7] active_worker    reseq:{p07}:active:worker
 --   [8] wake_waiting     reseq:{p07}:wake:waiting
 -- ARGV:
---   [1] call number  [2] destination; then per message 2: sequence, member of leases
+--   [1] call number  [2] destination  [3] 'destination', 'key' or 'none'; then per message 2: sequence,
+--   member of leases
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
 -- Errors: STALE_CALL
 -- include: clock, call, expect, leases, waiting
@@ -21,12 +22,16 @@ local answered = replayed(KEYS[1], number)
 if answered then return answered end
 
 local members = {}
-for i = 3, #ARGV, 2 do members[#members + 1] = ARGV[i + 1] end
+for i = 4, #ARGV, 2 do members[#members + 1] = ARGV[i + 1] end
 local held = deadlines(KEYS[5], members)
+local place = {
+  destination = destination, ordering = ARGV[3], hash = KEYS[2], waiting = KEYS[3],
+  messages = KEYS[4], builtin = KEYS[6], worker = KEYS[7], wake = KEYS[8],
+}
 
 local answer, gone, back, unclaimed = {}, {}, {}, {}
 for i, member in ipairs(members) do
-  local sequence = ARGV[2 * i + 1]
+  local sequence = ARGV[2 * i + 2]
   if held[i] and not unclaimed[sequence] then
     unclaimed[sequence] = true
     answer[i] = 'ok'
@@ -38,11 +43,8 @@ for i, member in ipairs(members) do
 end
 
 if #gone > 0 then
-  local active = active_of(KEYS[2], KEYS[6], KEYS[7])
-  expect('LLEN', KEYS[3])
-  expect('ZCARD', active)
+  expect_waiting(place)
   redis.call('ZREM', KEYS[5], unpack(gone))
-  table.sort(back, function(a, b) return tonumber(a) < tonumber(b) end)
-  to_front(KEYS[3], active, KEYS[8], destination, back, now_ms())
+  to_front(place, back, now_ms())
 end
 return keep(KEYS[1], number, answer)

@@ -60,12 +60,30 @@ pub struct Arrival {
     pub priority: Option<u8>,
     /// What it was before, if it was redriven or replayed.
     pub origin: Option<Origin>,
+    /// The dead letter that it replaces.
+    pub redrive: Option<Redrive>,
+}
+
+/// A dead letter that arrives anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redrive {
+    /// Its old sequence, in the same destination.
+    pub letter: Sequence,
+    /// The message as it was when it had been processed, if it had: it is not processed again.
+    pub processed: Option<Box<Stamped>>,
 }
 
 impl Arrival {
     /// A message with nothing special about it.
     pub fn of(message: Message) -> Arrival {
-        Arrival { message, idempotency_key: None, due: None, priority: None, origin: None }
+        Arrival {
+            message,
+            idempotency_key: None,
+            due: None,
+            priority: None,
+            origin: None,
+            redrive: None,
+        }
     }
 }
 

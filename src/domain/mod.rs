@@ -18,7 +18,9 @@ pub use destination::{
     TransformKind,
 };
 pub use lease::LeaseToken;
-pub use message::{Arrival, Body, Due, Message, Origin, Place, Processed, Stamped, Tombstone};
+pub use message::{
+    Arrival, Body, Due, Message, Origin, Place, Processed, Redrive, Stamped, Tombstone,
+};
 pub use name::{DestinationName, InvalidName};
 pub use state::{Event, InvalidTransition, State};
 

@@ -365,7 +365,8 @@ fn outcome(ingested: Ingested) -> Outcome {
         Ingested::Stamped(place) => Ok(Receipt { place, duplicate_of: None }),
         Ingested::Duplicate(place, id) => Ok(Receipt { place, duplicate_of: Some(id) }),
         Ingested::Conflict => Err(Refusal::Conflict),
-        Ingested::BacklogFull => Err(Refusal::BacklogFull),
+        // No arrival of a producer replaces a dead letter.
+        Ingested::BacklogFull | Ingested::Gone => Err(Refusal::BacklogFull),
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     leases::{Held, Leases},
 };
 use crate::{
-    domain::{DestinationName, LeaseToken, Stamped, Tombstone},
+    domain::{DestinationName, LeaseToken, Stage, Stamped, Tombstone, Trouble, TroubleKind},
     store::{Claimed, Known},
     telemetry,
 };
@@ -138,6 +138,7 @@ impl Attempt {
             reason = failure.reason, is_final = failure.is_final, wait_ms = wait.as_millis() as u64,
             "a transform failed, and is tried again",
         );
-        Outcome::Failed(wait)
+        let trouble = Trouble::new(Stage::Transform, TroubleKind::Failed, failure.reason);
+        Outcome::Failed { wait, is_final: failure.is_final, trouble }
     }
 }

@@ -145,7 +145,7 @@ impl Claims {
         let caller = caller.unwrap_or_else(|| self.store.caller(&format!("claim:{name}")));
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
         let call = async move {
-            let claimed = store.claim(&caller, &known, room, lease).await;
+            let claimed = store.claim(&caller, &known, 1..=room, lease).await;
             // Here, because `answered` must not wait for anything: what it has taken would be lost
             // if something else came first.
             if matches!(claimed, Err(StoreError::StaleDefinition | StoreError::UnknownDestination))

@@ -7,7 +7,7 @@ use tokio_util::task::TaskTracker;
 
 use super::leases::Held;
 use crate::{
-    domain::{DestinationName, LeaseToken, Stamped},
+    domain::{DestinationName, LeaseToken, Stamped, Trouble},
     store::{
         Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Known, Status, Store,
         StoreError, cut, persist,
@@ -25,8 +25,8 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 pub(super) enum Outcome {
     /// The message as it is to be delivered.
     Completed(Stamped),
-    /// To be tried again after this wait.
-    Failed(Duration),
+    /// To be tried again after a wait, unless the attempts are used up.
+    Failed { wait: Duration, is_final: bool, trouble: Trouble },
     /// To be handed back, as if it had not been claimed.
     Unclaimed,
 }
@@ -83,7 +83,9 @@ impl Worker {
                     Outcome::Completed(output) => {
                         completed.push(Completion { token: job.token, output });
                     }
-                    Outcome::Failed(wait) => failed.push(Failed { token: job.token, wait }),
+                    Outcome::Failed { wait, is_final, trouble } => {
+                        failed.push(Failed { token: job.token, wait, is_final, trouble });
+                    }
                     Outcome::Unclaimed => unclaimed.push(job.token),
                 }
             }

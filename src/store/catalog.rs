@@ -21,6 +21,28 @@ pub struct Paused {
     pub delivery: bool,
 }
 
+impl Paused {
+    /// As the partition keeps it.
+    pub(super) fn text(self) -> &'static str {
+        match (self.ingest, self.delivery) {
+            (false, false) => "",
+            (true, false) => "ingest",
+            (false, true) => "delivery",
+            (true, true) => "ingest,delivery",
+        }
+    }
+
+    pub(super) fn of_text(text: &str) -> Paused {
+        let names = |what| text.split(',').any(|name| name == what);
+        Paused { ingest: names("ingest"), delivery: names("delivery") }
+    }
+
+    /// As the index keeps it: never empty.
+    pub(super) fn mark(self) -> &'static str {
+        if self == Paused::default() { "-" } else { self.text() }
+    }
+}
+
 /// A destination as this pod knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
@@ -38,6 +60,10 @@ impl Known {
     /// Who may claim its messages.
     pub fn claimers(&self) -> Claimers {
         destinations::claimers_of(self.destination.transform.kind)
+    }
+
+    pub(super) fn processing_text(&self) -> &'static str {
+        destinations::processing_text(self.destination.processing)
     }
 
     pub(super) fn ordering_text(&self) -> &'static str {

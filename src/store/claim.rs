@@ -1,13 +1,13 @@
 //! Claiming waiting messages, and handing them back (`lua/claim.lua`, `lua/unclaim.lua`).
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use bytes::Bytes;
 use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
-use super::{Caller, Claimers, Known, Status, Store, StoreError, record, unexpected};
-use crate::domain::{Attempts, LeaseToken, Sequence, Stamped};
+use super::{Caller, Claimers, Known, Status, Store, StoreError, attempts, record, unexpected};
+use crate::domain::{LeaseToken, Sequence, Stamped};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -24,24 +24,28 @@ pub struct Claimed {
 }
 
 impl Store {
-    /// Takes up to `max` waiting messages of one destination under a lease.
+    /// Takes `count` waiting messages of one destination under a lease: as many as there are, up to
+    /// its end; none if there are fewer than its start.
     pub async fn claim(
         &self,
         caller: &Caller,
         known: &Known,
-        max: usize,
+        count: RangeInclusive<usize>,
         lease: Duration,
     ) -> Result<Claimed, StoreError> {
         let destination = &known.destination;
         let keys = self.keys().destination(&destination.name);
         let secret = self.secret_of(caller);
+        let most = (*count.end()).clamp(1, 1000);
+        let least = (*count.start()).clamp(1, most);
 
         let (name, mut call) = self.script(|scripts| &scripts.claim);
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(known.claimers()));
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
-        call.arg(&secret).arg(lease.as_millis() as u64).arg(max.clamp(1, 1000)).arg(BYTES_MAX);
+        call.arg(&secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
+        call.arg(least).arg(known.ordering_text());
         let answer = caller.answered(self.run::<Vec<Value>>(name, &call).await)?;
 
         let mut bytes_given = 0;
@@ -52,15 +56,11 @@ impl Store {
             may_have_more: false,
         };
         for part in parts {
-            let (sequence, attempts, bytes): (Sequence, u32, Bytes) = read(part)?;
+            let (sequence, attempts, bytes): (Sequence, Bytes, Bytes) = read(part)?;
+            let attempts = attempts::read(&attempts)?;
             bytes_given += bytes.len();
-            let message = record::read(
-                bytes,
-                &destination.name,
-                sequence,
-                Attempts { failed: attempts, ..Default::default() },
-            )
-            .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+            let message = record::read(bytes, &destination.name, sequence, attempts)
+                .map_err(|error| StoreError::Unreadable(error.to_string()))?;
             let key = destination.lane_key(message.message.key.as_deref()).map(str::to_owned);
             let token = LeaseToken {
                 destination: destination.name.clone(),
@@ -88,6 +88,7 @@ impl Store {
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.arg(caller.number()).arg(known.destination.name.as_str());
+        call.arg(known.ordering_text());
         for token in tokens {
             call.arg(token.sequence).arg(token.member());
         }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::StoreError;
 use crate::domain::{Body, Epoch, Processed, Stamped, State};
 
 /// What became of a message that is gone.
@@ -41,6 +42,17 @@ pub struct Content {
 }
 
 impl LogEntry {
+    /// As it is kept.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        // Writing into memory cannot fail, and no field has a form that MessagePack lacks.
+        rmp_serde::to_vec(self).unwrap_or_default()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<LogEntry, StoreError> {
+        rmp_serde::from_slice(bytes)
+            .map_err(|error| StoreError::Unreadable(format!("an entry of the log: {error}")))
+    }
+
     /// The entry of a message that leaves now: accepted by its receiver after an attempt of
     /// `delivery_ms`, or passed as the tombstone that it is. With its content if `with_body`.
     pub fn of(message: &Stamped, settled_ms: u64, delivery_ms: u64, with_body: bool) -> LogEntry {

@@ -1,5 +1,6 @@
 //! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
 
+mod attempts;
 mod catalog;
 mod claim;
 mod complete;
@@ -35,7 +36,7 @@ use tokio::time::Instant;
 
 pub use catalog::{Catalog, Known, Paused};
 pub use claim::Claimed;
-pub use complete::{Completion, Failed, Status};
+pub use complete::{Completion, Extension, Failed, Status};
 pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};
 pub use due::DueTimer;
@@ -46,10 +47,10 @@ pub use keys::{Claimers, Keys};
 pub use log::{Content, LogEntry};
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
-pub use release::{LaneRequest, LaneRun, Order, Owner, Released, Settled};
+pub use release::{LaneRequest, LaneRun, Owner, Released, Settled};
 pub use stats::{Head, Stats};
 pub use wake::{Wake, Wakes};
-pub use withdraw::{Withdrawal, Withdrawn};
+pub use withdraw::{Order, Withdrawal, Withdrawn};
 
 use crate::config;
 use connect::Links;

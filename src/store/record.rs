@@ -1,15 +1,16 @@
 //! How a message is written down in Redis.
 //!
 //! ```text
-//!  [ 'T' why ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]  '1'  MessagePack header  body, to the end
+//!  [ 'T' why <charge> ';' ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]  '1'  MessagePack header  body, to the end
 //!    tombstone    lanes are keys       nothing is in order    │
 //!                                                             format
 //! ```
 //!
 //! What stands before the format is put there by scripts, which alone know it (and written again
 //! here with an output): the previous sequence of the lane (where the destination is one lane it
-//! is the sequence before), the priority, and what became of a message that only keeps its place:
-//! `d` dropped, `s` skipped, `c` cancelled.
+//! is the sequence before), the priority, and what became of a message that only keeps its place
+//! (`d` dropped, `s` skipped, `c` cancelled), with the bytes that it still counts for. A tombstone
+//! has no body.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -114,11 +115,19 @@ pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool) -> Vec<u8> {
     out
 }
 
+/// The record of a dead letter that had been processed and arrives anew, in `epoch`, without what
+/// the script puts before it.
+pub fn of_redriven(stamped: &Stamped, epoch: Epoch) -> Vec<u8> {
+    let plain =
+        Stamped { place: Place { epoch, ..stamped.place }, tombstone: None, ..stamped.clone() };
+    of_stamped(&plain, Ordering::Destination)
+}
+
 /// The record of a message that has its place, as it is: with an output or a repaired body.
 pub fn of_stamped(stamped: &Stamped, ordering: Ordering) -> Vec<u8> {
     let mut out = Vec::with_capacity(stamped.message.body.bytes.len() + 80);
     if let Some(tombstone) = stamped.tombstone {
-        out.extend_from_slice(&[b'T', letter(tombstone)]);
+        out.extend_from_slice(format!("T{}{};", letter(tombstone), stamped.charge).as_bytes());
     }
     match ordering {
         Ordering::Destination => {}
@@ -127,7 +136,7 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering) -> Vec<u8> {
     }
     let length = stamped.message.body.bytes.len() as u64;
     let more = More {
-        charge: Some(stamped.charge).filter(|charge| *charge != length),
+        charge: Some(stamped.charge).filter(|c| *c != length && stamped.tombstone.is_none()),
         processed: stamped.processed,
         idempotency_key: stamped.idempotency_key.clone(),
         origin: stamped.origin.clone(),
@@ -137,17 +146,28 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering) -> Vec<u8> {
     out
 }
 
-fn letter(tombstone: Tombstone) -> u8 {
+/// As records and scripts spell it.
+pub(super) fn letter(tombstone: Tombstone) -> char {
     match tombstone {
-        Tombstone::Dropped => b'd',
-        Tombstone::Skipped => b's',
-        Tombstone::Cancelled => b'c',
+        Tombstone::Dropped => 'd',
+        Tombstone::Skipped => 's',
+        Tombstone::Cancelled => 'c',
+    }
+}
+
+/// What [`letter`] spells.
+pub(super) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError> {
+    match letter {
+        Some(b'd') => Ok(Tombstone::Dropped),
+        Some(b's') => Ok(Tombstone::Skipped),
+        Some(b'c') => Ok(Tombstone::Cancelled),
+        other => Err(damaged(&format!("unknown tombstone {other:?}"))),
     }
 }
 
 /// What stands before the format.
 struct Prefix {
-    tombstone: Option<Tombstone>,
+    tombstone: Option<(Tombstone, u64)>,
     previous: Sequence,
     priority: u8,
 }
@@ -160,26 +180,34 @@ fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), Rec
     };
     let mut rest = record;
     if rest.first() == Some(&b'T') {
-        prefix.tombstone = Some(match rest.get(1) {
-            Some(b'd') => Tombstone::Dropped,
-            Some(b's') => Tombstone::Skipped,
-            Some(b'c') => Tombstone::Cancelled,
-            other => return Err(damaged(&format!("unknown tombstone {other:?}"))),
-        });
-        rest = rest.slice(2..);
+        let tombstone = tombstone_of(rest.get(1).copied())?;
+        let (charge, after) = number(&rest, 2)?;
+        prefix.tombstone = Some((tombstone, charge));
+        rest = rest.slice(after..);
     }
-    if let Some(mark @ (b'P' | b'N')) = rest.first().copied() {
-        let end = rest.iter().position(|&b| b == b';').ok_or_else(|| damaged(&"no ';'"))?;
-        let text = std::str::from_utf8(&rest[1..end]).map_err(|e| damaged(&e))?;
-        if mark == b'P' {
-            prefix.previous = text.parse().map_err(|e| damaged(&e))?;
-        } else {
-            prefix.previous = 0;
-            prefix.priority = text.parse().map_err(|e| damaged(&e))?;
+    match rest.first() {
+        Some(b'P') => {
+            let (previous, after) = number(&rest, 1)?;
+            prefix.previous = previous;
+            rest = rest.slice(after..);
         }
-        rest = rest.slice(end + 1..);
+        Some(b'N') => {
+            let (priority, after) = number(&rest, 1)?;
+            prefix.previous = 0;
+            prefix.priority = priority as u8;
+            rest = rest.slice(after..);
+        }
+        _ => {}
     }
     Ok((prefix, rest))
+}
+
+/// The number from here to the next `;`, and where it goes on behind that.
+fn number(bytes: &[u8], from: usize) -> Result<(u64, usize), RecordError> {
+    let rest = bytes.get(from..).unwrap_or_default();
+    let length = rest.iter().position(|&b| b == b';').ok_or_else(|| damaged(&"no ';'"))?;
+    let text = std::str::from_utf8(&rest[..length]).map_err(|e| damaged(&e))?;
+    Ok((text.parse().map_err(|e| damaged(&e))?, from + length + 1))
 }
 
 fn damaged(what: &dyn std::fmt::Display) -> RecordError {
@@ -203,12 +231,13 @@ pub fn read(
     let header: Header = rmp_serde::from_read(&mut rest).map_err(|e| damaged(&e))?;
     let body = record.slice(record.len() - rest.len()..);
     let more = header.more.map(|more| *more).unwrap_or_default();
+    let charge_kept = prefix.tombstone.map(|(_, charge)| charge).or(more.charge);
     Ok(Stamped {
         destination: destination.clone(),
         place: Place { epoch: header.epoch, sequence },
         previous: prefix.previous,
         priority: prefix.priority,
-        charge: more.charge.unwrap_or(body.len() as u64),
+        charge: charge_kept.unwrap_or(body.len() as u64),
         message: Message {
             id: header.id.into_text(),
             key: header.key,
@@ -220,7 +249,7 @@ pub fn read(
             received_ms: header.received_ms,
         },
         attempts,
-        tombstone: prefix.tombstone,
+        tombstone: prefix.tombstone.map(|(why, _)| why),
         processed: more.processed,
         input: more.input.map(|(content_type, bytes)| Body { content_type, bytes }),
         idempotency_key: more.idempotency_key,

@@ -1,13 +1,13 @@
-//! What the owner of a partition may do: settle and release, postpone (`lua/release.lua`,
-//! `lua/postpone.lua`).
+//! What the owner of a partition may do: settle and release, postpone, halt (`lua/release.lua`,
+//! `lua/postpone.lua`, `lua/halt.lua`).
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use redis::Value;
 
-use super::{Known, LogEntry, OwnerToken, Store, StoreError, record, unexpected};
-use crate::domain::{Attempts, DestinationName, Epoch, Sequence, Stamped, Tombstone, Trouble};
+use super::{Known, LogEntry, OwnerToken, Store, StoreError, attempts, record, unexpected};
+use crate::domain::{DestinationName, Epoch, Ordering, Sequence, Stamped, Trouble};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -66,20 +66,6 @@ pub struct Released {
     pub runs: Vec<LaneRun>,
 }
 
-/// A message that is to leave without being delivered, which only the owner can see to: it may be
-/// in somebody's hand.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
-    /// The message.
-    pub sequence: Sequence,
-    /// Its lane, as in [`LaneRequest::key`].
-    pub lane: Option<String>,
-    /// How it is to leave.
-    pub how: Tombstone,
-    /// Why, in words.
-    pub reason: String,
-}
-
 /// The next run of one lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneRun {
@@ -102,20 +88,33 @@ impl Store {
         let (transition, mut call) = self.script(|scripts| &scripts.release);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
-        call.key(keys.lanes());
+        call.key(keys.lanes()).key(keys.orders()).key(keys.unique());
+        call.key(keys.log()).key(keys.log_order()).key(keys.halted());
         for lane in lanes {
-            let key = lane.key.as_deref();
+            let key = set_key(known, lane.key.as_deref());
             call.key(keys.in_progress(key)).key(keys.ready(key));
         }
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.version).arg(name.as_str());
         call.arg(known.ordering_text()).arg(self.inner.quarantine_ms).arg(BYTES_MAX);
+        call.arg(known.destination.log_max).arg(lanes.len());
+        call.arg(lanes.iter().map(|lane| lane.settled.log.len()).sum::<usize>());
         for lane in lanes {
-            call.arg(lane.key.as_deref().unwrap_or_default()).arg(lane.settled.upto);
-            call.arg(lane.settled.dropped).arg(lane.in_hand).arg(lane.want.min(1024));
+            let settled = &lane.settled;
+            call.arg(lane.key.as_deref().unwrap_or_default()).arg(settled.upto);
+            call.arg(settled.dropped).arg(settled.skipped).arg(settled.cancelled);
+            call.arg(settled.bytes).arg(lane.in_hand).arg(lane.want.min(1024));
         }
-        let answer: Vec<Vec<Value>> = self.run(transition, &call).await?;
-        let runs = answer.into_iter().map(|lane| read_run(lane, known));
-        Ok(Released { orders: 0, runs: runs.collect::<Result<_, _>>()? })
+        for (sequence, entry) in lanes.iter().flat_map(|lane| &lane.settled.log) {
+            call.arg(*sequence).arg(entry.encode());
+        }
+        for key in lanes.iter().flat_map(|lane| &lane.settled.idempotency_keys) {
+            call.arg(key);
+        }
+        let mut answer = self.run::<Vec<Value>>(transition, &call).await?.into_iter();
+        let orders = answer.next().ok_or_else(|| unexpected("release"))?;
+        let orders = redis::from_redis_value(orders).map_err(|_| unexpected("release"))?;
+        let runs = answer.map(|lane| read_run(lane, known)).collect::<Result<_, _>>()?;
+        Ok(Released { orders, runs })
     }
 
     /// Has a lane's head, which the receiver did not accept, wait before it is tried again.
@@ -129,16 +128,16 @@ impl Store {
         wait: Duration,
         trouble: &Trouble,
     ) -> Result<(), StoreError> {
-        let _ = trouble;
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
         let (transition, mut call) = self.script(|scripts| &scripts.postpone);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
-        call.key(keys.partition.releasable()).key(keys.lanes()).key(keys.in_progress(lane));
+        call.key(keys.partition.releasable()).key(keys.lanes());
+        call.key(keys.in_progress(set_key(known, lane)));
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
         call.arg(known.ordering_text()).arg(self.inner.quarantine_ms);
         call.arg(lane.unwrap_or_default()).arg(sequence).arg(attempts);
-        call.arg(wait.as_millis() as u64);
+        call.arg(wait.as_millis() as u64).arg(attempts::trouble_text(trouble));
         self.run::<u64>(transition, &call).await?;
         Ok(())
     }
@@ -147,19 +146,24 @@ impl Store {
     /// waits for a person.
     pub async fn halt(
         &self,
-        _owner: &Owner,
-        _known: &Known,
-        _lane: Option<&str>,
-        _sequence: Sequence,
-        _attempts: u32,
-        _trouble: &Trouble,
+        owner: &Owner,
+        known: &Known,
+        lane: Option<&str>,
+        sequence: Sequence,
+        attempts: u32,
+        trouble: &Trouble,
     ) -> Result<(), StoreError> {
-        todo!()
-    }
-
-    /// The orders that wait at a destination; at most 500.
-    pub async fn orders(&self, _known: &Known) -> Result<Vec<Order>, StoreError> {
-        todo!()
+        let keys = self.keys().destination(&known.destination.name);
+        let set = set_key(known, lane);
+        let (transition, mut call) = self.script(|scripts| &scripts.halt);
+        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
+        call.key(keys.attempts()).key(keys.halted()).key(keys.lanes());
+        call.key(keys.in_progress(set)).key(keys.ready(set));
+        call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.ordering_text());
+        call.arg(self.inner.quarantine_ms).arg(lane.unwrap_or_default()).arg(sequence);
+        call.arg(attempts).arg(attempts::trouble_text(trouble));
+        self.run::<u64>(transition, &call).await?;
+        Ok(())
     }
 
     /// Destinations of these partitions whose heads may leave now, in the partitions' order. A
@@ -202,24 +206,27 @@ impl Store {
     }
 }
 
-fn read_run(lane: Vec<Value>, known: &Known) -> Result<LaneRun, StoreError> {
+/// The key of the sets in which a lane's messages stand: where nothing is in order, all stand in
+/// the destination's own.
+pub(super) fn set_key<'a>(known: &Known, lane: Option<&'a str>) -> Option<&'a str> {
+    lane.filter(|_| known.destination.ordering == Ordering::Key)
+}
+
+fn read_run(lane: Value, known: &Known) -> Result<LaneRun, StoreError> {
     let shape = |_| unexpected("release");
+    let lane: Vec<Value> = redis::from_redis_value(lane).map_err(shape)?;
     let mut parts = lane.into_iter();
-    let mut number = || parts.next().ok_or_else(|| unexpected("release"));
-    let wait_ms: u64 = redis::from_redis_value(number()?).map_err(shape)?;
-    let attempts: u32 = redis::from_redis_value(number()?).map_err(shape)?;
+    let mut next = || parts.next().ok_or_else(|| unexpected("release"));
+    let wait_ms: u64 = redis::from_redis_value(next()?).map_err(shape)?;
+    let kept: Bytes = redis::from_redis_value(next()?).map_err(shape)?;
+    let mut of_first = Some(attempts::read(&kept)?);
     let mut messages = Vec::with_capacity(parts.len() / 2);
     while let (Some(sequence), Some(bytes)) = (parts.next(), parts.next()) {
         let sequence: Sequence = redis::from_redis_value(sequence).map_err(shape)?;
         let bytes: Bytes = redis::from_redis_value(bytes).map_err(shape)?;
-        let attempts = if messages.is_empty() { attempts } else { 0 };
-        let message = record::read(
-            bytes,
-            &known.destination.name,
-            sequence,
-            Attempts { failed: attempts, ..Default::default() },
-        )
-        .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+        let attempts = of_first.take().unwrap_or_default();
+        let message = record::read(bytes, &known.destination.name, sequence, attempts)
+            .map_err(|error| StoreError::Unreadable(error.to_string()))?;
         messages.push(message);
     }
     Ok(LaneRun { wait: Duration::from_millis(wait_ms), messages })

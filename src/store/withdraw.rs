@@ -1,7 +1,15 @@
 //! Having messages leave without being delivered (`lua/withdraw.lua`).
 
-use super::{Known, Owner, Store, StoreError};
-use crate::domain::{Sequence, Tombstone, Trouble};
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use redis::{FromRedisValue, ParsingError, Value};
+
+use super::{Claimers, Known, Owner, Store, StoreError, attempts, record, release::set_key};
+use crate::domain::{Ordering, Sequence, Tombstone, Trouble};
+
+/// The most orders that one look finds.
+const ORDERS_MAX: usize = 500;
 
 /// What came of a withdrawal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -29,15 +37,106 @@ pub struct Withdrawal<'a> {
     pub messages: &'a [(Option<String>, Sequence)],
 }
 
+/// A message that is to leave without being delivered, which only the owner can see to: it may be
+/// in somebody's hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The message.
+    pub sequence: Sequence,
+    /// Its lane, as in [`LaneRequest::key`].
+    pub lane: Option<String>,
+    /// How it is to leave.
+    pub how: Tombstone,
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl FromRedisValue for Withdrawn {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        match String::from_redis_value(value)?.as_str() {
+            "done" => Ok(Withdrawn::Done),
+            "ordered" => Ok(Withdrawn::Ordered),
+            "settled" => Ok(Withdrawn::Settled),
+            other => Err(ParsingError::from(format!("unknown outcome {other:?}"))),
+        }
+    }
+}
+
 impl Store {
     /// Has messages of one destination leave, one answer each, in order; at most 500. With
     /// `owner`, by the owner of the partition, who knows that none of them is in its hand.
     pub async fn withdraw(
         &self,
-        _known: &Known,
-        _owner: Option<&Owner>,
-        _withdrawal: &Withdrawal<'_>,
+        known: &Known,
+        owner: Option<&Owner>,
+        withdrawal: &Withdrawal<'_>,
     ) -> Result<Vec<Withdrawn>, StoreError> {
-        todo!()
+        let keys = self.keys().destination(&known.destination.name);
+        let mut lanes: Vec<Option<&str>> = Vec::new();
+        let mut index = HashMap::new();
+        let mut places = Vec::with_capacity(withdrawal.messages.len());
+        for (lane, sequence) in withdrawal.messages {
+            let set = set_key(known, lane.as_deref());
+            let lane = *index.entry(set).or_insert_with(|| {
+                lanes.push(set);
+                lanes.len()
+            });
+            places.push((lane, *sequence));
+        }
+
+        let (name, mut call) = self.script(|scripts| &scripts.withdraw);
+        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
+        call.key(keys.waiting()).key(keys.messages()).key(keys.attempts());
+        call.key(keys.partition.delayed()).key(keys.halted()).key(keys.orders());
+        call.key(keys.dead()).key(keys.letters()).key(keys.partition.releasable());
+        call.key(keys.lanes()).key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.wake_releasable());
+        for lane in &lanes {
+            call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
+        }
+        call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
+        call.arg(known.processing_text()).arg(self.inner.quarantine_ms);
+        call.arg(record::letter(withdrawal.how).to_string());
+        call.arg(owner.map_or("", |owner| owner.token.as_str())).arg(withdrawal.reason);
+        let (failed, trouble) = match withdrawal.trouble {
+            Some((failed, trouble)) => (failed, attempts::trouble_text(trouble)),
+            None => (0, String::new()),
+        };
+        call.arg(failed).arg(trouble).arg(lanes.len());
+        for lane in &lanes {
+            call.arg(lane.unwrap_or_default());
+        }
+        for (lane, sequence) in places {
+            call.arg(lane).arg(sequence);
+        }
+        self.run(name, &call).await
     }
+
+    /// The orders that wait at a destination; some of them, if there are very many.
+    pub async fn orders(&self, known: &Known) -> Result<Vec<Order>, StoreError> {
+        let key = self.keys().destination(&known.destination.name).orders();
+        let mut pipe = redis::pipe();
+        pipe.cmd("HSCAN").arg(key).arg(0).arg("COUNT").arg(ORDERS_MAX);
+        let ((_, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
+        let read = |(sequence, text): (Sequence, Bytes)| {
+            read_order(known, sequence, &text)
+                .ok_or_else(|| StoreError::Unreadable(format!("the order for {sequence}")))
+        };
+        found.into_iter().take(ORDERS_MAX).map(read).collect()
+    }
+}
+
+/// `<how><length of the lane's key> <key><reason>`
+fn read_order(known: &Known, sequence: Sequence, text: &[u8]) -> Option<Order> {
+    let how = record::tombstone_of(text.first().copied()).ok()?;
+    let text = std::str::from_utf8(text.get(1..)?).ok()?;
+    let (length, rest) = text.split_once(' ')?;
+    let (key, reason) = rest.split_at_checked(length.parse().ok()?)?;
+    let lane = match known.destination.ordering {
+        Ordering::Destination => None,
+        Ordering::Key => Some(key.to_owned()),
+        Ordering::None => Some(sequence.to_string()),
+    };
+    Some(Order { sequence, lane, how, reason: reason.to_owned() })
 }

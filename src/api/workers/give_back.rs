@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     api::{Api, problem_of, read_json},
-    domain::LeaseToken,
-    store::{Failed, Known, Status},
+    domain::{Stage, Trouble, TroubleKind},
+    store::{Extension, Failed, Known, Status},
     wire::{answer::excerpt, problem::Problem},
 };
 
@@ -72,7 +72,8 @@ pub(in crate::api) async fn fail(
                 "a worker failed a message, and it is tried again",
             );
             at.push(index);
-            failed.push(Failed { token, wait });
+            let trouble = Trouble::new(Stage::Transform, TroubleKind::Failed, &item.error);
+            failed.push(Failed { token, wait, is_final: item.is_final, trouble });
         }
         let caller = api.callers.take(&api, &name);
         let answer = api.store.fail(&caller, &known, &failed).await;
@@ -106,11 +107,11 @@ pub(in crate::api) async fn extend(
     for (name, of_name) in groups {
         let Some(known) = existing(&api, &name).await? else { continue };
         // One call for each length of lease, of which there is usually one.
-        let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<LeaseToken>)> = BTreeMap::new();
+        let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<Extension>)> = BTreeMap::new();
         for (index, token) in of_name {
             let (at, tokens) = by_length.entry(items[index].lease_ms).or_default();
             at.push(index);
-            tokens.push(token);
+            tokens.push(Extension { token, checkpoint: None });
         }
         for (lease_ms, (at, tokens)) in by_length {
             let lease = Duration::from_millis(lease_ms);

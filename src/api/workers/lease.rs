@@ -146,12 +146,12 @@ async fn claim_from(
     let name = known.destination.name.clone();
     let mut known = known;
     let caller = api.callers.take(api, &name);
-    let mut claimed = api.store.claim(&caller, &known, max, lease).await;
+    let mut claimed = api.store.claim(&caller, &known, 1..=max, lease).await;
     if matches!(claimed, Err(StoreError::StaleDefinition)) {
         let refreshed = api.catalog.refresh(&name).await;
         if let Ok(Some(fresh)) = refreshed {
             known = fresh;
-            claimed = api.store.claim(&caller, &known, max, lease).await;
+            claimed = api.store.claim(&caller, &known, 1..=max, lease).await;
         }
     }
     api.callers.put_back(&name, caller);
