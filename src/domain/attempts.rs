@@ -96,6 +96,13 @@ pub struct Attempts {
     pub troubles: Vec<(u64, Trouble)>,
 }
 
+impl Attempts {
+    /// The number of the next attempt of the present stage, from 1.
+    pub fn next(&self) -> u32 {
+        self.failed.saturating_add(self.crashes).saturating_add(1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::StoreError;
-use crate::domain::{Body, Epoch, Processed, Stamped, State};
+use bytes::Bytes;
+
+use super::{Known, Store, StoreError};
+use crate::domain::{Body, Epoch, Processed, Sequence, Stamped, State};
 
 /// What became of a message that is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,5 +75,37 @@ impl LogEntry {
                 bytes: body.bytes.clone(),
             }),
         }
+    }
+}
+
+impl Store {
+    /// What the log says of these sequences; none where it says nothing (any more).
+    pub async fn log_entries(
+        &self,
+        known: &Known,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<LogEntry>>, StoreError> {
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        pipe.hmget(self.keys().destination(&known.destination.name).log(), sequences);
+        let (entries,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        entries.into_iter().map(|e| e.map(|bytes| LogEntry::decode(&bytes)).transpose()).collect()
+    }
+
+    /// The sequences of the log in the order in which they left, from the `from`th on (from 0, the
+    /// oldest); at most `max`.
+    pub async fn log_order(
+        &self,
+        known: &Known,
+        from: usize,
+        max: usize,
+    ) -> Result<Vec<Sequence>, StoreError> {
+        let key = self.keys().destination(&known.destination.name).log_order();
+        let mut pipe = redis::pipe();
+        pipe.lrange(key, from as isize, (from + max) as isize - 1);
+        let (sequences,) = self.query(&pipe).await?;
+        Ok(sequences)
     }
 }
