@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use reseq::cli::{check, demo, send, serve, status};
+use reseq::cli::{check, demo, jq_runner, send, serve, status};
 
 /// Process messages in parallel, deliver them in order of arrival.
 #[derive(Parser)]
@@ -25,11 +25,23 @@ enum Command {
     Status(status::StatusArgs),
     /// Check the configuration and Redis.
     Check(check::CheckArgs),
+    /// Evaluate a jq expression for a processor, which starts this itself.
+    #[command(hide = true)]
+    JqRunner,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        // Its memory is bounded: no runtime, whose threads would take their share.
+        Command::JqRunner => jq_runner::run(),
+        command => return run(command),
+    };
+    exit_code(result)
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+async fn run(command: Command) -> ExitCode {
+    let result = match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Demo(args) => match demo::run(args).await {
             Ok(true) => Ok(()),
@@ -39,7 +51,12 @@ async fn main() -> ExitCode {
         Command::Send(args) => send::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::JqRunner => jq_runner::run(),
     };
+    exit_code(result)
+}
+
+fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

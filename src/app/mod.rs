@@ -22,7 +22,7 @@ use crate::{
     api::{self, Api},
     config::Config,
     ingest::{self, Committer},
-    processor::{Processor, Transform, Transforms},
+    processor::{Processor, Transform, Transforms, transform::jq},
     sender::Sender,
     store::{Catalog, DueTimer, Store, Wakes, embedded::EmbeddedRedis},
     wire,
@@ -87,6 +87,9 @@ impl Reseq {
 
     /// Starts everything; on return it listens.
     pub async fn start(self) -> Result<Running, AppError> {
+        if jq::is_meant_as_runner() {
+            return Err(AppError::NoJqRunner);
+        }
         let stop = CancellationToken::new();
         let mut config = self.config;
         let embedded = start_redis(&mut config).await?;

@@ -15,7 +15,7 @@ pub use attempts::{Attempts, Stage, Trouble, TroubleKind};
 pub use backoff::Backoff;
 pub use destination::{
     Ack, BatchFormat, Delivery, Destination, Framing, OnExhausted, Ordering, Processing, Transform,
-    TransformKind,
+    TransformKind, expression::Expression,
 };
 pub use lease::LeaseToken;
 pub use message::{

@@ -1,5 +1,6 @@
 //! A destination: a named receiver with its transform and its policies.
 
+pub mod expression;
 mod validate;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,9 @@
 //! What a definition may hold: checked when it is made, so that nothing fails later by it.
 
-use super::{Destination, Headers, InvalidField, MASK, Ordering, Processing, TransformKind};
+use super::{
+    Destination, Headers, InvalidField, MASK, Ordering, Processing, TransformKind,
+    expression::Expression,
+};
 use crate::domain::Backoff;
 
 const DAY_MS: u64 = 24 * 3_600_000;
@@ -66,6 +69,9 @@ impl Destination {
         if (transform.kind == TransformKind::Jq) != transform.expression.is_some() {
             let problem = "a transform of kind \"jq\" has an expression, and no other has";
             return Err(bad("transform.expression", problem));
+        }
+        if let Some(expression) = &transform.expression {
+            Expression::parse(expression).map_err(|p| bad("transform.expression", p))?;
         }
         if (transform.kind == TransformKind::Native) != transform.name.is_some() {
             let problem = "a transform of kind \"native\" has a name, and no other has";

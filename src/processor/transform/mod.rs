@@ -11,13 +11,15 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    domain::{Body, DestinationName, Stamped, TransformKind},
+    domain::{self, Body, DestinationName, Stamped, TransformKind},
     store::Known,
 };
 
 mod http;
+pub mod jq;
 
 pub use http::Http;
+pub use jq::Jq;
 
 /// What a transform that succeeded says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,20 +76,29 @@ impl Transforms {
         let definition = &known.destination.transform;
         match definition.kind {
             TransformKind::None => Some(Arc::new(Identity)),
-            TransformKind::Worker | TransformKind::Jq => None,
+            TransformKind::Worker => None,
             TransformKind::Native => self.native.get(definition.name.as_deref()?).cloned(),
-            TransformKind::Http => {
+            TransformKind::Http | TransformKind::Jq => {
                 let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some((version, transform)) = built.get(&known.destination.name)
                     && *version == known.version
                 {
                     return Some(transform.clone());
                 }
-                let client = self.client.clone();
-                let transform = Arc::new(Http::new(definition, client, self.output_bytes_max));
+                let transform = self.build(definition);
                 built.insert(known.destination.name.clone(), (known.version, transform.clone()));
                 Some(transform)
             }
+        }
+    }
+
+    fn build(&self, definition: &domain::Transform) -> Arc<dyn Transform> {
+        let output_bytes_max = self.output_bytes_max;
+        match definition.kind {
+            TransformKind::Jq => {
+                Arc::new(Jq::new(definition, output_bytes_max, jq::Program::of_environment()))
+            }
+            _ => Arc::new(Http::new(definition, self.client.clone(), output_bytes_max)),
         }
     }
 }
