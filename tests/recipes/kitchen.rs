@@ -1,0 +1,126 @@
+//! Where recipes are tried: pods, and Node.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{
+    checker::stats,
+    pods::{Pod, Settings},
+    redis::TestRedis,
+    wait::within,
+};
+
+/// Pods on one Redis.
+pub struct Kitchen {
+    pub redis: TestRedis,
+    pub pods: Vec<Pod>,
+    pub settings: Settings,
+}
+
+impl Kitchen {
+    /// So many pods, each with all roles.
+    pub async fn open(count: usize) -> Kitchen {
+        let redis = TestRedis::start().await;
+        let settings = Settings::new(redis.url());
+        let mut kitchen = Kitchen { redis, pods: Vec::new(), settings };
+        for _ in 0..count {
+            kitchen.add_pod().await;
+        }
+        kitchen
+    }
+
+    pub async fn add_pod(&mut self) {
+        let name = format!("pod-{}", self.pods.len() + 1);
+        self.pods.push(Pod::start(&name, "ingest,processor,sender", &self.settings).await);
+    }
+
+    /// The pods' addresses, as recipes are told them.
+    pub fn urls(&self) -> String {
+        self.pods.iter().map(|pod| pod.url("")).collect::<Vec<_>>().join(",")
+    }
+
+    /// Starts a recipe, with these arguments and settings.
+    pub fn start(&self, recipe: &str, args: &[&str], settings: &[(&str, &str)]) -> Cook {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/recipes").join(recipe);
+        let runs_in = if recipe.ends_with(".sh") { "sh" } else { "node" };
+        let mut command = Command::new(runs_in);
+        command.arg(script).args(args).env("RESEQ_URL", self.urls());
+        command.envs(settings.iter().copied());
+        command.stdin(Stdio::null()).stdout(file("found")).stderr(file("errors"));
+        let child = command.spawn().expect("it is installed");
+        Cook { recipe: recipe.to_owned(), child, dir }
+    }
+
+    /// Runs a recipe to its end; what it found is its last line.
+    pub async fn cook(&self, recipe: &str, settings: &[(&str, &str)]) -> Value {
+        self.start(recipe, &[], settings).finish().await
+    }
+
+    /// The books of a destination: all that came in is pending or gone; returns the numbers.
+    pub async fn balanced(&self, destination: &str) -> Value {
+        let numbers = stats(&self.pods[0], destination).await.unwrap();
+        let number = |field: &str| numbers[field].as_u64().unwrap_or_else(|| panic!("{numbers}"));
+        let gone = ["delivered_total", "dropped_total", "skipped_total", "cancelled_total"];
+        let gone: u64 = gone.into_iter().map(number).sum();
+        assert_eq!(number("last_sequence"), number("pending") + gone, "{destination}: {numbers}");
+        numbers
+    }
+}
+
+/// A recipe that runs; it ends when this is dropped.
+pub struct Cook {
+    recipe: String,
+    child: Child,
+    dir: TempDir,
+}
+
+impl Cook {
+    /// The process.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// What it has said, line by line.
+    pub fn said(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.file("found")).unwrap();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits for its end; what it found is its last line.
+    pub async fn finish(mut self) -> Value {
+        let status = within(&self.recipe.clone(), async {
+            loop {
+                if let Some(status) = self.child.try_wait().unwrap() {
+                    return status;
+                }
+                tokio::time::sleep(crate::support::wait::LOOK_EVERY).await;
+            }
+        })
+        .await;
+        let said = self.said();
+        assert!(status.success(), "{} ended with {status}; it said {said:?}", self.recipe);
+        said.last().cloned().unwrap_or_else(|| panic!("{} found nothing", self.recipe))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+impl Drop for Cook {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let errors = std::fs::read_to_string(self.file("errors")).unwrap_or_default();
+            eprintln!("--- {} said {:?}\n{errors}", self.recipe, self.said());
+        }
+    }
+}
