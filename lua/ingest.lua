@@ -50,8 +50,8 @@ local destination, needs_processing = ARGV[2], ARGV[6] == 'waiting'
 local ordering, serial, window_ms = ARGV[10], ARGV[11] == 'serial', tonumber(ARGV[9])
 local last, born = tonumber(known[3]) or 0, tonumber(known[5]) or 0
 local room = tonumber(ARGV[7]) - (last - (tonumber(known[4]) or 0))
-local bytes = 0
-local room_bytes = tonumber(ARGV[8]) - (tonumber(known[6]) or 0)
+local bytes, pending_bytes = 0, tonumber(known[6]) or 0
+local room_bytes = tonumber(ARGV[8]) - pending_bytes
 if ARGV[8] == '0' then room_bytes = math.huge end
 local lane_count, name_count = tonumber(ARGV[12]), tonumber(ARGV[13])
 local function in_progress_of(lane) return KEYS[14 + 2 * lane] end
@@ -158,7 +158,7 @@ for i = 14 + lane_count + name_count, #ARGV, 5 do
     answer[#answer + 1] = {arrival, kind, at, in_epoch, first_id}
   elseif letter and (letters[letter] or not redis.call('ZSCORE', KEYS[14], letter)) then
     answer[#answer + 1] = {arrival, 'gone', '0', '0', ''}
-  elseif room <= 0 or room_bytes < charge then
+  elseif room <= 0 or room_bytes < charge and pending_bytes + bytes > 0 then
     -- What comes behind it in the batch is not to overtake it.
     room = 0
     answer[#answer + 1] = {arrival, 'backlog_full', '0', '0', ''}
