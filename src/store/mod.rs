@@ -12,12 +12,14 @@ mod group;
 mod ingest;
 pub mod keys;
 mod log;
+mod memory;
 mod own;
 mod record;
 mod recover;
 mod release;
 pub mod scripts;
 mod stats;
+mod topics;
 mod wake;
 mod withdraw;
 
@@ -44,10 +46,12 @@ pub use group::{Batches, GroupCommit, cut};
 pub use ingest::Ingested;
 pub use keys::{Claimers, Keys};
 pub use log::{Content, LogEntry};
+pub use memory::Memory;
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
 pub use release::{LaneRequest, LaneRun, Order, Owner, Released, Settled};
 pub use stats::{Head, Stats};
+pub use topics::KnownTopic;
 pub use wake::{Wake, Wakes};
 pub use withdraw::{Withdrawal, Withdrawn};
 

@@ -52,7 +52,7 @@ macro_rules! transitions {
 
 transitions!(
     ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, define,
-    index, remove, purge, forget,
+    index, remove, purge, forget, topic,
 );
 
 impl Default for Scripts {
