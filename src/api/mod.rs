@@ -73,10 +73,7 @@ pub fn router(api: Api) -> Router {
         )
         .route("/v1/destinations/{destination}/stats", get(destinations::stats))
         .route("/v1/topics", get(topics::list))
-        .route(
-            "/v1/topics/{topic}",
-            get(topics::show).put(topics::define).delete(topics::remove),
-        )
+        .route("/v1/topics/{topic}", get(topics::show).put(topics::define).delete(topics::remove))
         .route("/healthz", get(operations::healthz))
         .route("/readyz", get(operations::readyz))
         .route("/metrics", get(operations::metrics))

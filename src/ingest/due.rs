@@ -84,7 +84,8 @@ mod tests {
         for (text, ms) in read {
             assert_eq!(parse_delay(text), Ok(ms), "{text}");
         }
-        for text in ["", "15", "s", "ms", "-1s", "+1s", "1.5s", "1 s", " 1s", "1S", "1min", "1s1s", "٣s"]
+        for text in
+            ["", "15", "s", "ms", "-1s", "+1s", "1.5s", "1 s", " 1s", "1S", "1min", "1s1s", "٣s"]
         {
             assert_eq!(parse_delay(text), Err(DELAY_FORM.to_owned()), "{text:?}");
         }

@@ -157,7 +157,9 @@ fn parse_due(
 
 fn parse_destinations(names: &[String]) -> Result<Vec<DestinationName>, ItemError> {
     if names.is_empty() || names.len() > DESTINATIONS_MAX {
-        return Err(invalid(format!("destinations: name 1 to {DESTINATIONS_MAX} of them, or a topic")));
+        return Err(invalid(format!(
+            "destinations: name 1 to {DESTINATIONS_MAX} of them, or a topic"
+        )));
     }
     let mut destinations: Vec<DestinationName> = Vec::with_capacity(names.len());
     for name in names {

@@ -56,7 +56,12 @@ impl Watermark {
         let is_high = is_above(memory, percent, was_high);
         self.is_high.store(is_high, Ordering::Relaxed);
         match (was_high, is_high) {
-            (false, true) => tracing::warn!(used, max, percent, "Redis has little memory left; nothing is taken in"),
+            (false, true) => tracing::warn!(
+                used,
+                max,
+                percent,
+                "Redis has little memory left; nothing is taken in"
+            ),
             (true, false) => tracing::info!(used, max, percent, "Redis has memory again"),
             _ => {}
         }

@@ -106,15 +106,17 @@ impl Writer<'_> {
         // One first, then ever more: what is full is not sent everything each time.
         let mut count = 0;
         while !self.kept.is_empty() {
+            if !written(self.stream.flush()).await {
+                return false;
+            }
             if count == 0 {
-                if !written(self.stream.flush()).await || !self.pause(pause).await {
+                if !self.pause(pause).await {
                     return false;
                 }
                 (pause, count) = ((pause * 2).min(PAUSE_MAX), 1);
             }
             let submitted = self.submit_again(count).await;
-            let answered = self.answer_kept().await;
-            let Some(answered) = answered else { return false };
+            let Some(answered) = self.answer_kept().await else { return false };
             if answered > 0 {
                 pause = PAUSE_MIN;
             }

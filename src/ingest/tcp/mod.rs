@@ -155,7 +155,10 @@ impl Connection {
                     // They are never closed.
                     let (Ok(place), Ok(room)) = (place, room) else { return };
                     let taken = Taken { arrival: arrival(body), _share: (place, room) };
-                    if self.submit(taken, frames).await { continue } else { return }
+                    if !self.submit(taken, frames).await {
+                        return;
+                    }
+                    continue;
                 }
                 Some(Err(FrameError::Io(_))) => return,
                 Some(Err(error)) => {
