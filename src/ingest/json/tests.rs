@@ -1,3 +1,5 @@
+use uuid::Uuid;
+
 use super::*;
 use crate::domain::message::{HEADERS_BYTES_MAX, HEADERS_MAX};
 
