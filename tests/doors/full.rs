@@ -10,6 +10,7 @@ use super::{Service, said};
 use crate::support::{
     checker::stats,
     gate::Point,
+    http::text,
     wait::{eventually, within},
 };
 
@@ -85,13 +86,43 @@ async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_
 }
 
 #[tokio::test]
+async fn producers_that_are_always_too_fast_lose_nothing_and_keep_their_order() {
+    const EACH: usize = 150;
+    let service = Service::start().await;
+    service.define("small", json!({"max_backlog": ROOM})).await;
+    let send = async |name: &str| {
+        let stream = TcpStream::connect(service.pod.addresses.tcp(2)).await.unwrap();
+        let (read, mut write) = stream.into_split();
+        let frames: String = (0..EACH).map(|number| format!("{name} {number:03}\n")).collect();
+        write.write_all(frames.as_bytes()).await.unwrap();
+        drop(write);
+        let mut told = String::new();
+        let read = BufReader::new(read).read_to_string(&mut told).await;
+        read.unwrap();
+        let sequences = told.lines().map(|line| line.strip_prefix("OK ").expect(line));
+        let sequences: Vec<u64> = sequences.map(|text| text.parse().unwrap()).collect();
+        assert!(sequences.is_sorted() && sequences.len() == EACH, "{told}");
+    };
+    within("all is taken", async { tokio::join!(send("a"), send("b")) }).await;
+    service.desk.journal.reaches(2 * EACH).await;
+    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    assert_eq!(bodies.len(), 2 * EACH);
+    for name in ["a", "b"] {
+        let of: Vec<&String> = bodies.iter().filter(|body| body.starts_with(name)).collect();
+        assert!(of.is_sorted() && of.len() == EACH, "{of:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_pod_that_stops_tells_the_tcp_producers_that_wait() {
     let (mut service, mut stream) = filled().await;
     service.pod.terminate();
-    let mut told = String::new();
-    within("the connection is closed", stream.read_to_string(&mut told)).await.unwrap();
+    let mut told = Vec::new();
+    // With frames that were not read, the end is a reset; what was answered before counts.
+    let _ = within("the connection is closed", stream.read_to_end(&mut told)).await;
+    let told = text(told);
     let told: Vec<&str> = told.lines().collect();
-    assert_eq!(told.len(), COUNT - ROOM, "{told:?}");
+    assert!((1..=COUNT - ROOM).contains(&told.len()), "{told:?}");
     assert!(told[0].starts_with("ERR draining "), "{told:?}");
     assert!(told[1..].iter().all(|line| line.starts_with("ERR aborted ")), "{told:?}");
     service.desk.gate.let_go();

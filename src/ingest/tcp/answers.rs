@@ -158,7 +158,7 @@ impl Writer<'_> {
     /// how many.
     async fn submit_again(&mut self, count: usize) -> usize {
         let again = |kept: &Kept| match kept {
-            Kept::Again(taken) => Some(taken.arrival.clone()),
+            Kept::Again(taken) => Some(Arrival::clone(&taken.arrival)),
             _ => None,
         };
         let arrivals: Vec<Arrival> = self.kept.iter().take(count).map_while(again).collect();

@@ -92,7 +92,7 @@ enum Frame {
 
 /// A frame that was read, until it is answered: it may have to be submitted again.
 struct Taken {
-    arrival: Arrival,
+    arrival: Box<Arrival>,
     /// Its share of what one connection may hold.
     _share: (OwnedSemaphorePermit, OwnedSemaphorePermit),
 }
@@ -154,7 +154,8 @@ impl Connection {
                     let room = room.clone().acquire_many_owned(kib).await;
                     // They are never closed.
                     let (Ok(place), Ok(room)) = (place, room) else { return };
-                    let taken = Taken { arrival: arrival(body), _share: (place, room) };
+                    let arrival = Box::new(arrival(body));
+                    let taken = Taken { arrival, _share: (place, room) };
                     if !self.submit(taken, frames).await {
                         return;
                     }
@@ -178,7 +179,7 @@ impl Connection {
     /// Submits a frame when it is the reader's turn. False when the writer has gone.
     async fn submit(&self, taken: Taken, frames: &mpsc::UnboundedSender<Frame>) -> bool {
         let session = self.turn.lock().await;
-        let arrivals = vec![taken.arrival.clone()];
+        let arrivals = vec![Arrival::clone(&taken.arrival)];
         let pending = self.shared.committer.submit(&self.destination, arrivals, &session).await;
         // Before the turn is over: whoever has it next finds everything in the queue.
         frames.send(Frame::Submitted(pending, taken)).is_ok()
