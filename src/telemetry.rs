@@ -55,6 +55,30 @@ pub fn refused(destination: &str, code: &'static str) {
         .increment(1);
 }
 
+/// What Redis uses of its memory, and what it may use (0: no limit), in bytes.
+pub fn redis_memory(used: u64, max: u64) {
+    gauge!("reseq_redis_memory_used_bytes").set(used as f64);
+    gauge!("reseq_redis_memory_max_bytes").set(max as f64);
+}
+
+/// Counts a TCP connection that waits for room, until it is dropped.
+#[derive(Debug)]
+pub struct TcpPaused(());
+
+impl TcpPaused {
+    /// One more waits.
+    pub fn begin() -> TcpPaused {
+        gauge!("reseq_ingest_tcp_paused").increment(1.0);
+        TcpPaused(())
+    }
+}
+
+impl Drop for TcpPaused {
+    fn drop(&mut self) {
+        gauge!("reseq_ingest_tcp_paused").decrement(1.0);
+    }
+}
+
 /// Messages were claimed.
 pub fn claimed(destination: &str, count: usize) {
     counter!("reseq_claimed_total", "destination" => destination.to_owned())

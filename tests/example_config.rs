@@ -48,6 +48,7 @@ fn every_field_is_shown_with_its_default() {
     assert_eq!(*destination, default);
     let expected = Config {
         destinations: config.destinations.clone(),
+        topics: config.topics.clone(),
         tcp: config.tcp.clone(),
         ..Config::default()
     };

@@ -1,7 +1,8 @@
-//! The HTTP surface beside ingest: destinations, workers, operations.
+//! The HTTP surface beside ingest: destinations, topics, workers, operations.
 
 mod destinations;
 mod operations;
+mod topics;
 mod workers;
 
 use std::{collections::HashSet, sync::Arc};
@@ -20,7 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    domain::DestinationName,
+    domain::{DestinationName, TopicName},
     store::{Catalog, DueTimer, Store, StoreError, Wakes},
     wire::{REQUEST_ID, problem::Problem},
 };
@@ -38,6 +39,8 @@ pub struct Api {
     pub due: DueTimer,
     /// Destinations that belong to the configuration file.
     pub in_file: Arc<HashSet<DestinationName>>,
+    /// Topics that belong to the configuration file.
+    pub topics_in_file: Arc<HashSet<TopicName>>,
     /// The longest batch, in bytes.
     pub batch_bytes_max: usize,
     /// The longest body of one message, in bytes.
@@ -69,6 +72,8 @@ pub fn router(api: Api) -> Router {
             get(destinations::show).put(destinations::define).delete(destinations::remove),
         )
         .route("/v1/destinations/{destination}/stats", get(destinations::stats))
+        .route("/v1/topics", get(topics::list))
+        .route("/v1/topics/{topic}", get(topics::show).put(topics::define).delete(topics::remove))
         .route("/healthz", get(operations::healthz))
         .route("/readyz", get(operations::readyz))
         .route("/metrics", get(operations::metrics))

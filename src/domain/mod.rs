@@ -10,6 +10,7 @@ pub mod lease;
 pub mod message;
 pub mod name;
 pub mod state;
+pub mod topic;
 
 pub use attempts::{Attempts, Stage, Trouble, TroubleKind};
 pub use backoff::Backoff;
@@ -23,6 +24,7 @@ pub use message::{
 };
 pub use name::{DestinationName, InvalidName};
 pub use state::{Event, InvalidTransition, State};
+pub use topic::{Topic, TopicName};
 
 /// The number that ingest stamps, per destination: 1, 2, 3 … without gaps. Kept below 2^53.
 pub type Sequence = u64;

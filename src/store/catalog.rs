@@ -1,7 +1,7 @@
-//! What this pod knows of the destinations: a copy that follows Redis within a second.
+//! What this pod knows of the destinations and topics: a copy that follows Redis within a second.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
@@ -9,8 +9,8 @@ use std::{
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Claimers, Store, StoreError, Wake, destinations};
-use crate::domain::{Destination, DestinationName};
+use super::{Claimers, KnownTopic, Store, StoreError, Wake, destinations};
+use crate::domain::{Destination, DestinationName, TopicName};
 
 /// What of a destination a person has paused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -72,22 +72,25 @@ impl Known {
 }
 
 type ByName = HashMap<DestinationName, Arc<Known>>;
+type TopicsByName = BTreeMap<TopicName, Arc<KnownTopic>>;
 
-/// The destinations that this pod knows. Cheap to clone.
+/// The destinations and topics that this pod knows. Cheap to clone.
 #[derive(Clone)]
 pub struct Catalog {
     store: Store,
     by_name: Arc<RwLock<Arc<ByName>>>,
+    topics: Arc<RwLock<Arc<TopicsByName>>>,
     /// Goes up with each change, for those who follow.
     changes: watch::Sender<u64>,
 }
 
 impl Catalog {
-    /// Reads all destinations.
+    /// Reads all destinations and topics.
     pub async fn load(store: Store) -> Result<Catalog, StoreError> {
         let (changes, _) = watch::channel(0);
-        let catalog = Catalog { store, by_name: Arc::default(), changes };
+        let catalog = Catalog { store, by_name: Arc::default(), topics: Arc::default(), changes };
         catalog.reload().await?;
+        catalog.reload_topics().await?;
         Ok(catalog)
     }
 
@@ -122,6 +125,55 @@ impl Catalog {
             Some(known) => Ok(Some(known)),
             None => self.refresh(name).await,
         }
+    }
+
+    /// All topics, as they are known now.
+    pub fn topics(&self) -> Arc<TopicsByName> {
+        self.topics.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks up one topic where the truth is.
+    pub async fn refresh_topic(
+        &self,
+        name: &TopicName,
+    ) -> Result<Option<Arc<KnownTopic>>, StoreError> {
+        let known = self.store.true_topic(name).await?.map(Arc::new);
+        self.change_topics(|topics| match &known {
+            Some(known) => topics.insert(name.clone(), known.clone()),
+            None => topics.remove(name),
+        });
+        Ok(known)
+    }
+
+    /// The topic of this name; asks Redis if this pod has not heard of it yet.
+    pub async fn find_topic(
+        &self,
+        name: &TopicName,
+    ) -> Result<Option<Arc<KnownTopic>>, StoreError> {
+        match self.topics().get(name) {
+            Some(known) => Ok(Some(known.clone())),
+            None => self.refresh_topic(name).await,
+        }
+    }
+
+    async fn reload_topics(&self) -> Result<(), StoreError> {
+        let all = self.store.topics().await?;
+        self.change_topics(|topics| {
+            let newest = all.into_iter().map(|known| {
+                let held = topics.get(&known.topic.name).cloned();
+                let held = held.filter(|held| held.version >= known.version);
+                (known.topic.name.clone(), held.unwrap_or_else(|| known.into()))
+            });
+            *topics = newest.collect();
+        });
+        Ok(())
+    }
+
+    fn change_topics<R>(&self, change: impl FnOnce(&mut TopicsByName) -> R) {
+        let mut held = self.topics.write().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = TopicsByName::clone(&held);
+        change(&mut fresh);
+        *held = Arc::new(fresh);
     }
 
     async fn reload(&self) -> Result<(), StoreError> {
@@ -165,7 +217,8 @@ impl Catalog {
                     Err(broadcast::error::RecvError::Closed) => return,
                 }
             }
-            let now = match self.store.revision().await {
+            let seen = tokio::try_join!(self.store.revision(), self.store.topics_revision());
+            let now = match seen {
                 Ok(now) => now,
                 Err(error) => {
                     tracing::debug!(%error, "cannot look for changes of definitions");
@@ -175,9 +228,9 @@ impl Catalog {
             if revision == Some(now) {
                 continue;
             }
-            match self.reload().await {
-                Ok(()) => revision = Some(now),
-                Err(error) => tracing::warn!(%error, "cannot read the destinations"),
+            match tokio::try_join!(self.reload(), self.reload_topics()) {
+                Ok(_) => revision = Some(now),
+                Err(error) => tracing::warn!(%error, "cannot read the destinations and topics"),
             }
         }
     }

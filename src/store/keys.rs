@@ -63,6 +63,11 @@ impl Keys {
         format!("{}:destinations", self.prefix)
     }
 
+    /// All topics.
+    pub fn topics(&self) -> String {
+        format!("{}:topics", self.prefix)
+    }
+
     /// The pods that live.
     pub fn pods(&self) -> String {
         format!("{}:pods", self.prefix)

@@ -1,14 +1,16 @@
 //! TCP ingest: one listener feeds one destination; each frame is answered in order, after Redis
-//! has it.
+//! has it. Where Redis may not take it just now, nothing is read until it may.
 
-use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
+mod answers;
+
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{SinkExt, StreamExt};
+use futures::StreamExt;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc},
+    sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc},
 };
 use tokio_util::{
     codec::{FramedRead, FramedWrite},
@@ -16,21 +18,17 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{
-    Committer, Refusal, Session,
-    commit::{Outcome, Pending},
-    now_ms,
-};
+use super::{Committer, Session, commit::Pending, now_ms};
 use crate::{
     config,
     domain::{Arrival, Body, DestinationName, Framing, Message},
     wire::{FrameCodec, FrameError, answer::ToProducer},
 };
 
-/// A producer that does not read its answers for so long is gone.
-const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 /// After so long without a word, a producer is asked whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+/// The most KiB of bodies of one connection that are not answered yet (one frame is always taken).
+const ROOM_KIB: usize = 4 << 10;
 
 /// What all TCP listeners share.
 #[derive(Clone)]
@@ -67,7 +65,7 @@ pub async fn run(
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a TCP connection could not be accepted");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
@@ -75,26 +73,38 @@ pub async fn run(
             destination: settings.destination.clone(),
             framing: settings.framing,
             shared: shared.clone(),
+            turn: Mutex::default(),
+            stop: stop.clone(),
         };
-        let stop = stop.clone();
         tracker.spawn(async move {
             let _place = place;
-            connection.serve(stream, stop).await;
+            connection.serve(stream).await;
         });
     }
 }
 
-/// What a frame became, on its way to being answered.
+/// What was read, on its way to being answered.
 enum Frame {
-    Submitted(Pending),
+    Submitted(Pending, Taken),
     /// The connection ends with this answer.
     Last(ToProducer),
+}
+
+/// A frame that was read, until it is answered: it may have to be submitted again.
+struct Taken {
+    arrival: Box<Arrival>,
+    /// Its share of what one connection may hold.
+    _share: (OwnedSemaphorePermit, OwnedSemaphorePermit),
 }
 
 struct Connection {
     destination: DestinationName,
     framing: Framing,
     shared: Shared,
+    /// Held by whoever submits: the reader, for one frame at a time, or the writer, until all that
+    /// was refused has been taken.
+    turn: Mutex<Session>,
+    stop: CancellationToken,
 }
 
 impl Connection {
@@ -102,20 +112,21 @@ impl Connection {
         FrameCodec::new(self.framing, self.shared.frame_bytes_max)
     }
 
-    async fn serve(self, stream: TcpStream, stop: CancellationToken) {
+    async fn serve(self, stream: TcpStream) {
         // An answer is small and awaited: it must not wait for more to go with it.
         let _ = stream.set_nodelay(true);
         // One that vanished without a word must not keep its place for ever.
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let (read, write) = stream.into_split();
-        let (frames, answers) = mpsc::channel(self.shared.frames_in_flight_max);
+        // What it holds is bounded by the shares of the frames in it.
+        let (frames, queue) = mpsc::unbounded_channel();
         let ended = CancellationToken::new();
-        let writer = answer_frames(FramedWrite::new(write, self.codec()), answers, &ended);
+        let writer = answers::answer(&self, FramedWrite::new(write, self.codec()), queue, &ended);
         let reader = async {
             tokio::select! {
                 () = ended.cancelled() => {}
-                () = self.read_frames(FramedRead::new(read, self.codec()), &frames, &stop) => {}
+                () = self.read_frames(FramedRead::new(read, self.codec()), &frames) => {}
             }
             // Closes the queue: the writer ends once everything is answered.
             drop(frames);
@@ -126,22 +137,29 @@ impl Connection {
     async fn read_frames(
         &self,
         mut stream: FramedRead<tokio::net::tcp::OwnedReadHalf, FrameCodec>,
-        frames: &mpsc::Sender<Frame>,
-        stop: &CancellationToken,
+        frames: &mpsc::UnboundedSender<Frame>,
     ) {
-        let session = Session::default();
+        let places = Arc::new(Semaphore::new(self.shared.frames_in_flight_max));
+        let room = Arc::new(Semaphore::new(ROOM_KIB));
         loop {
             let frame = tokio::select! {
-                () = stop.cancelled() => return,
+                () = self.stop.cancelled() => return,
                 frame = stream.next() => frame,
             };
             let frame = match frame {
                 None => return,
                 Some(Ok(body)) => {
-                    let arrivals = vec![arrival(body)];
-                    let submitted =
-                        self.shared.committer.submit(&self.destination, arrivals, &session).await;
-                    Frame::Submitted(submitted)
+                    let kib = (body.len() / 1024 + 1).min(ROOM_KIB) as u32;
+                    let place = places.clone().acquire_owned().await;
+                    let room = room.clone().acquire_many_owned(kib).await;
+                    // They are never closed.
+                    let (Ok(place), Ok(room)) = (place, room) else { return };
+                    let arrival = Box::new(arrival(body));
+                    let taken = Taken { arrival, _share: (place, room) };
+                    if !self.submit(taken, frames).await {
+                        return;
+                    }
+                    continue;
                 }
                 Some(Err(FrameError::Io(_))) => return,
                 Some(Err(error)) => {
@@ -153,11 +171,18 @@ impl Connection {
                     Frame::Last(ToProducer::Err { code, sentence })
                 }
             };
-            let is_last = matches!(frame, Frame::Last(_));
-            if frames.send(frame).await.is_err() || is_last {
-                return;
-            }
+            let _ = frames.send(frame);
+            return;
         }
+    }
+
+    /// Submits a frame when it is the reader's turn. False when the writer has gone.
+    async fn submit(&self, taken: Taken, frames: &mpsc::UnboundedSender<Frame>) -> bool {
+        let session = self.turn.lock().await;
+        let arrivals = vec![Arrival::clone(&taken.arrival)];
+        let pending = self.shared.committer.submit(&self.destination, arrivals, &session).await;
+        // Before the turn is over: whoever has it next finds everything in the queue.
+        frames.send(Frame::Submitted(pending, taken)).is_ok()
     }
 }
 
@@ -169,77 +194,4 @@ fn arrival(body: Bytes) -> Arrival {
         body: Body { content_type: "application/octet-stream".into(), bytes: body },
         received_ms: now_ms(),
     })
-}
-
-/// Writes the answers in order. After a temporary failure nothing more is taken: the connection
-/// ends, and `ended` says so.
-async fn answer_frames(
-    mut stream: FramedWrite<tokio::net::tcp::OwnedWriteHalf, FrameCodec>,
-    mut frames: mpsc::Receiver<Frame>,
-    ended: &CancellationToken,
-) {
-    let mut batch = VecDeque::new();
-    let mut open = true;
-    while open {
-        let mut taken = Vec::new();
-        if frames.recv_many(&mut taken, 256).await == 0 {
-            break;
-        }
-        batch.extend(taken);
-        while let Some(frame) = batch.pop_front() {
-            let (answer, is_last) = match frame {
-                Frame::Last(answer) => (answer, true),
-                Frame::Submitted(pending) => {
-                    // What is answered already is not held back for what is not.
-                    if pending.is_waiting() && !written(stream.flush()).await {
-                        open = false;
-                        break;
-                    }
-                    let outcome = pending.outcomes().await.pop();
-                    answer_to(outcome.unwrap_or(Err(Refusal::Draining)))
-                }
-            };
-            let text = Bytes::from(answer.to_string());
-            if !written(stream.feed(text)).await || is_last {
-                open = false;
-                break;
-            }
-        }
-        open &= written(stream.flush()).await;
-    }
-    // What was submitted after the failure is answered too, as far as it goes: it was aborted.
-    ended.cancel();
-    frames.close();
-    loop {
-        let next = match batch.pop_front() {
-            Some(frame) => Some(frame),
-            None => frames.recv().await,
-        };
-        let Some(frame) = next else { break };
-        if let Frame::Submitted(pending) = frame {
-            let outcome = pending.outcomes().await.pop();
-            let (answer, _) = answer_to(outcome.unwrap_or(Err(Refusal::Draining)));
-            if !written(stream.feed(Bytes::from(answer.to_string()))).await {
-                break;
-            }
-        }
-    }
-    written(stream.close()).await;
-}
-
-/// True if it was written, in time.
-async fn written(writing: impl Future<Output = Result<(), FrameError>>) -> bool {
-    matches!(tokio::time::timeout(WRITE_PATIENCE, writing).await, Ok(Ok(())))
-}
-
-/// The answer, and whether the connection ends with it.
-fn answer_to(outcome: Outcome) -> (ToProducer, bool) {
-    match outcome {
-        Ok(receipt) => (ToProducer::Ok(receipt.place.sequence), false),
-        Err(refusal) => {
-            let (_, code) = refusal.code();
-            let answer = ToProducer::Err { code, sentence: refusal.to_string().into() };
-            (answer, refusal.is_temporary())
-        }
-    }
 }
