@@ -5,6 +5,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -12,7 +13,7 @@ use crate::support::{
     checker::stats,
     pods::{Pod, Settings},
     redis::TestRedis,
-    wait::within,
+    wait::{eventually, within},
 };
 
 /// Pods on one Redis.
@@ -91,6 +92,27 @@ impl Cook {
     pub fn said(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.file("found")).unwrap();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits until one of its lines is as wanted.
+    pub async fn says(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        eventually(&format!("{} says {what}", self.recipe), async || {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("{} ended with {status} before it said {what}", self.recipe);
+            }
+            let said = self.said();
+            said.iter()
+                .find(|line| wanted(line))
+                .cloned()
+                .ok_or_else(|| format!("{:?}", said.last()))
+        })
+        .await
+    }
+
+    /// Asks it to end, with SIGTERM.
+    pub fn terminate(&self) {
+        let id = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        kill_process(id, Signal::TERM).unwrap();
     }
 
     /// Waits for its end; what it found is its last line.

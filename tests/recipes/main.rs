@@ -4,5 +4,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod counting;
+mod failing;
 mod kitchen;
+mod long_work;
 mod orders;
+mod sharing;
