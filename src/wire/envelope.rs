@@ -10,8 +10,8 @@ use std::{borrow::Borrow, collections::BTreeMap};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::Serialize;
+use serde_json::{Map, Value, value::RawValue};
 
 use crate::domain::{BatchFormat, Body, Epoch, Origin, Sequence, Stamped};
 
@@ -32,12 +32,6 @@ struct Envelope<'a> {
     body: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
-}
-
-/// What a receiver may say of a batch.
-#[derive(Deserialize)]
-struct Answer {
-    accepted: i64,
 }
 
 /// The content type and the body of a batch.
@@ -63,8 +57,8 @@ pub fn batch(messages: &[impl Borrow<Stamped>], format: BatchFormat) -> (&'stati
 
 /// How many messages of a batch the answer says were accepted, if it says so.
 pub fn accepted(answer: &[u8]) -> Option<usize> {
-    let answer: Answer = serde_json::from_slice(answer).ok()?;
-    Some(answer.accepted.max(0) as usize)
+    let answer: Map<String, Value> = serde_json::from_slice(answer).ok()?;
+    Some(answer.get("accepted")?.as_i64()?.max(0) as usize)
 }
 
 /// A message that was redriven or replayed: where it was before.
@@ -119,7 +113,7 @@ fn joined(headers: &[(String, String)]) -> BTreeMap<&str, String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::domain::{Message, Place};
