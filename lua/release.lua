@@ -157,12 +157,13 @@ for lane = 1, lane_count do
     elseif is_empty and in_hand == '0' then
       -- Orders are looked for as long as there are any.
       if orders == 0 or ordering ~= 'destination' then redis.call('ZREM', hints, member) end
-      if ordering ~= 'destination' and orders == 0 and redis.call('EXISTS', KEYS[7]) == 0 then
-        redis.call('ZREM', KEYS[6], destination)
-      end
     end
   end
   answers[lane + 1] = answer
+end
+
+if ordering ~= 'destination' and orders == 0 and redis.call('EXISTS', KEYS[7]) == 0 then
+  redis.call('ZREM', KEYS[6], destination)
 end
 
 -- Adds the entries of what has left just now to the log, and has the oldest make room.

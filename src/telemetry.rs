@@ -107,6 +107,14 @@ pub fn delivered(destination: &str, outcome: &'static str, took: Duration) {
         .increment(1);
 }
 
+/// A message was given up at its delivery, or withdrawn after one: `halted`, `skipped`, `dropped` or
+/// `cancelled`.
+pub fn exhausted(destination: &str, outcome: &'static str) {
+    let destination = destination.to_owned();
+    counter!("reseq_exhausted_total", "destination" => destination, "outcome" => outcome)
+        .increment(1);
+}
+
 /// How long a message took from its arrival to its acceptance.
 pub fn end_to_end(destination: &str, took: Duration) {
     histogram!("reseq_end_to_end_seconds", "destination" => destination.to_owned()).record(took);

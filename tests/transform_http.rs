@@ -48,7 +48,7 @@ fn deliver(content_type: &str, body: &str) -> Result<Output, Failure> {
 async fn a_request_carries_the_body_and_exactly_these_headers() {
     let mut receiver = receiver(|| "").await;
     let mut message = message_with_everything();
-    message.attempts = 4;
+    message.attempts.failed = 4;
     at(&receiver).transform(&message).await.unwrap();
     let seen = receiver.take().remove(0);
     assert_eq!((&*seen.method, seen.uri.to_string()), ("POST", "/in?token=s3cret".into()));
