@@ -2,8 +2,8 @@
 // checkpoint; on SIGTERM the work is handed back at once.
 //
 //   export RESEQ_URL=http://127.0.0.1:8080
+//   node examples/recipes/10-long-import.mjs import FILE &   # sends it; is what is imported into
 //   node examples/recipes/10-long-import.mjs worker          # one or more; kill them as you like
-//   node examples/recipes/10-long-import.mjs import FILE     # what is imported into, until it is done
 import { open } from "node:fs/promises";
 import { define, done, pause, receiver, reseq, send } from "./lib.mjs";
 
@@ -85,7 +85,7 @@ const finished = new Promise((resolve) => (report = resolve));
 const { url } = await receiver(({ body }) => report(body));
 // No number of kills ends the import: crashes_max 0.
 await define("imports", { url, transform: { kind: "worker", crashes_max: 0 } });
-await send("imports", { file, target: into.url }, { idempotency_key: `import ${file}` });
+say(await send("imports", { file, target: into.url }, { idempotency_key: `import ${file}` }));
 const { imported } = await finished;
 done({ imported, lines: into.lines.length, first: into.lines[0], last: into.lines.at(-1),
   once: new Set(into.lines).size, calls: into.calls });

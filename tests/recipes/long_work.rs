@@ -26,7 +26,8 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
     let mut text = String::new();
     (1..=LINES).for_each(|line| writeln!(text, "line {line}").unwrap());
     std::fs::write(&file, text).unwrap();
-    let import = kitchen.start(IMPORT, &["import", file.to_str().unwrap()], &[]);
+    let mut import = kitchen.start(IMPORT, &["import", file.to_str().unwrap()], &[]);
+    import.says("that it is sent", |line| line["sequence"] == 1).await;
 
     // The first is killed somewhere. Its lease is short.
     let mut first = kitchen.start(IMPORT, &["worker"], &[("LEASE_MS", "2000")]);
