@@ -96,9 +96,22 @@ pub struct Attempts {
     pub troubles: Vec<(u64, Trouble)>,
 }
 
+impl Attempts {
+    /// The number of the attempt at its processing that is under way, or comes next: from 1.
+    pub fn number(&self) -> u32 {
+        self.failed.saturating_add(self.crashes).saturating_add(1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_attempt_that_crashed_counts_like_one_that_failed() {
+        let attempts = Attempts { failed: 2, crashes: 1, ..Attempts::default() };
+        assert_eq!((Attempts::default().number(), attempts.number()), (1, 4));
+    }
 
     #[test]
     fn a_long_detail_is_cut_between_characters() {

@@ -9,6 +9,7 @@ mod destinations;
 mod due;
 pub mod embedded;
 mod error;
+mod exhausted;
 mod group;
 mod ingest;
 pub mod keys;
@@ -35,7 +36,7 @@ use redis::{FromRedisValue, Pipeline, ScriptInvocation};
 use tokio::time::Instant;
 
 pub use catalog::{Catalog, Known, Paused};
-pub use claim::Claimed;
+pub use claim::{Claimed, wall_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
 pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};

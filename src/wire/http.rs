@@ -27,7 +27,7 @@ use reqwest::{
     header::{self, HeaderMap, HeaderName, HeaderValue},
 };
 
-use crate::domain::{Stamped, destination::Headers};
+use crate::domain::{Stamped, TroubleKind, destination::Headers};
 
 /// A connection that is not there after this time counts as none.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,6 +70,17 @@ pub struct Endpoint {
     timeout: Duration,
 }
 
+/// Why there is no answer, or not a whole one. Its words never hold a header or a part of the URL:
+/// both may be secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct NoAnswer {
+    /// What kind of trouble it is.
+    pub kind: TroubleKind,
+    /// What happened, for people.
+    pub reason: String,
+}
+
 /// Why the body of an answer is not there.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
@@ -79,9 +90,9 @@ pub enum BodyError {
         /// The longest body, in bytes.
         max: usize,
     },
-    /// It did not come to its end: a time-out or a broken connection, in words.
+    /// It did not come to its end: a time-out or a broken connection.
     #[error("{0}")]
-    Broken(String),
+    Broken(NoAnswer),
 }
 
 impl Endpoint {
@@ -102,11 +113,11 @@ impl Endpoint {
         }
     }
 
-    /// POSTs the message and returns the answer's head, or in words why there is none. The words
-    /// never hold a header or a part of the URL: both may be secrets.
-    pub async fn post(&self, message: &Stamped, attempt: u32) -> Result<Response, String> {
+    /// POSTs the message and returns the answer's head.
+    pub async fn post(&self, message: &Stamped, attempt: u32) -> Result<Response, NoAnswer> {
         let Some(url) = &self.url else {
-            return Err("the url of the definition is not one".to_owned());
+            let reason = "the url of the definition is not one".to_owned();
+            return Err(NoAnswer { kind: TroubleKind::Unsendable, reason });
         };
         self.client
             .post(url.clone())
@@ -115,7 +126,7 @@ impl Endpoint {
             .timeout(self.timeout)
             .send()
             .await
-            .map_err(|error| self.reason(error))
+            .map_err(|error| self.no_answer(error))
     }
 
     /// Reads an answer's body to its end, but not more than `bytes_max` of it.
@@ -127,7 +138,7 @@ impl Endpoint {
         }
         let mut body = BytesMut::with_capacity(announced as usize);
         while let Some(chunk) =
-            answer.chunk().await.map_err(|e| BodyError::Broken(self.reason(e)))?
+            answer.chunk().await.map_err(|e| BodyError::Broken(self.no_answer(e)))?
         {
             if body.len() + chunk.len() > bytes_max {
                 return Err(too_long);
@@ -161,21 +172,23 @@ impl Endpoint {
     }
 
     /// What happened, for people, from the innermost cause (the outer ones repeat the URL).
-    fn reason(&self, error: reqwest::Error) -> String {
+    fn no_answer(&self, error: reqwest::Error) -> NoAnswer {
         let error = error.without_url();
         let mut cause: &dyn Error = &error;
         while let Some(source) = cause.source() {
             cause = source;
         }
-        if error.is_connect() {
-            format!("no connection: {cause}")
+        let (kind, reason) = if error.is_connect() {
+            (TroubleKind::Connection, format!("no connection: {cause}"))
         } else if error.is_timeout() {
-            format!("timed out after {} ms", self.timeout.as_millis())
+            let timeout_ms = self.timeout.as_millis();
+            (TroubleKind::Timeout, format!("timed out after {timeout_ms} ms"))
         } else if error.is_builder() {
-            format!("the request could not be made: {cause}")
+            (TroubleKind::Unsendable, format!("the request could not be made: {cause}"))
         } else {
-            format!("no whole answer: {cause}")
-        }
+            (TroubleKind::Connection, format!("no whole answer: {cause}"))
+        };
+        NoAnswer { kind, reason }
     }
 }
 
@@ -216,6 +229,19 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     }
     let date = httpdate::parse_http_date(text).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
+}
+
+/// The start of an answer's body, as text; what is left of it is read like [`drain`] does.
+pub async fn start_of_text(mut answer: Response, bytes_max: usize) -> String {
+    let mut start = BytesMut::new();
+    while start.len() < bytes_max {
+        // What came before the answer broke off is worth telling.
+        let Ok(Some(chunk)) = answer.chunk().await else { break };
+        start.extend_from_slice(&chunk);
+    }
+    start.truncate(bytes_max);
+    drain(answer).await;
+    String::from_utf8_lossy(&start).trim().to_owned()
 }
 
 /// Reads what is left of an answer, so that its connection can be used again; a long rest is not

@@ -29,7 +29,7 @@ impl Deliver for Http {
     async fn deliver(&self, message: &Stamped, attempt: u32) -> Verdict {
         let answer = match self.endpoint.post(message, attempt).await {
             Ok(answer) => answer,
-            Err(reason) => return Verdict::Refused { reason, retry_after: None },
+            Err(none) => return Verdict::Refused { reason: none.reason, retry_after: None },
         };
         let status = answer.status();
         let retry_after = retry_after(answer.headers(), SystemTime::now());
