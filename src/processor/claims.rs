@@ -1,11 +1,7 @@
 //! Which destination to claim from, and how much: never more than there are free slots, and in
 //! turn, by weight.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 

@@ -69,7 +69,7 @@ impl Turns {
 }
 
 fn cost(destination: &Destination, slots: usize) -> u64 {
-    slots as u64 * SLOT / u64::from(destination.weight.max(1))
+    (slots as u64 * SLOT).div_ceil(u64::from(destination.weight.max(1)))
 }
 
 #[cfg(test)]
