@@ -24,7 +24,7 @@ struct Service {
     redis: TestRedis,
     pod: Pod,
     desk: Arc<Desk>,
-    receiver: Receiver,
+    _receiver: Receiver,
     _transformer: Transformer,
 }
 
@@ -46,7 +46,7 @@ impl Service {
             settings = settings.destination(name, &fields);
         }
         let pod = Pod::start("reseq", roles, &settings).await;
-        Service { redis, pod, desk, receiver, _transformer: transformer }
+        Service { redis, pod, desk, _receiver: receiver, _transformer: transformer }
     }
 
     /// One destination, `work`.
@@ -75,13 +75,15 @@ impl Service {
 
     /// The result for one item.
     async fn end(&self, verb: &str, item: Value) -> Value {
-        let (status, text) = self.post(&format!("/v1/leases/{verb}"), json!({"items": [item]})).await;
+        let (status, text) =
+            self.post(&format!("/v1/leases/{verb}"), json!({"items": [item]})).await;
         assert_eq!(status, 200, "{text}");
         serde_json::from_str::<Value>(&text).unwrap()["results"][0].take()
     }
 
     async fn fail(&self, lease: &Value, is_final: bool) -> Value {
-        let item = json!({"token": lease["token"], "error": "no", "retry_ms": 0, "final": is_final});
+        let item =
+            json!({"token": lease["token"], "error": "no", "retry_ms": 0, "final": is_final});
         self.end("fail", item).await
     }
 
@@ -145,7 +147,8 @@ async fn min_is_all_or_nothing() {
     assert_eq!(service.end("release", json!({"token": first["token"]})).await["status"], "ok");
     service.send("work", json!(3)).await;
     let leases = within("three messages", patient).await.unwrap();
-    let sequences: Vec<_> = leases.iter().map(|lease| lease["sequence"].as_u64().unwrap()).collect();
+    let sequences: Vec<_> =
+        leases.iter().map(|lease| lease["sequence"].as_u64().unwrap()).collect();
     assert_eq!(sequences, [1, 2, 3]);
 }
 
@@ -261,14 +264,17 @@ async fn what_is_used_up_is_halted_skipped_or_dropped() {
     }
     service.desk.journal.reaches(3).await;
     let halted = (service.count("halt", "halted").await, service.count("halt", "dead").await);
-    assert_eq!((halted, service.stats("halt").await["head"]["sequence"].as_u64()), ((2, 0), Some(1)));
+    assert_eq!((halted, service.desk.journal.messages_of("halt")), ((2, 0), 0));
     for (name, dead) in [("skip", 2), ("drop", 0), ("none", 2)] {
         assert_eq!(service.count(name, "halted").await, 0, "{name}");
         assert_eq!(service.count(name, "dead").await, dead, "{name}");
         assert_eq!(service.desk.journal.messages_of(name), 1, "{name}");
     }
-    assert_eq!(service.stats("drop").await["dropped_total"], 2);
-    assert!(service.receiver.url().starts_with("http"));
+    eventually("both are passed", async || {
+        let stats = service.stats("drop").await;
+        if stats["dropped_total"] == 2 { Ok(()) } else { Err(stats.to_string()) }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -277,12 +283,12 @@ async fn what_kills_its_workers_is_given_up_by_the_owner() {
     let destinations = [("work", &*worker, "on_exhausted = \"skip\"")];
     let service = Service::start("ingest,processor,sender", &destinations).await;
     service.send("work", json!("poison")).await;
-    service.send("work", json!("good")).await;
     for attempt in 1..=2 {
         let request = json!({"destinations": ["work"], "wait_ms": 60_000, "lease_ms": 100});
         let leases = within("a lease", service.lease(request)).await;
         assert_eq!((&leases[0]["sequence"], &leases[0]["attempt"]), (&json!(1), &json!(attempt)));
     }
+    service.send("work", json!("good")).await;
     service.complete(&service.next("work").await).await;
     service.desk.journal.reaches(1).await;
     eventually("it is a dead letter", async || match service.count("work", "dead").await {
