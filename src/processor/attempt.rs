@@ -105,7 +105,7 @@ impl Attempt {
         }
     }
 
-    fn finished(&self, output: Output, took: Duration) -> Stamped {
+    fn finished(&self, output: Output, took: Duration) -> Box<Stamped> {
         let waited_ms = self.token.claimed_ms.saturating_sub(self.message.message.received_ms);
         let processed = Processed {
             waited_ms,
@@ -116,7 +116,8 @@ impl Attempt {
             Output::Deliver(body) => Some(body),
             Output::Drop => None,
         };
-        self.message.clone().finished(output, processed, self.known.destination.log_bodies)
+        let keeps_input = self.known.destination.log_bodies;
+        Box::new(self.message.clone().finished(output, processed, keeps_input))
     }
 
     fn failed(&self, failure: Failure) -> Outcome {

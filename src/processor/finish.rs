@@ -24,7 +24,7 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// What came of an attempt.
 pub(super) enum Outcome {
     /// The message as it is to be delivered.
-    Completed(Stamped),
+    Completed(Box<Stamped>),
     /// To be tried again after a wait, unless the attempts are used up.
     Failed { wait: Duration, is_final: bool, trouble: Trouble },
     /// To be handed back, as if it had not been claimed.
@@ -81,7 +81,7 @@ impl Worker {
                 held.push(job._held);
                 match job.outcome {
                     Outcome::Completed(output) => {
-                        completed.push(Completion { token: job.token, output });
+                        completed.push(Completion { token: job.token, output: *output });
                     }
                     Outcome::Failed { wait, is_final, trouble } => {
                         failed.push(Failed { token: job.token, wait, is_final, trouble });

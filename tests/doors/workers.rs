@@ -36,7 +36,8 @@ async fn forged_and_garbled_lease_tokens_change_nothing() {
     forged.push(encoded(["work", sequence, &other_secret, claimed, key]));
     forged.push(encoded(["work", sequence, "", claimed, key]));
     forged.push(encoded(["work", sequence, secret, "yesterday", key]));
-    forged.push(token[..token.len() - 2].to_owned());
+    // Cut short, so that it is not base64.
+    forged.push(token[..token.len() / 4 * 4 - 3].to_owned());
     let before = service.holds().await;
     for token in &forged {
         for (verb, more) in [
