@@ -1,6 +1,7 @@
 //! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
 
 mod attempts;
+mod backlogs;
 mod catalog;
 mod claim;
 mod complete;
@@ -14,6 +15,7 @@ mod ingest;
 pub mod keys;
 mod letters;
 mod log;
+mod look;
 mod messages;
 mod own;
 mod record;
@@ -49,6 +51,7 @@ pub use ingest::Ingested;
 pub use keys::{Claimers, Keys};
 pub use letters::DeadLetter;
 pub use log::{Content, LogEntry};
+pub use look::Newest;
 pub use messages::{Listed, Page, Which};
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
