@@ -109,7 +109,7 @@ pub(super) async fn retry_head(
 ) -> Result<Json<Value>, Problem> {
     let mut target = Target::find(&api, &name).await?;
     let request: RetryHead = read_optional(body, api.batch_bytes_max)?;
-    let repaired = body_given(
+    let mut repaired = body_given(
         request.body.as_deref(),
         request.body_base64.as_deref(),
         request.content_type.as_deref(),
@@ -123,8 +123,11 @@ pub(super) async fn retry_head(
         return Ok(Json(json!({"retried": retry_all(&mut target).await?})));
     }
     let (lane, sequence) = head_of(&target, request.key, request.sequence).await?;
-    if let Some(body) = &repaired {
+    if let Some(body) = &mut repaired {
         check_sendable(&target, body)?;
+        if request.body_base64.is_some() && request.content_type.is_none() {
+            keep_content_type(&target, sequence, body).await?;
+        }
     }
     let retry = Retry { lane, sequence, repaired };
     let stands = target.retry(&retry).await;
@@ -230,6 +233,19 @@ async fn head_of(
         }
         (Some(head), _) => Ok((lane, head)),
     }
+}
+
+/// Bytes that are not said to be anything else are what the body before them was.
+async fn keep_content_type(
+    target: &Target,
+    sequence: Sequence,
+    body: &mut Body,
+) -> Result<(), Problem> {
+    let found = target.api.store.messages(target.known(), &[sequence]).await?;
+    if let Some(message) = found.into_iter().next().flatten() {
+        body.content_type = message.message.body.content_type;
+    }
+    Ok(())
 }
 
 /// Refuses a repaired body that could never be delivered.
