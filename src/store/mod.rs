@@ -1,6 +1,7 @@
 //! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
 
 mod attempts;
+mod backlogs;
 mod catalog;
 mod claim;
 mod complete;
@@ -15,6 +16,7 @@ mod ingest;
 pub mod keys;
 mod letters;
 mod log;
+mod look;
 mod memory;
 mod messages;
 mod own;
@@ -52,6 +54,7 @@ pub use ingest::Ingested;
 pub use keys::{Claimers, Keys};
 pub use letters::DeadLetter;
 pub use log::{Content, LogEntry};
+pub use look::Newest;
 pub use memory::Memory;
 pub use messages::{Listed, Page, Which};
 pub use own::{Owned, OwnerToken};
