@@ -2,7 +2,7 @@
 // claims go round them. The heavy one does not starve the others.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/11-many-clients.mjs
-import { define, done, pause, receiver, reseq, sendAll, until, worker } from "./lib.mjs";
+import { define, done, pause, receiver, reseq, sendAll, until } from "./lib.mjs";
 
 const clients = Number(process.env.CLIENTS ?? 1000);
 const heavyCount = Number(process.env.HEAVY ?? 5000);
@@ -17,20 +17,24 @@ const timed = async (what) => {
 };
 
 const delivered = new Map(names.map((name) => [name, []]));
-const othersLeft = { count: others.length * each };
+let othersLeft = others.length * each;
 let heavyDoneThen;
-const { url } = await receiver(({ headers, sequence, body }) => {
+const { url } = await receiver(({ headers, body: batch }) => {
   const client = headers["reseq-destination"];
-  if (sequence <= delivered.get(client).length) return;
-  delivered.get(client).push(body.item);
-  if (client !== heavy && (othersLeft.count -= 1) === 0) heavyDoneThen = delivered.get(heavy).length;
+  for (const { sequence, body } of batch) {
+    if (sequence <= delivered.get(client).length) continue;
+    delivered.get(client).push(body.item);
+    if (client !== heavy && (othersLeft -= 1) === 0) heavyDoneThen = delivered.get(heavy).length;
+  }
 });
 
 // A destination for each client, made as clients come; an equal weight each.
 const definedMs = await timed(async () => {
   const left = [...names];
   const some = async () => {
-    for (let name; (name = left.pop()); ) await define(name, { url, transform: { kind: "worker" } });
+    for (let name; (name = left.pop()); ) {
+      await define(name, { url, transform: { kind: "worker" }, delivery: { batch_max: 50 } });
+    }
   };
   await Promise.all(Array.from({ length: 16 }, some));
 });
@@ -45,19 +49,35 @@ const sentMs = await timed(async () => {
 const queues = async () => (await reseq("GET", "/v1/stats")).destinations;
 const listed = (await queues()).filter(({ name, pending }) => pending === (name === heavy ? heavyCount : each)).length;
 
-// Each worker serves all clients.
-const stop = new AbortController();
 let handled = 0;
-const handle = async ({ body }) => {
+async function handle({ body }) {
   handled += 1;
   await pause(2);
   return body;
-};
+}
+
+/** A worker: serves all clients, a few messages at a time. */
+async function serve(stop) {
+  while (!stop.aborted) {
+    const { leases } = await reseq("POST", "/v1/leases", { destinations: names, max: 25, wait_ms: 1000 });
+    const completed = [];
+    const failed = [];
+    const attempt = (lease) =>
+      handle(lease).then(
+        (body) => completed.push({ token: lease.token, body }),
+        (error) => failed.push({ token: lease.token, error: error.message }),
+      );
+    await Promise.all(leases.map(attempt));
+    if (completed.length > 0) await reseq("POST", "/v1/leases/complete", { items: completed });
+    if (failed.length > 0) await reseq("POST", "/v1/leases/fail", { items: failed });
+  }
+}
+
+const stop = new AbortController();
 const start = Date.now();
-let othersMs;
-const running = Array.from({ length: workers }, () => worker(names, handle, { max: 8, stop: stop.signal }));
+const running = Array.from({ length: workers }, () => serve(stop.signal));
 await until("the others are through", () => heavyDoneThen !== undefined);
-othersMs = Date.now() - start;
+const othersMs = Date.now() - start;
 await until("all is done", async () => (await queues()).every(({ pending }) => pending === 0), 600_000);
 const allMs = Date.now() - start;
 stop.abort();

@@ -20,6 +20,7 @@ async fn hits_are_counted_exactly_in_few_requests_and_one_mail_is_sent() {
     assert_eq!((&mails[0]["page"], &mails[0]["threshold"]), (&json!("home"), &json!(5000)));
     assert_eq!(kitchen.balanced("hits").await["delivered_total"], 20_000);
     assert_eq!(kitchen.balanced("mail").await["last_sequence"], 1);
+    kitchen.forgotten().await;
 }
 
 #[tokio::test]

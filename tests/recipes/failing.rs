@@ -35,6 +35,7 @@ async fn a_failing_message_is_retried_set_aside_discarded_or_halts_its_lane() {
 
     halted(&found["halt"]);
     assert_eq!(kitchen.balanced("halt").await["delivered_total"], 100);
+    kitchen.forgotten().await;
 }
 
 /// All in order; each poison at its sixth attempt, after waits that grow and differ.

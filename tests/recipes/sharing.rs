@@ -25,6 +25,7 @@ async fn deleted_entries_never_take_effect_and_nothing_is_lost_or_done_twice() {
     assert_eq!(numbers["pending"], 0);
     assert_eq!(numbers["delivered_total"], found["delivered"]);
     assert_eq!(numbers["cancelled_total"], found["cancelled"]);
+    kitchen.forgotten().await;
 }
 
 #[tokio::test]
