@@ -191,7 +191,8 @@ end
 if settled > 0 then
   redis.call('HINCRBY', KEYS[3], 'settled', settled)
   redis.call('HINCRBY', KEYS[3], 'ready', -settled)
-  redis.call('HINCRBY', KEYS[3], 'bytes', -bytes)
+  -- (Minus nothing would be written as -0, which is no integer.)
+  if bytes > 0 then redis.call('HINCRBY', KEYS[3], 'bytes', -bytes) end
   local delivered = settled
   for kind, count in pairs(tombstones) do
     delivered = delivered - count

@@ -140,7 +140,8 @@ for i = 12 + lane_count, #ARGV, 2 do
     if how == 's' then write_letter(sequence, record, stage, left) end
     redis.call('HSET', KEYS[5], sequence, tombstone_of(record))
     redis.call('HDEL', KEYS[6], sequence)
-    redis.call('HINCRBY', KEYS[3], 'orders', -redis.call('HDEL', KEYS[9], sequence))
+    -- (Minus nothing would be written as -0, which is no integer.)
+    if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'orders', -1) end
     if stood ~= 'ready' then
       redis.call('ZADD', ready, sequence, sequence)
       redis.call('HINCRBY', KEYS[3], 'ready', 1)

@@ -15,7 +15,7 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         ("crm/pause", json!({}), "what"),
         ("crm/pause", json!({"what": "all"}), "what"),
         ("crm/pause", json!({"what": "ingest", "colour": 1}), "colour"),
-        ("crm/resume", json!({"what": 1}), "what"),
+        ("crm/resume", json!({"what": "nothing"}), "what"),
         ("crm/retry-head", json!({"key": "a"}), "key"),
         ("crm/retry-head", json!({"sequence": -1}), "sequence"),
         ("crm/retry-head", json!({"body": 1, "body_base64": ""}), "body"),
