@@ -59,13 +59,51 @@ expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11])
 expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13])
 for i = 18, #KEYS do expect('ZCARD', KEYS[i]) end
 
+-- How many bytes of a MessagePack value say how long it is, by its first byte; and of what is of a
+-- fixed length, how long that is. (cmsgpack itself does not read binary strings.)
+local LENGTHS = {[0xc4] = 1, [0xc5] = 2, [0xc6] = 4, [0xd9] = 1, [0xda] = 2, [0xdb] = 4}
+local FIXED = {
+  [0xca] = 4, [0xcb] = 8, [0xcc] = 1, [0xcd] = 2, [0xce] = 4, [0xcf] = 8, [0xd0] = 1, [0xd1] = 2,
+  [0xd2] = 4, [0xd3] = 8,
+}
+
+-- Where the next value begins behind the one that begins here.
+local function behind(record, at)
+  local first, items = string.byte(record, at), nil
+  at = at + 1
+  if first >= 0x80 and first < 0x90 then
+    items = 2 * (first - 0x80)
+  elseif first >= 0x90 and first < 0xa0 then
+    items = first - 0x90
+  elseif first >= 0xa0 and first < 0xc0 then
+    return at + first - 0xa0
+  elseif LENGTHS[first] then
+    local length = 0
+    for i = at, at + LENGTHS[first] - 1 do length = length * 256 + string.byte(record, i) end
+    return at + LENGTHS[first] + length
+  elseif first == 0xdc then
+    items = string.byte(record, at) * 256 + string.byte(record, at + 1)
+    at = at + 2
+  else
+    return at + (FIXED[first] or 0)
+  end
+  for _ = 1, items do at = behind(record, at) end
+  return at
+end
+
 -- The record without its body, marked as a tombstone that counts as many bytes as before.
 local function tombstone_of(record)
   local _, prefix_end = string.find(record, '^[PN]%d+;')
-  local format_at = (prefix_end or 0) + 1
-  local next_at, header = cmsgpack.unpack_one(record, format_at)
-  local header_end = next_at == -1 and #record or next_at
-  local charge = header[7] and header[7][1] or #record - header_end
+  local header = (prefix_end or 0) + 2
+  -- The header is an array; its last item holds what few records have, the charge first.
+  local more = header + 1
+  for _ = 1, string.byte(record, header) - 0x91 do more = behind(record, more) end
+  local header_end = behind(record, more) - 1
+  local charge = #record - header_end
+  if string.byte(record, more) ~= 0xc0 then
+    local _, kept = cmsgpack.unpack_one(record, more)
+    charge = kept or charge
+  end
   return 'T' .. how .. text(charge) .. ';' .. string.sub(record, 1, header_end)
 end
 

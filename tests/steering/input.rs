@@ -63,7 +63,7 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         let answer = service.get(&format!("destinations/nowhere/{path}")).await;
         answer.is_problem(404, "unknown_destination", "nowhere");
     }
-    for path in ["pause", "skip-head", "purge", "replay", "dead-letters/redrive"] {
+    for path in ["resume", "skip-head", "purge", "replay", "dead-letters/redrive"] {
         let answer = service.post(&format!("destinations/nowhere/{path}"), json!({})).await;
         answer.is_problem(404, "unknown_destination", "nowhere");
     }
