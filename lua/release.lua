@@ -202,7 +202,7 @@ end
 if settled > 0 then
   redis.call('HINCRBY', KEYS[3], 'settled', settled)
   redis.call('HINCRBY', KEYS[3], 'ready', -settled)
-  redis.call('HINCRBY', KEYS[3], 'bytes', -bytes)
+  if bytes > 0 then redis.call('HINCRBY', KEYS[3], 'bytes', -bytes) end
   local delivered = settled
   for kind, count in pairs(tombstones) do
     delivered = delivered - count

@@ -26,11 +26,12 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
         3 => Some(Due::At(Until::Future)),
         _ => None,
     };
+    let text = if body % 16 == 7 { String::new() } else { format!("body {}", body % 2) };
     let plain = Arrival {
         key: KEYS[key as usize % KEYS.len()],
         idempotency_key,
-        body: format!("body {}", body % 2),
-        charge: 6,
+        charge: text.len() as u64,
+        body: text,
         due,
         priority: (key % 3 == 0).then_some(body % 10),
         redrive: None,
@@ -209,6 +210,6 @@ pub fn to_retry(draw: &Draw, name: Name, state: &State) -> Option<(Lane, Sequenc
     });
     let heads = nonempty(heads)?;
     let (lane, sequence) = heads[at as usize % heads.len()];
-    let behind = if which > 250 { 1 } else { 0 };
-    Some((lane, sequence + behind))
+    let is_behind = which > 250 && !matches!(lane, Lane::Single(_));
+    Some((lane, sequence + u64::from(is_behind)))
 }
