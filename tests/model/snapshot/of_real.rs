@@ -51,8 +51,8 @@ pub async fn of_real(real: &mut Real) -> Snapshot {
             ("hash", ..) => {
                 let translated = pairs
                     .map(|(field, value)| (field.clone(), real.field(&field, &value, &key, when)));
-                // A counter that came back to nothing is as good as none.
-                fields.extend(translated.filter(|(_, value)| value != "0"));
+                // What came back to nothing is as good as none.
+                fields.extend(translated.filter(|(_, value)| value != "0" && !value.is_empty()));
             }
             _ => fields.extend(pairs),
         }

@@ -1,5 +1,7 @@
 //! Making, changing, pausing and removing destinations.
 
+use reseq::store::Claimers;
+
 use super::{Answer, notice_server};
 use crate::model::{
     op::{Refusal, Reply},
@@ -48,8 +50,11 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
     destination.definition = definition;
     let paused = destination.paused;
     let has_waiting = !destination.waiting.is_empty();
-    state.active_builtin.remove(name);
-    state.active_worker.remove(name);
+    let other = match definition.claimers() {
+        Claimers::Builtin => Claimers::Worker,
+        Claimers::Worker => Claimers::Builtin,
+    };
+    state.active(other).remove(name);
     if has_waiting {
         state.active(definition.claimers()).insert(name);
     }
