@@ -365,6 +365,7 @@ impl Real {
             sequence: token.sequence,
             secret: self.secrets.get(&token.secret).unwrap_or(&token.secret).clone(),
             key: token.key.map(str::to_owned),
+            claimed_ms: 0,
         }
     }
 

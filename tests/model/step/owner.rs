@@ -1,6 +1,6 @@
 //! What an owner does: own, disown, release, postpone, halt.
 
-use reseq::domain::{Sequence, Stage, Tombstone, TroubleKind};
+use reseq::domain::{Ordering, Sequence, Stage, Tombstone, TroubleKind};
 
 use super::{Answer, current, given, may_leave, notice_server};
 use crate::model::{
@@ -71,7 +71,12 @@ pub fn release(
             destination.unique.remove(key);
         }
     }
-    Ok(Reply::Runs { orders: destination.orders(), runs })
+    let orders = destination.orders();
+    let has_lanes = known.definition.ordering != Ordering::Destination;
+    if has_lanes && destination.lanes.is_empty() && orders == 0 {
+        state.releasable.remove(known.name);
+    }
+    Ok(Reply::Runs { orders, runs })
 }
 
 /// Removes what has left; tells what that was, as the owner knows it.
@@ -126,16 +131,10 @@ fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
         })
         .collect();
     if is_empty && holds_nothing {
-        let has_orders = destination.orders() > 0;
-        let is_last = match &hint {
-            None => true,
-            Some(lane) => {
-                destination.lanes.remove(lane);
-                destination.lanes.is_empty()
-            }
-        };
-        if is_last && !has_orders {
-            state.releasable.remove(name);
+        match &hint {
+            None if destination.orders() == 0 => drop(state.releasable.remove(name)),
+            None => {}
+            Some(lane) => drop(destination.lanes.remove(lane)),
         }
     }
     Run { wait, messages }
