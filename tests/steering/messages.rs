@@ -116,3 +116,44 @@ async fn a_message_is_cancelled_by_its_idempotency_key() {
         missing.is_problem(400, "invalid_field", "idempotency_key");
     }
 }
+
+#[tokio::test]
+async fn a_dead_letter_is_found_by_its_sequence_although_there_is_no_log() {
+    let service = Service::start().await;
+    service.define("crm", json!({"log_max": 0})).await;
+    for n in 1..=2 {
+        service.send("crm", json!({"n": n}), json!({})).await;
+    }
+    service.post("destinations/crm/skip-head", json!({"sequence": 1})).await.ok();
+    let hand = service.hand("crm").await;
+    assert_eq!(hand.deliver(None).await, [1, 2]);
+    let letter = service.get("destinations/crm/messages/1").await.ok();
+    assert_eq!((&letter["state"], &letter["body"]), (&json!("skipped"), &json!({"n": 1})));
+    let gone = service.get("destinations/crm/messages/2").await;
+    gone.is_problem(404, "unknown_message", "the last 0 (log_max)");
+    let gone = service.delete("destinations/crm/messages/1").await;
+    gone.is_problem(409, "wrong_state", "it was skipped");
+}
+
+#[tokio::test]
+async fn a_definition_that_another_pod_has_changed_is_read_again() {
+    let service = Service::start().await;
+    service.define_worker("crm", "destination").await;
+    for n in 1..=3 {
+        service.send("crm", json!(n), json!({})).await;
+    }
+    service.halt_next("crm", "no").await;
+    // Each raises the version, of which the pod is told a little later.
+    let name = "crm".parse().unwrap();
+    for (at, delivery) in [true, false, true].into_iter().enumerate() {
+        let paused = reseq::store::Paused { ingest: false, delivery };
+        service.store.pause(&name, paused).await.unwrap();
+        match at {
+            0 => service.post("destinations/crm/retry-head", json!({})).await.ok(),
+            1 => service.delete("destinations/crm/messages/2").await.ok(),
+            _ => service.post("destinations/crm/skip-head", json!({})).await.ok(),
+        };
+    }
+    let shown = service.get("destinations/crm/messages/1").await.ok();
+    assert_eq!(shown["state"], "skipped");
+}

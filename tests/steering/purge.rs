@@ -92,3 +92,24 @@ async fn a_purge_ends_although_more_comes_and_leaves_that_alone() {
     assert!((300..=300 + sent).contains(&cancelled), "{cancelled} of 300 and {sent}");
     assert_eq!(service.counts("crm").await["waiting"], 300 + sent - cancelled);
 }
+
+#[tokio::test]
+async fn where_one_is_processed_at_a_time_those_held_behind_it_are_purged_too() {
+    let service = Service::start().await;
+    let worker = json!({"kind": "worker"});
+    let serial = json!({"transform": worker, "processing": "serial", "ordering": "key"});
+    service.define("crm", serial).await;
+    for n in 0..20 {
+        service.send("crm", json!(n), json!({"key": format!("k{}", n % 2)})).await;
+    }
+    service.lease("crm", 1).await;
+    let counts = service.post("destinations/crm/purge", json!({"dry_run": true})).await.ok();
+    assert_eq!(counts["by_state"]["waiting"], 19);
+    let purged = service.post("destinations/crm/purge", json!({})).await.ok();
+    assert_eq!(purged, json!({"cancelled": 19, "ordered": 1}));
+    let stats = service.counts("crm").await;
+    assert_eq!((&stats["waiting"], &stats["processing"]), (&json!(0), &json!(1)));
+    let hand = service.hand("crm").await;
+    assert_eq!(hand.deliver(Some("k1")).await.len(), 10);
+    assert_eq!(service.counts("crm").await["pending_bytes"], 10 + 5);
+}
