@@ -6,7 +6,7 @@ mod support;
 
 use redis::{Value, aio::MultiplexedConnection};
 use reseq::store::Keys;
-use scripts::{Call, Calls, LONG};
+use scripts::{Arrival, Call, Calls, FINAL, LONG, RECORD};
 use support::redis::TestRedis;
 
 #[tokio::test]
@@ -70,22 +70,28 @@ const UNNOTICED: [&str; 22] = [
     "ingest KEYS[6] reseq:{p00}:active:builtin",
 ];
 
-/// A destination with messages in all stands, in two lanes.
+/// A destination with messages in all stands, in two lanes; of lane `a`: 1 is halted, 3 delayed,
+/// 5 and 9 claimed; of lane `b`: 2 ready, 4 and 6 claimed, 8 a tombstone and a dead letter, 10
+/// waiting; and there is an order for 6.
 async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
     let defined = run(connection, &calls.define("{}")).await;
-    calls.version = redis::from_redis_value::<(String, u8, u8)>(defined).unwrap().0;
+    calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
     let owned = run(connection, &calls.own("me")).await;
     calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
     let lanes = ["a", "b"];
-    let arrivals = [1, 2, 1, 2, 1, 2].map(|lane| (lane, "", "body"));
+    let arrivals: Vec<Arrival> =
+        (0..10).map(|number| Arrival::new(1 + number % 2, "", RECORD)).collect();
     run(connection, &calls.ingest(&lanes, &[], &arrivals)).await;
-    run(connection, &calls.claim("s1", 5)).await;
-    run(connection, &calls.complete("s1", &lanes, &[(1, 1), (2, 2)])).await;
-    run(connection, &calls.fail("s1", &[(3, LONG)])).await;
+    run(connection, &calls.claim("s1", 9)).await;
+    run(connection, &calls.complete("s1", &lanes, &[(1, 1), (2, 2), (1, 7)])).await;
+    run(connection, &calls.fail("s1", &[(3, LONG), (8, FINAL)])).await;
     run(connection, &calls.postpone("me", "a", 1, "0")).await;
-    run(connection, &calls.index("1 {}")).await;
+    run(connection, &calls.withdraw("s", "me", &lanes, &[(2, 8)])).await;
+    run(connection, &calls.withdraw("c", "", &lanes, &[(2, 6)])).await;
+    run(connection, &calls.halt("me", "a", 1)).await;
+    run(connection, &calls.index("1 - {}")).await;
     let partition = &calls.keys.partition;
     let over = [(partition.leases(), calls.member(5, "s1")), (partition.delayed(), "erp/3".into())];
     for (key, member) in over {
@@ -98,26 +104,32 @@ async fn populate(connection: &mut MultiplexedConnection) -> Calls {
 /// One call of each script, each with something to do.
 fn calls_of(calls: &Calls) -> Vec<Call> {
     let lanes = ["a", "b"];
-    let newer = format!("{}9 {{}}", calls.version);
+    let newer = format!("{}9 - {{}}", calls.version);
+    let arrival = |lane, seen| Arrival::new(lane, seen, RECORD);
     vec![
-        calls.ingest(&lanes, &["once"], &[(1, "1:digest", "body"), (2, "", "body")]),
+        calls.ingest(&lanes, &["once"], &[arrival(1, "1:digest"), arrival(2, "").with("l8;")]),
         calls.claim("s2", 5),
         calls.complete("s1", &lanes, &[(2, 4), (1, 5)]),
         calls.extend("s1", &[4, 5]),
-        calls.fail("s1", &[(4, "0"), (5, LONG)]),
+        calls.fail("s1", &[(4, "0"), (5, LONG), (9, FINAL)]),
         calls.unclaim("s1", &[4, 5]),
         calls.reap(&[calls.member(5, "s1")], &["erp/3".to_owned()]),
         calls.own("me"),
         calls.disown("me"),
-        calls.release("me", &[("a", 1, 9), ("b", 2, 9)]),
         calls.release("me", &[("a", 0, 9), ("b", 2, 9)]),
-        calls.postpone("me", "a", 1, LONG),
+        calls.release("me", &[("a", 0, 9), ("b", 0, 9)]),
+        calls.postpone("me", "b", 2, LONG),
+        calls.halt("me", "b", 2),
+        calls.withdraw("s", "me", &lanes, &[(1, 1), (1, 3), (2, 6), (2, 10)]),
+        calls.retry("a", 1, ""),
+        calls.discard(&[8]),
+        calls.pause("delivery"),
         calls.define("{\"other\":1}"),
         calls.index(&newer),
         calls.remove(),
         calls.purge(&lanes, &[1, 2, 3], &[calls.member(4, "s1")], &["erp/3".to_owned()]),
         calls.forget(),
-        calls_again(calls).ingest(&lanes, &[], &[(1, "", "body"), (2, "", "body")]),
+        calls_again(calls).ingest(&lanes, &[], &[arrival(1, ""), arrival(2, "")]),
     ]
 }
 

@@ -2,6 +2,7 @@
 //! in the model's words.
 
 mod ask;
+mod words;
 
 pub use ask::REASON;
 
