@@ -42,20 +42,23 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
     assert_eq!(unnoticed, UNNOTICED);
 }
 
-/// Where another type is met by nobody: what an ingest without, or with, processing does not
-/// touch; what is only read where a lease is gone; the key of the other claimers; and what is removed
-/// whatever it is.
-const UNNOTICED: [&str; 22] = [
-    "ingest KEYS[7] reseq:{p00}:releasable",
-    "ingest KEYS[8] reseq:{p00}:d:erp:lanes",
-    "ingest KEYS[12] reseq:{p00}:d:erp:ready:a",
-    "ingest KEYS[14] reseq:{p00}:d:erp:ready:b",
+/// Where another type is met by nobody: what is only read where a lease is gone; the key of the
+/// other claimers; what only serial processing needs; what is only asked whether it is there; and what
+/// is removed whatever it is.
+const UNNOTICED: [&str; 30] = [
+    "complete KEYS[9] reseq:{p00}:d:erp:waiting",
+    "complete KEYS[10] reseq:{p00}:delayed",
+    "complete KEYS[11] reseq:{p00}:active:builtin",
+    "complete KEYS[12] reseq:{p00}:active:worker",
     "extend KEYS[1] reseq:{p00}:d:erp:messages",
     "fail KEYS[4] reseq:{p00}:d:erp:messages",
-    "fail KEYS[9] reseq:{p00}:active:worker",
+    "fail KEYS[10] reseq:{p00}:active:worker",
     "unclaim KEYS[4] reseq:{p00}:d:erp:messages",
     "unclaim KEYS[7] reseq:{p00}:active:worker",
-    "reap KEYS[7] reseq:{p00}:active:worker",
+    "reap KEYS[9] reseq:{p00}:active:worker",
+    "withdraw KEYS[15] reseq:{p00}:active:worker",
+    "retry KEYS[10] reseq:{p00}:active:worker",
+    "define KEYS[3] reseq:{p00}:d:erp:waiting",
     "purge KEYS[5] reseq:{p00}:d:erp:in-progress:a",
     "purge KEYS[6] reseq:{p00}:d:erp:ready:a",
     "purge KEYS[7] reseq:{p00}:d:erp:in-progress:b",
@@ -66,9 +69,74 @@ const UNNOTICED: [&str; 22] = [
     "forget KEYS[6] reseq:{p00}:d:erp:lanes",
     "forget KEYS[7] reseq:{p00}:d:erp:in-progress",
     "forget KEYS[8] reseq:{p00}:d:erp:ready",
-    "ingest KEYS[4] reseq:{p00}:d:erp:waiting",
-    "ingest KEYS[6] reseq:{p00}:active:builtin",
+    "forget KEYS[12] reseq:{p00}:d:erp:halted",
+    "forget KEYS[13] reseq:{p00}:d:erp:orders",
+    "forget KEYS[14] reseq:{p00}:d:erp:unique",
+    "forget KEYS[15] reseq:{p00}:d:erp:dead",
+    "forget KEYS[16] reseq:{p00}:d:erp:letters",
+    "forget KEYS[17] reseq:{p00}:d:erp:log",
+    "forget KEYS[18] reseq:{p00}:d:erp:log:order",
 ];
+
+/// The same where lanes are serial, or each message is a lane: what is met there alone.
+#[tokio::test]
+async fn so_it_is_where_lanes_are_serial_and_where_nothing_is_in_order() {
+    let redis = TestRedis::start().await;
+    let mut connection = redis.connection().await;
+    for (ordering, processing, expected) in [("key", "serial", 0), ("none", "parallel", 3)] {
+        let calls = populate_few(&mut connection, ordering, processing).await;
+        let count = few_calls_of(&calls).len();
+        let mut unnoticed = Vec::new();
+        for number in 0..count {
+            let keys = few_calls_of(&calls).remove(number).keys;
+            for (at, key) in keys.iter().enumerate().filter(|(_, key)| !key.contains(":wake:")) {
+                let calls = populate_few(&mut connection, ordering, processing).await;
+                let call = few_calls_of(&calls).remove(number);
+                spoil(&mut connection, key).await;
+                let before = digest(&mut connection).await;
+                let what = format!("{} KEYS[{}] {key}", call.script, at + 1);
+                match call.run(&mut connection).await {
+                    Err(error) => {
+                        assert!(error.to_string().contains("WRONGTYPE"), "{what}: {error}");
+                        assert_eq!(digest(&mut connection).await, before, "{what}: it wrote");
+                    }
+                    Ok(_) => unnoticed.push(what),
+                }
+            }
+        }
+        let other = |what: &&String| !what.contains(":active:worker");
+        let unnoticed: Vec<&String> = unnoticed.iter().filter(other).collect();
+        assert_eq!(unnoticed.len(), expected, "{ordering}, {processing}: {unnoticed:#?}");
+    }
+}
+
+/// Three messages in lane `a`; one is claimed, or all are.
+async fn populate_few(
+    connection: &mut MultiplexedConnection,
+    ordering: &'static str,
+    processing: &'static str,
+) -> Calls {
+    redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
+    let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
+    (calls.ordering, calls.processing, calls.window) = (ordering, processing, "0");
+    let defined = run(connection, &calls.define("{}")).await;
+    calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
+    let owned = run(connection, &calls.own("me")).await;
+    calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
+    let arrivals = [Arrival::new(1, "", RECORD); 3];
+    run(connection, &calls.ingest(&["a"], &[], &arrivals)).await;
+    run(connection, &calls.claim("s1", 2)).await;
+    calls
+}
+
+fn few_calls_of(calls: &Calls) -> Vec<Call> {
+    let arrival = Arrival::new(1, "1:digest", RECORD);
+    vec![
+        calls.ingest(&["a"], &["once"], &[arrival, Arrival::new(1, "", RECORD).with("d9999;p7;")]),
+        calls.complete("s1", &["a"], &[(1, 1)]),
+        calls.withdraw("s", "", &["a"], &[(1, 3)]),
+    ]
+}
 
 /// A destination with messages in all stands, in two lanes; of lane `a`: 1 is halted, 3 delayed,
 /// 5 and 9 claimed; of lane `b`: 2 ready, 4 and 6 claimed, 8 a tombstone and a dead letter, 10

@@ -219,7 +219,7 @@ impl Callers {
             return Some(Op::Halt { refused });
         }
         let hand = self.some_hand(draw, known.name);
-        let Some((lane, hand)) = hand else {
+        let Some((lane, hand)) = hand.filter(|(_, hand)| hand[0].tombstone.is_none()) else {
             let lanes = self.requests(draw, known, state)?;
             return Some(Op::Release { who, epoch, known, lanes });
         };

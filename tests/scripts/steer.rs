@@ -131,8 +131,7 @@ impl Calls {
             &p.wake_releasable(),
         ];
         let (name, sequence) = (self.name.as_str(), sequence.to_string());
-        // In place of a record that is as long as this and what stands before it.
-        let length = ("P0;".len() + RECORD.len()).to_string();
+        let length = RECORD.len().to_string();
         let args = [name, &self.version, self.ordering, lane, &sequence, repaired, &length];
         self.with_lanes(call("retry", &keys, &args), &[lane])
     }

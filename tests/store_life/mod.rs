@@ -198,7 +198,7 @@ impl Life<'_> {
         assert_eq!(letters.len(), 3);
         let letter = letters[0].message.clone();
         let redrive = Redrive { letter: 2, processed: Some(Box::new(letter)) };
-        let again = Arrival { redrive: Some(redrive), ..arrival("b", Some("once")) };
+        let again = Arrival { redrive: Some(redrive), ..arrival("b", Some("thrice")) };
         assert!(matches!(self.ingest(&[again]).await[..], [Ingested::Stamped(_)]));
         assert_eq!(store.discard(&known, &[3]).await.unwrap(), 1);
         assert!(!store.pending(&known, &Which { limit: 9, ..Which::default() }).await.unwrap().items.is_empty());
