@@ -53,8 +53,14 @@ impl Callers {
         let kinds = [
             plain,
             Definition { ordering: key, serial: true, has_window: false, ..plain },
-            Definition { kind: TransformKind::None, max_backlog_bytes: 40, ..plain },
-            Definition { ordering: none, has_window: false, ..plain },
+            Definition { kind: TransformKind::None, max_backlog_bytes: 60, ..plain },
+            Definition {
+                ordering: none,
+                has_window: false,
+                attempts_max: 0,
+                crashes_max: 0,
+                ..plain
+            },
         ];
         let define = |(name, definition)| Op::Define { name, definition };
         NAMES.into_iter().zip(kinds).map(define).chain([Op::Own { who: 0 }]).collect()
@@ -146,6 +152,12 @@ impl Callers {
                 let min = if draw.many[0].1 < 40 { max } else { 1 };
                 Some(Op::Claim { call, known, min, max })
             }
+            // Nothing is held: something is to be claimed first, mostly.
+            Kind::Complete | Kind::Fail | Kind::Unclaim | Kind::Extend
+                if !pick::is_leased(name, state) && draw.many[0].2 >= 56 =>
+            {
+                Some(Op::Claim { call, known, min: 1, max: 3 })
+            }
             Kind::Complete | Kind::Fail | Kind::Unclaim | Kind::Extend => {
                 self.end_of_lease(draw, call, known, state)
             }
@@ -202,8 +214,12 @@ impl Callers {
         state: &State,
     ) -> Option<Op> {
         let (_, pick, last) = draw.many[0];
+        if let Some((lane, sequence)) = pick::halted(known.name, state).filter(|_| pick > 180) {
+            let refused = Refused { who, epoch, known, lane, sequence, attempts: self.attempts };
+            return Some(Op::Halt { refused });
+        }
         let hand = self.some_hand(draw, known.name);
-        let Some((lane, hand)) = hand else {
+        let Some((lane, hand)) = hand.filter(|(_, hand)| hand[0].tombstone.is_none()) else {
             let lanes = self.requests(draw, known, state)?;
             return Some(Op::Release { who, epoch, known, lanes });
         };
@@ -302,8 +318,8 @@ impl Callers {
             let hand = self.in_hand.get(&(known.name, lane)).map_or(&[][..], |hand| hand);
             // All of it, some of it, or nothing yet; or a new start that knows of nothing.
             let settled = match share {
-                0..128 => hand.len(),
-                128..240 => share as usize % (hand.len() + 1),
+                0..110 => hand.len(),
+                110..240 => share as usize % (hand.len() + 1),
                 _ => 0,
             };
             let (gone, left) = hand.split_at(settled);

@@ -19,7 +19,7 @@ pub fn nonempty<T>(items: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
 
 pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> Arrival {
     let idempotency_key = (idempotency % 4 == 0).then(|| format!("i{}", idempotency / 4 % 8));
-    let due = match body / 2 % 16 {
+    let due = match body / 2 % 24 {
         0 => Some(Due::After(Until::Past)),
         1 => Some(Due::At(Until::Past)),
         2 => Some(Due::After(Until::Future)),
@@ -96,7 +96,7 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
         serial,
         kind,
         max_backlog: if b < 64 { 4 } else { 12 },
-        max_backlog_bytes: if b % 4 == 0 { 30 } else { 0 },
+        max_backlog_bytes: if b % 4 == 0 { 60 } else { 0 },
         has_window: d < 128,
         attempts_max: u32::from(e % 4),
         crashes_max: u32::from(e / 4 % 3),
@@ -126,6 +126,21 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
         _ if state.quarantine == Some(Until::Future) => Deadline::Quarantine,
         _ => all.swap_remove(draw.many[0].0 as usize % all.len()),
     }
+}
+
+pub fn is_leased(name: Name, state: &State) -> bool {
+    let mut messages = state.destinations.get(name).into_iter().flat_map(|d| d.messages.values());
+    messages.any(|message| matches!(message.stand, Stand::Leased { .. }))
+}
+
+/// A head that is halted in delivery.
+pub fn halted(name: Name, state: &State) -> Option<(Lane, Sequence)> {
+    let destination = state.destinations.get(name)?;
+    let (sequence, message) = destination
+        .messages
+        .iter()
+        .find(|(_, message)| message.stand == Stand::Halted(Stage::Delivery))?;
+    Some((destination.lane_of(*sequence, message), *sequence))
 }
 
 /// The lanes that an owner may ask about: in use, or named in a hint.
@@ -162,8 +177,10 @@ pub fn to_withdraw(many: &[Pick], name: Name, state: &State) -> Vec<(Lane, Seque
     let Some(destination) = state.destinations.get(name) else { return Vec::new() };
     let definition = destination.definition;
     let pick = |&(at, which, key): &Pick| {
-        let count = destination.messages.len();
-        match destination.messages.iter().nth(at as usize % count.max(1)) {
+        let pending = destination.messages.iter();
+        let mut pending = pending.filter(|(_, m)| m.tombstone.is_none() || which > 200);
+        let count = pending.clone().count();
+        match pending.nth(at as usize % count.max(1)) {
             Some((sequence, message)) if which < 240 => {
                 (definition.lane_of(*sequence, message.key), *sequence)
             }
@@ -173,7 +190,7 @@ pub fn to_withdraw(many: &[Pick], name: Name, state: &State) -> Vec<(Lane, Seque
             }
         }
     };
-    many.iter().take(3).map(pick).collect()
+    many.iter().take(2).map(pick).collect()
 }
 
 /// An order that waits; or if there is none, a message that a policy gives up.
@@ -199,14 +216,19 @@ pub fn to_carry_out(
 pub fn to_retry(draw: &Draw, name: Name, state: &State) -> Option<(Lane, Sequence)> {
     let destination: &Destination = state.destinations.get(name)?;
     let (at, which, _) = draw.many[0];
-    let wanted = |(_, stand): &(Sequence, &Stand)| match which {
-        0..160 => matches!(stand, Stand::Halted(_)),
-        160..220 => matches!(stand, Stand::Delayed { .. }),
+    let is_postponed = |lane: Lane| {
+        let of_lane = lane.name().and_then(|lane| destination.lanes.get(&lane));
+        of_lane.or(state.releasable.get(name)) == Some(&Until::Future)
+    };
+    let wanted = |lane: Lane, stand: &Stand| match which {
+        0..120 => matches!(stand, Stand::Halted(_)),
+        120..160 => matches!(stand, Stand::Delayed { .. }),
+        160..230 => *stand == Stand::Ready && is_postponed(lane),
         _ => true,
     };
     let heads = destination.lanes_in_use().into_iter().filter_map(|lane| {
         let (sequence, message) = destination.head(lane)?;
-        wanted(&(sequence, &message.stand)).then_some((lane, sequence))
+        wanted(lane, &message.stand).then_some((lane, sequence))
     });
     let heads = nonempty(heads)?;
     let (lane, sequence) = heads[at as usize % heads.len()];

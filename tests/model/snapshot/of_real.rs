@@ -14,6 +14,7 @@ pub async fn of_real(real: &mut Real) -> Snapshot {
     let when =
         |ms: &str| when(if real::number(ms) <= now_ms { Until::Past } else { Until::Future });
     let mut all = Snapshot::new();
+    let mut unread = Vec::new();
     for (key, (kind, content)) in keys {
         let key = key.strip_prefix("reseq:").expect("every key has the prefix").to_owned();
         let key = key.strip_prefix("{p00}:").unwrap_or(&key).to_owned();
@@ -32,7 +33,10 @@ pub async fn of_real(real: &mut Real) -> Snapshot {
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
             // What is in them is read as messages, dead letters and entries, below.
-            (_, _, "messages" | "letters" | "log" | "log:order") => continue,
+            (_, _, "messages" | "letters" | "log" | "log:order") => {
+                unread.push(key);
+                continue;
+            }
             ("zset", _, "waiting") => {
                 let places = pairs.enumerate();
                 fields.extend(places.map(|(at, (sequence, _))| (at.to_string(), sequence)));
@@ -62,7 +66,7 @@ pub async fn of_real(real: &mut Real) -> Snapshot {
         };
         all.insert(renamed, fields);
     }
-    read_by_the_store(real, &mut all).await;
+    read_by_the_store(real, &mut all, &unread).await;
     all
 }
 
@@ -91,9 +95,14 @@ fn left(kept: &str) -> Option<String> {
     attempts(&left, halted_in, !due.is_empty())
 }
 
-async fn read_by_the_store(real: &mut Real, all: &mut Snapshot) {
+async fn read_by_the_store(real: &mut Real, all: &mut Snapshot, unread: &[String]) {
+    let had = |key: &str| unread.iter().any(|unread| unread == key);
     for name in NAMES {
-        for message in real.messages(name).await {
+        let messages = match had(&format!("d:{name}:messages")) {
+            true => real.messages(name).await,
+            false => Vec::new(),
+        };
+        for message in messages {
             let fields = all.entry(format!("d:{name}:messages")).or_default();
             let text = record(&real.given(&message));
             fields.insert(message.place.sequence.to_string(), text);
@@ -109,6 +118,9 @@ async fn read_by_the_store(real: &mut Real, all: &mut Snapshot) {
             let fields = fields.collect();
             all.insert(format!("d:{name}:letters"), fields);
         }
+        if !had(&format!("d:{name}:log")) {
+            continue;
+        }
         let log = real.log(name).await.into_iter().enumerate();
         let log: Fields = log
             .map(|(at, (sequence, entry))| {
@@ -117,8 +129,6 @@ async fn read_by_the_store(real: &mut Real, all: &mut Snapshot) {
                 (at.to_string(), format!("{sequence} {found:?}"))
             })
             .collect();
-        if !log.is_empty() {
-            all.insert(format!("d:{name}:log"), log);
-        }
+        all.insert(format!("d:{name}:log"), log);
     }
 }
