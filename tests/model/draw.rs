@@ -62,7 +62,7 @@ pub fn draws(most: usize) -> impl Strategy<Value = Vec<Draw>> {
         18 => Just(Kind::Reap), 1 => Just(Kind::Overdue), 4 => Just(Kind::Own),
         1 => Just(Kind::Disown), 44 => Just(Kind::Release), 12 => Just(Kind::Postpone),
         8 => Just(Kind::Halt), 8 => Just(Kind::Withdraw), 6 => Just(Kind::CarryOut),
-        8 => Just(Kind::Retry), 1 => Just(Kind::Discard), 2 => Just(Kind::Pause),
+        11 => Just(Kind::Retry), 1 => Just(Kind::Discard), 2 => Just(Kind::Pause),
         3 => Just(Kind::Define), 1 => Just(Kind::BeginRemove), 1 => Just(Kind::Remove),
         1 => Just(Kind::Restart), 10 => Just(Kind::Pass), 1 => Just(Kind::ScriptFlush),
         3 => Just(Kind::Repeat), 1 => Just(Kind::Late),
