@@ -52,7 +52,7 @@ impl Callers {
         let (key, none) = (Ordering::Key, Ordering::None);
         let kinds = [
             Definition { attempts_max: 0, ..plain },
-            Definition { ordering: key, serial: true, has_window: false, ..plain },
+            Definition { ordering: key, serial: true, has_window: false, crashes_max: 1, ..plain },
             Definition { kind: TransformKind::None, max_backlog_bytes: 60, ..plain },
             Definition {
                 ordering: none,
@@ -100,6 +100,8 @@ impl Callers {
         let found = match draw.kind {
             Kind::Retry => rotated.find(|name| pick::to_retry(draw, name, state).is_some()),
             Kind::Postpone | Kind::Halt => rotated.find(|name| has_hand(name)),
+            Kind::Discard => rotated.find(|name| pick::has_letters(name, state)),
+            Kind::CarryOut => rotated.find(|name| pick::has_orders(name, state)),
             _ => None,
         };
         found.unwrap_or(drawn)

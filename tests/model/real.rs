@@ -182,7 +182,8 @@ impl Real {
         let known = self.known_of(&known);
         let order = self.store.log_order(&known, 0, 1000).await.unwrap();
         let entries = self.store.log_entries(&known, &order).await.unwrap();
-        let entries = entries.into_iter().map(|entry| entry.expect("what is in order has an entry"));
+        let entries =
+            entries.into_iter().map(|entry| entry.expect("what is in order has an entry"));
         order.into_iter().zip(entries).collect()
     }
 

@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 
 use reseq::domain::{Stage, Tombstone};
 
-use super::{op::Given, state::{Left, Until}};
+use super::{
+    op::Given,
+    state::{Left, Until},
+};
 pub use of_model::of_model;
 pub use of_real::of_real;
 

@@ -249,13 +249,7 @@ impl Tally {
         }
     }
 
-    fn tell_released(
-        &mut self,
-        op: &Op,
-        reply: &Reply,
-        before: &Destination,
-        after: &Destination,
-    ) {
+    fn tell_released(&mut self, op: &Op, reply: &Reply, before: &Destination, after: &Destination) {
         let (Op::Release { lanes, .. }, Reply::Runs { runs, .. }) = (op, reply) else { return };
         for (request, run) in lanes.iter().zip(runs) {
             let handed_out = run.messages.first();
@@ -264,7 +258,8 @@ impl Tally {
             let out_of_order = matches!(request.lane, Lane::Single(_))
                 && handed_out.is_some_and(|one| lowest.is_some_and(|l| *l < one.sequence));
             self.count_if(out_of_order, "released out of order");
-            let again = |one: &super::op::Given| one.left.failed == 0 && !one.left.troubles.is_empty();
+            let again =
+                |one: &super::op::Given| one.left.failed == 0 && !one.left.troubles.is_empty();
             self.count_if(handed_out.is_some_and(again), "released anew after a retry");
             let mut behind = after.lane(request.lane);
             let next = behind.find(|(at, _)| *at > request.in_hand).map(|(_, message)| message);

@@ -135,7 +135,8 @@ impl Calls {
 
     fn with_lanes(&self, mut call: Call, lanes: &[&str]) -> Call {
         for lane in lanes {
-            call.keys.extend([self.keys.in_progress(self.set(lane)), self.keys.ready(self.set(lane))]);
+            call.keys
+                .extend([self.keys.in_progress(self.set(lane)), self.keys.ready(self.set(lane))]);
         }
         call
     }
@@ -245,8 +246,7 @@ impl Calls {
     }
 
     pub fn extend(&self, secret: &str, sequences: &[u64]) -> Call {
-        let keys =
-            [&self.keys.messages(), &self.keys.partition.leases(), &self.keys.attempts()];
+        let keys = [&self.keys.messages(), &self.keys.partition.leases(), &self.keys.attempts()];
         let mut made = call("extend", &keys, &[LONG]);
         for sequence in sequences {
             made.args.extend([sequence.to_string(), self.member(*sequence, secret)]);

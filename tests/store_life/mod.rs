@@ -109,10 +109,8 @@ impl Life<'_> {
         let tokens: Vec<_> = claimed.messages.iter().map(|(token, _)| token.clone()).collect();
         let serial = known.destination.processing == Processing::Serial;
         assert_eq!(tokens.len(), if serial { 2 } else { 3 });
-        let extend = |token: &_| Extension {
-            token: Clone::clone(token),
-            checkpoint: Some("{}".to_owned()),
-        };
+        let extend =
+            |token: &_| Extension { token: Clone::clone(token), checkpoint: Some("{}".to_owned()) };
         let extensions: Vec<_> = tokens.iter().map(extend).collect();
         store.extend(known, &extensions, self.lease).await.unwrap();
         let failed = |at: usize, wait, is_final| {
@@ -201,7 +199,14 @@ impl Life<'_> {
         let again = Arrival { redrive: Some(redrive), ..arrival("b", Some("thrice")) };
         assert!(matches!(self.ingest(&[again]).await[..], [Ingested::Stamped(_)]));
         assert_eq!(store.discard(&known, &[3]).await.unwrap(), 1);
-        assert!(!store.pending(&known, &Which { limit: 9, ..Which::default() }).await.unwrap().items.is_empty());
+        assert!(
+            !store
+                .pending(&known, &Which { limit: 9, ..Which::default() })
+                .await
+                .unwrap()
+                .items
+                .is_empty()
+        );
         let name = &known.destination.name;
         store.pause(name, Paused { ingest: false, delivery: true }).await.unwrap();
         let catalog = Catalog::load(store.clone()).await.unwrap();

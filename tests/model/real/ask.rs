@@ -101,8 +101,7 @@ impl Real {
                 leases.push(format!("{}/999/none", known.name));
                 let known = self.known_of(known);
                 let name = &known.destination.name;
-                let Reaped { leases, delays, halted } =
-                    store.reap(name, &leases, &delays).await?;
+                let Reaped { leases, delays, halted } = store.reap(name, &leases, &delays).await?;
                 told(Reply::Reaped { leases, delays, halted })
             }
             Op::Overdue => {

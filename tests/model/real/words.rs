@@ -2,12 +2,12 @@
 
 use reseq::{
     domain::{
-        Arrival, Body, Due, LeaseToken, Message, Place, Redrive, Stage, Stamped, Tombstone, Trouble,
-        TroubleKind,
+        Arrival, Body, Due, LeaseToken, Message, Place, Redrive, Stage, Stamped, Tombstone,
+        Trouble, TroubleKind,
     },
     store::{
-        Caller, Completion, Ingested as StoreIngested, LaneRequest as StoreRequest, LogEntry, Owner,
-        Settled, StoreError,
+        Caller, Completion, Ingested as StoreIngested, LaneRequest as StoreRequest, LogEntry,
+        Owner, Settled, StoreError,
     },
 };
 

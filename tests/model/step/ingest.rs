@@ -37,13 +37,7 @@ fn first_of<'a>(
     destination.messages.contains_key(&first.sequence).then_some(first)
 }
 
-fn arrive(
-    state: &mut State,
-    name: Name,
-    epoch: u64,
-    arrival: &Arrival,
-    is_full: bool,
-) -> Ingested {
+fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full: bool) -> Ingested {
     let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
     let definition = destination.definition;
     if let Some(key) = &arrival.idempotency_key
@@ -91,12 +85,12 @@ fn arrive(
     };
     let is_busy = destination.unfinished(lane).is_some();
     destination.messages.insert(sequence, message);
-    remember(state, name, arrival, Seen {
-        epoch,
-        sequence,
-        body: arrival.body.clone(),
-        until: Until::Future,
-    });
+    remember(
+        state,
+        name,
+        arrival,
+        Seen { epoch, sequence, body: arrival.body.clone(), until: Until::Future },
+    );
     stand(state, name, lane, sequence, arrival, is_busy);
     Ingested::Stamped { epoch, sequence }
 }
@@ -132,8 +126,7 @@ fn stand(
     let definition = destination.definition;
     let is_processed = arrival.redrive.is_some_and(|redrive| redrive.processed);
     let is_finished = is_processed || definition.kind == TransformKind::None;
-    let delayed =
-        matches!(arrival.due, Some(Due::After(Until::Future) | Due::At(Until::Future)));
+    let delayed = matches!(arrival.due, Some(Due::After(Until::Future) | Due::At(Until::Future)));
     if is_finished && !delayed {
         if destination.is_head(sequence) {
             may_leave(state, name, lane, Until::Past);

@@ -25,8 +25,7 @@ pub fn withdraw(
         return Err(Refusal::NotOwner);
     }
     let is_owned = matches!(state.owner, Some((_, Until::Future)));
-    let no_sender_has_it =
-        state.quarantine != Some(Until::Future) && (who.is_some() || !is_owned);
+    let no_sender_has_it = state.quarantine != Some(Until::Future) && (who.is_some() || !is_owned);
     let all = messages.iter().map(|(lane, sequence)| {
         withdraw_one(state, known.name, *lane, *sequence, no_sender_has_it, how, failed)
     });
