@@ -60,11 +60,11 @@ pub fn draws(most: usize) -> impl Strategy<Value = Vec<Draw>> {
         16 => Just(Kind::Ingest), 20 => Just(Kind::Claim), 26 => Just(Kind::Complete),
         14 => Just(Kind::Fail), 3 => Just(Kind::Unclaim), 4 => Just(Kind::Extend),
         18 => Just(Kind::Reap), 1 => Just(Kind::Overdue), 4 => Just(Kind::Own),
-        1 => Just(Kind::Disown), 44 => Just(Kind::Release), 12 => Just(Kind::Postpone),
+        3 => Just(Kind::Disown), 44 => Just(Kind::Release), 12 => Just(Kind::Postpone),
         8 => Just(Kind::Halt), 8 => Just(Kind::Withdraw), 6 => Just(Kind::CarryOut),
-        8 => Just(Kind::Retry), 1 => Just(Kind::Discard), 2 => Just(Kind::Pause),
+        11 => Just(Kind::Retry), 2 => Just(Kind::Discard), 2 => Just(Kind::Pause),
         3 => Just(Kind::Define), 1 => Just(Kind::BeginRemove), 1 => Just(Kind::Remove),
-        1 => Just(Kind::Restart), 10 => Just(Kind::Pass), 1 => Just(Kind::ScriptFlush),
+        1 => Just(Kind::Restart), 12 => Just(Kind::Pass), 1 => Just(Kind::ScriptFlush),
         3 => Just(Kind::Repeat), 1 => Just(Kind::Late),
     ];
     let twist = prop_oneof![

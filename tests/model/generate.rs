@@ -51,8 +51,8 @@ impl Callers {
         };
         let (key, none) = (Ordering::Key, Ordering::None);
         let kinds = [
-            plain,
-            Definition { ordering: key, serial: true, has_window: false, ..plain },
+            Definition { attempts_max: 0, ..plain },
+            Definition { ordering: key, serial: true, has_window: false, crashes_max: 1, ..plain },
             Definition { kind: TransformKind::None, max_backlog_bytes: 60, ..plain },
             Definition {
                 ordering: none,
@@ -68,7 +68,7 @@ impl Callers {
 
     /// The operation that was meant; none if there is nothing to do it with.
     pub fn resolve(&mut self, draw: &Draw, state: &State) -> Option<(Op, bool)> {
-        let name = NAMES[draw.name];
+        let name = self.name_for(draw, state);
         let by_script = !matches!(draw.kind, Kind::Restart | Kind::Pass);
         let memory_full = draw.twist == Twist::MemoryFull && by_script;
         if let Some(op) = self.mend(draw, name, state) {
@@ -90,6 +90,21 @@ impl Callers {
             _ => self.about(draw, name, state)?,
         };
         Some((op, memory_full))
+    }
+
+    /// The destination that was drawn; or one where there is something to do, if that is rare.
+    fn name_for(&self, draw: &Draw, state: &State) -> Name {
+        let drawn = NAMES[draw.name];
+        let has_hand = |name: Name| self.some_hand(draw, name).is_some();
+        let mut rotated = NAMES.into_iter().cycle().skip(draw.name).take(NAMES.len());
+        let found = match draw.kind {
+            Kind::Retry => rotated.find(|name| pick::to_retry(draw, name, state).is_some()),
+            Kind::Postpone | Kind::Halt => rotated.find(|name| has_hand(name)),
+            Kind::Discard => rotated.find(|name| pick::has_letters(name, state)),
+            Kind::CarryOut => rotated.find(|name| pick::has_orders(name, state)),
+            _ => None,
+        };
+        found.unwrap_or(drawn)
     }
 
     /// What is done first, mostly, so that the operation that was drawn can do something next time.
@@ -188,7 +203,7 @@ impl Callers {
             }
             Kind::Fail => {
                 let fail = |(pick, token): ((u8, u8, u8), Token)| {
-                    let wait = if pick.2 % 3 == 0 { Until::Past } else { Until::Future };
+                    let wait = if pick.2 % 2 == 0 { Until::Past } else { Until::Future };
                     Failure { token, wait, is_final: pick.1 % 8 == 0 }
                 };
                 Op::Fail { call, known, items: picked.into_iter().map(fail).collect() }
@@ -215,6 +230,7 @@ impl Callers {
     ) -> Option<Op> {
         let (_, pick, last) = draw.many[0];
         if let Some((lane, sequence)) = pick::halted(known.name, state).filter(|_| pick > 180) {
+            let known = known_of(lane, known)?;
             let refused = Refused { who, epoch, known, lane, sequence, attempts: self.attempts };
             return Some(Op::Halt { refused });
         }
@@ -223,6 +239,7 @@ impl Callers {
             let lanes = self.requests(draw, known, state)?;
             return Some(Op::Release { who, epoch, known, lanes });
         };
+        let known = known_of(lane, known)?;
         let at = if pick < 200 { 0 } else { pick as usize % hand.len() };
         let sequence = hand[at].sequence;
         if hand[at].tombstone.is_some() {
@@ -286,9 +303,15 @@ impl Callers {
             held.then_some(())
         };
         let held: Vec<&Token> = all.iter().filter(|token| holds(token).is_some()).collect();
+        let troubles = |token: &&&Token| {
+            let message = state.destinations.get(name)?.messages.get(&token.sequence)?;
+            Some(message.left.troubles.len())
+        };
         let mut token = match pick.0 {
+            // Those that have the most trouble, sometimes.
+            0..48 if !held.is_empty() => (*held.iter().max_by_key(troubles)?).clone(),
             // Those that block a head, mostly.
-            0..128 if !held.is_empty() => held[pick.1 as usize % held.len().min(2)].clone(),
+            48..128 if !held.is_empty() => held[pick.1 as usize % held.len().min(2)].clone(),
             128..228 if !held.is_empty() => held[pick.1 as usize % held.len()].clone(),
             _ => all[pick.1 as usize % all.len()].clone(),
         };
@@ -399,6 +422,16 @@ impl Callers {
             _ => {}
         }
     }
+}
+
+/// Who has a lane in hand knows what is in order.
+fn known_of(lane: Lane, known: Known) -> Option<Known> {
+    let is_so = match known.definition.ordering {
+        Ordering::Destination => lane == Lane::Whole,
+        Ordering::Key => matches!(lane, Lane::Key(_)),
+        Ordering::None => matches!(lane, Lane::Single(_)),
+    };
+    is_so.then_some(known)
 }
 
 fn is_future(until: &Until) -> bool {

@@ -5,7 +5,7 @@ use reseq::domain::{Ordering, Sequence, Stage, Tombstone, TransformKind};
 use super::super::{
     draw::Draw,
     op::{Arrival, Deadline, Due, Known, Output, Redrive, Token},
-    state::{Definition, Destination, Key, Lane, Name, Stand, State, Until},
+    state::{Definition, Destination, Key, Lane, Message, Name, Stand, State, Until},
 };
 
 pub const KEYS: [Key; 4] = [None, Some("a"), Some("b"), Some("{x}:y")];
@@ -61,7 +61,8 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
 pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     let found = state.destinations.get(name);
     let message = found.and_then(|found| found.messages.get(&token.sequence));
-    let dropped = draw.1 < 64;
+    let is_ordered = message.is_some_and(|message| message.order.is_some());
+    let dropped = draw.1 < if is_ordered { 160 } else { 64 };
     Output {
         epoch: message.map_or(state.epoch, |message| message.epoch),
         previous: message.map_or(0, |message| message.previous),
@@ -128,6 +129,14 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
     }
 }
 
+pub fn has_letters(name: Name, state: &State) -> bool {
+    state.destinations.get(name).is_some_and(|found| !found.letters.is_empty())
+}
+
+pub fn has_orders(name: Name, state: &State) -> bool {
+    state.destinations.get(name).is_some_and(|found| found.orders() > 0)
+}
+
 pub fn is_leased(name: Name, state: &State) -> bool {
     let mut messages = state.destinations.get(name).into_iter().flat_map(|d| d.messages.values());
     messages.any(|message| matches!(message.stand, Stand::Leased { .. }))
@@ -176,9 +185,11 @@ pub fn how(number: u8) -> Tombstone {
 pub fn to_withdraw(many: &[Pick], name: Name, state: &State) -> Vec<(Lane, Sequence)> {
     let Some(destination) = state.destinations.get(name) else { return Vec::new() };
     let definition = destination.definition;
+    let has_owner = matches!(state.owner, Some((_, Until::Future)));
     let pick = |&(at, which, key): &Pick| {
         let pending = destination.messages.iter();
-        let mut pending = pending.filter(|(_, m)| m.tombstone.is_none() || which > 200);
+        let lives = |m: &Message| m.tombstone.is_none() && (has_owner || m.is_finished());
+        let mut pending = pending.filter(|(_, m)| lives(m) || which > 200);
         let count = pending.clone().count();
         match pending.nth(at as usize % count.max(1)) {
             Some((sequence, message)) if which < 240 => {
