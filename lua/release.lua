@@ -192,7 +192,7 @@ end
 if settled > 0 then
   redis.call('HINCRBY', KEYS[3], 'settled', settled)
   redis.call('HINCRBY', KEYS[3], 'ready', -settled)
-  redis.call('HINCRBY', KEYS[3], 'bytes', -bytes)
+  redis.call('HINCRBY', KEYS[3], 'bytes', 0 - bytes)
   local delivered = settled
   for kind, count in pairs(tombstones) do
     delivered = delivered - count

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- retry: a person has a lane's head tried again where it stands: one that was halted, optionally with
 -- a repaired body, or one that waits out a backoff.
 --

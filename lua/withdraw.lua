@@ -32,7 +32,7 @@
 -- Returns: {'done' | 'ordered' | 'settled' …} in order
 -- Errors: UNKNOWN_DESTINATION, STALE_DEFINITION, NOT_OWNER
 -- Sent again it changes nothing more: no call number is needed.
--- include: clock, epoch, expect, owner, attempts, head, waiting, serial
+-- include: clock, epoch, expect, owner, attempts, head, waiting, serial, record
 
 local now = now_ms()
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
@@ -63,10 +63,8 @@ for i = 18, #KEYS do expect('ZCARD', KEYS[i]) end
 local function tombstone_of(record)
   local _, prefix_end = string.find(record, '^[PN]%d+;')
   local format_at = (prefix_end or 0) + 1
-  local next_at, header = cmsgpack.unpack_one(record, format_at)
-  local header_end = next_at == -1 and #record or next_at
-  local charge = header[7] and header[7][1] or #record - header_end
-  return 'T' .. how .. text(charge) .. ';' .. string.sub(record, 1, header_end)
+  local header_end, charge = read_header(record, format_at + 1)
+  return 'T' .. how .. text(charge) .. ';' .. string.sub(record, 1, header_end - 1)
 end
 
 local function write_letter(sequence, record, stage, left)
@@ -140,7 +138,7 @@ for i = 12 + lane_count, #ARGV, 2 do
     if how == 's' then write_letter(sequence, record, stage, left) end
     redis.call('HSET', KEYS[5], sequence, tombstone_of(record))
     redis.call('HDEL', KEYS[6], sequence)
-    redis.call('HINCRBY', KEYS[3], 'orders', -redis.call('HDEL', KEYS[9], sequence))
+    redis.call('HINCRBY', KEYS[3], 'orders', 0 - redis.call('HDEL', KEYS[9], sequence))
     if stood ~= 'ready' then
       redis.call('ZADD', ready, sequence, sequence)
       redis.call('HINCRBY', KEYS[3], 'ready', 1)

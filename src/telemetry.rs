@@ -135,3 +135,29 @@ pub fn reaped(leases: usize, delays: usize) {
     counter!("reseq_reaped_leases_total").increment(leases as u64);
     counter!("reseq_due_total").increment(delays as u64);
 }
+
+/// How much of a destination is on its way, and how much of it needs a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Messages that are not gone.
+    pub pending: u64,
+    /// The bytes of their bodies as they arrived.
+    pub pending_bytes: u64,
+    /// Messages whose attempts are used up.
+    pub halted: u64,
+    /// Dead letters.
+    pub dead: u64,
+}
+
+/// The backlog of a destination, as whoever owns its partition sees it each second. An owner that
+/// was writes the default once more, so that the sum over all pods stays true.
+pub fn backlog(destination: &str, backlog: Backlog) {
+    let Backlog { pending, pending_bytes, halted, dead } = backlog;
+    let set = |name: &'static str, value: u64| {
+        gauge!(name, "destination" => destination.to_owned()).set(value as f64);
+    };
+    set("reseq_pending", pending);
+    set("reseq_pending_bytes", pending_bytes);
+    set("reseq_halted", halted);
+    set("reseq_dead_letters", dead);
+}

@@ -1,8 +1,20 @@
 //! The HTTP surface beside ingest: destinations, topics, workers, operations.
 
+mod arrive;
 mod destinations;
+mod history;
+mod letters;
+mod messages;
 mod operations;
+mod purge;
+mod redrive;
+mod replay;
+mod request;
+mod selection;
+mod shown;
+mod steering;
 mod topics;
+mod withdraw;
 mod workers;
 
 use std::{collections::HashSet, sync::Arc};
@@ -14,7 +26,7 @@ use axum::{
     http::{HeaderValue, StatusCode},
     middleware::{self, Next},
     response::Response,
-    routing::{get, post},
+    routing::{delete, get, post},
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::de::DeserializeOwned;
@@ -66,6 +78,8 @@ pub fn router(api: Api) -> Router {
         .layer(DefaultBodyLimit::max(api.batch_bytes_max));
     Router::new()
         .merge(leases)
+        .merge(steering_routes(api.batch_bytes_max))
+        .route("/v1/stats", get(destinations::all_stats))
         .route("/v1/destinations", get(destinations::list))
         .route(
             "/v1/destinations/{destination}",
@@ -78,6 +92,30 @@ pub fn router(api: Api) -> Router {
         .route("/readyz", get(operations::readyz))
         .route("/metrics", get(operations::metrics))
         .with_state(api)
+}
+
+/// What people do to a destination's messages. (`POST …/messages` is a route of ingest.)
+fn steering_routes(body_bytes_max: usize) -> Router<Api> {
+    const HEAD: &str = "/v1/destinations/{destination}";
+    let at = |path: &str| format!("{HEAD}/{path}");
+    Router::new()
+        .route(&at("pause"), post(steering::pause))
+        .route(&at("resume"), post(steering::resume))
+        .route(&at("retry-head"), post(steering::retry_head))
+        .route(&at("skip-head"), post(steering::skip_head))
+        .route(&at("messages"), get(messages::list).delete(messages::cancel_by_key))
+        .route(&at("messages/{sequence}"), get(messages::show).delete(messages::cancel))
+        .route(&at("purge"), post(purge::purge))
+        .route(&at("dead-letters"), get(letters::list))
+        .route(&at("dead-letters/redrive"), post(redrive::redrive))
+        .route(&at("dead-letters/discard"), post(letters::discard))
+        .route(
+            &at("dead-letters/{sequence}"),
+            get(letters::show).merge(delete(letters::discard_one)),
+        )
+        .route(&at("log"), get(history::log))
+        .route(&at("replay"), post(replay::replay))
+        .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
 /// What surrounds all routes: an id for each request, and problems for what no route answers.
@@ -144,6 +182,12 @@ fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Strin
     match error.path().to_string().as_str() {
         "." => error.inner().to_string(),
         path => format!("{path}: {}", error.inner()),
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Problem {
+        problem_of(&error)
     }
 }
 

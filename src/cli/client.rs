@@ -3,11 +3,14 @@
 use std::{fmt, time::Duration};
 
 use anyhow::Context;
-use reqwest::{Client, Response, header};
+use reqwest::{Client, Method, Response, header};
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 
 /// An answer may take so long.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// The same, for what may go over everything that a destination holds.
+const LONG_ANSWER_MAX: Duration = Duration::from_secs(3600);
 
 /// A running Reseq.
 pub struct Service {
@@ -72,6 +75,28 @@ impl Service {
         }
         let value = answer.json().await;
         Ok(Some(value.with_context(|| format!("GET {path}: the answer is not what was expected"))?))
+    }
+
+    /// Makes a call, with JSON if there is any, and reads the answer. A problem is the error.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
+        let mut request = self.client.request(method, format!("{}{path}", self.base));
+        // What goes over many messages takes its time.
+        request = request.timeout(LONG_ANSWER_MAX);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = request.send().await;
+        let answer = answer.with_context(|| format!("{} does not answer", self.base))?;
+        if !answer.status().is_success() {
+            anyhow::bail!("{}", problem(answer).await);
+        }
+        let value = answer.json().await;
+        value.with_context(|| format!("{path}: the answer is not what was expected"))
     }
 
     /// POSTs a body.

@@ -97,8 +97,8 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// The number of the next attempt of the present stage, from 1.
-    pub fn next(&self) -> u32 {
+    /// The number of the attempt at its processing that is under way, or comes next: from 1.
+    pub fn number(&self) -> u32 {
         self.failed.saturating_add(self.crashes).saturating_add(1)
     }
 }
@@ -106,6 +106,12 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_attempt_that_crashed_counts_like_one_that_failed() {
+        let attempts = Attempts { failed: 2, crashes: 1, ..Attempts::default() };
+        assert_eq!((Attempts::default().number(), attempts.number()), (1, 4));
+    }
 
     #[test]
     fn a_long_detail_is_cut_between_characters() {

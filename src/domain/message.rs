@@ -167,6 +167,27 @@ impl Stamped {
             origin: None,
         }
     }
+
+    /// The message as its processing left it: with this body, or with none as a tombstone. With
+    /// `keeps_input` the body as it arrived is kept beside another one.
+    pub fn finished(
+        mut self,
+        output: Option<Body>,
+        processed: Processed,
+        keeps_input: bool,
+    ) -> Stamped {
+        if output.is_none() {
+            self.tombstone = Some(Tombstone::Dropped);
+        }
+        let arrived = &self.message.body;
+        let nothing = Body { content_type: arrived.content_type.clone(), bytes: Bytes::new() };
+        let arrived = std::mem::replace(&mut self.message.body, output.unwrap_or(nothing));
+        if keeps_input && self.input.is_none() && arrived != self.message.body {
+            self.input = Some(arrived);
+        }
+        self.processed = Some(processed);
+        self
+    }
 }
 
 /// Why a message only keeps its place.
@@ -223,6 +244,32 @@ mod tests {
         for name in ["authorization", "host", "content-length", "cookie", "reseq-key"] {
             assert!(!travels(name), "{name}");
         }
+    }
+
+    #[test]
+    fn what_arrived_is_kept_once_and_only_beside_another_body() {
+        let body = |text: &'static str| Body { content_type: "t".into(), bytes: text.into() };
+        let message = Message {
+            id: "m".into(),
+            key: None,
+            headers: Vec::new(),
+            body: body("in"),
+            received_ms: 0,
+        };
+        let place = Place { epoch: 1, sequence: 1 };
+        let arrived = Stamped::new("erp".parse().unwrap(), place, 0, message);
+        let processed = Processed { waited_ms: 1, took_ms: 2, attempts: 3 };
+        let same = arrived.clone().finished(Some(body("in")), processed, true);
+        assert_eq!((&same.input, same.processed), (&None, Some(processed)));
+        let other = arrived.clone().finished(Some(body("out")), processed, true);
+        assert_eq!((&other.message.body, &other.input), (&body("out"), &Some(body("in"))));
+        assert_eq!(other.charge, 2);
+        let again = other.finished(Some(body("out 2")), processed, true);
+        assert_eq!(again.input, Some(body("in")));
+        assert_eq!(arrived.clone().finished(Some(body("out")), processed, false).input, None);
+        let dropped = arrived.finished(None, processed, true);
+        assert_eq!(dropped.tombstone, Some(Tombstone::Dropped));
+        assert_eq!((&*dropped.message.body.bytes, dropped.input), (&b""[..], Some(body("in"))));
     }
 
     #[test]

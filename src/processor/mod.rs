@@ -6,6 +6,7 @@ mod claims;
 mod finish;
 mod leases;
 pub mod transform;
+mod turns;
 
 use std::{sync::Arc, time::Duration};
 

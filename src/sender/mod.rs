@@ -192,7 +192,7 @@ impl Work {
         let counts = self.running.iter().map(|(name, running)| (name.clone(), running.gauge.get()));
         let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
         telemetry::delivering(counts.iter().map(|(_, count)| count).sum());
-        let store = self.sender.store.clone();
+        let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
         self.house = Some(tokio::spawn(async move {
             if !counts.is_empty()
                 && let Err(error) = store.note_delivering(&counts).await
@@ -202,6 +202,7 @@ impl Work {
             if let Err(error) = store.recover(&partitions).await {
                 tracing::debug!(%error, "cannot look for what is overdue");
             }
+            store.settle_all_halted(&catalog, &partitions).await;
         }));
     }
 }

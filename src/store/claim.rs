@@ -1,6 +1,9 @@
 //! Claiming waiting messages, and handing them back (`lua/claim.lua`, `lua/unclaim.lua`).
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{
+    ops::RangeInclusive,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use bytes::Bytes;
 use redis::{FromRedisValue, Value};
@@ -23,6 +26,12 @@ pub struct Claimed {
     pub may_have_more: bool,
 }
 
+/// Milliseconds since 1970 by this pod's clock. For people and metrics only: nothing is decided by
+/// it.
+pub fn wall_clock_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
 impl Store {
     /// Takes `count` waiting messages of one destination under a lease: as many as there are, up to
     /// its end; none if there are fewer than its start.
@@ -38,6 +47,7 @@ impl Store {
         let secret = self.secret_of(caller);
         let most = (*count.end()).clamp(1, 1000);
         let least = (*count.start()).clamp(1, most);
+        let claimed_ms = wall_clock_ms();
 
         let (name, mut call) = self.script(|scripts| &scripts.claim);
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
@@ -66,6 +76,7 @@ impl Store {
                 destination: destination.name.clone(),
                 sequence,
                 secret: secret.clone(),
+                claimed_ms,
                 key,
             };
             result.messages.push((token, message));

@@ -1,6 +1,7 @@
 //! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
 
 mod attempts;
+mod backlogs;
 mod catalog;
 mod claim;
 mod complete;
@@ -9,13 +10,15 @@ mod destinations;
 mod due;
 pub mod embedded;
 mod error;
+mod exhausted;
 mod group;
 mod ingest;
 pub mod keys;
 mod letters;
 mod log;
-mod messages;
+mod look;
 mod memory;
+mod messages;
 mod own;
 mod record;
 mod recover;
@@ -40,7 +43,7 @@ use redis::{FromRedisValue, Pipeline, ScriptInvocation};
 use tokio::time::Instant;
 
 pub use catalog::{Catalog, Known, Paused};
-pub use claim::Claimed;
+pub use claim::{Claimed, wall_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
 pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};
@@ -51,8 +54,9 @@ pub use ingest::Ingested;
 pub use keys::{Claimers, Keys};
 pub use letters::DeadLetter;
 pub use log::{Content, LogEntry};
-pub use messages::{Listed, Page, Which};
+pub use look::Newest;
 pub use memory::Memory;
+pub use messages::{Listed, Page, Which};
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
 pub use release::{LaneRequest, LaneRun, Owner, Released, Settled};

@@ -78,6 +78,13 @@ impl Store {
                     all.leases += reaped.leases;
                     all.delays += reaped.delays;
                     all.halted += reaped.halted;
+                    if reaped.halted > 0 {
+                        let count = reaped.halted;
+                        tracing::error!(
+                            destination = %name, count,
+                            "too many leases on messages have run out: they are halted",
+                        );
+                    }
                 }
                 if overdue.is_full() {
                     full.push(*partition);

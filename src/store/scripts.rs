@@ -12,7 +12,7 @@ pub struct Transition {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 10] = [
+const INCLUDES: [(&str, &str); 11] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
@@ -21,6 +21,7 @@ const INCLUDES: [(&str, &str); 10] = [
     ("head", include_str!("../../lua/include/head.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
+    ("record", include_str!("../../lua/include/record.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
 ];
@@ -55,8 +56,7 @@ macro_rules! transitions {
 
 transitions!(
     ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
-    withdraw, retry, discard, pause, define, index, remove, purge, forget,
-    topic,
+    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic,
 );
 
 impl Default for Scripts {

@@ -90,57 +90,8 @@ impl Store {
 
     /// The numbers alone.
     pub async fn counts(&self, known: &Known) -> Result<Stats, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
-        let fields = [
-            "last",
-            "settled",
-            "ready",
-            "delayed",
-            "delivered",
-            "dropped",
-            "skipped",
-            "cancelled",
-            "held",
-            "halted_ready",
-            "bytes",
-        ];
-        let mut pipe = Pipeline::new();
-        pipe.atomic().hmget(keys.hash(), &fields);
-        match known.destination.ordering {
-            Ordering::None => pipe.zcard(keys.waiting()),
-            Ordering::Destination | Ordering::Key => pipe.llen(keys.waiting()),
-        };
-        pipe.get(keys.delivering()).zcard(keys.halted()).zcard(keys.dead());
-        type Answer = (Vec<Option<u64>>, u64, Option<u64>, u64, u64);
-        let (numbers, listed, delivering, halted, dead): Answer = self.query(&pipe).await?;
-        let number = |name: &str| {
-            let at = fields.iter().position(|field| *field == name);
-            at.and_then(|at| numbers.get(at).copied().flatten()).unwrap_or_default()
-        };
-        let pending = number("last").saturating_sub(number("settled"));
-        let waiting = listed + number("held");
-        let finished = number("ready").saturating_sub(number("halted_ready"));
-        let delivering = delivering.unwrap_or_default().min(finished);
-        let elsewhere = waiting + finished + number("delayed") + halted;
-        Ok(Stats {
-            last_sequence: number("last"),
-            pending,
-            waiting,
-            processing: pending.saturating_sub(elsewhere),
-            ready: finished - delivering,
-            delivering,
-            halted,
-            delayed: number("delayed"),
-            pending_bytes: number("bytes"),
-            dead,
-            delivered_total: number("delivered"),
-            dropped_total: number("dropped"),
-            skipped_total: number("skipped"),
-            cancelled_total: number("cancelled"),
-            paused: known.paused,
-            head: None,
-            heads: Vec::new(),
-        })
+        let counts = self.backlogs(&[known]).await?.pop();
+        counts.ok_or_else(|| super::unexpected("a look at numbers"))
     }
 
     /// The lanes' heads, the oldest first. Where there are many lanes they are found among the

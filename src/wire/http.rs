@@ -77,6 +77,17 @@ pub struct Endpoint {
     timeout: Duration,
 }
 
+/// Why there is no answer, or not a whole one. Its words never hold a header or a part of the URL:
+/// both may be secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct NoAnswer {
+    /// What kind of trouble it is.
+    pub kind: TroubleKind,
+    /// What happened, for people.
+    pub reason: String,
+}
+
 /// Why the body of an answer is not there.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
@@ -86,18 +97,9 @@ pub enum BodyError {
         /// The longest body, in bytes.
         max: usize,
     },
-    /// It did not come to its end: a time-out or a broken connection, in words.
+    /// It did not come to its end: a time-out or a broken connection.
     #[error("{0}")]
-    Broken(String),
-}
-
-/// Why there is no answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoAnswer {
-    /// What kind of trouble it was.
-    pub kind: TroubleKind,
-    /// The same in words, which never hold a header or a part of the URL: both may be secrets.
-    pub reason: String,
+    Broken(NoAnswer),
 }
 
 impl NoAnswer {
@@ -123,11 +125,6 @@ impl Endpoint {
             headers: headers.iter().filter_map(parse).collect(),
             timeout: Duration::from_millis(timeout_ms),
         }
-    }
-
-    /// As [`Endpoint::send`], with the reason in words alone.
-    pub async fn post(&self, message: &Stamped, attempt: u32) -> Result<Response, String> {
-        self.send(message, attempt).await.map_err(|no_answer| no_answer.reason)
     }
 
     /// POSTs the message and returns the answer's head, or why there is none.
@@ -178,7 +175,7 @@ impl Endpoint {
         }
         let mut body = BytesMut::with_capacity(announced as usize);
         while let Some(chunk) =
-            answer.chunk().await.map_err(|e| BodyError::Broken(self.no_answer(e).reason))?
+            answer.chunk().await.map_err(|e| BodyError::Broken(self.no_answer(e)))?
         {
             if body.len() + chunk.len() > bytes_max {
                 return Err(too_long);
@@ -211,7 +208,7 @@ impl Endpoint {
         headers
     }
 
-    /// What happened, in words from the innermost cause (the outer ones repeat the URL).
+    /// What happened, for people, from the innermost cause (the outer ones repeat the URL).
     fn no_answer(&self, error: reqwest::Error) -> NoAnswer {
         let error = error.without_url();
         let mut cause: &dyn Error = &error;

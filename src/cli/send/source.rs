@@ -49,6 +49,11 @@ struct Line {
 struct Form {
     destination: Option<String>,
     key: Option<String>,
+    delay_ms: Option<u64>,
+    priority: Option<u8>,
+    /// That of the only message, or the beginning of those of several.
+    idempotency_key: Option<String>,
+    is_one: bool,
     ndjson: bool,
     /// Random, one for each run: with the line's number it makes an idempotency key.
     run: Uuid,
@@ -60,6 +65,10 @@ impl Source {
         let form = Form {
             destination: args.destination.clone(),
             key: args.key.clone(),
+            delay_ms: args.delay,
+            priority: args.priority,
+            idempotency_key: args.idempotency_key.clone(),
+            is_one: matches!(args.messages.as_slice(), [one] if one != "-"),
             ndjson: args.ndjson,
             run: Uuid::new_v4(),
         };
@@ -159,7 +168,11 @@ impl Form {
     /// The message of a line; `None` for a blank line between objects.
     fn item(&self, line: Line) -> anyhow::Result<Option<Item>> {
         let Line { number, bytes, text } = line;
-        let idempotency_key = format!("send-{}-{number}", self.run.simple());
+        let idempotency_key = match &self.idempotency_key {
+            Some(key) if self.is_one => key.clone(),
+            Some(key) => format!("{key}/{number}"),
+            None => format!("send-{}-{number}", self.run.simple()),
+        };
         let json = if !self.ndjson {
             serde_json::to_vec(&self.wrapped(&text, &idempotency_key))?
         } else if text.trim_ascii().is_empty() {
@@ -170,6 +183,14 @@ impl Form {
         Ok(Some(Item { line: number, bytes, json }))
     }
 
+    /// What the arguments say of each message that does not say it itself.
+    fn options(&self) -> impl Iterator<Item = (&'static str, serde_json::Value)> {
+        let key = self.key.as_deref().map(|key| ("key", key.into()));
+        let delay = self.delay_ms.map(|delay_ms| ("delay_ms", delay_ms.into()));
+        let priority = self.priority.map(|priority| ("priority", priority.into()));
+        key.into_iter().chain(delay).chain(priority)
+    }
+
     /// A body as an object.
     fn wrapped(&self, text: &[u8], idempotency_key: &str) -> serde_json::Value {
         let mut object = json!({
@@ -178,8 +199,8 @@ impl Form {
             "content_type": TEXT,
             "idempotency_key": idempotency_key,
         });
-        if let Some(key) = &self.key {
-            object["key"] = key.as_str().into();
+        for (name, value) in self.options() {
+            object[name] = value;
         }
         object
     }
@@ -194,8 +215,8 @@ impl Form {
             Ok(())
         };
         complete("idempotency_key", idempotency_key.into())?;
-        if let Some(key) = &self.key {
-            complete("key", key.as_str().into())?;
+        for (name, value) in self.options() {
+            complete(name, value)?;
         }
         if let Some(destination) = &self.destination
             && !object.contains_key("topic")
@@ -276,10 +297,20 @@ mod tests {
 
     #[test]
     fn numbers_of_an_object_stay_the_text_that_was_read() {
-        let form = Form { destination: None, key: None, ndjson: true, run: Uuid::nil() };
+        let form = Form {
+            destination: None,
+            key: None,
+            delay_ms: Some(900_000),
+            priority: None,
+            idempotency_key: Some("mine".into()),
+            is_one: false,
+            ndjson: true,
+            run: Uuid::nil(),
+        };
         let text = br#"{"destinations":["a"],"body":123456789012345678901234567890.10}"#;
         let json = String::from_utf8(form.completed(text, "k").unwrap()).unwrap();
         assert!(json.contains("123456789012345678901234567890.10"), "{json}");
+        assert!(json.contains(r#""delay_ms":900000"#) && !json.contains("priority"), "{json}");
         assert!(form.completed(br#"{"body":1}"#, "k").is_err());
     }
 }

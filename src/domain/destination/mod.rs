@@ -329,6 +329,13 @@ impl Destination {
         }
     }
 
+    /// Its part of so much room, at least 1, where the weights of all who want some add up to
+    /// `weights`.
+    pub fn share(&self, room: usize, weights: u64) -> usize {
+        let part = (room as u64 * u64::from(self.weight)).div_ceil(weights.max(1));
+        (part as usize).clamp(1, room.max(1))
+    }
+
     /// The same with header values hidden: they tend to be secrets.
     pub fn masked(&self) -> Destination {
         let mut shown = self.clone();

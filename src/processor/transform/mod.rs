@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    domain::{self, Body, DestinationName, Stamped, TransformKind},
+    domain::{self, Body, DestinationName, Stamped, TransformKind, TroubleKind},
     store::Known,
 };
 
@@ -34,12 +34,56 @@ pub enum Output {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Failure {
-    /// What happened, for people. Never a secret.
+    /// What happened, for people: it is kept with the message, the first 2 kB of it. Never a
+    /// secret.
     pub reason: String,
     /// How long to wait at least before the next attempt, if the other side said.
     pub retry_after: Option<Duration>,
     /// True when another attempt cannot help.
     pub is_final: bool,
+    /// What kind of trouble it was.
+    pub kind: TroubleKind,
+    /// The HTTP status, if there was one.
+    pub status: Option<u16>,
+}
+
+impl Default for Failure {
+    fn default() -> Failure {
+        Failure {
+            reason: "the transform failed".into(),
+            retry_after: None,
+            is_final: false,
+            kind: TroubleKind::Failed,
+            status: None,
+        }
+    }
+}
+
+impl Failure {
+    /// It may succeed another time.
+    pub fn again(reason: impl Into<String>) -> Failure {
+        Failure { reason: reason.into(), ..Failure::default() }
+    }
+
+    /// It never will succeed: what the destination's `on_exhausted` says happens at once.
+    pub fn last(reason: impl Into<String>) -> Failure {
+        Failure { is_final: true, ..Failure::again(reason) }
+    }
+
+    /// The same, with what kind of trouble it was.
+    pub fn with_kind(self, kind: TroubleKind) -> Failure {
+        Failure { kind, ..self }
+    }
+
+    /// The same, with the HTTP status that it came with.
+    pub fn with_status(self, status: u16) -> Failure {
+        Failure { status: Some(status), ..self }
+    }
+
+    /// The same, with the least to wait before the next attempt.
+    pub fn retry_after(self, wait: Duration) -> Failure {
+        Failure { retry_after: Some(wait), ..self }
+    }
 }
 
 /// Processes messages. Called for many messages at once, in any order.

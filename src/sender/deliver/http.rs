@@ -68,8 +68,8 @@ impl Http {
             Ok(body) => envelope::accepted(&body),
             Err(BodyError::TooLong { .. }) => None,
             // It may have been about to say that it has only some.
-            Err(BodyError::Broken(reason)) => {
-                return refused(Trouble::new(Stage::Delivery, TroubleKind::Connection, reason));
+            Err(BodyError::Broken(NoAnswer { kind, reason })) => {
+                return refused(Trouble::new(Stage::Delivery, kind, reason));
             }
         };
         match said.unwrap_or(count) {

@@ -110,13 +110,13 @@ impl Transform for Jq {
                 Ok(Output::Deliver(Body { content_type: JSON.into(), bytes }))
             }
             Answer::Drop => Ok(Output::Drop),
-            Answer::Failed(reason) => Err(Failure { reason, retry_after: None, is_final: true }),
+            Answer::Failed(reason) => Err(Failure::last(reason)),
         }
     }
 }
 
 fn again(reason: String) -> Failure {
-    Failure { reason, retry_after: None, is_final: false }
+    Failure::again(reason)
 }
 
 fn request(message: &Stamped) -> Request {
