@@ -36,7 +36,13 @@ const place = async (order) => {
   }
   return { order, code };
 };
-const placed = await Promise.all(Array.from({ length: count }, (_, order) => place(order)));
+// A few more counters than codes, each with one customer at a time.
+const placed = [];
+let next = 0;
+const counter = async () => {
+  while (next < count) placed.push(await place(next++));
+};
+await Promise.all(Array.from({ length: codes + 20 }, counter));
 await drained("kitchen");
 
 done({

@@ -33,12 +33,12 @@ async function notify(take) {
 // same error again changes nothing.
 const report = (error) => send("reports", { error }, { idempotency_key: error, delay_ms: delay });
 
-// It is resolved: its message is taken back. False if there is none: notified, or never reported.
+// It is resolved: its message is taken back. False if that is not sure: it was notified, is being
+// notified just now, or was never reported.
 async function resolve(error) {
   const path = `/v1/destinations/reports/messages?idempotency_key=${encodeURIComponent(error)}`;
   try {
-    await reseq("DELETE", path);
-    return true;
+    return (await reseq("DELETE", path)).state === "cancelled";
   } catch (problem) {
     if (problem.status === 404 || problem.status === 409) return false;
     throw problem;
