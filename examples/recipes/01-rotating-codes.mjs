@@ -5,6 +5,7 @@
 import { define, done, drained, receiver, send } from "./lib.mjs";
 
 const count = Number(process.env.ORDERS ?? 10_000);
+const instances = 12;
 const codes = 100;
 const codeOf = (sequence) => ((sequence - 1) % codes) + 1;
 
@@ -36,13 +37,15 @@ const place = async (order) => {
   }
   return { order, code };
 };
-// A few more counters than codes, each with one customer at a time.
+
+// The instances, each with one customer at a time. They are faster than the kitchen: when all codes
+// are taken, an order waits for one.
 const placed = [];
 let next = 0;
-const counter = async () => {
+const instance = async () => {
   while (next < count) placed.push(await place(next++));
 };
-await Promise.all(Array.from({ length: codes + 20 }, counter));
+await Promise.all(Array.from({ length: instances }, instance));
 await drained("kitchen");
 
 done({

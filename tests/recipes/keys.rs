@@ -12,7 +12,10 @@ use crate::{
 };
 
 /// Looks at Redis again and again while `work` goes on; the most lanes that were there at once.
-async fn most_lanes<T>(mut redis: MultiplexedConnection, work: impl Future<Output = T>) -> (T, usize) {
+async fn most_lanes<T>(
+    mut redis: MultiplexedConnection,
+    work: impl Future<Output = T>,
+) -> (T, usize) {
     let mut most = 0;
     let mut work = std::pin::pin!(work);
     loop {
@@ -27,23 +30,35 @@ async fn most_lanes<T>(mut redis: MultiplexedConnection, work: impl Future<Outpu
 
 /// All numbers of what is pending are 0.
 fn nothing_is_left(stats: &Value) {
-    for field in
-        ["pending", "waiting", "processing", "ready", "delivering", "delayed", "halted", "dead", "pending_bytes"]
-    {
+    for field in [
+        "pending",
+        "waiting",
+        "processing",
+        "ready",
+        "delivering",
+        "delayed",
+        "halted",
+        "dead",
+        "pending_bytes",
+    ] {
         assert_eq!(stats[field], 0, "{field}: {stats}");
     }
     assert!(stats["head"].is_null(), "{stats}");
 }
 
-/// With 15,000 records in place of the recipe's 100,000, which take minutes in a debug build.
+/// With 30,000 records in place of the recipe's 100,000, which take minutes in a debug build.
 #[tokio::test]
 async fn each_of_many_records_has_a_queue_while_it_needs_one() {
     let kitchen = Kitchen::open(1).await;
     let mut redis = kitchen.redis.connection().await;
-    let cooked = kitchen.cook("02-queue-per-record.mjs", &[("RECORDS", "15000")]);
+    let cooked = kitchen.cook("02-queue-per-record.mjs", &[("RECORDS", "30000")]);
     let (found, most) = most_lanes(redis.clone(), cooked).await;
-    let sent = 30_000; // a third of the records each has one, two and three updates
-    assert_eq!((&found["records"], &found["complete"]), (&json!(15_000), &json!(15_000)), "{found}");
+    let sent = 60_000; // a third of the records each has one, two and three updates
+    assert_eq!(
+        (&found["records"], &found["complete"]),
+        (&json!(30_000), &json!(30_000)),
+        "{found}"
+    );
     assert_eq!((&found["sent"], &found["taken"]), (&json!(sent), &json!(sent)), "{found}");
     assert_eq!(found["outOfOrder"], 0, "{found}");
     // There were lanes, as many as had something pending, and none is left.

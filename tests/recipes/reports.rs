@@ -19,7 +19,10 @@ async fn only_what_is_not_resolved_is_notified_and_once() {
     assert_eq!(found["resolved"], 20, "{found}");
     assert_eq!((&found["notified"], &found["different"]), (&json!(20), &json!(20)), "{found}");
     let numbers = kitchen.balanced("reports").await;
-    assert_eq!((&numbers["delivered_total"], &numbers["cancelled_total"]), (&json!(20), &json!(20)));
+    assert_eq!(
+        (&numbers["delivered_total"], &numbers["cancelled_total"]),
+        (&json!(20), &json!(20))
+    );
 }
 
 /// The delay is longer than 3 s, so that a restart and two new pods fit into it on a busy machine.
@@ -52,14 +55,18 @@ async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
     assert_eq!(resolved, json!({"resolved": vec![true; 10]}), "in time, through all three");
 
     let notified = all_notified(&notifier, 10).await;
-    let expected: BTreeMap<String, usize> = errors[20..].iter().map(|error| (error.clone(), 1)).collect();
+    let expected: BTreeMap<String, usize> =
+        errors[20..].iter().map(|error| (error.clone(), 1)).collect();
     assert_eq!(notified, expected);
     let numbers = eventually("nothing is left", async || {
         let numbers = kitchen.balanced("reports").await;
         if numbers["pending"] == 0 { Ok(numbers) } else { Err(numbers.to_string()) }
     })
     .await;
-    assert_eq!((&numbers["delivered_total"], &numbers["cancelled_total"]), (&json!(10), &json!(20)));
+    assert_eq!(
+        (&numbers["delivered_total"], &numbers["cancelled_total"]),
+        (&json!(10), &json!(20))
+    );
     // The first one came while the notifier was down, and came again.
     let refused = notifier.said().into_iter().find_map(|line| line.get("refused").cloned());
     let again = notifier.said().into_iter().find(|line| line.get("notified") == refused.as_ref());
