@@ -32,7 +32,7 @@
 -- Returns: {'done' | 'ordered' | 'settled' …} in order
 -- Errors: UNKNOWN_DESTINATION, STALE_DEFINITION, NOT_OWNER
 -- Sent again it changes nothing more: no call number is needed.
--- include: clock, epoch, expect, owner, attempts, head, waiting, serial, record
+-- include: clock, epoch, expect, owner, attempts, head, waiting, serial
 
 local now = now_ms()
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
@@ -59,12 +59,11 @@ expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11])
 expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13])
 for i = 18, #KEYS do expect('ZCARD', KEYS[i]) end
 
--- The record without its body, marked as a tombstone that counts as many bytes as before.
+-- The record without its body, marked as a tombstone.
 local function tombstone_of(record)
   local _, prefix_end = string.find(record, '^[PN]%d+;')
-  local format_at = (prefix_end or 0) + 1
-  local header_end, charge = read_header(record, format_at + 1)
-  return 'T' .. how .. text(charge) .. ';' .. string.sub(record, 1, header_end - 1)
+  local length, header_at = string.match(record, '^1%d+,(%d+);()', (prefix_end or 0) + 1)
+  return 'T' .. how .. string.sub(record, 1, header_at + tonumber(length) - 1)
 end
 
 local function write_letter(sequence, record, stage, left)

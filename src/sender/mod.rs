@@ -1,5 +1,6 @@
 //! The sender role: owns partitions, and delivers their lanes, each in order, side by side.
 
+mod backlogs;
 pub mod deliver;
 mod destination;
 mod lane;
@@ -20,6 +21,7 @@ use crate::{
     store::{Catalog, Store, Wake},
     telemetry,
 };
+use backlogs::Backlogs;
 use destination::{DestinationSender, Gauge};
 use ownership::Ownership;
 use tenure::Tenure;
@@ -53,6 +55,8 @@ struct Work {
     looking: Option<JoinHandle<Vec<DestinationName>>>,
     /// To look again after it: something has changed since it began.
     look_again: bool,
+    /// What was told of the destinations' backlogs.
+    backlogs: Arc<tokio::sync::Mutex<Backlogs>>,
     /// The housekeeping that is under way.
     house: Option<JoinHandle<()>>,
 }
@@ -122,7 +126,8 @@ impl Sender {
 impl Work {
     fn new(sender: Sender) -> Work {
         let running = HashMap::new();
-        Work { sender, running, looking: None, look_again: false, house: None }
+        let backlogs = Arc::default();
+        Work { sender, running, looking: None, look_again: false, backlogs, house: None }
     }
 
     /// Sees to it that a destination's releasable lanes are delivered, if we own its partition.
@@ -193,6 +198,7 @@ impl Work {
         let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
         telemetry::delivering(counts.iter().map(|(_, count)| count).sum());
         let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
+        let backlogs = self.backlogs.clone();
         self.house = Some(tokio::spawn(async move {
             if !counts.is_empty()
                 && let Err(error) = store.note_delivering(&counts).await
@@ -203,6 +209,7 @@ impl Work {
                 tracing::debug!(%error, "cannot look for what is overdue");
             }
             store.settle_all_halted(&catalog, &partitions).await;
+            backlogs.lock().await.tell(&store, &catalog, &partitions).await;
         }));
     }
 }

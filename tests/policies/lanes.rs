@@ -96,9 +96,9 @@ async fn batches_hold_one_lanes_messages_in_order_and_may_be_accepted_in_part() 
 async fn the_culprit_of_a_batch_is_found_and_only_it_is_skipped() {
     let definition = json!({"on_exhausted": "skip", "delivery": {"batch_max": 8}});
     let desk = Desk::start(definition).await;
-    // A receiver that takes a batch only if `bad` is not in it.
+    // A receiver that takes a batch only if `culprit` is not in it.
     let reject = crate::support::http::serve(|request| async move {
-        let status = if request.body.contains("bad") { 422 } else { 200 };
+        let status = if request.body.contains("culprit") { 422 } else { 200 };
         Some(crate::support::http::Answer::status(status))
     });
     let (address, _server) = reject.await;
@@ -109,7 +109,7 @@ async fn the_culprit_of_a_batch_is_found_and_only_it_is_skipped() {
     )
     .await;
     desk.steer("pause", json!({"what": "delivery"})).await;
-    desk.send_all(&["one", "two", "bad", "four", "five"]).await;
+    desk.send_all(&["one", "two", "culprit", "four", "five"]).await;
     desk.steer("resume", json!({})).await;
     let stats = desk.is_drained().await;
     assert_eq!((&stats["delivered_total"], &stats["skipped_total"]), (&json!(4), &json!(1)));
