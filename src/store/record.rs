@@ -117,10 +117,14 @@ pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool) -> Vec<u8> {
 }
 
 /// The record of a dead letter that had been processed and arrives anew, in `epoch`, without what
-/// the script puts before it.
-pub fn of_redriven(stamped: &Stamped, epoch: Epoch) -> Vec<u8> {
-    let plain =
-        Stamped { place: Place { epoch, ..stamped.place }, tombstone: None, ..stamped.clone() };
+/// the script puts before it. `idempotency_key`: the one that is forgotten together with it.
+pub fn of_redriven(stamped: &Stamped, epoch: Epoch, idempotency_key: Option<String>) -> Vec<u8> {
+    let plain = Stamped {
+        place: Place { epoch, ..stamped.place },
+        tombstone: None,
+        idempotency_key,
+        ..stamped.clone()
+    };
     of_stamped(&plain, Ordering::Destination)
 }
 

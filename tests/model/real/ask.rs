@@ -1,21 +1,31 @@
 //! One call of the store an operation, and its answer in the model's words.
 
 use reseq::{
-    domain::{Arrival, Body, LeaseToken, Message, Place, Sequence, Stamped, Tombstone},
+    domain::{
+        Arrival, Body, Due, LeaseToken, Message, Place, Redrive, Sequence, Stage, Stamped, State,
+        Tombstone, Trouble, TroubleKind,
+    },
     store::{
-        Caller, Completion, Failed, Ingested as StoreIngested, LaneRequest as StoreRequest, Owner,
-        Settled, StoreError,
+        Caller, Completion, Extension, Failed, Ingested as StoreIngested,
+        LaneRequest as StoreRequest, LogEntry, Owner, Paused, Reaped, Retry, Settled, StoreError,
+        Withdrawal,
     },
 };
 
 use super::{LONG, Real, destination};
 use crate::model::{
     op::{
-        self, Call, Deadline, Given, Ingested, LaneRequest, Op, Output, Refusal, Reply, Run, Token,
+        self, Call, Deadline, Failure, Given, Ingested, LaneRequest, Op, Output, Refusal, Refused,
+        Reply, Run, Token,
     },
-    state::{Lane, NAMES, Name, Until},
+    state::{Key, Left, NAMES, Name, Until},
 };
 use crate::scripts::Calls;
+
+/// Why messages are withdrawn.
+pub const REASON: &str = "why";
+/// A time that does not come while a test runs.
+const FAR_MS: u64 = 9_999_999_999_999;
 
 /// An answer, to be told once it is known which epochs and versions there are.
 pub type Told = Box<dyn FnOnce(&mut Real) -> Reply>;
@@ -35,7 +45,7 @@ fn wait(until: Until) -> std::time::Duration {
     }
 }
 
-fn message(key: Lane, body: &str) -> Message {
+fn message(key: Key, body: &str) -> Message {
     Message {
         id: "m".into(),
         key: key.map(str::to_owned),
@@ -57,6 +67,7 @@ impl Real {
         let store = self.store.clone();
         match op {
             Op::Ingest { call, known, epoch, arrivals } => {
+                let arrival = |one| arrival(one, known.name, self.actual_epoch(*epoch));
                 let arrivals: Vec<Arrival> = arrivals.iter().map(arrival).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
                 let all: Vec<&Arrival> = arrivals.iter().collect();
@@ -66,9 +77,9 @@ impl Real {
                     Reply::Ingested(results.into_iter().map(|one| real.ingested(one)).collect())
                 }))
             }
-            Op::Claim { call, known, max } => {
+            Op::Claim { call, known, min, max } => {
                 let (caller, known) = (self.caller(call), self.known_of(known));
-                let claimed = store.claim(&caller, &known, *max, LONG).await?;
+                let claimed = store.claim(&caller, &known, *min..=*max, LONG).await?;
                 let name = call.secret();
                 Ok(Box::new(move |real| {
                     for (token, _) in &claimed.messages {
@@ -86,25 +97,30 @@ impl Real {
                 told(Reply::Statuses(store.complete(&caller, &known, &items).await?))
             }
             Op::Fail { call, known, items } => {
-                let items: Vec<Failed> = items
-                    .iter()
-                    .map(|(token, until)| Failed {
-                        token: self.token(known.name, token),
-                        wait: wait(*until),
-                    })
-                    .collect();
+                let fail = |failure: &Failure| Failed {
+                    token: self.token(known.name, &failure.token),
+                    wait: wait(failure.wait),
+                    is_final: failure.is_final,
+                    trouble: trouble(Stage::Transform, TroubleKind::Status),
+                };
+                let items: Vec<Failed> = items.iter().map(fail).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
                 told(Reply::Statuses(store.fail(&caller, &known, &items).await?))
             }
             Op::Unclaim { call, known, tokens } => {
-                let tokens = self.tokens(known.name, tokens);
+                let tokens: Vec<LeaseToken> =
+                    tokens.iter().map(|token| self.token(known.name, token)).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
                 told(Reply::Statuses(store.unclaim(&caller, &known, &tokens).await?))
             }
-            Op::Extend { known, tokens } => {
-                let tokens = self.tokens(known.name, tokens);
+            Op::Extend { known, items } => {
+                let extend = |(token, checkpoint): &(Token, Option<String>)| Extension {
+                    token: self.token(known.name, token),
+                    checkpoint: checkpoint.clone(),
+                };
+                let items: Vec<Extension> = items.iter().map(extend).collect();
                 let known = self.known_of(known);
-                told(Reply::Statuses(store.extend(&known, &tokens, LONG).await?.1))
+                told(Reply::Statuses(store.extend(&known, &items, LONG).await?.1))
             }
             Op::Reap { known } => {
                 let partition = self.keys.partition(0);
@@ -113,8 +129,9 @@ impl Real {
                 leases.push(format!("{}/999/none", known.name));
                 let known = self.known_of(known);
                 let name = &known.destination.name;
-                let reaped = store.reap(name, &leases, &delays).await?;
-                told(Reply::Reaped { leases: reaped.leases, delays: reaped.delays })
+                let Reaped { leases, delays, halted } =
+                    store.reap(name, &leases, &delays).await?;
+                told(Reply::Reaped { leases, delays, halted })
             }
             Op::Overdue => {
                 let overdue = store.overdue(&[0]).await?.remove(0).by_destination;
@@ -134,22 +151,37 @@ impl Real {
             Op::Disown { who } => told(Reply::Disowned(store.disown(0, &self.owners[*who]).await?)),
             Op::Release { who, epoch, known, lanes } => {
                 let owner = self.owner(*who, *epoch);
+                let request = |one| request(one, known.definition.log_max > 0);
                 let lanes: Vec<StoreRequest> = lanes.iter().map(request).collect();
-                let runs = store.release(&owner, &self.known_of(known), &lanes).await?;
-                Ok(Box::new(|real| {
+                let released = store.release(&owner, &self.known_of(known), &lanes).await?;
+                let orders = released.orders;
+                Ok(Box::new(move |real| {
                     let run = |run: reseq::store::LaneRun| Run {
                         wait: until(run.wait),
                         messages: run.messages.iter().map(|message| real.given(message)).collect(),
                     };
-                    Reply::Runs(runs.into_iter().map(run).collect())
+                    Reply::Runs { orders, runs: released.runs.into_iter().map(run).collect() }
                 }))
             }
-            Op::Postpone { who, epoch, known, lane, sequence, attempts, wait: time } => {
-                let owner = self.owner(*who, *epoch);
-                let attempts = u32::try_from(*attempts).unwrap();
-                let known = self.known_of(known);
-                store.postpone(&owner, &known, *lane, *sequence, attempts, wait(*time)).await?;
+            Op::Postpone { refused, wait: time } => {
+                let Refused { who, epoch, known, lane, sequence, attempts } = refused;
+                let (owner, known) = (self.owner(*who, *epoch), self.known_of(known));
+                let lane = lane.name();
+                let why = trouble(Stage::Delivery, TroubleKind::Timeout);
+                let (lane, wait) = (lane.as_deref(), wait(*time));
+                store.postpone(&owner, &known, lane, *sequence, *attempts, wait, &why).await?;
                 told(Reply::Done)
+            }
+            Op::Halt { refused } => {
+                let Refused { who, epoch, known, lane, sequence, attempts } = refused;
+                let (owner, known) = (self.owner(*who, *epoch), self.known_of(known));
+                let lane = lane.name();
+                let why = trouble(Stage::Delivery, TroubleKind::Rejected);
+                store.halt(&owner, &known, lane.as_deref(), *sequence, *attempts, &why).await?;
+                told(Reply::Done)
+            }
+            Op::Withdraw { .. } | Op::Retry { .. } | Op::Discard { .. } | Op::Pause { .. } => {
+                self.ask_as_person(op).await
             }
             Op::Define { name, definition } => {
                 let name = *name;
@@ -179,6 +211,43 @@ impl Real {
                 self.run::<()>(&["SCRIPT", "FLUSH"]).await;
                 told(Reply::Done)
             }
+        }
+    }
+
+    async fn ask_as_person(&mut self, op: &Op) -> Result<Told, StoreError> {
+        let store = self.store.clone();
+        match op {
+            Op::Withdraw { who, known, how, failed, messages } => {
+                let owner = who.map(|who| self.owner(who, 0));
+                let messages: Vec<(Option<String>, Sequence)> =
+                    messages.iter().map(|(lane, sequence)| (lane.name(), *sequence)).collect();
+                let why = trouble(Stage::Delivery, TroubleKind::Rejected);
+                let withdrawal = Withdrawal {
+                    how: *how,
+                    reason: REASON,
+                    trouble: failed.map(|failed| (failed, &why)),
+                    messages: &messages,
+                };
+                let known = self.known_of(known);
+                let answer = store.withdraw(&known, owner.as_ref(), &withdrawal).await?;
+                told(Reply::Withdrawn(answer))
+            }
+            Op::Retry { known, lane, sequence, repaired } => {
+                let repaired = repaired.as_ref().map(|body| message(None, body).body);
+                let retry = Retry { lane: lane.name(), sequence: *sequence, repaired };
+                let state = store.retry(&self.known_of(known), &retry).await?;
+                told(Reply::Retried { waits: state == State::Waiting })
+            }
+            Op::Discard { known, letters } => {
+                told(Reply::Discarded(store.discard(&self.known_of(known), letters).await?))
+            }
+            Op::Pause { name, paused } => {
+                let names = |what| paused.split(',').any(|name| name == what);
+                let paused = Paused { ingest: names("ingest"), delivery: names("delivery") };
+                let changed = store.pause(&name.parse().unwrap(), paused).await?;
+                told(Reply::Paused { changed })
+            }
+            _ => unreachable!("it is nothing that people ask for"),
         }
     }
 
@@ -290,16 +359,13 @@ impl Real {
         Owner { token: self.owners[who].clone(), epoch: self.actual_epoch(epoch) }
     }
 
-    fn tokens(&self, name: Name, tokens: &[Token]) -> Vec<LeaseToken> {
-        tokens.iter().map(|token| self.token(name, token)).collect()
-    }
-
     fn token(&self, name: Name, token: &Token) -> LeaseToken {
         LeaseToken {
             destination: name.parse().unwrap(),
             sequence: token.sequence,
             secret: self.secrets.get(&token.secret).unwrap_or(&token.secret).clone(),
             key: token.key.map(str::to_owned),
+            claimed_ms: 0,
         }
     }
 
@@ -307,7 +373,10 @@ impl Real {
         let place = Place { epoch: self.actual_epoch(output.epoch), sequence: token.sequence };
         let (name_of, body) = (name.parse().unwrap(), message(output.key, &output.body));
         let output = Stamped {
-            tombstone: output.tombstone.then_some(Tombstone::Dropped),
+            tombstone: output.dropped.then_some(Tombstone::Dropped),
+            priority: output.priority,
+            charge: output.charge,
+            idempotency_key: output.idempotency_key.clone(),
             ..Stamped::new(name_of, place, output.previous, body)
         };
         Completion { token: self.token(name, token), output }
@@ -326,38 +395,86 @@ impl Real {
             }
             StoreIngested::Conflict => Ingested::Conflict,
             StoreIngested::BacklogFull => Ingested::BacklogFull,
+            StoreIngested::Gone => Ingested::Gone,
         }
     }
 
-    fn given(&self, message: &Stamped) -> Given {
+    pub fn given(&self, message: &Stamped) -> Given {
         let keys = ["a", "b", "{x}:y"];
         let key = message.message.key.as_deref();
+        let attempts = &message.attempts;
         Given {
             sequence: message.place.sequence,
             epoch: self.epoch(message.place.epoch),
             previous: message.previous,
             key: key.map(|key| *keys.iter().find(|known| **known == key).unwrap_or(&"?")),
             body: String::from_utf8_lossy(&message.message.body.bytes).into_owned(),
-            tombstone: message.tombstone.is_some(),
-            attempts: message.attempts.failed.into(),
+            priority: message.priority,
+            charge: message.charge,
+            idempotency_key: message.idempotency_key.clone(),
+            tombstone: message.tombstone,
+            left: Left {
+                failed: attempts.failed,
+                crashes: attempts.crashes,
+                checkpoint: attempts.checkpoint.clone(),
+                troubles: attempts.troubles.iter().map(|(_, trouble)| trouble.kind).collect(),
+            },
         }
     }
 }
 
-fn arrival(arrival: &op::Arrival) -> Arrival {
-    let idempotency_key = arrival.idempotency_key.clone();
-    Arrival { idempotency_key, ..Arrival::of(message(arrival.key, &arrival.body)) }
+fn trouble(stage: Stage, kind: TroubleKind) -> Trouble {
+    Trouble::new(stage, kind, "said no")
 }
 
-fn request(request: &LaneRequest) -> StoreRequest {
-    StoreRequest {
-        key: request.lane.map(str::to_owned),
-        settled: Settled {
-            upto: request.settled_to,
-            dropped: request.tombstones,
-            ..Settled::default()
-        },
-        in_hand: request.in_hand,
-        want: request.want,
+fn arrival(arrival: &op::Arrival, name: Name, epoch: u64) -> Arrival {
+    let plain = message(arrival.key, &arrival.body);
+    let redrive = arrival.redrive.map(|redrive| {
+        let place = Place { epoch, sequence: redrive.letter };
+        let stamped = Stamped {
+            charge: arrival.charge,
+            ..Stamped::new(name.parse().unwrap(), place, 0, plain.clone())
+        };
+        let processed = redrive.processed.then(|| Box::new(stamped));
+        Redrive { letter: redrive.letter, processed }
+    });
+    Arrival {
+        idempotency_key: arrival.idempotency_key.clone(),
+        due: arrival.due.map(|due| match due {
+            op::Due::After(until) => Due::After(wait(until).as_millis() as u64),
+            op::Due::At(Until::Past) => Due::At(1),
+            op::Due::At(Until::Future) => Due::At(FAR_MS),
+        }),
+        priority: arrival.priority,
+        redrive,
+        ..Arrival::of(plain)
     }
+}
+
+fn request(request: &LaneRequest, with_log: bool) -> StoreRequest {
+    let count = |what| request.settled.iter().filter(|gone| gone.tombstone == Some(what)).count();
+    let entries = request.settled.iter().filter(|_| with_log).map(|gone| {
+        let stamped = message(None, "");
+        let place = Place { epoch: 1, sequence: gone.sequence };
+        let stamped = Stamped {
+            tombstone: gone.tombstone,
+            ..Stamped::new("any".parse().unwrap(), place, 0, stamped)
+        };
+        (gone.sequence, LogEntry::of(&stamped, 0, 0, false))
+    });
+    let settled = Settled {
+        upto: request.settled_to,
+        dropped: count(Tombstone::Dropped) as u64,
+        skipped: count(Tombstone::Skipped) as u64,
+        cancelled: count(Tombstone::Cancelled) as u64,
+        bytes: request.settled.iter().map(|gone| gone.charge).sum(),
+        log: entries.collect(),
+        idempotency_keys: request
+            .settled
+            .iter()
+            .filter_map(|gone| gone.idempotency_key.clone())
+            .collect(),
+    };
+    let (in_hand, want) = (request.in_hand, request.want);
+    StoreRequest { key: request.lane.name(), settled, in_hand, want }
 }
