@@ -7,6 +7,7 @@ import { define, done, drained, receiver, send } from "./lib.mjs";
 const count = Number(process.env.ORDERS ?? 10_000);
 const instances = 12;
 const codes = 100;
+const today = new Date().toISOString();
 const codeOf = (sequence) => ((sequence - 1) % codes) + 1;
 
 // The kitchen: takes each order once, in order, and calls it out by its code.
@@ -29,7 +30,7 @@ await define("kitchen", { url, max_backlog: codes });
 
 // Any number of instances take orders; an order that is sent again is the same order.
 const place = async (order) => {
-  const { sequence } = await send("kitchen", { order }, { idempotency_key: `order ${order}` });
+  const { sequence } = await send("kitchen", { order }, { idempotency_key: `${today} ${order}` });
   const code = codeOf(sequence);
   if (sequence > kitchen.last) {
     if (open.has(code)) shared += 1;

@@ -7,6 +7,7 @@ import { define, done, drained, pause, receiver, sendAll, worker } from "./lib.m
 const accounts = Number(process.env.ACCOUNTS ?? 200);
 const withdrawals = Number(process.env.WITHDRAWALS ?? 3000);
 const workers = 8;
+const today = new Date().toISOString();
 
 // What was decided, as the journal of the bank receives it.
 const journal = [];
@@ -55,7 +56,7 @@ const life = (account) => [
 const orders = Array.from({ length: accounts }, (_, account) =>
   life(account).map((body, step) => {
     const item = { destinations: ["accounts"], key: `account ${account}`, body };
-    return { at: step + (account % 20), item: { ...item, idempotency_key: `account ${account}, ${step}` } };
+    return { at: step + (account % 20), item: { ...item, idempotency_key: `${today} ${account} ${step}` } };
   }),
 );
 await sendAll(orders.flat().sort((one, other) => one.at - other.at).map(({ item }) => item));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kitchen::{Cook, Kitchen},
-    support::wait::eventually,
+    support::{checker::forgotten, wait::eventually},
 };
 
 const RECIPE: &str = "03-report-unless-resolved.mjs";
@@ -71,6 +71,7 @@ async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
     let refused = notifier.said().into_iter().find_map(|line| line.get("refused").cloned());
     let again = notifier.said().into_iter().find(|line| line.get("notified") == refused.as_ref());
     assert!(again.is_some_and(|line| line["attempt"].as_u64() >= Some(2)), "{:?}", notifier.said());
+    forgotten(&mut kitchen.redis.connection().await).await;
 }
 
 /// How often each was notified, when so many are.
