@@ -4,5 +4,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod keys;
 mod kitchen;
 mod orders;
+mod queues;
+mod reports;
