@@ -17,9 +17,8 @@
 --   [13] wake_waiting      reseq:{p07}:wake:waiting
 --   [14…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
---   [1] call number  [2] destination  [3] 'destination', 'key' or 'none'  [4] 'parallel' or 'serial'
---   [5] number of lanes; then the lanes' keys, then per message 4: its lane (from 1), sequence, member
---   of leases, record
+--   [1] call number  [2] destination  [3] number of lanes; then the lanes' keys, then per message 4:
+--   its lane (from 1), sequence, member of leases, record
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order; settled: it was completed before
 -- Errors: STALE_CALL
 -- include: clock, call, expect, leases, attempts, waiting, serial
@@ -28,8 +27,11 @@ local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[1], number)
 if answered then return answered end
 
-local destination, ordering, serial = ARGV[2], ARGV[3], ARGV[4] == 'serial'
-local lane_count = tonumber(ARGV[5])
+-- The caller may know an old definition, so the destination is asked itself.
+local destination = ARGV[2]
+local known = redis.call('HMGET', KEYS[2], 'ordering', 'processing')
+local ordering, serial = known[1], known[2] == 'serial'
+local lane_count = tonumber(ARGV[3])
 local place = {
   destination = destination, ordering = ordering, hash = KEYS[2], messages = KEYS[3],
   attempts = KEYS[4], waiting = KEYS[9], delayed = KEYS[10], builtin = KEYS[11], worker = KEYS[12],
@@ -39,7 +41,7 @@ local function in_progress_of(lane) return KEYS[12 + 2 * lane] end
 local function ready_of(lane) return KEYS[13 + 2 * lane] end
 
 local sequences, members = {}, {}
-for i = 6 + lane_count, #ARGV, 4 do
+for i = 4 + lane_count, #ARGV, 4 do
   sequences[#sequences + 1] = ARGV[i + 1]
   members[#members + 1] = ARGV[i + 2]
 end
@@ -64,7 +66,7 @@ end
 
 local answer, gone, records, done, scores, completed = {}, {}, {}, {}, {}, {}
 for i = 1, #members do
-  local base = 2 + lane_count + 4 * i
+  local base = lane_count + 4 * i
   local lane, sequence = tonumber(ARGV[base]), ARGV[base + 1]
   if held[i] and not completed[sequence] and stands_in(in_progress_of(lane), i) then
     completed[sequence] = true
@@ -98,6 +100,25 @@ local function forget_attempts()
   end
 end
 
+-- Makes messages of a lane ready. True if one that may leave is among them.
+local function finish(lane, of_lane, now)
+  local in_progress, ready = in_progress_of(lane), ready_of(lane)
+  redis.call('ZADD', ready, unpack(of_lane))
+  if ordering == 'none' then
+    local hints = {}
+    for i = 2, #of_lane, 2 do
+      hints[i - 1], hints[i] = text(now), of_lane[i]
+    end
+    redis.call('ZADD', KEYS[7], unpack(hints))
+    return true
+  end
+  local head = redis.call('ZRANGE', in_progress, 0, 0)[1]
+  local is_head = head and completed[head]
+  if is_head and ordering == 'key' then redis.call('ZADD', KEYS[7], text(now), ARGV[3 + lane]) end
+  if serial then advance(place, in_progress, ready, now) end
+  return is_head
+end
+
 if #done > 0 then
   local now = now_ms()
   redis.call('ZREM', KEYS[5], unpack(gone))
@@ -105,23 +126,8 @@ if #done > 0 then
   redis.call('HINCRBY', KEYS[2], 'ready', #done)
   if attempts_kept then forget_attempts() end
   local releasable = false
-  for lane, of_lane in pairs(scores) do
-    redis.call('ZADD', ready_of(lane), unpack(of_lane))
-    if ordering == 'none' then
-      releasable = true
-      local hints = {}
-      for i = 2, #of_lane, 2 do
-        hints[i - 1], hints[i] = text(now), of_lane[i]
-      end
-      redis.call('ZADD', KEYS[7], unpack(hints))
-    else
-      local head = redis.call('ZRANGE', in_progress_of(lane), 0, 0)[1]
-      if head and completed[head] then
-        releasable = true
-        if ordering == 'key' then redis.call('ZADD', KEYS[7], text(now), ARGV[5 + lane]) end
-      end
-      if serial then advance(place, in_progress_of(lane), ready_of(lane), now) end
-    end
+  for lane = 1, lane_count do
+    if scores[lane] then releasable = finish(lane, scores[lane], now) or releasable end
   end
   if releasable then
     redis.call('ZADD', KEYS[6], 'LT', text(now), destination)

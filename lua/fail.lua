@@ -15,8 +15,8 @@
 --   [10] active_worker    reseq:{p07}:active:worker
 --   [11] wake_waiting     reseq:{p07}:wake:waiting
 -- ARGV:
---   [1] call number  [2] destination  [3] 'destination', 'key' or 'none'; then per message 5: sequence,
---   member of leases, wait in ms, '1' if another attempt cannot help, trouble as JSON
+--   [1] call number  [2] destination; then per message 5: sequence, member of leases, wait in ms, '1'
+--   if another attempt cannot help, trouble as JSON
 -- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
 -- Errors: STALE_CALL
 -- include: clock, call, expect, leases, attempts, waiting
@@ -26,11 +26,13 @@ local answered = replayed(KEYS[1], number)
 if answered then return answered end
 
 local members = {}
-for i = 4, #ARGV, 5 do members[#members + 1] = ARGV[i + 1] end
+for i = 3, #ARGV, 5 do members[#members + 1] = ARGV[i + 1] end
 local held = deadlines(KEYS[6], members)
-local most = tonumber(redis.call('HGET', KEYS[2], 'attempts_max')) or 0
+-- The caller may know an old definition, so the destination is asked itself.
+local known = redis.call('HMGET', KEYS[2], 'ordering', 'attempts_max')
+local most = tonumber(known[2]) or 0
 local place = {
-  destination = destination, ordering = ARGV[3], hash = KEYS[2], waiting = KEYS[3],
+  destination = destination, ordering = known[1], hash = KEYS[2], waiting = KEYS[3],
   messages = KEYS[4], builtin = KEYS[9], worker = KEYS[10], wake = KEYS[11],
 }
 expect('HLEN', KEYS[5])
@@ -40,7 +42,7 @@ expect_waiting(place)
 local now = now_ms()
 local answer, gone, at_once, due, halted, failed = {}, {}, {}, {}, {}, {}
 for i, member in ipairs(members) do
-  local base = 5 * i - 1
+  local base = 5 * i - 2
   local sequence, wait_ms, is_final = ARGV[base], tonumber(ARGV[base + 2]), ARGV[base + 3] == '1'
   if held[i] and not failed[sequence] then
     local attempts = attempts_of(KEYS[5], sequence)

@@ -9,6 +9,7 @@
 --   [4] releasable    reseq:{p07}:releasable
 --   [5] lanes         reseq:{p07}:d:<dest>:lanes
 --   [6] in_progress   reseq:{p07}:d:<dest>:in-progress[:<key>]
+--   [7] orders        reseq:{p07}:d:<dest>:orders
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination', 'key' or
 --   'none'  [5] quarantine, ms  [6] lane's key  [7] sequence  [8] failed attempts, with this one
@@ -26,7 +27,7 @@ if not is_head(ARGV[4], KEYS[6], ARGV[7]) then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
 end
 
-expect('HLEN', KEYS[3])
+expect('HLEN', KEYS[3], KEYS[7])
 expect('ZCARD', KEYS[4], KEYS[5])
 local not_before = now + tonumber(ARGV[9])
 local attempts, failed = attempts_of(KEYS[3], ARGV[7]), tonumber(ARGV[8])
@@ -34,4 +35,6 @@ if attempts[1] ~= failed then note_trouble(attempts, now, ARGV[10]) end
 attempts[1] = failed
 keep_attempts(KEYS[3], ARGV[7], attempts)
 may_leave(KEYS[4], KEYS[5], ARGV[3], ARGV[4], ARGV[6], not_before)
+-- An order does not wait for the backoff.
+if redis.call('EXISTS', KEYS[7]) == 1 then redis.call('ZADD', KEYS[4], 'LT', text(now), ARGV[3]) end
 return text(not_before)

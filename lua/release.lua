@@ -189,10 +189,21 @@ local function log_settled()
   end
 end
 
+-- Forgets idempotency keys, unless another message than those that have left has them now.
+local function forget_keys(from, to)
+  local forgotten = {}
+  for i, kept in ipairs(redis.call('HMGET', KEYS[9], unpack(ARGV, from, to))) do
+    if kept and is_gone[string.match(kept, '^%d+ (%d+) ')] then
+      forgotten[#forgotten + 1] = ARGV[from + i - 1]
+    end
+  end
+  if #forgotten > 0 then redis.call('HDEL', KEYS[9], unpack(forgotten)) end
+end
+
 if settled > 0 then
   redis.call('HINCRBY', KEYS[3], 'settled', settled)
   redis.call('HINCRBY', KEYS[3], 'ready', -settled)
-  redis.call('HINCRBY', KEYS[3], 'bytes', 0 - bytes)
+  if bytes > 0 then redis.call('HINCRBY', KEYS[3], 'bytes', -bytes) end
   local delivered = settled
   for kind, count in pairs(tombstones) do
     delivered = delivered - count
@@ -201,9 +212,7 @@ if settled > 0 then
   if delivered > 0 then redis.call('HINCRBY', KEYS[3], 'delivered', delivered) end
   if entry_count > 0 then log_settled() end
   local keys = 11 + 8 * lane_count + 2 * entry_count
-  for from = keys, #ARGV, 4000 do
-    redis.call('HDEL', KEYS[9], unpack(ARGV, from, math.min(from + 3999, #ARGV)))
-  end
+  for from = keys, #ARGV, 2000 do forget_keys(from, math.min(from + 1999, #ARGV)) end
   if known[3] and orders ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'orders', orders) end
 end
 answers[1] = orders

@@ -11,8 +11,7 @@
 --   [7] active_worker    reseq:{p07}:active:worker
 --   [8] wake_waiting     reseq:{p07}:wake:waiting
 -- ARGV:
---   [1] call number  [2] destination  [3] 'destination', 'key' or 'none'; then per message 2: sequence,
---   member of leases
+--   [1] call number  [2] destination; then per message 2: sequence, member of leases
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
 -- Errors: STALE_CALL
 -- include: clock, call, expect, leases, waiting
@@ -22,16 +21,17 @@ local answered = replayed(KEYS[1], number)
 if answered then return answered end
 
 local members = {}
-for i = 4, #ARGV, 2 do members[#members + 1] = ARGV[i + 1] end
+for i = 3, #ARGV, 2 do members[#members + 1] = ARGV[i + 1] end
 local held = deadlines(KEYS[5], members)
+-- The caller may know an old definition, so the destination is asked itself.
 local place = {
-  destination = destination, ordering = ARGV[3], hash = KEYS[2], waiting = KEYS[3],
+  destination = destination, ordering = redis.call('HGET', KEYS[2], 'ordering'), hash = KEYS[2], waiting = KEYS[3],
   messages = KEYS[4], builtin = KEYS[6], worker = KEYS[7], wake = KEYS[8],
 }
 
 local answer, gone, back, unclaimed = {}, {}, {}, {}
 for i, member in ipairs(members) do
-  local sequence = ARGV[2 * i + 2]
+  local sequence = ARGV[2 * i + 1]
   if held[i] and not unclaimed[sequence] then
     unclaimed[sequence] = true
     answer[i] = 'ok'

@@ -32,7 +32,7 @@
 -- Returns: {'done' | 'ordered' | 'settled' …} in order
 -- Errors: UNKNOWN_DESTINATION, STALE_DEFINITION, NOT_OWNER
 -- Sent again it changes nothing more: no call number is needed.
--- include: clock, epoch, expect, owner, attempts, head, waiting, serial, record
+-- include: clock, epoch, expect, owner, attempts, head, waiting, serial
 
 local now = now_ms()
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
@@ -43,9 +43,11 @@ local is_owner = ARGV[7] ~= '' and owns(KEYS[2], ARGV[7], now)
 if ARGV[7] ~= '' and not is_owner then
   return redis.error_reply('NOT_OWNER another owns the partition')
 end
--- Where there is no owner, and no forgotten one can be left, nobody has anything in hand.
+-- Where there is no owner, or the owner says so, and no forgotten one can be left, no sender has
+-- anything in hand.
 local _, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
-local in_nobodys_hand = is_owner or quarantine <= 0 and (not deadline or tonumber(deadline) <= now)
+local in_nobodys_hand = quarantine <= 0
+  and (is_owner or not deadline or tonumber(deadline) <= now)
 
 local destination, ordering, serial, how = ARGV[1], ARGV[3], ARGV[4] == 'serial', ARGV[6]
 local lane_count = tonumber(ARGV[11])
@@ -59,12 +61,11 @@ expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11])
 expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13])
 for i = 18, #KEYS do expect('ZCARD', KEYS[i]) end
 
--- The record without its body, marked as a tombstone that counts as many bytes as before.
+-- The record without its body, marked as a tombstone.
 local function tombstone_of(record)
   local _, prefix_end = string.find(record, '^[PN]%d+;')
-  local format_at = (prefix_end or 0) + 1
-  local header_end, charge = read_header(record, format_at + 1)
-  return 'T' .. how .. text(charge) .. ';' .. string.sub(record, 1, header_end - 1)
+  local length, header_at = string.match(record, '^1%d+,(%d+);()', (prefix_end or 0) + 1)
+  return 'T' .. how .. string.sub(record, 1, header_at + tonumber(length) - 1)
 end
 
 local function write_letter(sequence, record, stage, left)
@@ -106,6 +107,10 @@ local function order(lane_key, sequence)
   redis.call('PUBLISH', KEYS[17], destination)
 end
 
+local function forget_order(sequence)
+  if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'orders', -1) end
+end
+
 -- Notes the last trouble, if that is why; tells the stage that the message had reached.
 local function what_was_left(sequence, stood)
   local attempts = attempts_of(KEYS[6], sequence)
@@ -125,8 +130,13 @@ for i = 12 + lane_count, #ARGV, 2 do
   local in_progress, ready = KEYS[16 + 2 * lane], KEYS[17 + 2 * lane]
   local record = redis.call('HGET', KEYS[5], sequence)
   local stood = 'settled'
-  if record and string.sub(record, 1, 1) ~= 'T' and redis.call('ZSCORE', in_progress, sequence) then
-    stood = take_out(lane, sequence, in_progress, ready)
+  if record and redis.call('ZSCORE', in_progress, sequence) then
+    if string.sub(record, 1, 1) ~= 'T' then
+      stood = take_out(lane, sequence, in_progress, ready)
+    else
+      -- Its transform dropped it meanwhile: that ends the order.
+      forget_order(sequence)
+    end
   end
   if stood == 'settled' then
     answer[#answer + 1] = 'settled'
@@ -138,7 +148,7 @@ for i = 12 + lane_count, #ARGV, 2 do
     if how == 's' then write_letter(sequence, record, stage, left) end
     redis.call('HSET', KEYS[5], sequence, tombstone_of(record))
     redis.call('HDEL', KEYS[6], sequence)
-    redis.call('HINCRBY', KEYS[3], 'orders', 0 - redis.call('HDEL', KEYS[9], sequence))
+    forget_order(sequence)
     if stood ~= 'ready' then
       redis.call('ZADD', ready, sequence, sequence)
       redis.call('HINCRBY', KEYS[3], 'ready', 1)

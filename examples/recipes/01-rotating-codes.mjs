@@ -5,7 +5,9 @@
 import { define, done, drained, receiver, send } from "./lib.mjs";
 
 const count = Number(process.env.ORDERS ?? 10_000);
+const instances = 12;
 const codes = 100;
+const today = new Date().toISOString();
 const codeOf = (sequence) => ((sequence - 1) % codes) + 1;
 
 // The kitchen: takes each order once, in order, and calls it out by its code.
@@ -28,7 +30,7 @@ await define("kitchen", { url, max_backlog: codes });
 
 // Any number of instances take orders; an order that is sent again is the same order.
 const place = async (order) => {
-  const { sequence } = await send("kitchen", { order }, { idempotency_key: `order ${order}` });
+  const { sequence } = await send("kitchen", { order }, { idempotency_key: `${today} ${order}` });
   const code = codeOf(sequence);
   if (sequence > kitchen.last) {
     if (open.has(code)) shared += 1;
@@ -36,7 +38,15 @@ const place = async (order) => {
   }
   return { order, code };
 };
-const placed = await Promise.all(Array.from({ length: count }, (_, order) => place(order)));
+
+// The instances, each with one customer at a time. They are faster than the kitchen: when all codes
+// are taken, an order waits for one.
+const placed = [];
+let next = 0;
+const instance = async () => {
+  while (next < count) placed.push(await place(next++));
+};
+await Promise.all(Array.from({ length: instances }, instance));
 await drained("kitchen");
 
 done({

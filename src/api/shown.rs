@@ -96,6 +96,7 @@ pub(super) struct Pending {
 pub(super) struct Letter {
     #[serde(flatten)]
     common: Common,
+    state: State,
     set_aside: String,
     stage: Stage,
     reason: String,
@@ -195,6 +196,7 @@ impl Letter {
     pub(super) fn of(letter: &DeadLetter, whole: bool) -> Letter {
         Letter {
             common: Common::of(&letter.message),
+            state: State::Skipped,
             set_aside: rfc3339(letter.at_ms),
             stage: letter.stage,
             reason: letter.reason.clone(),

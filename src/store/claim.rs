@@ -100,7 +100,6 @@ impl Store {
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.arg(caller.number()).arg(known.destination.name.as_str());
-        call.arg(known.ordering_text());
         for token in tokens {
             call.arg(token.sequence).arg(token.member());
         }

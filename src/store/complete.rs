@@ -101,7 +101,7 @@ impl Store {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
         call.arg(caller.number()).arg(known.destination.name.as_str());
-        call.arg(known.ordering_text()).arg(known.processing_text()).arg(lanes.len());
+        call.arg(lanes.len());
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
         }
@@ -150,7 +150,6 @@ impl Store {
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.arg(caller.number()).arg(known.destination.name.as_str());
-        call.arg(known.ordering_text());
         for one in failed {
             call.arg(one.token.sequence).arg(one.token.member()).arg(one.wait.as_millis() as u64);
             call.arg(u8::from(one.is_final)).arg(attempts::trouble_text(&one.trouble));

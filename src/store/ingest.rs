@@ -54,7 +54,8 @@ impl<'a> Batch<'a> {
             });
             let (record, charge) = match &arrival.redrive {
                 Some(Redrive { processed: Some(stamped), .. }) => {
-                    (record::of_redriven(stamped, epoch), stamped.charge)
+                    let key = arrival.idempotency_key.clone().filter(|_| keeps_key);
+                    (record::of_redriven(stamped, epoch, key), stamped.charge)
                 }
                 _ => {
                     let charge = arrival.message.body.bytes.len() as u64;

@@ -1,16 +1,16 @@
 //! How a message is written down in Redis.
 //!
 //! ```text
-//!  [ 'T' why <charge> ';' ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]  '1'  MessagePack header  body, to the end
-//!    tombstone    lanes are keys       nothing is in order    │
-//!                                                             format
+//!  [ 'T' why ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]  '1' <charge> ',' <length of the header> ';'
+//!    tombstone    lanes are keys       nothing is in order   format
+//!  MessagePack header  body, to the end
 //! ```
 //!
 //! What stands before the format is put there by scripts, which alone know it (and written again
 //! here with an output): the previous sequence of the lane (where the destination is one lane it
 //! is the sequence before), the priority, and what became of a message that only keeps its place
-//! (`d` dropped, `s` skipped, `c` cancelled), with the bytes that it still counts for. A tombstone
-//! has no body.
+//! (`d` dropped, `s` skipped, `c` cancelled). A tombstone has no body. The charge is what the message
+//! counts for in `max_backlog_bytes`: the bytes of its body as it arrived.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -52,8 +52,6 @@ struct Header {
 /// What a record holds only where there is a reason.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 struct More {
-    /// Where the body is not the one that arrived: how long that one was.
-    charge: Option<u64>,
     processed: Option<Processed>,
     idempotency_key: Option<String>,
     origin: Option<Origin>,
@@ -86,7 +84,7 @@ impl Id {
 
 const JSON: &str = "application/json";
 
-fn write(out: &mut Vec<u8>, message: &Message, epoch: Epoch, more: More) {
+fn write(out: &mut Vec<u8>, message: &Message, epoch: Epoch, charge: u64, more: More) {
     let header = Header {
         epoch,
         received_ms: message.received_ms,
@@ -96,9 +94,11 @@ fn write(out: &mut Vec<u8>, message: &Message, epoch: Epoch, more: More) {
         headers: message.headers.clone(),
         more: (more != More::default()).then(|| Box::new(more)),
     };
-    out.push(FORMAT);
     // Writing into memory cannot fail, and no field has a form that MessagePack lacks.
-    let _ = rmp_serde::encode::write(out, &header);
+    let header = rmp_serde::to_vec(&header).unwrap_or_default();
+    out.push(FORMAT);
+    out.extend_from_slice(format!("{charge},{};", header.len()).as_bytes());
+    out.extend_from_slice(&header);
     out.extend_from_slice(&message.body.bytes);
 }
 
@@ -111,15 +111,20 @@ pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool) -> Vec<u8> {
         origin: arrival.origin.clone(),
         ..More::default()
     };
-    write(&mut out, &arrival.message, epoch, more);
+    let charge = arrival.message.body.bytes.len() as u64;
+    write(&mut out, &arrival.message, epoch, charge, more);
     out
 }
 
 /// The record of a dead letter that had been processed and arrives anew, in `epoch`, without what
-/// the script puts before it.
-pub fn of_redriven(stamped: &Stamped, epoch: Epoch) -> Vec<u8> {
-    let plain =
-        Stamped { place: Place { epoch, ..stamped.place }, tombstone: None, ..stamped.clone() };
+/// the script puts before it. `idempotency_key`: the one that is forgotten together with it.
+pub fn of_redriven(stamped: &Stamped, epoch: Epoch, idempotency_key: Option<String>) -> Vec<u8> {
+    let plain = Stamped {
+        place: Place { epoch, ..stamped.place },
+        tombstone: None,
+        idempotency_key,
+        ..stamped.clone()
+    };
     of_stamped(&plain, Ordering::Destination)
 }
 
@@ -127,22 +132,20 @@ pub fn of_redriven(stamped: &Stamped, epoch: Epoch) -> Vec<u8> {
 pub fn of_stamped(stamped: &Stamped, ordering: Ordering) -> Vec<u8> {
     let mut out = Vec::with_capacity(stamped.message.body.bytes.len() + 80);
     if let Some(tombstone) = stamped.tombstone {
-        out.extend_from_slice(format!("T{}{};", letter(tombstone), stamped.charge).as_bytes());
+        out.extend_from_slice(format!("T{}", letter(tombstone)).as_bytes());
     }
     match ordering {
         Ordering::Destination => {}
         Ordering::Key => out.extend_from_slice(format!("P{};", stamped.previous).as_bytes()),
         Ordering::None => out.extend_from_slice(format!("N{};", stamped.priority).as_bytes()),
     }
-    let length = stamped.message.body.bytes.len() as u64;
     let more = More {
-        charge: Some(stamped.charge).filter(|c| *c != length && stamped.tombstone.is_none()),
         processed: stamped.processed,
         idempotency_key: stamped.idempotency_key.clone(),
         origin: stamped.origin.clone(),
         input: stamped.input.clone().map(|body| (body.content_type, body.bytes)),
     };
-    write(&mut out, &stamped.message, stamped.place.epoch, more);
+    write(&mut out, &stamped.message, stamped.place.epoch, stamped.charge, more);
     out
 }
 
@@ -167,7 +170,7 @@ pub(super) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError>
 
 /// What stands before the format.
 struct Prefix {
-    tombstone: Option<(Tombstone, u64)>,
+    tombstone: Option<Tombstone>,
     previous: Sequence,
     priority: u8,
 }
@@ -180,19 +183,17 @@ fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), Rec
     };
     let mut rest = record;
     if rest.first() == Some(&b'T') {
-        let tombstone = tombstone_of(rest.get(1).copied())?;
-        let (charge, after) = number(&rest, 2)?;
-        prefix.tombstone = Some((tombstone, charge));
-        rest = rest.slice(after..);
+        prefix.tombstone = Some(tombstone_of(rest.get(1).copied())?);
+        rest = rest.slice(2..);
     }
     match rest.first() {
         Some(b'P') => {
-            let (previous, after) = number(&rest, 1)?;
+            let (previous, after) = number(&rest, 1, b';')?;
             prefix.previous = previous;
             rest = rest.slice(after..);
         }
         Some(b'N') => {
-            let (priority, after) = number(&rest, 1)?;
+            let (priority, after) = number(&rest, 1, b';')?;
             prefix.previous = 0;
             prefix.priority = priority as u8;
             rest = rest.slice(after..);
@@ -202,10 +203,11 @@ fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), Rec
     Ok((prefix, rest))
 }
 
-/// The number from here to the next `;`, and where it goes on behind that.
-fn number(bytes: &[u8], from: usize) -> Result<(u64, usize), RecordError> {
+/// The number from here to the next `end`, and where it goes on behind that.
+fn number(bytes: &[u8], from: usize, end: u8) -> Result<(u64, usize), RecordError> {
     let rest = bytes.get(from..).unwrap_or_default();
-    let length = rest.iter().position(|&b| b == b';').ok_or_else(|| damaged(&"no ';'"))?;
+    let length = rest.iter().take(20).position(|&b| b == end);
+    let length = length.ok_or_else(|| damaged(&"a number has no end"))?;
     let text = std::str::from_utf8(&rest[..length]).map_err(|e| damaged(&e))?;
     Ok((text.parse().map_err(|e| damaged(&e))?, from + length + 1))
 }
@@ -227,17 +229,19 @@ pub fn read(
         Some(&other) => return Err(RecordError::UnknownFormat(other.into())),
         None => return Err(damaged(&"it is empty")),
     }
-    let mut rest = &record[1..];
-    let header: Header = rmp_serde::from_read(&mut rest).map_err(|e| damaged(&e))?;
-    let body = record.slice(record.len() - rest.len()..);
+    let (charge, after) = number(&record, 1, b',')?;
+    let (length, at) = number(&record, after, b';')?;
+    let body_at = at.saturating_add(usize::try_from(length).map_err(|e| damaged(&e))?);
+    let header = record.get(at..body_at).ok_or_else(|| damaged(&"the header is cut"))?;
+    let header: Header = rmp_serde::from_slice(header).map_err(|e| damaged(&e))?;
+    let body = record.slice(body_at..);
     let more = header.more.map(|more| *more).unwrap_or_default();
-    let charge_kept = prefix.tombstone.map(|(_, charge)| charge).or(more.charge);
     Ok(Stamped {
         destination: destination.clone(),
         place: Place { epoch: header.epoch, sequence },
         previous: prefix.previous,
         priority: prefix.priority,
-        charge: charge_kept.unwrap_or(body.len() as u64),
+        charge,
         message: Message {
             id: header.id.into_text(),
             key: header.key,
@@ -249,7 +253,7 @@ pub fn read(
             received_ms: header.received_ms,
         },
         attempts,
-        tombstone: prefix.tombstone.map(|(why, _)| why),
+        tombstone: prefix.tombstone,
         processed: more.processed,
         input: more.input.map(|(content_type, bytes)| Body { content_type, bytes }),
         idempotency_key: more.idempotency_key,
@@ -332,7 +336,7 @@ mod tests {
             read("2…".into(), &erp, 1, Attempts::default()),
             Err(RecordError::UnknownFormat('2'))
         );
-        for damaged in ["", "P12", "Px;1", "1\u{7f}", "T", "Tx1"] {
+        for damaged in ["", "P12", "Px;1", "1\u{7f}", "T", "Tx1", "12,9;", "1x,1;"] {
             let result = read(Bytes::from(damaged), &erp, 1, Attempts::default());
             assert!(matches!(result, Err(RecordError::Damaged(_))), "{damaged:?}: {result:?}");
         }

@@ -133,7 +133,7 @@ impl Store {
         let (transition, mut call) = self.script(|scripts| &scripts.postpone);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
         call.key(keys.partition.releasable()).key(keys.lanes());
-        call.key(keys.in_progress(set_key(known, lane)));
+        call.key(keys.in_progress(set_key(known, lane))).key(keys.orders());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
         call.arg(known.ordering_text()).arg(self.inner.quarantine_ms);
         call.arg(lane.unwrap_or_default()).arg(sequence).arg(attempts);

@@ -12,7 +12,7 @@ pub struct Transition {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 11] = [
+const INCLUDES: [(&str, &str); 10] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
@@ -21,7 +21,6 @@ const INCLUDES: [(&str, &str); 11] = [
     ("head", include_str!("../../lua/include/head.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
-    ("record", include_str!("../../lua/include/record.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
 ];

@@ -6,7 +6,10 @@ mod support;
 
 mod counting;
 mod failing;
+mod keys;
 mod kitchen;
 mod long_work;
 mod orders;
+mod queues;
+mod reports;
 mod sharing;
