@@ -8,6 +8,7 @@ import { define, done, drained, pause, receiver, reseq, send, until, worker } fr
 
 const count = Number(process.env.ENTRIES ?? 600);
 const processors = Number(process.env.PROCESSORS ?? 3);
+const today = new Date().toISOString();
 const path = "/v1/destinations/entries/messages";
 
 // A processor, a process of its own: prepares entries; what it returns takes effect when it is delivered.
@@ -40,10 +41,11 @@ const children = Array.from({ length: processors }, () => fork(fileURLToPath(imp
 for (const child of children) child.on("message", (start) => began.push(start));
 
 // The provider: three loops side by side.
+const keyOf = (entry) => `${today} ${entry}`;
 const added = new Map();
 async function add() {
   for (let entry = 1; entry <= count; entry += 1) {
-    const { sequence } = await send("entries", { entry }, { idempotency_key: `entry ${entry}` });
+    const { sequence } = await send("entries", { entry }, { idempotency_key: keyOf(entry) });
     added.set(sequence, entry);
   }
 }
@@ -60,20 +62,21 @@ async function listAndDelete() {
     listings += 1;
     longest = Math.max(longest, items.length);
     // Now from the front, where the processors are, now from the back.
-    const some = [...items.slice(0, 2), ...items.slice(-4)];
-    await Promise.all(some.filter(({ sequence }) => !wanted.has(sequence)).map(remove));
+    const some = new Set([...items.slice(0, 2), ...items.slice(-4)].map(({ sequence }) => sequence));
+    await Promise.all([...some].filter((sequence) => !wanted.has(sequence)).map(remove));
     await pause(5);
   }
 }
 const list = async () => (await reseq("GET", `${path}?limit=500`)).items;
 
 /** Deletes an entry; it is certain only when Reseq says so. */
-async function remove({ sequence }) {
+async function remove(sequence) {
   wanted.add(sequence);
-  const by = sequence % 2 ? `${path}/${sequence}` : `${path}?idempotency_key=${encodeURIComponent(`entry ${added.get(sequence)}`)}`;
-  if (!(sequence % 2) && !added.has(sequence)) return wanted.delete(sequence);
+  // By its place, or by the key that it was added with.
+  const key = sequence % 2 && added.has(sequence) && keyOf(added.get(sequence));
+  const which = key ? `?idempotency_key=${encodeURIComponent(key)}` : `/${sequence}`;
   try {
-    const { state } = await reseq("DELETE", by);
+    const { state } = await reseq("DELETE", path + which);
     // "ordered": a processor has it in hand, and it goes when that attempt is over.
     if (state === "cancelled") deleted.set(sequence, Date.now());
   } catch (error) {

@@ -30,9 +30,14 @@ if (process.argv[2] === "dying") {
 }
 
 // A resource is a message that is leased and given back, over and over, and never delivered. Dying
-// takers must not use it up: crashes_max 0.
-const transform = { kind: "worker", crashes_max: 0 };
-await define("resources", { url: "http://127.0.0.1:9/never", ordering: "none", transform });
+// takers must not use it up: crashes_max 0. Each is there once, and after it was used up may be added
+// again: idempotency_window_ms 0.
+await define("resources", {
+  url: "http://127.0.0.1:9/never",
+  ordering: "none",
+  transform: { kind: "worker", crashes_max: 0 },
+  idempotency_window_ms: 0,
+});
 for (let at = 0; at < resources; at += 1) {
   await send("resources", { name: `resource ${at}` }, { idempotency_key: `resource ${at}` });
 }

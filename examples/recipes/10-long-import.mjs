@@ -5,7 +5,7 @@
 //   node examples/recipes/10-long-import.mjs import FILE &   # sends it; is what is imported into
 //   node examples/recipes/10-long-import.mjs worker          # one or more; kill them as you like
 import { open } from "node:fs/promises";
-import { define, done, pause, receiver, reseq, send } from "./lib.mjs";
+import { define, done, drained, pause, receiver, reseq, send } from "./lib.mjs";
 
 const chunk = Number(process.env.CHUNK ?? 100);
 const leaseMs = Number(process.env.LEASE_MS ?? 30_000);
@@ -83,9 +83,11 @@ const into = await target();
 let report;
 const finished = new Promise((resolve) => (report = resolve));
 const { url } = await receiver(({ body }) => report(body));
-// No number of kills ends the import: crashes_max 0.
-await define("imports", { url, transform: { kind: "worker", crashes_max: 0 } });
+// No number of kills ends the import: crashes_max 0. While a file is imported it cannot be asked for
+// again: idempotency_window_ms 0.
+await define("imports", { url, transform: { kind: "worker", crashes_max: 0 }, idempotency_window_ms: 0 });
 say(await send("imports", { file, target: into.url }, { idempotency_key: `import ${file}` }));
 const { imported } = await finished;
+await drained("imports");
 done({ imported, lines: into.lines.length, first: into.lines[0], last: into.lines.at(-1),
   once: new Set(into.lines).size, calls: into.calls });

@@ -17,12 +17,14 @@ const timed = async (what) => {
 };
 
 const delivered = new Map(names.map((name) => [name, []]));
+const last = new Map(names.map((name) => [name, 0]));
 let othersLeft = others.length * each;
 let heavyDoneThen;
 const { url } = await receiver(({ headers, body: batch }) => {
   const client = headers["reseq-destination"];
   for (const { sequence, body } of batch) {
-    if (sequence <= delivered.get(client).length) continue;
+    if (sequence <= last.get(client)) continue;
+    last.set(client, sequence);
     delivered.get(client).push(body.item);
     if (client !== heavy && (othersLeft -= 1) === 0) heavyDoneThen = delivered.get(heavy).length;
   }

@@ -6,6 +6,7 @@ import { define, done, drained, receiver, send, sendAll } from "./lib.mjs";
 
 const hits = Number(process.env.HITS ?? 20_000);
 const threshold = Number(process.env.THRESHOLD ?? 5000);
+const today = new Date().toISOString();
 const pages = ["home", "shop", "cart", "help", "jobs"];
 
 const mails = [];
@@ -33,7 +34,7 @@ const counter = await receiver(async ({ body: batch }) => {
   for (const [page, count] of counters) {
     if (count < threshold) continue;
     askedForMail += 1;
-    await send("mail", { page, threshold }, { idempotency_key: `threshold ${page} ${threshold}` });
+    await send("mail", { page, threshold }, { idempotency_key: `threshold ${page} ${today}` });
   }
   // Now and then the answer is lost, and the same batch comes again.
   if (requests % 10 === 3) {

@@ -5,6 +5,7 @@
 import { again, define, done, receiver, reseq, until } from "./lib.mjs";
 
 const count = Number(process.env.BOOKINGS ?? 200);
+const today = new Date().toISOString();
 const services = ["payment", "seat", "mail", "invoice"];
 
 // The services; each keeps what it has done by the booking's number. Invoices cannot be made at first.
@@ -24,7 +25,7 @@ await reseq("PUT", "/v1/topics/booking", { destinations: services });
 
 /** One publish, as often as it takes: the booking's number is its idempotency key. */
 const publish = (booking) =>
-  again(() => reseq("POST", "/v1/messages", { topic: "booking", body: { booking }, idempotency_key: `booking ${booking}` }));
+  again(() => reseq("POST", "/v1/messages", { topic: "booking", body: { booking }, idempotency_key: `${today} ${booking}` }));
 
 /** How far each of the four is. */
 async function statusOf({ deliveries }) {
