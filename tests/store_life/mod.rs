@@ -6,12 +6,12 @@ use redis::aio::MultiplexedConnection;
 use reseq::{
     domain::{
         Arrival, Body, Destination, Due, Message, Ordering, Processing, Redrive, Sequence, Stage,
-        Stamped, Tombstone, TransformKind, Trouble, TroubleKind,
+        Stamped, Tombstone, Topic, TransformKind, Trouble, TroubleKind,
     },
     store::{
         Caller, Catalog, Claimed, Claimers, Completion, Extension, Failed, Ingested, Known,
-        LaneRequest, LogEntry, Owner, OwnerToken, Paused, Retry, Settled, Status, Store, Which,
-        Withdrawal, Withdrawn,
+        LaneRequest, LogEntry, Owner, OwnerToken, Paused, RefusedHead, Retry, Settled, Status,
+        Store, Which, Withdrawal, Withdrawn,
     },
 };
 
@@ -47,6 +47,10 @@ pub async fn through_the_store(
     destination: Destination,
     lease: Duration,
 ) {
+    let topic =
+        Topic { name: "orders".parse().unwrap(), destinations: vec![destination.name.clone()] };
+    assert!(store.define_topic(&topic).await.unwrap());
+    assert!(store.remove_topic(&topic.name).await.unwrap());
     let defined = store.define(&destination).await.unwrap();
     let partition = destination.name.partition(store.keys().partitions());
     let caller = store.caller(destination.name.as_str());
@@ -156,9 +160,10 @@ impl Life<'_> {
         assert!(runs.iter().all(|run| !run.messages.is_empty()));
         let first = runs[0].messages[0].clone();
         let (lane, why) = (self.lane("a", 1), trouble(Stage::Delivery));
-        let (lane, zero) = (lane.as_deref(), Duration::ZERO);
-        store.postpone(owner, known, lane, 1, 1, zero, &why).await.unwrap();
-        store.halt(owner, known, lane, 1, 2, &why).await.unwrap();
+        let lane = lane.as_deref();
+        let head = RefusedHead { lane, sequence: 1, failed: 1, trouble: &why };
+        store.postpone(owner, known, head, Duration::ZERO).await.unwrap();
+        store.halt(owner, known, RefusedHead { failed: 2, ..head }).await.unwrap();
         assert_eq!(store.stats(known).await.unwrap().halted, 1);
         let retry = Retry { lane: self.lane("a", 1), sequence: 1, repaired: None };
         store.retry(known, &retry).await.unwrap();
