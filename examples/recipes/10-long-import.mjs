@@ -37,7 +37,8 @@ async function importFile({ token, body, checkpoint, attempt }) {
   for await (const { upto, lines } of chunks(body.file, line)) {
     // First into the target, then the checkpoint: a kill between the two repeats one chunk, and
     // the target knows it by the number of its last line.
-    await fetch(body.target, { method: "POST", body: JSON.stringify({ first: line + 1, lines }) });
+    const { ok } = await fetch(body.target, { method: "POST", body: JSON.stringify({ first: line + 1, lines }) });
+    if (!ok) throw new Error("the target did not take the lines");
     line = upto;
     const items = [{ token, lease_ms: leaseMs, checkpoint: { line } }];
     const [{ status }] = (await reseq("POST", "/v1/leases/extend", { items })).results;
@@ -54,9 +55,16 @@ async function work() {
   while (!isStopping) {
     const asked = { destinations: ["imports"], wait_ms: 1000, lease_ms: leaseMs };
     const [lease] = (await reseq("POST", "/v1/leases", asked)).leases;
-    if (!lease || (await importFile(lease))) continue;
-    await reseq("POST", "/v1/leases/release", { items: [{ token: lease.token }] });
-    say({ handedBack: true });
+    if (!lease) continue;
+    const { token } = lease;
+    try {
+      if (await importFile(lease)) continue;
+      await reseq("POST", "/v1/leases/release", { items: [{ token }] });
+      say({ handedBack: true });
+    } catch (error) {
+      // Tried again later, from the checkpoint; of no effect where the lease is somebody else's.
+      await reseq("POST", "/v1/leases/fail", { items: [{ token, error: error.message }] });
+    }
   }
   process.exit(0);
 }
