@@ -30,7 +30,7 @@
 --   with this one (0: as noted)  [10] trouble as JSON, or ''  [11] number of lanes; then the lanes'
 --   keys, then per message 2: its lane (from 1), sequence
 -- Returns: {'done' | 'ordered' | 'settled' …} in order
--- Errors: UNKNOWN_DESTINATION, STALE_DEFINITION, NOT_OWNER
+-- Errors: UNKNOWN_DESTINATION, STALE_DEFINITION, NOT_OWNER, UNREADABLE
 -- Sent again it changes nothing more: no call number is needed.
 -- include: clock, epoch, expect, owner, attempts, head, waiting, serial
 
@@ -65,6 +65,7 @@ for i = 18, #KEYS do expect('ZCARD', KEYS[i]) end
 local function tombstone_of(record)
   local _, prefix_end = string.find(record, '^[PN]%d+;')
   local length, header_at = string.match(record, '^1%d+,(%d+);()', (prefix_end or 0) + 1)
+  if not length then return nil end
   return 'T' .. how .. string.sub(record, 1, header_at + tonumber(length) - 1)
 end
 
@@ -123,6 +124,17 @@ local function what_was_left(sequence, stood)
   return stage, cmsgpack.pack(attempts)
 end
 
+local tombstones = {}
+for i = 12 + lane_count, #ARGV, 2 do
+  local record = redis.call('HGET', KEYS[5], ARGV[i + 1])
+  if record and string.sub(record, 1, 1) ~= 'T' then
+    tombstones[ARGV[i + 1]] = tombstone_of(record)
+    if not tombstones[ARGV[i + 1]] then
+      return redis.error_reply('UNREADABLE the record of ' .. ARGV[i + 1] .. ' has another format')
+    end
+  end
+end
+
 local answer = {}
 for i = 12 + lane_count, #ARGV, 2 do
   local lane, sequence = tonumber(ARGV[i]), ARGV[i + 1]
@@ -146,7 +158,7 @@ for i = 12 + lane_count, #ARGV, 2 do
   else
     local stage, left = what_was_left(sequence, stood)
     if how == 's' then write_letter(sequence, record, stage, left) end
-    redis.call('HSET', KEYS[5], sequence, tombstone_of(record))
+    redis.call('HSET', KEYS[5], sequence, tombstones[sequence])
     redis.call('HDEL', KEYS[6], sequence)
     forget_order(sequence)
     if stood ~= 'ready' then

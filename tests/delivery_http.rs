@@ -285,6 +285,6 @@ async fn a_2xx_may_accept_the_beginning_of_a_batch() {
 
     let dribbling = receiver(endless).await;
     let batches = batches_to(&dribbling, |destination| destination.delivery.timeout_ms = 300);
-    let again = (TroubleKind::Connection, Finality::Again);
+    let again = (TroubleKind::Timeout, Finality::Again);
     assert_eq!(kind(batches.deliver(&three(), 1).await), again);
 }

@@ -219,8 +219,12 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
                 let count: usize = words[2].parse().unwrap();
                 script = name_of[&words[1]];
                 declared = words[3..].to_vec();
-                // What is told to everyone has no slot: the channel of `index` is an argument.
-                declared.truncate(if script == "index" { usize::MAX } else { count });
+                // What is told to everyone has no slot: the channels of these are arguments.
+                declared.truncate(if matches!(script, "index" | "topic") {
+                    usize::MAX
+                } else {
+                    count
+                });
                 seen.insert(script);
             }
             _ if !line.contains(" lua] ") => {}

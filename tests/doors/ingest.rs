@@ -261,7 +261,7 @@ async fn a_path_does_not_take_the_wrong_method() {
     for (method, path) in [
         ("GET", ITEMS),
         ("DELETE", ITEMS),
-        ("GET", RAW),
+        ("PUT", RAW),
         ("PATCH", "/v1/destinations/erp"),
         ("POST", "/v1/destinations"),
         ("PUT", "/v1/leases"),

@@ -1,6 +1,7 @@
 //! Random numbers made into sensible questions: mostly about what is there, sometimes stale,
 //! forged, late or repeated.
 
+mod learn;
 mod pick;
 
 use std::collections::BTreeMap;
@@ -9,14 +10,12 @@ use reseq::domain::{Ordering, Sequence, TransformKind};
 
 use super::{
     draw::{CALLERS, Draw, Kind, Twist},
-    op::{Call, Deadline, Failure, Gone, Known, LaneRequest, Op, Output, Refused, Reply, Token},
+    op::{Call, Deadline, Failure, Gone, Known, LaneRequest, Op, Output, Refused, Token},
     state::{Definition, Lane, NAMES, Name, Stand, State, Until},
 };
 use pick::{arrival, deadline, deadlines, definition, lanes_of, nonempty, output};
 
 const OWNERS: usize = 2;
-/// Tokens that are remembered after their lease has ended.
-const OLD_TOKENS: usize = 12;
 const PAUSES: [&str; 4] = ["", "ingest", "delivery", "ingest,delivery"];
 
 /// What the callers remember.
@@ -356,71 +355,6 @@ impl Callers {
             }
         });
         nonempty(requests)
-    }
-
-    /// Remembers what was answered, and the definitions that there are now.
-    pub fn learn(&mut self, op: &Op, reply: &Reply, state: &State) {
-        if let Some(call) = op.call().filter(|_| !matches!(reply, Reply::Refused(_))) {
-            self.last.insert(call.caller, op.clone());
-        }
-        for (name, destination) in &state.destinations {
-            let (version, definition) = (destination.version, destination.definition);
-            let all = self.known.entry(name).or_default();
-            if all.iter().all(|other| other.version != version) {
-                all.push(Known { name, version, definition });
-            }
-        }
-        match (op, reply) {
-            (Op::Claim { call, known, .. }, Reply::Claimed(given)) => {
-                let all = self.tokens.entry(known.name).or_default();
-                for message in given {
-                    let key = known.definition.set_of(message.key);
-                    let token = Token { sequence: message.sequence, secret: call.secret(), key };
-                    if !all.contains(&token) {
-                        all.push(token);
-                    }
-                }
-                let old = all.len().saturating_sub(OLD_TOKENS);
-                all.drain(..old);
-            }
-            (Op::Release { known, lanes, .. }, Reply::Runs { runs, .. }) => {
-                for (request, run) in lanes.iter().zip(runs) {
-                    let hand = self.in_hand.entry((known.name, request.lane)).or_default();
-                    hand.retain(|one| {
-                        one.sequence > request.settled_to && one.sequence <= request.in_hand
-                    });
-                    hand.extend(run.messages.iter().map(|message| Gone {
-                        sequence: message.sequence,
-                        tombstone: message.tombstone,
-                        charge: message.charge,
-                        idempotency_key: message.idempotency_key.clone(),
-                    }));
-                }
-            }
-            // A lane that is halted, or in which something is withdrawn, is not in hand any more.
-            (Op::Halt { refused }, Reply::Done) => {
-                self.in_hand.remove(&(refused.known.name, refused.lane));
-            }
-            (Op::Withdraw { who: Some(_), known, messages, .. }, Reply::Withdrawn(_)) => {
-                for (lane, _) in messages {
-                    self.in_hand.remove(&(known.name, *lane));
-                }
-            }
-            // Whoever takes a partition holds nothing yet.
-            (Op::Own { who }, Reply::Owned { .. }) if *who != self.owner => {
-                self.owner = *who;
-                self.in_hand.clear();
-            }
-            (Op::Disown { who }, Reply::Disowned(true)) if *who == self.owner => {
-                self.in_hand.clear();
-            }
-            // What was in the hand of a tenure is not in that of the next.
-            (Op::Pass(Deadline::Owner), _) => self.in_hand.clear(),
-            (Op::Remove { name, .. } | Op::EndRemove { name }, Reply::Removed { .. }) => {
-                self.in_hand.retain(|(of, _), _| of != name);
-            }
-            _ => {}
-        }
     }
 }
 

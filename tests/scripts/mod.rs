@@ -66,9 +66,8 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// A record as the scripts read it, in UTF-8: the byte of the format (at which they do not look, and
-/// which is the first of a character here), an array of six, and the body.
-pub const RECORD: &str = "\u{96}\u{1}\u{1}\u{1}\u{1}\u{1}\u{1}body";
+/// A record as the scripts read it: format, charge, length of the header, header, body.
+pub const RECORD: &str = "14,6;headerbody";
 
 /// The calls about one destination whose lanes are keys.
 pub struct Calls {

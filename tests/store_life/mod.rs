@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use reseq::{
     domain::{
         Arrival, Body, Destination, Due, Message, Ordering, Processing, Redrive, Sequence, Stage,
-        Stamped, Tombstone, TransformKind, Trouble, TroubleKind,
+        Stamped, Tombstone, Topic, TransformKind, Trouble, TroubleKind,
     },
     store::{
         Caller, Catalog, Claimed, Claimers, Completion, Extension, Failed, Ingested, Known,
@@ -47,6 +47,10 @@ pub async fn through_the_store(
     destination: Destination,
     lease: Duration,
 ) {
+    let topic =
+        Topic { name: "orders".parse().unwrap(), destinations: vec![destination.name.clone()] };
+    assert!(store.define_topic(&topic).await.unwrap());
+    assert!(store.remove_topic(&topic.name).await.unwrap());
     let defined = store.define(&destination).await.unwrap();
     let partition = destination.name.partition(store.keys().partitions());
     let caller = store.caller(destination.name.as_str());
