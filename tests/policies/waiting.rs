@@ -89,6 +89,27 @@ async fn an_id_is_not_queued_twice_while_it_is_queued_or_running() {
 }
 
 #[tokio::test]
+async fn an_id_is_free_again_when_its_message_was_cancelled() {
+    let desk = Desk::start(json!({"idempotency_window_ms": 0})).await;
+    desk.send("one", json!({"delay_ms": 3_600_000})).await;
+    let item = json!({"destinations": [ERP], "body": "two", "idempotency_key": "a b"});
+    let send =
+        async || desk.ok("POST", "/v1/messages", item.clone()).await["deliveries"][0].clone();
+    assert_eq!(send().await["duplicate"], false);
+    let messages = format!("/v1/destinations/{ERP}/messages");
+    let by_key = format!("{messages}?idempotency_key=a%20b");
+    let cancelled = desk.ok("DELETE", &by_key, json!({})).await;
+    assert_eq!(cancelled, json!({"sequence": 2, "state": "cancelled"}));
+    // The tombstone still keeps its place behind the first.
+    let again = send().await;
+    assert_eq!((&again["duplicate"], &again["sequence"]), (&json!(false), &json!(3)));
+    assert_eq!(send().await["duplicate"], true);
+    desk.ok("DELETE", &format!("{messages}/1"), json!({})).await;
+    desk.receives(&["two"]).await;
+    balanced(&desk.is_drained().await);
+}
+
+#[tokio::test]
 async fn a_purge_counts_first_and_then_leaves_nothing() {
     let desk = Desk::start(json!({"transform": {"kind": "worker"}})).await;
     for number in 0..50 {

@@ -34,7 +34,9 @@ fn first_of<'a>(
         return seen.filter(|s| s.until == Until::Future && s.epoch >= destination.born);
     }
     let first = destination.unique.get(key)?;
-    destination.messages.contains_key(&first.sequence).then_some(first)
+    // Nobody will receive what is a tombstone: its key is free.
+    let message = destination.messages.get(&first.sequence)?;
+    message.tombstone.is_none().then_some(first)
 }
 
 fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full: bool) -> Ingested {
