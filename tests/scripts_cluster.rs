@@ -170,7 +170,8 @@ async fn set_aside(at: &mut MultiplexedConnection, calls: &mut Calls) {
     let skipped = calls.withdraw("s", "me", &lanes, &[(1, 1), (2, 2)]);
     assert_eq!(ask::<Vec<String>>(at, &skipped).await, ["done"; 2]);
     assert_eq!(ask::<u64>(at, &calls.discard(&[1, 2])).await, 2);
-    let (version, _, changed): (String, String, bool) = ask(at, &calls.pause("delivery")).await;
+    let (version, _, changed, _): (String, String, bool, String) =
+        ask(at, &calls.pause("delivery")).await;
     assert!(changed);
     calls.version = version;
 }

@@ -20,14 +20,14 @@ use super::{
 };
 use crate::{
     domain::{self, Body, Ordering, Sequence, Tombstone},
-    store::{Paused, Retry, Store, StoreError, Which},
+    store::{Retry, Store, StoreError, Which},
     wire::problem::Problem,
 };
 
 /// How many halted messages are looked at together.
 const HALTED_AT_ONCE: usize = 500;
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum What {
     Delivery,
@@ -53,11 +53,8 @@ pub(super) async fn pause(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Pause { what } = read_optional(body, api.batch_bytes_max)?;
-    let change = |paused: Paused| match what {
-        What::Delivery => Paused { delivery: true, ..paused },
-        What::Ingest => Paused { ingest: true, ..paused },
-    };
-    set_paused(&api, &name, change).await
+    let paused = |one: What| (what == one).then_some(true);
+    set_paused(&api, &name, paused(What::Ingest), paused(What::Delivery)).await
 }
 
 /// `POST /v1/destinations/{d}/resume`
@@ -67,26 +64,21 @@ pub(super) async fn resume(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Resume { what } = read_optional(body, api.batch_bytes_max)?;
-    let change = |paused: Paused| match what {
-        Some(What::Delivery) => Paused { delivery: false, ..paused },
-        Some(What::Ingest) => Paused { ingest: false, ..paused },
-        None => Paused::default(),
-    };
-    set_paused(&api, &name, change).await
+    let resumed = |one: What| what.is_none_or(|what| what == one).then_some(false);
+    set_paused(&api, &name, resumed(What::Ingest), resumed(What::Delivery)).await
 }
 
 async fn set_paused(
     api: &Api,
     name: &str,
-    change: impl FnOnce(Paused) -> Paused,
+    ingest: Option<bool>,
+    delivery: Option<bool>,
 ) -> Result<Json<Value>, Problem> {
     let mut target = Target::find(api, name).await?;
-    // What this pod has heard may be a second old.
+    let name = target.known().destination.name.clone();
+    let (paused, _) = api.store.pause(&name, ingest, delivery).await?;
     target.refresh().await?;
-    let paused = change(target.known().paused);
-    api.store.pause(&target.known().destination.name, paused).await?;
-    target.refresh().await?;
-    Ok(Json(json!({"paused": target.known().paused})))
+    Ok(Json(json!({"paused": paused})))
 }
 
 #[derive(Deserialize)]

@@ -11,7 +11,9 @@ use super::{
     leases::{Held, Leases},
 };
 use crate::{
-    domain::{DestinationName, LeaseToken, Processed, Stage, Stamped, Trouble, TroubleKind},
+    domain::{
+        DestinationName, LeaseToken, Processed, Stage, Stamped, TransformKind, Trouble, TroubleKind,
+    },
     store::{Claimed, Known},
     telemetry,
     wire::answer::excerpt,
@@ -30,9 +32,12 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// True if this pod has what it takes to transform this destination's messages.
-    pub(super) fn can_run(&self, known: &Known) -> bool {
-        self.transforms.of(known).is_some()
+    /// How many attempts at this destination's messages may run in this pod at once; 0 if it lacks
+    /// what it takes to transform them.
+    pub(super) fn at_once_max(&self, known: &Known) -> usize {
+        let Some(transform) = self.transforms.of(known) else { return 0 };
+        let most = known.destination.transform.concurrency as usize;
+        transform.at_once_max().map_or(most, |able| able.min(most))
     }
 
     /// Begins an attempt at each claimed message.
@@ -130,9 +135,13 @@ impl Attempt {
             asked_max,
         );
         let Failure { reason, kind, status, is_final, .. } = failure;
+        // What an expression complains of holds parts of the body; the message keeps it, the log does
+        // not.
+        let is_telling = self.known.destination.transform.kind == TransformKind::Jq;
+        let logged = if is_telling { String::new() } else { excerpt(reason.as_bytes()) };
         tracing::warn!(
             destination = %self.token.destination, sequence = self.token.sequence,
-            attempt = self.message.attempts.number(), reason = excerpt(reason.as_bytes()),
+            attempt = self.message.attempts.number(), reason = logged, ?kind,
             is_final, wait_ms = wait.as_millis() as u64,
             "a transform failed",
         );

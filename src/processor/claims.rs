@@ -114,15 +114,16 @@ impl Claims {
     }
 
     /// Begins as many claims as slots and turns allow.
-    pub(super) fn claim(&mut self, can_run: impl Fn(&Known) -> bool) {
+    pub(super) fn claim(&mut self, at_once_max: impl Fn(&Known) -> usize) {
         let mut passed = Vec::new();
         while self.free > 0 && self.calls.len() < CALLS_MAX {
             let Some((name, weights)) = self.turns.pop() else { break };
             let Some(known) = self.catalog.get(name.as_str()) else { continue };
-            if known.claimers() != Claimers::Builtin || !can_run(&known) {
+            // What is claimed can begin at once: nobody is to wait for a turn under a lease.
+            let most = at_once_max(&known);
+            if known.claimers() != Claimers::Builtin || most == 0 {
                 continue;
             }
-            let most = known.destination.transform.concurrency as usize;
             let taken = self.taken.get(&name).copied().unwrap_or_default();
             // Whoever comes next in turn must find a slot too.
             let share = known.destination.share(self.free, weights);

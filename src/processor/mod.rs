@@ -95,7 +95,7 @@ impl Processor {
                 Some((known, claimed)) = claims.answered() => attempts.start(&known, claimed),
                 _ = tick.tick() => claims.look().await,
             }
-            claims.claim(|known| attempts.can_run(known));
+            claims.claim(|known| attempts.at_once_max(known));
             telemetry::processing(claims.taken());
         }
         // What is being claimed just now is claimed: it is processed or handed back like the rest.

@@ -180,7 +180,7 @@ fn head(listed: Listed, known: &Known, delivering: bool, now_ms: u64) -> Head {
             State::Waiting | State::Processing | State::Delayed => "transform",
             _ => "delivery",
         },
-        attempts: message.attempts.failed,
+        attempts: message.attempts.failed + message.attempts.crashes,
         last_trouble,
     }
 }

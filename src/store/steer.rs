@@ -16,15 +16,27 @@ pub struct Retry {
 }
 
 impl Store {
-    /// Pauses what is named, and resumes the rest. True if that changed anything.
-    pub async fn pause(&self, name: &DestinationName, paused: Paused) -> Result<bool, StoreError> {
+    /// Pauses or resumes ingest and delivery; what is none stays as it is. Tells what is paused
+    /// now, and whether that is news.
+    pub async fn pause(
+        &self,
+        name: &DestinationName,
+        ingest: Option<bool>,
+        delivery: Option<bool>,
+    ) -> Result<(Paused, bool), StoreError> {
         let keys = self.keys().destination(name);
         let (transition, mut call) = self.script(|scripts| &scripts.pause);
-        call.key(keys.hash()).arg(paused.text());
-        let (version, definition, changed): (u64, String, bool) =
+        let word = |paused: Option<bool>| match paused {
+            None => "",
+            Some(true) => "1",
+            Some(false) => "0",
+        };
+        call.key(keys.hash()).arg(word(ingest)).arg(word(delivery));
+        let (version, definition, changed, paused): (u64, String, bool, String) =
             self.run(transition, &call).await?;
+        let paused = Paused::of_text(&paused);
         self.index(name, version, Some((paused, &definition))).await?;
-        Ok(changed)
+        Ok((paused, changed))
     }
 
     /// Has a lane's head tried again now. Tells where it stands: waiting, or ready.

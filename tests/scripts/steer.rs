@@ -144,6 +144,7 @@ impl Calls {
     }
 
     pub fn pause(&self, paused: &str) -> Call {
-        call("pause", &[&self.keys.hash()], &[paused])
+        let word = |name| if paused.contains(name) { "1" } else { "0" };
+        call("pause", &[&self.keys.hash()], &[word("ingest"), word("delivery")])
     }
 }

@@ -92,6 +92,12 @@ pub trait Transform: Send + Sync {
     /// One attempt at one message. It may be run again for the same message, also after it
     /// succeeded (a crash before the result was kept), so it should be idempotent.
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure>;
+
+    /// How many attempts make sense at once, if that is less than `transform.concurrency`: what waits
+    /// for its turn is then not claimed at all.
+    fn at_once_max(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// A transform, and the version of the definition that it was built from.

@@ -3,8 +3,8 @@
 use reseq::{
     domain::{Arrival, LeaseToken, Sequence, Stage, State, TroubleKind},
     store::{
-        Completion, Extension, Failed, LaneRequest as StoreRequest, Paused, Reaped, RefusedHead,
-        Retry, StoreError, Withdrawal,
+        Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Retry,
+        StoreError, Withdrawal,
     },
 };
 
@@ -218,8 +218,9 @@ impl Real {
             }
             Op::Pause { name, paused } => {
                 let names = |what| paused.split(',').any(|name| name == what);
-                let paused = Paused { ingest: names("ingest"), delivery: names("delivery") };
-                let changed = store.pause(&name.parse().unwrap(), paused).await?;
+                let (ingest, delivery) = (Some(names("ingest")), Some(names("delivery")));
+                let name = name.parse().unwrap();
+                let (_, changed) = store.pause(&name, ingest, delivery).await?;
                 told(Reply::Paused { changed })
             }
             _ => unreachable!("it is nothing that people ask for"),

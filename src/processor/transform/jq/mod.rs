@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{Failure, Output, Transform};
-use crate::domain::{self, Body, Stamped};
+use crate::domain::{self, Body, Stamped, TroubleKind};
 use protocol::{Answer, Request, Setup};
 use runner::Runner;
 
@@ -40,6 +40,7 @@ pub struct Jq {
     timeout: Duration,
     /// As many evaluate at once as there are processors: more would not be faster.
     slots: Semaphore,
+    slots_max: usize,
     /// Runners that wait for a request; with those at work never more than slots.
     idle: Mutex<Vec<Runner>>,
 }
@@ -54,6 +55,7 @@ impl Jq {
             program,
             timeout: Duration::from_millis(transform.timeout_ms),
             slots: Semaphore::new(slots),
+            slots_max: slots,
             idle: Mutex::default(),
         }
     }
@@ -78,7 +80,8 @@ impl Jq {
     }
 
     fn timed_out(&self, what: &str) -> Failure {
-        again(format!("timed out after {} ms: {what}", self.timeout.as_millis()))
+        let reason = format!("timed out after {} ms: {what}", self.timeout.as_millis());
+        Failure::again(reason).with_kind(TroubleKind::Timeout)
     }
 }
 
@@ -112,6 +115,10 @@ impl Transform for Jq {
             Answer::Drop => Ok(Output::Drop),
             Answer::Failed(reason) => Err(Failure::last(reason)),
         }
+    }
+
+    fn at_once_max(&self) -> Option<usize> {
+        Some(self.slots_max)
     }
 }
 
