@@ -26,6 +26,21 @@ export async function reseq(method, path, body, headers = {}) {
   }
 }
 
+/**
+ * Asks again, at the next pod, for as long as a pod does not answer at all. Only for what may be asked
+ * twice: it reads, or it has an idempotency key.
+ */
+export async function again(ask) {
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (error.status) throw error;
+      await pause(5 + Math.random() * 45);
+    }
+  }
+}
+
 /** Makes a destination, or changes it. */
 export const define = (name, definition) => reseq("PUT", `/v1/destinations/${name}`, definition);
 

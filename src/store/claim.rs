@@ -2,6 +2,7 @@
 
 use std::{
     ops::RangeInclusive,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -119,6 +120,17 @@ impl Store {
             pipe.zrange(key, 0, max as isize - 1);
         }
         self.query(&pipe).await
+    }
+
+    /// Of these destinations, those that may have waiting messages: some too many, never too few.
+    pub async fn active_among(&self, all: Vec<Arc<Known>>) -> Result<Vec<Arc<Known>>, StoreError> {
+        let mut pipe = redis::pipe();
+        for known in &all {
+            let key = self.keys().partition(known.partition).active(known.claimers());
+            pipe.zscore(key, known.destination.name.as_str());
+        }
+        let since: Vec<Option<f64>> = self.query(&pipe).await?;
+        Ok(all.into_iter().zip(since).filter_map(|(known, since)| since.map(|_| known)).collect())
     }
 
     /// A secret that nobody else can guess, and the same for a call that is sent again.

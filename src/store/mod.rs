@@ -59,7 +59,7 @@ pub use memory::Memory;
 pub use messages::{Listed, Page, Which};
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
-pub use release::{LaneRequest, LaneRun, Owner, Released, Settled};
+pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
 pub use stats::{Head, Stats};
 pub use steer::Retry;
 pub use topics::KnownTopic;

@@ -66,6 +66,19 @@ pub struct Released {
     pub runs: Vec<LaneRun>,
 }
 
+/// A lane's head that its receiver did not accept.
+#[derive(Debug, Clone, Copy)]
+pub struct RefusedHead<'a> {
+    /// Its lane, as in [`LaneRequest::key`].
+    pub lane: Option<&'a str>,
+    /// The head.
+    pub sequence: Sequence,
+    /// Failed attempts at its delivery, with this one.
+    pub failed: u32,
+    /// What went wrong this time.
+    pub trouble: &'a Trouble,
+}
+
 /// The next run of one lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneRun {
@@ -122,22 +135,19 @@ impl Store {
         &self,
         owner: &Owner,
         known: &Known,
-        lane: Option<&str>,
-        sequence: Sequence,
-        attempts: u32,
+        head: RefusedHead<'_>,
         wait: Duration,
-        trouble: &Trouble,
     ) -> Result<(), StoreError> {
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
         let (transition, mut call) = self.script(|scripts| &scripts.postpone);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
         call.key(keys.partition.releasable()).key(keys.lanes());
-        call.key(keys.in_progress(set_key(known, lane))).key(keys.orders());
+        call.key(keys.in_progress(set_key(known, head.lane))).key(keys.orders());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
         call.arg(known.ordering_text()).arg(self.inner.quarantine_ms);
-        call.arg(lane.unwrap_or_default()).arg(sequence).arg(attempts);
-        call.arg(wait.as_millis() as u64).arg(attempts::trouble_text(trouble));
+        call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);
+        call.arg(wait.as_millis() as u64).arg(attempts::trouble_text(head.trouble));
         self.run::<u64>(transition, &call).await?;
         Ok(())
     }
@@ -148,20 +158,17 @@ impl Store {
         &self,
         owner: &Owner,
         known: &Known,
-        lane: Option<&str>,
-        sequence: Sequence,
-        attempts: u32,
-        trouble: &Trouble,
+        head: RefusedHead<'_>,
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(&known.destination.name);
-        let set = set_key(known, lane);
+        let set = set_key(known, head.lane);
         let (transition, mut call) = self.script(|scripts| &scripts.halt);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
         call.key(keys.attempts()).key(keys.halted()).key(keys.lanes());
         call.key(keys.in_progress(set)).key(keys.ready(set));
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.ordering_text());
-        call.arg(self.inner.quarantine_ms).arg(lane.unwrap_or_default()).arg(sequence);
-        call.arg(attempts).arg(attempts::trouble_text(trouble));
+        call.arg(self.inner.quarantine_ms).arg(head.lane.unwrap_or_default()).arg(head.sequence);
+        call.arg(head.failed).arg(attempts::trouble_text(head.trouble));
         self.run::<u64>(transition, &call).await?;
         Ok(())
     }

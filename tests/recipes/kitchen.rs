@@ -3,31 +3,41 @@
 use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::support::{
-    checker::stats,
+    checker::{forgotten, stats},
     pods::{Pod, Settings},
     redis::TestRedis,
-    wait::within,
+    wait::{LOOK_EVERY, eventually},
 };
+
+/// A recipe that has not ended by then fails its test.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// One kitchen at a time: each of them is work for the whole machine.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// Pods on one Redis.
 pub struct Kitchen {
     pub redis: TestRedis,
     pub pods: Vec<Pod>,
     pub settings: Settings,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Kitchen {
     /// So many pods, each with all roles.
     pub async fn open(count: usize) -> Kitchen {
+        let alone = ONE_AT_A_TIME.lock().await;
         let redis = TestRedis::start().await;
         let settings = Settings::new(redis.url());
-        let mut kitchen = Kitchen { redis, pods: Vec::new(), settings };
+        let mut kitchen = Kitchen { redis, pods: Vec::new(), settings, _alone: alone };
         for _ in 0..count {
             kitchen.add_pod().await;
         }
@@ -72,6 +82,11 @@ impl Kitchen {
         assert_eq!(number("last_sequence"), number("pending") + gone, "{destination}: {numbers}");
         numbers
     }
+
+    /// Waits until nothing of any message is left in Redis.
+    pub async fn forgotten(&self) {
+        forgotten(&mut self.redis.connection().await).await;
+    }
 }
 
 /// A recipe that runs; it ends when this is dropped.
@@ -93,17 +108,39 @@ impl Cook {
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
+    /// Waits until one of its lines is as wanted.
+    pub async fn says(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        eventually(&format!("{} says {what}", self.recipe), async || {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("{} ended with {status} before it said {what}", self.recipe);
+            }
+            let said = self.said();
+            said.iter()
+                .find(|line| wanted(line))
+                .cloned()
+                .ok_or_else(|| format!("{:?}", said.last()))
+        })
+        .await
+    }
+
+    /// Asks it to end, with SIGTERM.
+    pub fn terminate(&self) {
+        let id = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        kill_process(id, Signal::TERM).unwrap();
+    }
+
     /// Waits for its end; what it found is its last line.
     pub async fn finish(mut self) -> Value {
-        let status = within(&self.recipe.clone(), async {
+        let ended = tokio::time::timeout(PATIENCE, async {
             loop {
                 if let Some(status) = self.child.try_wait().unwrap() {
                     return status;
                 }
-                tokio::time::sleep(crate::support::wait::LOOK_EVERY).await;
+                tokio::time::sleep(LOOK_EVERY).await;
             }
-        })
-        .await;
+        });
+        let ended = ended.await;
+        let status = ended.unwrap_or_else(|_| panic!("{} goes on for too long", self.recipe));
         let said = self.said();
         assert!(status.success(), "{} ended with {status}; it said {said:?}", self.recipe);
         said.last().cloned().unwrap_or_else(|| panic!("{} found nothing", self.recipe))

@@ -4,8 +4,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod counting;
+mod failing;
 mod keys;
 mod kitchen;
+mod long_work;
 mod orders;
 mod queues;
 mod reports;
+mod sharing;

@@ -10,8 +10,8 @@ use reseq::{
     },
     store::{
         Caller, Catalog, Claimed, Claimers, Completion, Extension, Failed, Ingested, Known,
-        LaneRequest, LogEntry, Owner, OwnerToken, Paused, Retry, Settled, Status, Store, Which,
-        Withdrawal, Withdrawn,
+        LaneRequest, LogEntry, Owner, OwnerToken, Paused, RefusedHead, Retry, Settled, Status,
+        Store, Which, Withdrawal, Withdrawn,
     },
 };
 
@@ -160,9 +160,10 @@ impl Life<'_> {
         assert!(runs.iter().all(|run| !run.messages.is_empty()));
         let first = runs[0].messages[0].clone();
         let (lane, why) = (self.lane("a", 1), trouble(Stage::Delivery));
-        let (lane, zero) = (lane.as_deref(), Duration::ZERO);
-        store.postpone(owner, known, lane, 1, 1, zero, &why).await.unwrap();
-        store.halt(owner, known, lane, 1, 2, &why).await.unwrap();
+        let lane = lane.as_deref();
+        let head = RefusedHead { lane, sequence: 1, failed: 1, trouble: &why };
+        store.postpone(owner, known, head, Duration::ZERO).await.unwrap();
+        store.halt(owner, known, RefusedHead { failed: 2, ..head }).await.unwrap();
         assert_eq!(store.stats(known).await.unwrap().halted, 1);
         let retry = Retry { lane: self.lane("a", 1), sequence: 1, repaired: None };
         store.retry(known, &retry).await.unwrap();

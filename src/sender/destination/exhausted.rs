@@ -14,7 +14,7 @@ use crate::{
         deliver::Finality,
         lane::{Fate, Refused},
     },
-    store::{Known, Owner, Store, StoreError, Withdrawal},
+    store::{Known, Owner, RefusedHead, Store, StoreError, Withdrawal},
     telemetry,
 };
 
@@ -140,12 +140,11 @@ async fn carry_out(
     head: &Refused,
 ) -> Result<(), StoreError> {
     let Refused { sequence, failed, trouble, fate } = head;
-    let (sequence, failed, lane) = (*sequence, *failed, key.as_deref());
+    let (sequence, failed) = (*sequence, *failed);
+    let refused = RefusedHead { lane: key.as_deref(), sequence, failed, trouble };
     match fate {
-        Fate::Postpone(wait) => {
-            store.postpone(owner, known, lane, sequence, failed, *wait, trouble).await
-        }
-        Fate::Halt => store.halt(owner, known, lane, sequence, failed, trouble).await,
+        Fate::Postpone(wait) => store.postpone(owner, known, refused, *wait).await,
+        Fate::Halt => store.halt(owner, known, refused).await,
         Fate::Withdraw(how, reason) => {
             let withdrawal = Withdrawal {
                 how: *how,

@@ -140,7 +140,9 @@ impl Real {
                 let lane = lane.name();
                 let why = trouble(Stage::Delivery, TroubleKind::Timeout);
                 let (lane, wait) = (lane.as_deref(), wait(*time));
-                store.postpone(&owner, &known, lane, *sequence, *attempts, wait, &why).await?;
+                let (sequence, failed) = (*sequence, *attempts);
+                let head = RefusedHead { lane, sequence, failed, trouble: &why };
+                store.postpone(&owner, &known, head, wait).await?;
                 told(Reply::Done)
             }
             Op::Halt { refused } => {
@@ -148,7 +150,9 @@ impl Real {
                 let (owner, known) = (self.owner(*who, *epoch), self.known_of(known));
                 let lane = lane.name();
                 let why = trouble(Stage::Delivery, TroubleKind::Rejected);
-                store.halt(&owner, &known, lane.as_deref(), *sequence, *attempts, &why).await?;
+                let (lane, sequence, failed) = (lane.as_deref(), *sequence, *attempts);
+                let head = RefusedHead { lane, sequence, failed, trouble: &why };
+                store.halt(&owner, &known, head).await?;
                 told(Reply::Done)
             }
             Op::Withdraw { .. } | Op::Retry { .. } | Op::Discard { .. } | Op::Pause { .. } => {
