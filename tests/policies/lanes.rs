@@ -27,7 +27,8 @@ async fn serial_processing_takes_one_message_of_a_lane_at_a_time() {
         assert!(desk.lease(json!({"max": 10})).await.is_empty());
         for lease in leases {
             done.push(lease["body"].as_str().unwrap().to_owned());
-            desk.end("complete", &[lease.clone()], json!({"body": lease["body"]})).await;
+            desk.end("complete", std::slice::from_ref(&lease), json!({"body": lease["body"]}))
+                .await;
         }
     }
     let of = |key: &str| done.iter().filter(|b| b.starts_with(key)).cloned().collect::<Vec<_>>();
@@ -57,7 +58,7 @@ async fn where_nothing_is_in_order_the_higher_priority_is_claimed_first() {
     let again = desk.lease(json!({"wait_ms": 10_000})).await;
     assert_eq!(again[0]["body"], "high");
     for lease in leases[1..3].iter().chain(&again) {
-        desk.end("complete", &[lease.clone()], json!({"body": lease["body"]})).await;
+        desk.end("complete", std::slice::from_ref(lease), json!({"body": lease["body"]})).await;
     }
     assert_eq!(desk.is_drained().await["delivered_total"], 4);
     // A priority has a meaning only there.

@@ -3,8 +3,8 @@
 use reseq::{
     domain::{Arrival, LeaseToken, Sequence, Stage, State, TroubleKind},
     store::{
-        Completion, Extension, Failed, LaneRequest as StoreRequest, Paused, Reaped, Retry,
-        StoreError, Withdrawal,
+        Completion, Extension, Failed, LaneRequest as StoreRequest, Paused, Reaped, RefusedHead,
+        Retry, StoreError, Withdrawal,
     },
 };
 
