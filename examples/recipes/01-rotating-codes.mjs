@@ -6,6 +6,7 @@ import { define, done, drained, receiver, send } from "./lib.mjs";
 
 const count = Number(process.env.ORDERS ?? 10_000);
 const instances = 12;
+const customers = 8;
 const codes = 100;
 const today = new Date().toISOString();
 const codeOf = (sequence) => ((sequence - 1) % codes) + 1;
@@ -39,14 +40,14 @@ const place = async (order) => {
   return { order, code };
 };
 
-// The instances, each with one customer at a time. They are faster than the kitchen: when all codes
+// The instances, each with some customers at a time. They are faster than the kitchen: when all codes
 // are taken, an order waits for one.
 const placed = [];
 let next = 0;
-const instance = async () => {
+const customer = async () => {
   while (next < count) placed.push(await place(next++));
 };
-await Promise.all(Array.from({ length: instances }, instance));
+await Promise.all(Array.from({ length: instances * customers }, customer));
 await drained("kitchen");
 
 done({

@@ -56,8 +56,9 @@ const life = (account) => [
 ];
 const orders = Array.from({ length: accounts }, (_, account) =>
   life(account).map((body, step) => {
-    const item = { destinations: ["accounts"], key: `account ${account}`, body };
-    return { at: Math.floor(step / 5) + (account % 20), item: { ...item, idempotency_key: `${today} ${account} ${step}` } };
+    const idempotency_key = `${today} ${account} ${step}`;
+    const item = { destinations: ["accounts"], key: `account ${account}`, idempotency_key, body };
+    return { at: Math.floor(step / 5) + (account % 20), item };
   }),
 );
 await sendAll(orders.flat().sort((one, other) => one.at - other.at).map(({ item }) => item));

@@ -67,7 +67,10 @@ pub fn release(
                 destination.log.remove(0);
             }
         }
-        if let Some(key) = idempotency_key {
+        // Another message may have the key by now: the one that has left was a tombstone.
+        if let Some(key) = idempotency_key
+            && destination.unique.get(key).is_some_and(|first| first.sequence == *sequence)
+        {
             destination.unique.remove(key);
         }
     }
