@@ -15,7 +15,7 @@
 --   [10] log           reseq:{p07}:d:<dest>:log
 --   [11] log_order     reseq:{p07}:d:<dest>:log:order
 --   [12] halted        reseq:{p07}:d:<dest>:halted
---   [13…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [13…] per lane (nothing in order: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] definition version  [4] destination
 --   [5] 'destination', 'key' or 'none'  [6] quarantine, ms  [7] most bytes of records  [8] most
@@ -128,12 +128,16 @@ expect('ZCARD', KEYS[6], KEYS[7])
 expect('LLEN', KEYS[11])
 for i = 12, #KEYS do expect('ZCARD', KEYS[i]) end
 
+-- A log that is not wanted any more.
+if ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0 then redis.call('UNLINK', KEYS[10], KEYS[11]) end
+
 local lane_count, entry_count = tonumber(ARGV[9]), tonumber(ARGV[10])
 local answers = {0}
 for lane = 1, lane_count do
   local base = 3 + 8 * lane
   local key, in_hand, most = ARGV[base], ARGV[base + 6], tonumber(ARGV[base + 7])
-  local in_progress, ready = KEYS[11 + 2 * lane], KEYS[12 + 2 * lane]
+  local pair = ordering == 'none' and 1 or lane
+  local in_progress, ready = KEYS[11 + 2 * pair], KEYS[12 + 2 * pair]
   local hints, member = KEYS[6], destination
   if ordering ~= 'destination' then hints, member = KEYS[7], key end
 

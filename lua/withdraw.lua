@@ -25,12 +25,13 @@
 --   [18…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
---   'serial'  [5] quarantine, ms  [6] 'd' dropped, 's' skipped or 'c' cancelled  [7] owner token of
---   the owner who asks, who has none of them in hand, or ''  [8] reason, in words  [9] failed attempts,
+--   'serial'  [5] quarantine, ms  [6] 'd' dropped, 's' skipped or 'c' cancelled  [7] who asks:
+--   '' a person; 'policy', of what is halted; or '<owner token> <epoch>', the owner, who has none of
+--   them in hand  [8] reason, in words  [9] failed attempts,
 --   with this one (0: as noted)  [10] trouble as JSON, or ''  [11] number of lanes; then the lanes'
 --   keys, then per message 2: its lane (from 1), sequence
 -- Returns: {'done' | 'ordered' | 'settled' …} in order
--- Errors: UNKNOWN_DESTINATION, STALE_DEFINITION, NOT_OWNER, UNREADABLE
+-- Errors: STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION, NOT_OWNER, UNREADABLE
 -- Sent again it changes nothing more: no call number is needed.
 -- include: clock, epoch, expect, owner, attempts, head, waiting, serial
 
@@ -38,11 +39,12 @@ local now = now_ms()
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-local _, quarantine = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
-local is_owner = ARGV[7] ~= '' and owns(KEYS[2], ARGV[7], now)
-if ARGV[7] ~= '' and not is_owner then
-  return redis.error_reply('NOT_OWNER another owns the partition')
-end
+local epoch, quarantine = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
+local by_policy = ARGV[7] == 'policy'
+local token, known_epoch = string.match(ARGV[7], '^(%S+) (%d+)$')
+local is_owner = token and owns(KEYS[2], token, now)
+if token and text(epoch) ~= known_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
+if token and not is_owner then return redis.error_reply('NOT_OWNER another owns the partition') end
 -- Where there is no owner, or the owner says so, and no forgotten one can be left, no sender has
 -- anything in hand.
 local _, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
@@ -82,12 +84,15 @@ local function take_out(lane, sequence, in_progress, ready)
     if not redis.call('ZSCORE', ready, sequence) then return 'halted' end
     redis.call('HINCRBY', KEYS[3], 'halted_ready', -1)
     return 'ready'
+  elseif by_policy then
+    -- A person has seen to it meanwhile.
+    return 'settled'
   elseif redis.call('ZSCORE', ready, sequence) then
     return in_nobodys_hand and 'ready' or 'in hand'
   elseif redis.call('ZREM', KEYS[7], member) == 1 then
     redis.call('HINCRBY', KEYS[3], 'delayed', -1)
     return 'delayed'
-  elseif serial and first_unfinished(in_progress, ready, '-inf') ~= sequence then
+  elseif serial and first_unfinished(in_progress, ready) ~= sequence then
     redis.call('HINCRBY', KEYS[3], 'held', -1)
     return 'held'
   end
@@ -101,10 +106,11 @@ local function take_out(lane, sequence, in_progress, ready)
 end
 
 local function order(lane_key, sequence)
-  if redis.call('HSETNX', KEYS[9], sequence, how .. #lane_key .. ' ' .. lane_key .. ARGV[8]) == 1 then
-    redis.call('HINCRBY', KEYS[3], 'orders', 1)
-  end
-  redis.call('ZADD', KEYS[12], 'LT', text(now), destination)
+  local text_of = how .. #lane_key .. ' ' .. lane_key .. ARGV[8]
+  if redis.call('HSETNX', KEYS[9], sequence, text_of) == 0 then return end
+  redis.call('HINCRBY', KEYS[3], 'orders', 1)
+  -- Where there is one lane, the hint is its head's not-before: left as it is.
+  redis.call('ZADD', KEYS[12], ordering == 'destination' and 'NX' or 'LT', text(now), destination)
   redis.call('PUBLISH', KEYS[17], destination)
 end
 

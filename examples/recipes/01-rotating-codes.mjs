@@ -6,7 +6,7 @@ import { define, done, drained, receiver, send } from "./lib.mjs";
 
 const count = Number(process.env.ORDERS ?? 10_000);
 const instances = 12;
-const customers = 8;
+const customers = 2;
 const codes = 100;
 const today = new Date().toISOString();
 const codeOf = (sequence) => ((sequence - 1) % codes) + 1;

@@ -16,7 +16,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use super::{Api, read_json};
 use crate::{
     domain::{DestinationName, Sequence, State},
-    store::{Known, Retry, StoreError, Withdrawal, Withdrawn},
+    store::{Known, Retry, StoreError, Who, Withdrawal, Withdrawn},
     wire::problem::Problem,
 };
 
@@ -75,8 +75,9 @@ impl Target {
         withdrawal: &Withdrawal<'_>,
     ) -> Result<Vec<Withdrawn>, StoreError> {
         let store = &self.api.store.clone();
-        let call =
-            |known: Arc<Known>| async move { store.withdraw(&known, None, withdrawal).await };
+        let call = |known: Arc<Known>| async move {
+            store.withdraw(&known, Who::Person, withdrawal).await
+        };
         self.call(call).await
     }
 

@@ -137,7 +137,7 @@ impl Common {
             received: rfc3339(message.message.received_ms),
             attempts: message.attempts.failed,
             crashes: message.attempts.crashes,
-            bytes: message.message.body.bytes.len() as u64,
+            bytes: message.charge,
             content_type: message.message.body.content_type.clone(),
             origin: message.origin.as_ref().map(Was::of),
             last_error: message.attempts.troubles.first().map(Failure::of),

@@ -14,7 +14,7 @@ use crate::{
     domain::{
         DestinationName, LeaseToken, Processed, Stage, Stamped, TransformKind, Trouble, TroubleKind,
     },
-    store::{Claimed, Known},
+    store::{Catalog, Claimed, Known},
     telemetry,
     wire::answer::excerpt,
 };
@@ -38,6 +38,11 @@ impl Attempts {
         let Some(transform) = self.transforms.of(known) else { return 0 };
         let most = known.destination.transform.concurrency as usize;
         transform.at_once_max().map_or(most, |able| able.min(most))
+    }
+
+    /// Lets go of what destinations that are gone needed.
+    pub(super) fn keep(&self, catalog: &Catalog) {
+        self.transforms.keep(|name| catalog.get(name.as_str()));
     }
 
     /// Begins an attempt at each claimed message.

@@ -113,8 +113,10 @@ impl Catalog {
     pub async fn refresh(&self, name: &DestinationName) -> Result<Option<Arc<Known>>, StoreError> {
         let known = self.store.true_definition(name).await?.map(Arc::new);
         self.change(|by_name| match &known {
-            Some(known) => by_name.insert(name.clone(), known.clone()),
-            None => by_name.remove(name),
+            // What was read slowly may be older than what was heard meanwhile.
+            Some(known) if by_name.get(name).is_some_and(|held| held.version > known.version) => {}
+            Some(known) => drop(by_name.insert(name.clone(), known.clone())),
+            None => drop(by_name.remove(name)),
         });
         Ok(known)
     }

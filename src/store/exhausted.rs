@@ -3,11 +3,13 @@
 
 use bytes::Bytes;
 
-use super::{Catalog, Failed, Known, Status, Store, StoreError, Withdrawal, attempts};
+use super::{Catalog, Failed, Known, Status, Store, StoreError, Who, Withdrawal, attempts};
 use crate::domain::{OnExhausted, Ordering, Sequence, Stage, Tombstone};
 
 /// The most halted messages of a destination that one look finds.
 const LOOK_MAX: isize = 100;
+/// The most of these looks.
+const PAGES_MAX: isize = 20;
 /// The most messages of one withdrawal.
 const WITHDRAW_MAX: usize = 500;
 
@@ -43,11 +45,11 @@ impl Store {
             let why = if one.is_final { FOR_GOOD } else { USED_UP };
             match known.destination.on_exhausted {
                 OnExhausted::Halt => tracing::error!(
-                    destination = %name, sequence, why, reason = one.trouble.detail,
+                    destination = %name, sequence, why, kind = ?one.trouble.kind,
                     "a message is halted, and waits for a person",
                 ),
                 OnExhausted::Skip | OnExhausted::Drop => tracing::warn!(
-                    destination = %name, sequence, why, reason = one.trouble.detail,
+                    destination = %name, sequence, why, kind = ?one.trouble.kind,
                     "a message is given up",
                 ),
             }
@@ -69,7 +71,23 @@ impl Store {
             known.destination.on_exhausted != OnExhausted::Halt
                 && partitions.contains(&known.partition)
         });
-        for known in concerned {
+        let concerned: Vec<_> = concerned.collect();
+        if concerned.is_empty() {
+            return;
+        }
+        let mut pipe = redis::pipe();
+        for known in &concerned {
+            pipe.zcard(self.keys().destination(&known.destination.name).halted());
+        }
+        let counts: Vec<u64> = match self.query(&pipe).await {
+            Ok(counts) => counts,
+            Err(error) => {
+                tracing::debug!(%error, "cannot look for what is halted");
+                return;
+            }
+        };
+        let halted = concerned.iter().zip(counts).filter(|(_, count)| *count > 0);
+        for (known, _) in halted {
             if let Err(error) = self.settle_halted(known).await {
                 let name = &known.destination.name;
                 tracing::debug!(destination = %name, %error, "cannot see to what is halted");
@@ -80,38 +98,52 @@ impl Store {
     /// Sees to some of a destination's messages that are halted in their processing. Tells how
     /// many these were.
     pub async fn settle_halted(&self, known: &Known) -> Result<usize, StoreError> {
+        for page in 0..PAGES_MAX {
+            let from = page * LOOK_MAX;
+            let (sequences, is_last) = self.halted_in_processing(known, from).await?;
+            if !sequences.is_empty() {
+                let messages = self.messages(known, &sequences).await?;
+                let lanes = messages.iter().flatten().map(|message| {
+                    let (key, sequence) = (message.message.key.as_deref(), message.place.sequence);
+                    (lane_of(known, key, sequence), sequence)
+                });
+                let lanes: Vec<_> = lanes.collect();
+                self.give_up(known, &lanes, USED_UP).await?;
+                return Ok(lanes.len());
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(0)
+    }
+
+    /// Which of some halted messages, from this rank on, are halted in their processing; what is
+    /// halted at its delivery, its sender sees to. True if there are no more.
+    async fn halted_in_processing(
+        &self,
+        known: &Known,
+        from: isize,
+    ) -> Result<(Vec<Sequence>, bool), StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let mut pipe = redis::pipe();
-        pipe.zrange(keys.halted(), 0, LOOK_MAX - 1);
+        pipe.zrange(keys.halted(), from, from + LOOK_MAX - 1);
         let (halted,): (Vec<Sequence>,) = self.query(&pipe).await?;
         if halted.is_empty() {
-            return Ok(0);
+            return Ok((Vec::new(), true));
         }
+        let is_last = halted.len() < LOOK_MAX as usize;
         let mut pipe = redis::pipe();
         pipe.hmget(keys.attempts(), &halted);
         let (kept,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
         let mut sequences = Vec::new();
         for (sequence, kept) in halted.into_iter().zip(kept) {
             let attempts = attempts::read(&kept.unwrap_or_default())?;
-            // What is halted at its delivery, its sender sees to.
             if attempts.halted_in == Some(Stage::Transform) {
                 sequences.push(sequence);
             }
         }
-        if sequences.is_empty() {
-            return Ok(0);
-        }
-        let messages = self.messages(known, &sequences).await?;
-        let messages: Vec<_> = messages
-            .iter()
-            .flatten()
-            .map(|message| {
-                let (key, sequence) = (message.message.key.as_deref(), message.place.sequence);
-                (lane_of(known, key, sequence), sequence)
-            })
-            .collect();
-        self.give_up(known, &messages, USED_UP).await?;
-        Ok(messages.len())
+        Ok((sequences, is_last))
     }
 
     async fn give_up(
@@ -123,7 +155,7 @@ impl Store {
         let Some(how) = leaves_as(known.destination.on_exhausted) else { return Ok(()) };
         for messages in messages.chunks(WITHDRAW_MAX) {
             let withdrawal = Withdrawal { how, reason, trouble: None, messages };
-            self.withdraw(known, None, &withdrawal).await?;
+            self.withdraw(known, Who::Policy, &withdrawal).await?;
         }
         Ok(())
     }

@@ -12,6 +12,8 @@ use crate::domain::{Ordering, Sequence, Stamped, State, Tombstone};
 const LEASES_MAX: isize = 5_000;
 /// How many messages a look takes at once where it must pick some of them.
 const SCAN: usize = 500;
+/// How many messages, with their bodies, are read in one round trip.
+const READ_MAX: usize = 20;
 
 /// Which pending messages to list.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +48,7 @@ pub struct Listed {
 /// Some of the pending messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
-    /// In the order of their sequences, where one lane is listed.
+    /// In the order of their sequences, where one lane is listed; without their bodies.
     pub items: Vec<Listed>,
     /// Where the next page begins; none if this was the last.
     pub next: Option<u64>,
@@ -56,12 +58,18 @@ impl Store {
     /// The pending messages asked for, a page at a time.
     pub async fn pending(&self, known: &Known, which: &Which) -> Result<Page, StoreError> {
         let (sequences, next) = self.candidates(known, which).await?;
-        let mut items = self.listed(known, &sequences).await?;
-        items.retain(|one| {
+        let wanted_lane = which.key.as_deref().map(|key| known.destination.lane_key(Some(key)));
+        let is_wanted = |one: &Listed| {
+            let lane = known.destination.lane_key(one.message.message.key.as_deref());
             which.state.is_none_or(|state| state == one.state)
                 && one.message.place.sequence >= which.from
-                && (which.key.is_none() || which.key == one.message.message.key)
-        });
+                && wanted_lane.is_none_or(|wanted| wanted == lane)
+        };
+        let mut items = Vec::new();
+        for some in sequences.chunks(READ_MAX) {
+            let listed = self.listed(known, some).await?;
+            items.extend(listed.into_iter().filter(is_wanted).map(without_body));
+        }
         Ok(Page { items, next })
     }
 
@@ -94,7 +102,11 @@ impl Store {
                 return Ok(by_rank(found));
             }
             (_, Ordering::Key, None) => {
-                pipe.cmd("HSCAN").arg(keys.messages()).arg(at).arg("COUNT").arg(limit.min(SCAN));
+                pipe.cmd("HSCAN")
+                    .arg(keys.messages())
+                    .arg(at)
+                    .arg("COUNT")
+                    .arg(limit.min(READ_MAX));
                 let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
                 let mut found: Vec<Sequence> = found.into_iter().map(|(s, _)| s).collect();
                 found.sort_unstable();
@@ -153,6 +165,13 @@ impl Store {
         }
         Ok(listed)
     }
+}
+
+/// A page of many messages is not to hold all their bodies; `charge` says how long they were.
+fn without_body(mut listed: Listed) -> Listed {
+    listed.message.message.body.bytes = Bytes::new();
+    listed.message.input = None;
+    listed
 }
 
 fn leased_of(member: &str, known: &Known) -> Option<Sequence> {

@@ -64,7 +64,7 @@ pub use stats::{Head, Stats};
 pub use steer::Retry;
 pub use topics::KnownTopic;
 pub use wake::{Wake, Wakes};
-pub use withdraw::{Order, Withdrawal, Withdrawn};
+pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
 
 use crate::config;
 use connect::Links;

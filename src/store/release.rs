@@ -103,7 +103,9 @@ impl Store {
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
         call.key(keys.lanes()).key(keys.orders()).key(keys.unique());
         call.key(keys.log()).key(keys.log_order()).key(keys.halted());
-        for lane in lanes {
+        // Where nothing is in order all lanes stand in the same sets.
+        let sets = if known.destination.ordering == Ordering::None { 1 } else { lanes.len() };
+        for lane in lanes.iter().take(sets) {
             let key = set_key(known, lane.key.as_deref());
             call.key(keys.in_progress(key)).key(keys.ready(key));
         }

@@ -62,13 +62,23 @@ impl FromRedisValue for Withdrawn {
     }
 }
 
+/// Who has messages leave.
+#[derive(Debug, Clone, Copy)]
+pub enum Who<'a> {
+    /// A person.
+    Person,
+    /// The destination's policy: of what is halted, and nothing else.
+    Policy,
+    /// The owner of the partition, who has none of them in hand.
+    Owner(&'a Owner),
+}
+
 impl Store {
-    /// Has messages of one destination leave, one answer each, in order; at most 500. With
-    /// `owner`, by the owner of the partition, who knows that none of them is in its hand.
+    /// Has messages of one destination leave, one answer each, in order; at most 500.
     pub async fn withdraw(
         &self,
         known: &Known,
-        owner: Option<&Owner>,
+        who: Who<'_>,
         withdrawal: &Withdrawal<'_>,
     ) -> Result<Vec<Withdrawn>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
@@ -98,7 +108,12 @@ impl Store {
         call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
         call.arg(known.processing_text()).arg(self.inner.quarantine_ms);
         call.arg(record::letter(withdrawal.how).to_string());
-        call.arg(owner.map_or("", |owner| owner.token.as_str())).arg(withdrawal.reason);
+        call.arg(match who {
+            Who::Person => String::new(),
+            Who::Policy => "policy".to_owned(),
+            Who::Owner(owner) => format!("{} {}", owner.token.as_str(), owner.epoch),
+        });
+        call.arg(withdrawal.reason);
         let (failed, trouble) = match withdrawal.trouble {
             Some((failed, trouble)) => (failed, attempts::trouble_text(trouble)),
             None => (0, String::new()),
@@ -113,17 +128,22 @@ impl Store {
         self.run(name, &call).await
     }
 
-    /// The orders that wait at a destination; some of them, if there are very many.
-    pub async fn orders(&self, known: &Known) -> Result<Vec<Order>, StoreError> {
+    /// The orders that wait at a destination, from this cursor on (first 0), some at a time; and the
+    /// cursor to go on with, 0 if these were the last.
+    pub async fn orders(
+        &self,
+        known: &Known,
+        cursor: u64,
+    ) -> Result<(Vec<Order>, u64), StoreError> {
         let key = self.keys().destination(&known.destination.name).orders();
         let mut pipe = redis::pipe();
-        pipe.cmd("HSCAN").arg(key).arg(0).arg("COUNT").arg(ORDERS_MAX);
-        let ((_, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
+        pipe.cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(ORDERS_MAX);
+        let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
         let read = |(sequence, text): (Sequence, Bytes)| {
             read_order(known, sequence, &text)
                 .ok_or_else(|| StoreError::Unreadable(format!("the order for {sequence}")))
         };
-        found.into_iter().take(ORDERS_MAX).map(read).collect()
+        Ok((found.into_iter().map(read).collect::<Result<_, _>>()?, next))
     }
 }
 

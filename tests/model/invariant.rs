@@ -30,7 +30,12 @@ impl State {
         if !destination.waiting.is_empty() && !active.contains(name) {
             return Some("its claimers are not told that messages wait".to_owned());
         }
-        if destination.orders() > 0 && self.releasable.get(name) != Some(&Until::Past) {
+        // Where there is one lane the hint is its head's not-before, which orders wait for.
+        let told = match destination.definition.ordering {
+            Ordering::Destination => self.releasable.contains_key(name),
+            _ => self.releasable.get(name) == Some(&Until::Past),
+        };
+        if destination.orders() > 0 && !told {
             return Some("the owner is not told that there are orders".to_owned());
         }
         for lane in destination.lanes_in_use() {

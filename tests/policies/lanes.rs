@@ -138,3 +138,56 @@ async fn a_topic_reaches_all_its_destinations_once() {
     .await;
     desk.is_drained().await;
 }
+
+#[tokio::test]
+async fn the_ordering_may_change_whenever_nothing_is_pending() {
+    let desk = Desk::start(json!({})).await;
+    let mut sent = 0;
+    for ordering in ["key", "none", "destination", "key", "destination", "none", "key"] {
+        desk.define(ERP, json!({"ordering": ordering})).await;
+        // At once, while the sender still knows the other one.
+        for key in [Value::Null, json!("a")] {
+            desk.send("message", json!({"key": key})).await;
+            sent += 1;
+        }
+        let stats = desk.is_drained().await;
+        assert_eq!(stats["delivered_total"], sent, "{ordering}: {stats}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_worker_holds_is_cancelled_when_its_attempt_has_failed() {
+    let definition = json!({"ordering": "key", "transform": {"kind": "worker"}});
+    let desk = Desk::start(definition).await;
+    let sequence = desk.send("held", json!({"key": "a"})).await;
+    let lease = desk.lease(json!({})).await;
+    let path = format!("/v1/destinations/{ERP}/messages/{sequence}");
+    let (status, answer) = desk.ask("DELETE", &path, Value::Null).await;
+    assert_eq!((status, &answer["state"]), (202, &json!("ordered")), "{answer}");
+    desk.end("fail", &lease, json!({"error": "not now", "retry_ms": 0})).await;
+    assert_eq!(desk.is_drained().await["cancelled_total"], 1);
+}
+
+#[tokio::test]
+async fn an_order_behind_a_head_that_backs_off_does_not_hasten_it() {
+    let definition = json!({"transform": {"kind": "worker"},
+        "delivery": {"backoff_ms": 600_000, "backoff_max_ms": 600_000}});
+    let desk = Desk::start(definition).await;
+    desk.receiver.refuse("\"one\"", 503, None);
+    desk.send_all(&["one", "two"]).await;
+    let leases = desk.lease(json!({"max": 2})).await;
+    desk.end("complete", &leases[..1], json!({"body": "one"})).await;
+    desk.until("it backs off", |stats| stats["head"]["attempts"] == 1).await;
+    let path = format!("/v1/destinations/{ERP}/messages/2");
+    let (status, answer) = desk.ask("DELETE", &path, Value::Null).await;
+    assert_eq!(status, 202, "{answer}");
+    desk.nothing_happens().await;
+    let stats = desk.stats().await;
+    // (By chance a backoff may be short: full jitter begins at nothing.)
+    assert!(stats["head"]["attempts"].as_u64() <= Some(2), "{stats}");
+    desk.end("release", &leases[1..], json!({})).await;
+    desk.receiver.accept("\"one\"");
+    desk.steer("retry-head", json!({})).await;
+    let stats = desk.is_drained().await;
+    assert_eq!((&stats["delivered_total"], &stats["cancelled_total"]), (&json!(1), &json!(1)));
+}

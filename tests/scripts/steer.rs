@@ -104,7 +104,8 @@ impl Calls {
             &p.wake_releasable(),
         ];
         let (name, count) = (self.name.as_str(), lanes.len().to_string());
-        let args = [name, &self.version, self.ordering, self.processing, LONG, how, token, "why"];
+        let who = if token.is_empty() { String::new() } else { format!("{token} {}", self.epoch) };
+        let args = [name, &self.version, self.ordering, self.processing, LONG, how, &who, "why"];
         let mut made = self.with_lanes(call("withdraw", &keys, &args), lanes);
         made.args.extend(["1".to_owned(), TROUBLE.to_owned(), count]);
         made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));

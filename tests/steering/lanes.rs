@@ -168,7 +168,7 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
 
     // The owner carries it out.
     let known = super::known(&service.store, "crm").await;
-    let order = service.store.orders(&known).await.unwrap().remove(0);
+    let order = service.store.orders(&known, 0).await.unwrap().0.remove(0);
     let carried_out = async {
         let messages = [(order.lane.clone(), order.sequence)];
         let withdrawal = reseq::store::Withdrawal {
@@ -177,7 +177,11 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
             trouble: None,
             messages: &messages,
         };
-        service.store.withdraw(&known, Some(&hand.owner), &withdrawal).await.unwrap();
+        service
+            .store
+            .withdraw(&known, reseq::store::Who::Owner(&hand.owner), &withdrawal)
+            .await
+            .unwrap();
     };
     let (said, ()) = tokio::join!(service.post(skip, json!({"sequence": 1})), carried_out);
     assert_eq!(said.ok()["state"], "skipped");
@@ -187,7 +191,7 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
     // The next is delivered while a cancellation waits for it.
     let delivered = async {
         super::support::wait::eventually("the order is there", async || {
-            let count = service.store.orders(&known).await.unwrap().len();
+            let count = service.store.orders(&known, 0).await.unwrap().0.len();
             if count > 0 { Ok(()) } else { Err("none".to_owned()) }
         })
         .await;

@@ -34,8 +34,8 @@ async fn with_letters(service: &Service, definition: Value) {
             trouble: None,
             messages: &messages,
         };
-        let owner = Some(&hand.owner);
-        service.store.withdraw(&known, owner, &withdrawal).await.unwrap();
+        let who = reseq::store::Who::Owner(&hand.owner);
+        service.store.withdraw(&known, who, &withdrawal).await.unwrap();
     }
     assert_eq!(hand.deliver(None).await, [1, 2, 3, 4]);
 }

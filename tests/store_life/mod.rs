@@ -11,7 +11,7 @@ use reseq::{
     store::{
         Caller, Catalog, Claimed, Claimers, Completion, Extension, Failed, Ingested, Known,
         LaneRequest, LogEntry, Owner, OwnerToken, Paused, RefusedHead, Retry, Settled, Status,
-        Store, Which, Withdrawal, Withdrawn,
+        Store, Which, Who, Withdrawal, Withdrawn,
     },
 };
 
@@ -189,14 +189,14 @@ impl Life<'_> {
             trouble: Some((1, &why)),
             messages: &both,
         };
-        let ordered = store.withdraw(&known, None, &withdrawal).await.unwrap();
+        let ordered = store.withdraw(&known, Who::Person, &withdrawal).await.unwrap();
         let ordered = ordered.iter().filter(|outcome| **outcome == Withdrawn::Ordered).count();
         assert!(ordered > 0);
-        let orders = store.orders(&known).await.unwrap();
+        let (orders, _) = store.orders(&known, 0).await.unwrap();
         assert_eq!(orders.len(), ordered);
         assert!(orders.iter().all(|order| both.contains(&(order.lane.clone(), order.sequence))));
-        store.withdraw(&known, Some(&self.owner), &withdrawal).await.unwrap();
-        assert!(store.orders(&known).await.unwrap().is_empty());
+        store.withdraw(&known, Who::Owner(&self.owner), &withdrawal).await.unwrap();
+        assert!(store.orders(&known, 0).await.unwrap().0.is_empty());
         let letters = store.dead_letters(&known, 0, 9).await.unwrap();
         assert_eq!(letters.len(), 3);
         let letter = letters[0].message.clone();

@@ -100,8 +100,8 @@ pub trait Transform: Send + Sync {
     }
 }
 
-/// A transform, and the version of the definition that it was built from.
-type Built = (u64, Arc<dyn Transform>);
+/// A transform, and the definition that it was built from.
+type Built = (domain::Transform, Arc<dyn Transform>);
 
 /// Finds the transform of a destination: built from its definition, or registered by name.
 pub struct Transforms {
@@ -130,16 +130,25 @@ impl Transforms {
             TransformKind::Native => self.native.get(definition.name.as_deref()?).cloned(),
             TransformKind::Http | TransformKind::Jq => {
                 let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some((version, transform)) = built.get(&known.destination.name)
-                    && *version == known.version
+                if let Some((of, transform)) = built.get(&known.destination.name)
+                    && of == definition
                 {
                     return Some(transform.clone());
                 }
                 let transform = self.build(definition);
-                built.insert(known.destination.name.clone(), (known.version, transform.clone()));
+                let entry = (definition.clone(), transform.clone());
+                built.insert(known.destination.name.clone(), entry);
                 Some(transform)
             }
         }
+    }
+
+    /// Lets go of what was built for destinations that are gone, or need it no more.
+    pub fn keep(&self, known: impl Fn(&DestinationName) -> Option<Arc<Known>>) {
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        built.retain(|name, (of, _)| {
+            known(name).is_some_and(|known| known.destination.transform.kind == of.kind)
+        });
     }
 
     fn build(&self, definition: &domain::Transform) -> Arc<dyn Transform> {

@@ -23,7 +23,8 @@ pub(super) enum Answer {
     Released(Vec<LaneRequest>, Result<Released, StoreError>),
     Ended(Vec<Ended>),
     Lanes(usize, Result<Vec<String>, StoreError>),
-    Orders(Result<Vec<Order>, StoreError>),
+    /// Some orders, and where the next look goes on.
+    Orders(Result<(Vec<Order>, u64), StoreError>),
     /// How many orders were carried out.
     Withdrawn(usize, Result<(), StoreError>),
     /// The pause after a failed call is over.

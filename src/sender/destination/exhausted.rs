@@ -14,7 +14,7 @@ use crate::{
         deliver::Finality,
         lane::{Fate, Refused},
     },
-    store::{Known, Owner, RefusedHead, Store, StoreError, Withdrawal},
+    store::{Known, Owner, RefusedHead, Store, StoreError, Who, Withdrawal},
     telemetry,
 };
 
@@ -152,7 +152,7 @@ async fn carry_out(
                 trouble: Some((failed, trouble)),
                 messages: &[(key.clone(), sequence)],
             };
-            store.withdraw(known, Some(owner), &withdrawal).await.map(drop)
+            store.withdraw(known, Who::Owner(owner), &withdrawal).await.map(drop)
         }
     }
 }

@@ -180,7 +180,7 @@ impl DestinationSender {
                 _ = changes.changed() => {}
                 () = poke.notified() => {
                     self.look = true;
-                    self.orders.suspected |= !self.lanes.is_empty();
+                    self.orders.suspected = true;
                 }
                 Some(delivered) = self.deliveries.next() => self.delivered(delivered),
                 answer = pending_or(&mut self.call) => {
@@ -205,10 +205,27 @@ impl DestinationSender {
             Some(current) if current.known.destination == known.destination => current.way.clone(),
             _ => deliver::connect(&known.destination, &self.client),
         };
+        let ordering = known.destination.ordering;
+        if self.current.as_ref().is_some_and(|old| old.known.destination.ordering != ordering) {
+            self.begin_anew();
+        }
         self.pace.set(known.destination.delivery.per_second_max);
         let rules = Arc::new(rules_of(&known.destination, self.run_max));
         self.current = Some(Current { known, way, rules });
         true
+    }
+
+    /// The lanes are others now. Nothing was pending when that changed, so nothing is in hand.
+    fn begin_anew(&mut self) {
+        self.lanes.clear();
+        for line in [&mut self.to_send, &mut self.resting, &mut self.to_ask, &mut self.to_end] {
+            *line = Line::default();
+        }
+        self.named.clear();
+        self.lingering.clear();
+        self.due.clear();
+        self.call = None;
+        self.look = true;
     }
 
     /// When something is to be looked at, even if nothing else happens.
@@ -253,7 +270,9 @@ impl DestinationSender {
             return;
         }
         if current.known.destination.ordering == domain::Ordering::Destination {
-            if std::mem::take(&mut self.look) {
+            // One that is in hand is looked at again when it has been let go of.
+            if self.look && !self.lanes.contains_key(&None) {
+                self.look = false;
                 self.take(None);
             }
             return;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{Answer, DestinationSender, LaneKey};
 use crate::{
     domain::{Sequence, Tombstone},
-    store::{Known, Order, StoreError, Withdrawal, Withdrawn},
+    store::{Known, Order, StoreError, Who, Withdrawal, Withdrawn},
 };
 
 /// While there are orders that could not be carried out, they are looked at this often.
@@ -35,6 +35,8 @@ pub(super) struct Orders {
     held: HashMap<Sequence, Order>,
     /// To be carried out by the next call.
     ready: Vec<Order>,
+    /// Where the next look goes on: there may be more than one look finds.
+    cursor: u64,
 }
 
 impl Orders {
@@ -50,7 +52,7 @@ impl Orders {
             self.held.clear();
         }
         self.ask |= count > self.left;
-        self.left = self.left.min(count);
+        self.left = count;
     }
 }
 
@@ -61,22 +63,31 @@ impl DestinationSender {
             return None;
         }
         self.orders.suspected = false;
-        let (store, known) = (self.store.clone(), known.clone());
-        Some(async move { Answer::Orders(store.orders(&known).await) }.boxed())
+        let (store, known, cursor) = (self.store.clone(), known.clone(), self.orders.cursor);
+        Some(async move { Answer::Orders(store.orders(&known, cursor).await) }.boxed())
     }
 
     /// Lets go of what is to leave, where it is not in flight.
-    pub(super) async fn ordered(&mut self, orders: Result<Vec<Order>, StoreError>) {
-        let orders = match orders {
+    pub(super) async fn ordered(&mut self, orders: Result<(Vec<Order>, u64), StoreError>) {
+        let begins = self.orders.cursor == 0;
+        let (orders, next) = match orders {
             Ok(orders) => orders,
             Err(error) => {
                 self.orders.ask = true;
                 return self.failed(error).await;
             }
         };
-        self.orders.left = orders.len() as u64;
-        self.orders.due = (!orders.is_empty()).then(|| Instant::now() + LOOK_AGAIN);
-        self.orders.held.clear();
+        self.orders.left = self.orders.left.max(orders.len() as u64);
+        self.orders.cursor = next;
+        // The rest is looked at next; after that all of them again, in a while.
+        self.orders.ask |= next != 0;
+        if begins {
+            self.orders.due = None;
+            self.orders.held.clear();
+        }
+        if !orders.is_empty() {
+            self.orders.due = Some(Instant::now() + LOOK_AGAIN);
+        }
         for order in orders {
             let is_free = match self.lanes.get_mut(&order.lane) {
                 Some(lane) => {
@@ -120,7 +131,7 @@ impl DestinationSender {
             for ((how, reason), messages) in groups {
                 let withdrawal =
                     Withdrawal { how, reason: &reason, trouble: None, messages: &messages };
-                match store.withdraw(&known, Some(&owner), &withdrawal).await {
+                match store.withdraw(&known, Who::Owner(&owner), &withdrawal).await {
                     Ok(answers) => done += count_done(&answers),
                     Err(error) => return Answer::Withdrawn(done, Err(error)),
                 }

@@ -4,7 +4,7 @@ use reseq::{
     domain::{Arrival, LeaseToken, Sequence, Stage, State, TroubleKind},
     store::{
         Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Retry,
-        StoreError, Withdrawal,
+        StoreError, Who, Withdrawal,
     },
 };
 
@@ -193,7 +193,9 @@ impl Real {
         let store = self.store.clone();
         match op {
             Op::Withdraw { who, known, how, failed, messages } => {
-                let owner = who.map(|who| self.owner(who, 0));
+                // The owner has heard of the epoch as it is.
+                let epoch = self.epochs.keys().max().copied().unwrap_or_default();
+                let owner = who.map(|who| self.owner(who, epoch));
                 let messages: Vec<(Option<String>, Sequence)> =
                     messages.iter().map(|(lane, sequence)| (lane.name(), *sequence)).collect();
                 let why = trouble(Stage::Delivery, TroubleKind::Rejected);
@@ -204,7 +206,8 @@ impl Real {
                     messages: &messages,
                 };
                 let known = self.known_of(known);
-                let answer = store.withdraw(&known, owner.as_ref(), &withdrawal).await?;
+                let who = owner.as_ref().map_or(Who::Person, Who::Owner);
+                let answer = store.withdraw(&known, who, &withdrawal).await?;
                 told(Reply::Withdrawn(answer))
             }
             Op::Retry { known, lane, sequence, repaired } => {

@@ -60,6 +60,9 @@ pub fn release(
     let Some(destination) = state.destinations.get_mut(known.name) else {
         unreachable!("it was found")
     };
+    if known.definition.log_max == 0 {
+        destination.log.clear();
+    }
     for Gone { sequence, tombstone, idempotency_key, .. } in gone {
         if known.definition.log_max > 0 {
             destination.log.push((*sequence, *tombstone));
@@ -156,7 +159,8 @@ pub fn postpone(state: &mut State, refused: &Refused, wait: Until) -> Answer {
         }
         message.left.failed = *attempts;
     }
-    let has_orders = destination.orders() > 0;
+    let has_lanes = destination.definition.ordering != Ordering::Destination;
+    let has_orders = has_lanes && destination.orders() > 0;
     may_leave(state, known.name, *lane, wait);
     if has_orders {
         state.releasable.insert(known.name, Until::Past);

@@ -1,7 +1,7 @@
 //! What people ask for: withdraw (the owner too, by policy), retry, discard.
 
 use reseq::{
-    domain::{Sequence, Stage, Tombstone, TroubleKind},
+    domain::{Ordering, Sequence, Stage, Tombstone, TroubleKind},
     store::Withdrawn,
 };
 
@@ -20,7 +20,11 @@ pub fn withdraw(
     messages: &[(Lane, Sequence)],
 ) -> Answer {
     current(state, known)?;
+    let epoch = state.epoch;
     notice_server(state);
+    if who.is_some() && state.epoch != epoch {
+        return Err(Refusal::StaleEpoch(state.epoch));
+    }
     if who.is_some_and(|who| !owns(state, who)) {
         return Err(Refusal::NotOwner);
     }
@@ -58,8 +62,15 @@ fn withdraw_one(
         _ => false,
     };
     if is_in_hand {
-        message.order.get_or_insert(how);
-        state.releasable.insert(name, Until::Past);
+        if message.order.is_none() {
+            message.order = Some(how);
+            // Where there is one lane, the hint is its head's not-before: left as it is.
+            if definition.ordering == Ordering::Destination {
+                state.releasable.entry(name).or_insert(Until::Past);
+            } else {
+                state.releasable.insert(name, Until::Past);
+            }
+        }
         return Withdrawn::Ordered;
     }
     let was_finished = message.is_finished();
