@@ -105,9 +105,16 @@ struct Head {
     age_ms: u64,
     blocked_by: Option<String>,
     attempts: u32,
+    #[serde(default)]
+    crashes: u32,
 }
 
 impl Head {
+    /// Attempts that came to nothing.
+    fn failures(&self) -> u32 {
+        self.attempts + self.crashes
+    }
+
     fn is_halted(&self) -> bool {
         self.state == "halted"
     }
@@ -235,7 +242,7 @@ async fn blocks(service: &Service, name: &str, stats: &Stats) -> anyhow::Result<
         false => &stats.heads,
     };
     let stuck: Vec<&Head> =
-        heads.iter().filter(|head| head.attempts > 0 || head.is_halted()).collect();
+        heads.iter().filter(|head| head.failures() > 0 || head.is_halted()).collect();
     for head in stuck.iter().take(BLOCKS_MAX) {
         let path = path_of(name, &format!("messages/{}", head.sequence));
         // Without an answer it has left just now.
@@ -259,7 +266,7 @@ fn block(name: &str, head: &Head, message: &Value) -> String {
         error => format!(" ({error})"),
     };
     if !head.is_halted() {
-        let (by, attempts) = (head.blocked_by.as_deref().unwrap_or("it"), head.attempts);
+        let (by, attempts) = (head.blocked_by.as_deref().unwrap_or("it"), head.failures());
         return format!(
             "{sequence}{of_key}: {by} has failed {attempts} times, and is tried again{error}; \
              reseq show {name} {sequence}"

@@ -68,6 +68,8 @@ pub struct Head {
     pub blocked_by: &'static str,
     /// Attempts that did not succeed, of what it waits for.
     pub attempts: u32,
+    /// Leases on it that ran out.
+    pub crashes: u32,
     /// What went wrong last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_trouble: Option<Trouble>,
@@ -180,7 +182,8 @@ fn head(listed: Listed, known: &Known, delivering: bool, now_ms: u64) -> Head {
             State::Waiting | State::Processing | State::Delayed => "transform",
             _ => "delivery",
         },
-        attempts: message.attempts.failed + message.attempts.crashes,
+        attempts: message.attempts.failed,
+        crashes: message.attempts.crashes,
         last_trouble,
     }
 }

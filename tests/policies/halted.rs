@@ -143,6 +143,7 @@ async fn a_message_that_kills_its_processors_stops_doing_so() {
     let stats = desk.until("it is halted", |stats| stats["halted"] == 1).await;
     assert_eq!(stats["head"]["last_trouble"]["kind"], "crash", "{stats}");
     assert_eq!(stats["head"]["attempts"], 0, "a crash is no failed attempt: {stats}");
+    assert_eq!(stats["head"]["crashes"], 2);
     desk.steer("retry-head", json!({})).await;
     let lease = desk.lease(json!({"wait_ms": 20_000})).await;
     desk.end("complete", &lease, json!({"drop": true})).await;
