@@ -283,6 +283,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_topic_and_a_time_go_with_each() {
+        let time = "2026-11-21T10:00:00Z";
+        let (batches, _) = batches(&["--topic", "orders", "--not-before", time, "a"], 2).await;
+        let only = &batches[0][0];
+        assert_eq!((&only["topic"], &only["not_before"]), (&json!("orders"), &json!(time)));
+        assert!(only.get("destinations").is_none());
+    }
+
+    #[tokio::test]
     async fn objects_keep_what_they_say_and_a_bad_line_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let lines = [
@@ -307,8 +316,10 @@ mod tests {
     fn numbers_of_an_object_stay_the_text_that_was_read() {
         let form = Form {
             destination: None,
+            topic: None,
             key: None,
             delay_ms: Some(900_000),
+            not_before: None,
             priority: None,
             idempotency_key: Some("mine".into()),
             is_one: false,
