@@ -116,7 +116,7 @@ async fn messages_are_skipped_cancelled_purged_and_brought_back_by_command() {
     let asked = service.run(&["purge", "crm"]).await;
     assert!(!asked.ok && asked.err.contains("2 messages of crm are pending"), "{}", asked.err);
     let dry = service.said(&["purge", "crm", "--dry-run"]).await;
-    assert_eq!(dry.trim(), "2 would be cancelled (2 waiting)");
+    assert_eq!(dry.trim(), "2 would be cancelled (2 ready)");
     assert_eq!(service.said(&["purge", "crm", "--yes"]).await.trim(), "2 were cancelled");
 }
 
