@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use reseq::cli::{
-    cancel, check, dead_letters, demo, jq_runner, log, messages, pause, purge, replay, retry_head,
-    send, serve, show, skip_head, status,
+    cancel, check, dead_letters, demo, destinations, jq_runner, log, messages, pause, purge,
+    replay, retry_head, send, serve, show, skip_head, status, topics,
 };
 
 /// Process messages in parallel, deliver them in order of arrival.
@@ -48,6 +48,10 @@ enum Command {
     Log(log::LogArgs),
     /// Have delivered messages arrive anew.
     Replay(replay::ReplayArgs),
+    /// List, make or remove destinations.
+    Destinations(destinations::DestinationsArgs),
+    /// List, make or remove topics.
+    Topics(topics::TopicsArgs),
     /// Check the configuration and Redis.
     Check(check::CheckArgs),
     /// Evaluate a jq expression for a processor, which starts this itself.
@@ -86,6 +90,8 @@ async fn run(command: Command) -> ExitCode {
         Command::DeadLetters(args) => dead_letters::run(args).await,
         Command::Log(args) => log::run(args).await,
         Command::Replay(args) => replay::run(args).await,
+        Command::Destinations(args) => destinations::run(args).await,
+        Command::Topics(args) => topics::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::JqRunner => jq_runner::run(),
     };

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{problem_of, request::Target};
+use super::{Api, memory_high, problem_of, request::Target};
 use crate::{
     domain::{Arrival, Body, Epoch, Framing, Place, Sequence, TransformKind},
     store::{Caller, Ingested, Known, StoreError, cut, persist},
@@ -34,6 +34,8 @@ pub(super) struct Arrivals {
     caller: Caller,
     /// The partition's epoch, as last heard.
     epoch: Epoch,
+    /// True where the same call again doubles nothing.
+    is_repeatable: bool,
     pub(super) tally: Tally,
 }
 
@@ -80,19 +82,20 @@ impl Tally {
 }
 
 impl Arrivals {
-    pub(super) fn new(target: &Target) -> Arrivals {
+    /// Those of one request; `is_repeatable` if the same request again doubles nothing.
+    pub(super) fn new(target: &Target, is_repeatable: bool) -> Arrivals {
         let number = CALLERS.fetch_add(1, Ordering::Relaxed);
         let caller = target.api.store.caller(&format!("again:{}:{number}", target.name));
-        Arrivals { caller, epoch: 0, tally: Tally::default() }
+        Arrivals { caller, epoch: 0, is_repeatable, tally: Tally::default() }
     }
 
-    /// Stamps these, in order, each with its old sequence. False if the destination is full: what
-    /// comes behind must wait.
+    /// Stamps these, in order, each with its old sequence. What stops it is a problem that tells
+    /// how to go on.
     pub(super) async fn stamp(
         &mut self,
         target: &mut Target,
         arrivals: &[(Sequence, Arrival)],
-    ) -> Result<bool, Problem> {
+    ) -> Result<(), Problem> {
         let fits = |(_, arrival): &&(Sequence, Arrival)| {
             undeliverable(target.known(), &arrival.message.body).is_none()
         };
@@ -101,6 +104,9 @@ impl Arrivals {
         let size = |one: &&(Sequence, Arrival)| one.1.message.body.bytes.len();
         for some in cut(&fitting, AT_ONCE, CALL_BYTES_MAX, size) {
             let call: Vec<&Arrival> = some.iter().map(|(_, arrival)| arrival).collect();
+            if let Some(problem) = stopped(&target.api).await {
+                return Err(self.with_tally(problem));
+            }
             let answers = self.ingest(target, &call).await?;
             let mut is_full = false;
             for ((old, _), answer) in some.iter().zip(answers) {
@@ -119,10 +125,10 @@ impl Arrivals {
                 }
             }
             if is_full {
-                return Ok(false);
+                return Err(self.with_tally(full()));
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// One call, however often the epoch or the definition turn out to be stale.
@@ -150,9 +156,22 @@ impl Arrivals {
         }
     }
 
-    /// A problem that tells what had been done before it came.
-    pub(super) fn with_tally(&self, mut problem: Problem) -> Problem {
-        let Tally { stamped, duplicates, gone, refused, .. } = &self.tally;
+    /// A problem that tells what had been done before it came, and how to go on.
+    fn with_tally(&self, mut problem: Problem) -> Problem {
+        let Tally { stamped, duplicates, gone, refused, last, .. } = &self.tally;
+        let rest = match last {
+            Some(last) if !self.is_repeatable => format!(
+                "go on with from_sequence = {}: the same again would double them; with an \
+                 idempotency_key it would not",
+                last + 1
+            ),
+            _ => "send the same again later for the rest".to_owned(),
+        };
+        if problem.code == "redis_unavailable" {
+            // Of what there was to do, something may have been done.
+            problem.detail = "Redis is not available".into();
+        }
+        problem.detail += &format!("; {stamped} have arrived anew, {rest}");
         let done = [
             ("stamped", json!(stamped)),
             ("duplicates", json!(duplicates)),
@@ -165,17 +184,26 @@ impl Arrivals {
         problem.more.extend(done);
         problem
     }
+}
 
-    /// The problem that the destination has no room.
-    pub(super) fn full(&self) -> Problem {
-        let detail = format!(
-            "the destination has as many pending messages as it may have (max_backlog); {} have \
-             arrived anew, send the same again later for the rest",
-            self.tally.stamped
-        );
-        let status = StatusCode::TOO_MANY_REQUESTS;
-        self.with_tally(Problem::temporary(status, "backlog_full", detail, 1))
+/// Why nothing more may be stamped just now.
+async fn stopped(api: &Api) -> Option<Problem> {
+    if api.stop.is_cancelled() {
+        let detail = "this pod is stopping; send to another";
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        return Some(Problem::temporary(status, "draining", detail, 1));
     }
+    match api.store.memory().await {
+        Ok(memory) => memory.is_at(api.memory_high_percent).then(memory_high),
+        Err(error) => Some(problem_of(&error)),
+    }
+}
+
+/// The problem that the destination has no room.
+fn full() -> Problem {
+    let detail = "the destination has as many pending messages, or bytes of them, as it may have \
+                  (max_backlog, max_backlog_bytes)";
+    Problem::temporary(StatusCode::TOO_MANY_REQUESTS, "backlog_full", detail, 1)
 }
 
 /// Now, as ingest notes it: for people.

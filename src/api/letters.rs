@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api,
+    Api, draining,
     request::{Target, cursor_of, limit_of, query_of, read_optional, sequence_of},
     selection::{Filter, Selection, Walk},
     shown::{Items, Letter},
@@ -57,15 +57,15 @@ pub(super) async fn list(
         ..Filter::default()
     };
     let mut items = Vec::new();
-    let mut looked_at = 0;
-    while items.len() < limit && looked_at < LOOKED_AT_MAX {
+    let mut count = 0;
+    while items.len() < limit && count < LOOKED_AT_MAX {
         let max = AT_ONCE.min(limit - items.len());
-        let letters = api.store.dead_letters(target.known(), from, max).await?;
-        let Some(last) = letters.last() else {
+        let looked_at = api.store.dead_letters_from(target.known(), from, max).await?;
+        let (letters, Some(last)) = looked_at else {
             return Ok(Json(Items { items, next_cursor: None }));
         };
-        from = last.message.place.sequence + 1;
-        looked_at += letters.len();
+        from = last + 1;
+        count += max;
         let wanted = letters.iter().filter(|letter| filter.takes(letter));
         items.extend(wanted.map(|letter| Letter::of(letter, false)));
     }
@@ -109,6 +109,9 @@ pub(super) async fn discard(
     let mut walk = Walk::begin(&target, selection).await?;
     let (mut found, mut discarded) = (0, 0);
     while let Some(step) = walk.next(&target).await? {
+        if api.stop.is_cancelled() {
+            return Err(draining(&[("discarded", discarded)]));
+        }
         found += step.letters.len() as u64;
         if !dry_run && !step.letters.is_empty() {
             let sequences: Vec<Sequence> =

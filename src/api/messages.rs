@@ -150,17 +150,12 @@ async fn cancel_one(
 
 /// The problem that nothing is known of a sequence, and why.
 async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem> {
-    let store = target.api.store.clone();
-    let counts = store.counts(target.known()).await?;
-    let (last, log_max) = (counts.last_sequence, target.known().destination.log_max);
-    let detail = if sequence == 0 || sequence > last {
-        format!("{sequence} was never stamped; the last sequence is {last}")
-    } else {
-        format!(
-            "{sequence} has left, and the log, which holds the last {log_max} (log_max), does not \
-             know it any more"
-        )
-    };
+    withdraw::check_stamped(target, sequence).await?;
+    let log_max = target.known().destination.log_max;
+    let detail = format!(
+        "{sequence} has left, and the log, which holds the last {log_max} (log_max), does not know \
+         it any more"
+    );
     Ok(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail))
 }
 

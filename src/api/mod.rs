@@ -57,6 +57,8 @@ pub struct Api {
     pub batch_bytes_max: usize,
     /// The longest body of one message, in bytes.
     pub body_bytes_max: usize,
+    /// So much of its memory Redis may use before nothing is taken in, in percent; 0: all of it.
+    pub memory_high_percent: u8,
     /// Set when the process begins to stop.
     pub stop: CancellationToken,
     /// Callers for the calls of workers.
@@ -191,6 +193,22 @@ impl From<StoreError> for Problem {
     }
 }
 
+/// The problem that this process stops in the middle of something, with how much was done.
+fn draining(done: &[(&str, u64)]) -> Problem {
+    let detail = "this pod is stopping; send the same again, to another, for the rest";
+    let mut problem = Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "draining", detail, 1);
+    let done = done.iter().map(|(name, count)| ((*name).to_owned(), (*count).into()));
+    problem.more.extend(done);
+    problem
+}
+
+/// The problem that Redis has little memory left, or none.
+fn memory_high() -> Problem {
+    let detail = "Redis has little memory left (ingest.memory_high_percent), and takes nothing \
+                  more until some of it is free";
+    Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "memory_high", detail, 1)
+}
+
 /// How an error of the store is told over HTTP.
 fn problem_of(error: &StoreError) -> Problem {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
@@ -201,6 +219,7 @@ fn problem_of(error: &StoreError) -> Problem {
         StoreError::WrongState(_) | StoreError::WrongHead => {
             Problem::new(StatusCode::CONFLICT, "wrong_state", error.to_string())
         }
+        StoreError::OutOfMemory => memory_high(),
         StoreError::Unconfirmed(_) => Problem::temporary(
             unavailable,
             "not_confirmed",

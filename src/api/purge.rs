@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api,
+    Api, draining,
     request::{Target, read_optional},
     withdraw::name,
 };
@@ -141,6 +141,10 @@ impl Purging {
         let before = self.cancelled;
         let known = self.target.known().clone();
         for some in items.chunks(AT_ONCE) {
+            if self.target.api.stop.is_cancelled() {
+                let done = [("cancelled", self.cancelled), ("ordered", self.ordered)];
+                return Err(draining(&done));
+            }
             let lane_of = |one: &Listed| {
                 let (key, sequence) =
                     (one.message.message.key.as_deref(), one.message.place.sequence);

@@ -30,7 +30,7 @@ pub(super) async fn redrive(
     let selection: Selection = read_optional(body, api.batch_bytes_max)?;
     let dry_run = selection.dry_run;
     let mut walk = Walk::begin(&target, selection).await?;
-    let mut arrivals = Arrivals::new(&target);
+    let mut arrivals = Arrivals::new(&target, true);
     let (mut found, mut missing) = (0, 0);
     while let Some(step) = walk.next(&target).await? {
         found += step.letters.len() as u64;
@@ -41,9 +41,7 @@ pub(super) async fn redrive(
         arrivals.tally.gone += step.missing;
         let known = target.known().clone();
         let anew: Vec<_> = step.letters.into_iter().map(|letter| anew(letter, &known)).collect();
-        if !arrivals.stamp(&mut target, &anew).await? {
-            return Err(arrivals.full());
-        }
+        arrivals.stamp(&mut target, &anew).await?;
     }
     if dry_run {
         return Ok(Json(json!({"would_redrive": found, "gone": missing})));

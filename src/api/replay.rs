@@ -28,6 +28,8 @@ use crate::{
 
 /// Entries that are read together: each holds a body.
 const AT_ONCE: usize = 100;
+/// Sequences of the log that are read together.
+const ORDER_AT_ONCE: usize = 10_000;
 /// The longest idempotency key of a replay: the place of each message is added.
 const KEY_BYTES_MAX: usize = 200;
 
@@ -82,13 +84,9 @@ pub(super) async fn replay(
     let to = request.to_destination.as_ref().unwrap_or(&source.name).as_str().to_owned();
     let mut to = Target::find(&api, &to).await?;
     let known: Arc<Known> = source.known().clone();
-    let log_max = known.destination.log_max.max(1) as usize;
-    // The log as it is now: what is replayed here and delivered meanwhile is not replayed again.
-    let mut sequences = api.store.log_order(source.known(), 0, log_max).await?;
-    sequences.retain(|sequence| (range.from..=range.to).contains(sequence));
-    sequences.sort_unstable();
+    let sequences = logged(&source, &range).await?;
 
-    let mut arrivals = Arrivals::new(&to);
+    let mut arrivals = Arrivals::new(&to, request.idempotency_key.is_some());
     let (mut replayable, mut without_body) = (Tally::default(), 0_u64);
     for some in sequences.chunks(AT_ONCE) {
         let entries = api.store.log_entries(source.known(), some).await?;
@@ -107,9 +105,7 @@ pub(super) async fn replay(
                 anew.push((*sequence, arrival(name, *sequence, &entry, content, key)));
             }
         }
-        if !arrivals.stamp(&mut to, &anew).await? {
-            return Err(arrivals.full());
-        }
+        arrivals.stamp(&mut to, &anew).await?;
     }
     if replayable.stamped == 0 && without_body > 0 {
         return Err(wrong_state(format!(
@@ -118,6 +114,23 @@ pub(super) async fn replay(
         )));
     }
     Ok(Json(answer(request.dry_run, &replayable, &arrivals.tally, without_body)))
+}
+
+/// The sequences of the log as it is now, in their order: what is replayed here and delivered
+/// meanwhile is not replayed again.
+async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem> {
+    let store = source.api.store.clone();
+    let (mut sequences, mut before) = (Vec::new(), None);
+    loop {
+        let page = store.log_newest(source.known(), before, ORDER_AT_ONCE).await?;
+        let wanted = |sequence: &Sequence| (range.from..=range.to).contains(sequence);
+        sequences.extend(page.sequences.into_iter().filter(wanted));
+        before = page.next;
+        if before.is_none() {
+            sequences.sort_unstable();
+            return Ok(sequences);
+        }
+    }
 }
 
 fn is_wanted(entry: &LogEntry, range: &Range) -> bool {

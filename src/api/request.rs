@@ -27,6 +27,9 @@ const LIMIT: usize = 100;
 /// The most items of a page.
 const LIMIT_MAX: usize = 1_000;
 
+/// No cursor is higher: as sequences, they are numbers that a double holds exactly.
+const CURSOR_MAX: u64 = 1 << 53;
+
 /// The destination that a request is about.
 pub(super) struct Target {
     pub(super) api: Api,
@@ -146,8 +149,9 @@ pub(super) fn limit_of(limit: Option<usize>) -> Result<usize, Problem> {
 
 /// Where a page before ended, as it was told.
 pub(super) fn cursor_of(cursor: Option<&str>) -> Result<Option<u64>, Problem> {
-    let wrong = |_| Problem::invalid_field("cursor: is not one that a page before has named");
-    cursor.map(|text| text.parse().map_err(wrong)).transpose()
+    let wrong = || Problem::invalid_field("cursor: is not one that a page before has named");
+    let read = |text: &str| text.parse().ok().filter(|cursor| *cursor <= CURSOR_MAX);
+    cursor.map(|text| read(text).ok_or_else(wrong)).transpose()
 }
 
 /// A time, in ms since 1970.

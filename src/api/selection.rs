@@ -53,7 +53,10 @@ impl Filter {
         self.from.is_none_or(|from| from <= sequence)
             && self.to.is_none_or(|to| sequence <= to)
             && self.stage.is_none_or(|stage| stage == letter.stage)
-            && (self.key.is_none() || self.key == letter.message.message.key)
+            // "" is the lane of those without a key.
+            && self.key.as_deref().is_none_or(|key| {
+                key == letter.message.message.key.as_deref().unwrap_or_default()
+            })
             && self.error.as_ref().is_none_or(says)
     }
 }
@@ -124,9 +127,9 @@ impl Walk {
                 if start > *to {
                     return Ok(None);
                 }
-                let mut letters = store.dead_letters(target.known(), start, AT_ONCE).await?;
-                let Some(last) = letters.last() else { return Ok(None) };
-                *from = last.message.place.sequence + 1;
+                let looked_at = store.dead_letters_from(target.known(), start, AT_ONCE).await?;
+                let (mut letters, Some(last)) = looked_at else { return Ok(None) };
+                *from = last + 1;
                 letters
                     .retain(|letter| filter.takes(letter) && letter.message.place.sequence <= *to);
                 Ok(Some(Step { letters, missing: 0 }))

@@ -183,8 +183,10 @@ pub(super) async fn skip_head(
 ) -> Result<Response, Problem> {
     let mut target = Target::find(&api, &name).await?;
     let SkipHead { key, sequence } = read_optional(body, api.batch_bytes_max)?;
-    let (lane, sequence) = head_of(&target, key, sequence).await?;
-    let message = (lane, sequence);
+    if let Some(sequence) = sequence {
+        withdraw::check_stamped(&target, sequence).await?;
+    }
+    let message = head_of(&target, key, sequence).await?;
     withdraw::one(&mut target, Tombstone::Skipped, "skipped by hand", message).await
 }
 

@@ -105,6 +105,17 @@ pub(super) async fn fate(target: &Target, sequence: Sequence) -> Result<Fate, Pr
     Ok(letter.map_or(Fate::Forgotten, |_| Fate::Ended(State::Skipped)))
 }
 
+/// Refuses a sequence that no message has had yet.
+pub(super) async fn check_stamped(target: &Target, sequence: Sequence) -> Result<(), Problem> {
+    let store = target.api.store.clone();
+    let last = store.counts(target.known()).await?.last_sequence;
+    if (1..=last).contains(&sequence) {
+        return Ok(());
+    }
+    let detail = format!("{sequence} was never stamped; the last sequence is {last}");
+    Err(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail))
+}
+
 /// A state, as the API spells it.
 pub(super) fn name(state: State) -> String {
     json!(state).as_str().unwrap_or_default().to_owned()

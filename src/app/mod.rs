@@ -316,6 +316,7 @@ fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken) -> Api {
         topics_in_file: Arc::new(config.topics.iter().map(|t| t.name.clone()).collect()),
         batch_bytes_max: config.http.batch_bytes_max,
         body_bytes_max: config.http.body_bytes_max,
+        memory_high_percent: config.ingest.memory_high_percent,
         stop: stop.clone(),
         callers: Arc::default(),
         metrics: parts.metrics.clone(),

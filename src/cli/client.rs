@@ -48,6 +48,16 @@ impl fmt::Display for Problem {
     }
 }
 
+/// An answer that is no success.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct Refused {
+    /// What it says.
+    pub problem: Problem,
+    /// The whole of it, as it came.
+    pub object: String,
+}
+
 impl Service {
     /// The service at this URL.
     pub fn at(url: &str) -> anyhow::Result<Service> {
@@ -93,7 +103,9 @@ impl Service {
         let answer = request.send().await;
         let answer = answer.with_context(|| format!("{} does not answer", self.base))?;
         if !answer.status().is_success() {
-            anyhow::bail!("{}", problem(answer).await);
+            let status = answer.status().as_u16();
+            let object = answer.text().await.unwrap_or_default();
+            return Err(Refused { problem: problem_in(status, &object), object }.into());
         }
         let value = answer.json().await;
         value.with_context(|| format!("{path}: the answer is not what was expected"))
@@ -114,9 +126,13 @@ impl Service {
 /// Reads the problem that an unsuccessful answer carries; whatever else it carries is its detail.
 pub async fn problem(answer: Response) -> Problem {
     let status = answer.status().as_u16();
-    let text = answer.text().await.unwrap_or_default();
-    let read = serde_json::from_str(&text);
-    let mut problem = read.unwrap_or_else(|_| Problem { detail: text, ..Problem::default() });
+    problem_in(status, &answer.text().await.unwrap_or_default())
+}
+
+fn problem_in(status: u16, text: &str) -> Problem {
+    let read = serde_json::from_str(text);
+    let detail = || text.to_owned();
+    let mut problem = read.unwrap_or_else(|_| Problem { detail: detail(), ..Problem::default() });
     problem.status = status;
     problem
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::client::Service;
+use super::client::{Refused, Service};
 
 /// Where the service is, and how its answer is printed.
 #[derive(Debug, Clone, Args)]
@@ -23,17 +23,34 @@ pub struct At {
 impl At {
     /// GETs.
     pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        Service::at(&self.url)?.ask(Method::GET, path, None).await
+        self.ask(Method::GET, path, None).await
     }
 
     /// DELETEs.
     pub async fn delete(&self, path: &str) -> anyhow::Result<Value> {
-        Service::at(&self.url)?.ask(Method::DELETE, path, None).await
+        self.ask(Method::DELETE, path, None).await
     }
 
     /// POSTs JSON.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
-        Service::at(&self.url)?.ask(Method::POST, path, Some(body)).await
+        self.ask(Method::POST, path, Some(body)).await
+    }
+
+    /// PUTs JSON.
+    pub async fn put(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.ask(Method::PUT, path, Some(body)).await
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let answer = Service::at(&self.url)?.ask(method, path, body).await;
+        // A problem is an answer too, for whoever reads JSON.
+        if let Err(error) = &answer
+            && let Some(refused) = error.downcast_ref::<Refused>()
+            && self.json
+        {
+            println!("{}", refused.object);
+        }
+        answer
     }
 
     /// Prints an answer: as it is, or in words.
@@ -80,9 +97,18 @@ pub fn object(fields: &[(&str, Option<Value>)]) -> Value {
 pub fn text_of(value: &Value, field: &str) -> String {
     match &value[field] {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::String(text) => plain(text),
+        other => plain(&other.to_string()),
     }
+}
+
+/// Text from elsewhere, such as a receiver's answer, without what a terminal would obey.
+pub fn plain(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 /// The last error of a message, in a few words; nothing where there was none.
@@ -95,9 +121,9 @@ pub fn error_of(value: &Value) -> String {
         Some(status) => format!(" {status}"),
         None => String::new(),
     };
-    let detail = text_of(error, "detail");
+    let detail = error["detail"].as_str().unwrap_or_default();
     let detail = detail.lines().next().unwrap_or_default();
-    format!("{}{status}: {detail}", text_of(error, "kind"))
+    format!("{}{status}: {}", text_of(error, "kind"), plain(detail))
 }
 
 /// A list of the service as a table, and how to see more of it.
@@ -151,6 +177,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_receiver_says_does_not_reach_the_terminal_raw() {
+        let item = json!({"last_error": {"kind": "status", "detail": "no\u{1b}[2J\u{9b}\nmore"}});
+        assert_eq!(error_of(&item), "status: no\\u{1b}[2J\\u{9b}");
+        assert_eq!(text_of(&json!({"a": "ä\tb"}), "a"), "ä\\tb");
+    }
 
     #[test]
     fn ages_are_for_people() {

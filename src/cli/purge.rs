@@ -18,6 +18,9 @@ pub struct PurgeArgs {
     /// Only those of this ordering key.
     #[arg(long)]
     key: Option<String>,
+    /// Only say how many there are.
+    #[arg(long)]
+    dry_run: bool,
     /// Do not ask.
     #[arg(long)]
     yes: bool,
@@ -30,6 +33,14 @@ pub async fn run(args: PurgeArgs) -> anyhow::Result<()> {
         let key = args.key.as_deref().map(Value::from);
         object(&[("key", key), ("dry_run", dry_run.then_some(json!(true)))])
     };
+    if args.dry_run {
+        let counts = args.at.post(&path, &request(true)).await?;
+        args.at.print(&counts, |counts| match states(&counts["by_state"]) {
+            none if none.is_empty() => "none are pending".to_owned(),
+            some => format!("{} would be cancelled ({some})", counts["pending"]),
+        });
+        return Ok(());
+    }
     if !args.yes {
         let counts = args.at.post(&path, &request(true)).await?;
         let question = format!(

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde_json::Value;
 
-use super::common::{At, path_of};
+use super::common::{At, path_of, plain};
 
 /// The arguments of `reseq show`.
 #[derive(Debug, Clone, Args)]
@@ -32,15 +32,16 @@ pub fn in_lines(message: &Value) -> String {
     for (name, value) in message.as_object().into_iter().flatten() {
         let shown = match value {
             Value::Null => continue,
-            Value::String(value) => value.clone(),
+            Value::String(value) => plain(value),
             Value::Array(errors) if name == "errors" => {
-                let lines = errors.iter().map(|error| format!("\n    {error}"));
+                let lines =
+                    errors.iter().map(|error| format!("\n    {}", plain(&error.to_string())));
                 match lines.collect::<String>() {
                     none if none.is_empty() => continue,
                     some => some,
                 }
             }
-            value => value.to_string(),
+            value => plain(&value.to_string()),
         };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<14} {shown}");

@@ -45,7 +45,8 @@ impl Session {
         self.failed.load(Ordering::Relaxed)
     }
 
-    fn fail(&self) {
+    /// Nothing that is submitted from now on is stamped.
+    pub(super) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 }
@@ -294,7 +295,11 @@ impl Worker {
                 StoreError::StaleEpoch(now) => self.epoch = now,
                 StoreError::StaleDefinition | StoreError::UnknownDestination => {
                     let refreshed = self.catalog.refresh(&self.name).await;
-                    refreshed.map_err(|error| refusal(&error))?.ok_or_else(unknown)?;
+                    let known = refreshed.map_err(|error| refusal(&error))?.ok_or_else(unknown)?;
+                    // It may have been paused just then: after that nothing more gets in.
+                    if let Some(refusal) = self.closed(&known) {
+                        return Err(refusal);
+                    }
                 }
                 error => {
                     // What may still arrive of this call must not be stamped behind the next one.

@@ -70,12 +70,12 @@ impl Watermark {
 
 /// True if so much is used that nothing may be taken in.
 fn is_above(memory: Memory, percent: u8, was_above: bool) -> bool {
-    if percent == 0 || memory.max == 0 {
+    if percent == 0 {
         return false;
     }
     // Were it 0, nothing would ever be taken again.
     let mark = if was_above { percent.saturating_sub(HYSTERESIS).max(1) } else { percent };
-    u128::from(memory.used) * 100 >= u128::from(memory.max) * u128::from(mark)
+    memory.is_at(mark)
 }
 
 #[cfg(test)]

@@ -36,12 +36,24 @@ impl Store {
         from: Sequence,
         max: usize,
     ) -> Result<Vec<DeadLetter>, StoreError> {
+        Ok(self.dead_letters_from(known, from, max).await?.0)
+    }
+
+    /// The same, with the last sequence that was looked at; none at the end. There may be fewer
+    /// letters, or none, where some were redriven or discarded just then.
+    pub async fn dead_letters_from(
+        &self,
+        known: &Known,
+        from: Sequence,
+        max: usize,
+    ) -> Result<(Vec<DeadLetter>, Option<Sequence>), StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let mut pipe = redis::pipe();
         pipe.zrangebyscore_limit(keys.dead(), from, "+inf", 0, max as isize);
         let (sequences,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        let last = sequences.last().copied();
         if sequences.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), last));
         }
         let mut pipe = redis::pipe();
         pipe.hmget(keys.letters(), &sequences);
@@ -49,7 +61,8 @@ impl Store {
         let found = letters.into_iter().zip(sequences);
         // What was redriven or discarded in between is left out.
         let found = found.filter_map(|(letter, sequence)| Some((letter?, sequence)));
-        found.map(|(letter, sequence)| read(known, sequence, letter)).collect()
+        let letters = found.map(|(letter, sequence)| read(known, sequence, letter));
+        Ok((letters.collect::<Result<_, _>>()?, last))
     }
 
     /// The dead letter of this sequence.

@@ -11,6 +11,15 @@ pub struct Memory {
     pub max: u64,
 }
 
+impl Memory {
+    /// True if so much of it is used, in percent. Without a limit, and at 0 %, it never is.
+    pub fn is_at(&self, percent: u8) -> bool {
+        percent > 0
+            && self.max > 0
+            && u128::from(self.used) * 100 >= u128::from(self.max) * u128::from(percent)
+    }
+}
+
 impl Store {
     /// What Redis says of its memory.
     pub async fn memory(&self) -> Result<Memory, StoreError> {

@@ -104,6 +104,20 @@ async fn calls_of_workers_that_cannot_be_are_refused_by_name() {
         (lease, json!({"destinations": ["work"], "min": 2}), 400, "invalid_field", "min"),
         (
             lease,
+            json!({"destinations": ["work"], "min": 65, "max": 100}),
+            400,
+            "invalid_field",
+            "1 to 64",
+        ),
+        (
+            "/v1/leases/complete",
+            json!({"items": [{"token": "t", "body_base64": "", "content_type": "a\nb"}]}),
+            400,
+            "invalid_field",
+            "items[0]: content_type",
+        ),
+        (
+            lease,
             json!({"destinations": ["work", "erp"], "min": 2, "max": 2}),
             400,
             "invalid_field",

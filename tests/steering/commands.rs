@@ -115,5 +115,28 @@ async fn messages_are_skipped_cancelled_purged_and_brought_back_by_command() {
     assert_eq!(replayed.trim(), "2 have arrived anew (of 8 to 9)");
     let asked = service.run(&["purge", "crm"]).await;
     assert!(!asked.ok && asked.err.contains("2 messages of crm are pending"), "{}", asked.err);
+    let dry = service.said(&["purge", "crm", "--dry-run"]).await;
+    assert_eq!(dry.trim(), "2 would be cancelled (2 ready)");
     assert_eq!(service.said(&["purge", "crm", "--yes"]).await.trim(), "2 were cancelled");
+}
+
+#[tokio::test]
+async fn a_problem_is_json_too_and_definitions_are_made_and_removed_by_command() {
+    let service = Service::start().await;
+    let unknown = service.run(&["show", "nowhere", "1", "--json"]).await;
+    let problem: Value = serde_json::from_str(&unknown.out).unwrap();
+    assert!(!unknown.ok && problem["code"] == "unknown_destination", "{problem}");
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), json!({"name": "crm", "url": "http://h/"}).to_string()).unwrap();
+    let made = service.said(&["destinations", "put", file.path().to_str().unwrap()]).await;
+    assert!(made.starts_with("crm has version "), "{made}");
+    let listed = service.said(&["destinations", "list"]).await;
+    assert!(listed.lines().any(|line| line.starts_with("crm") && line.contains("http://h/")));
+    let set = service.said(&["topics", "set", "orders", "crm"]).await;
+    assert_eq!(set.trim(), "orders goes to crm");
+    assert!(service.said(&["topics", "list"]).await.contains("orders"));
+    assert_eq!(service.said(&["topics", "remove", "orders"]).await.trim(), "orders was removed");
+    let removed = service.said(&["destinations", "delete", "crm", "--purge"]).await;
+    assert_eq!(removed.trim(), "crm was removed, with 0 pending messages");
 }

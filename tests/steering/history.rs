@@ -81,6 +81,23 @@ async fn a_replay_arrives_anew_and_doubles_nothing_under_the_same_key() {
 }
 
 #[tokio::test]
+async fn a_replay_that_is_stopped_says_how_to_go_on_without_doubling() {
+    let service = Service::start().await;
+    delivered(&service, 5, json!({"log_bodies": true})).await;
+    let narrow = json!({"transform": {"kind": "worker"}, "max_backlog": 2});
+    service.define("lab", narrow).await;
+    let into_lab = |more: Value| {
+        let mut request = json!({"from_sequence": 2, "to_destination": "lab"});
+        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        request
+    };
+    let stopped = service.post(REPLAY, into_lab(json!({}))).await;
+    stopped.is_problem(429, "backlog_full", "from_sequence = 4");
+    let with_key = service.post(REPLAY, into_lab(json!({"idempotency_key": "k"}))).await;
+    with_key.is_problem(429, "backlog_full", "0 have arrived anew, send the same again");
+}
+
+#[tokio::test]
 async fn a_log_without_bodies_says_how_to_have_them() {
     let service = Service::start().await;
     delivered(&service, 2, json!({})).await;

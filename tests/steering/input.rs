@@ -49,6 +49,7 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         ("crm/messages?limit=1001", "limit"),
         ("crm/messages?limit=ten", "limit"),
         ("crm/messages?cursor=x", "cursor"),
+        ("crm/messages?cursor=9007199254740993", "cursor"),
         ("crm/messages?colour=red", "colour"),
         ("crm/dead-letters?stage=heaven", "stage"),
         ("crm/dead-letters/x", "sequence"),

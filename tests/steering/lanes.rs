@@ -135,6 +135,8 @@ async fn a_skipped_head_is_a_dead_letter_and_its_lane_goes_on() {
     let skip = "destinations/crm/skip-head";
     let wrong = service.post(skip, json!({"sequence": 2})).await;
     wrong.is_problem(409, "wrong_state", "1 is");
+    let never = service.post(skip, json!({"sequence": 4})).await;
+    never.is_problem(404, "unknown_message", "never stamped");
     let skipped = service.post(skip, json!({"sequence": 1})).await.ok();
     assert_eq!(skipped, json!({"sequence": 1, "state": "skipped"}));
     let letter = service.get("destinations/crm/dead-letters/1").await.ok();

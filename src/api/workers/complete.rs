@@ -12,10 +12,13 @@ use serde_json::value::RawValue;
 use super::{Items, Results, even_null, group, messages_of};
 use crate::{
     api::{Api, problem_of, read_json},
-    domain::{Body, LeaseToken, Processed, Stamped},
+    domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
     store::{Completion, Known, Status, wall_clock_ms},
     wire::problem::Problem,
 };
+
+/// The longest content type.
+const CONTENT_TYPE_BYTES_MAX: usize = 256;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,6 +100,8 @@ fn output_of(item: &CompleteItem, at: usize, bytes_max: usize) -> Result<Option<
         },
         _ => return Err(invalid("give body, or body_base64 with content_type, or \"drop\": true")),
     };
+    check_text("content_type", &body.content_type, CONTENT_TYPE_BYTES_MAX)
+        .map_err(|problem| invalid(&problem))?;
     if body.bytes.len() > bytes_max {
         return Err(invalid(&format!("the body is longer than {bytes_max} bytes")));
     }

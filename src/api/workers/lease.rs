@@ -28,6 +28,9 @@ use crate::{
     wire::problem::Problem,
 };
 
+/// The most messages that a call may insist on: that many bodies make one answer.
+const MIN_MAX: usize = 64;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LeaseRequest {
@@ -115,12 +118,13 @@ impl LeaseRequest {
     /// How often to look though nothing was heard. Wake-ups tell of the first waiting message, not of
     /// the one with which there are enough for a call that waits for several.
     fn poll(&self) -> Duration {
-        Duration::from_millis(if self.min > 1 { 100 } else { 1000 })
+        Duration::from_millis(if self.min > 1 { 500 } else { 1000 })
     }
 
     fn check(&self) -> Result<(), Problem> {
         check_range("max", self.max as u64, 1..=ITEMS_MAX as u64)?;
-        check_range("min", self.min as u64, 1..=self.max as u64)?;
+        // So many are claimed however long their bodies are.
+        check_range("min", self.min as u64, 1..=self.max.min(MIN_MAX) as u64)?;
         check_range("wait_ms", self.wait_ms, 0..=WAIT_MS_MAX)?;
         check_range("lease_ms", self.lease_ms, LEASE_MS)?;
         let named = self.destinations.len();
@@ -176,7 +180,7 @@ async fn claim(
             all.push(known);
         }
     }
-    if all.len() > 1 {
+    if all.len() > 1 || request.min > 1 {
         // One look at all of them: a claim of each would be a call of each, though most are empty.
         all = api.store.active_among(all).await.map_err(|error| problem_of(&error))?;
     }
@@ -191,7 +195,12 @@ async fn claim(
         let share = known.destination.share(left, weights);
         weights -= u64::from(known.destination.weight);
         let name = known.destination.name.clone();
-        let claimed = claim_from(api, known, request.min..=share, lease).await?;
+        let claimed = match claim_from(api, known, request.min..=share, lease).await {
+            Ok(claimed) => claimed,
+            // What is claimed already would be lost until its leases run out.
+            Err(_) if !leases.is_empty() => break,
+            Err(problem) => return Err(problem),
+        };
         if !claimed.messages.is_empty() {
             api.callers.served.note(&name);
             telemetry::claimed(name.as_str(), claimed.messages.len());

@@ -28,7 +28,7 @@ enum Command {
     /// Have dead letters arrive anew, at the end of their lanes.
     Redrive(Many),
     /// Throw dead letters away.
-    Discard(Many),
+    Discard(DiscardArgs),
 }
 
 #[derive(Debug, Clone, Args)]
@@ -42,6 +42,12 @@ struct Many {
     /// Only say how many there are.
     #[arg(long)]
     dry_run: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+struct DiscardArgs {
+    #[command(flatten)]
+    many: Many,
     /// Do not ask.
     #[arg(long)]
     yes: bool,
@@ -77,9 +83,10 @@ async fn redrive(args: Many) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn discard(args: Many) -> anyhow::Result<()> {
+async fn discard(args: DiscardArgs) -> anyhow::Result<()> {
+    let DiscardArgs { many: args, yes } = args;
     let path = path_of(&args.destination, "dead-letters/discard");
-    if !args.dry_run && !args.yes {
+    if !args.dry_run && !yes {
         let counts = args.at.post(&path, &args.which.request(true)?).await?;
         let count = &counts["would_discard"];
         anyhow::ensure!(

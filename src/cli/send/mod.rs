@@ -41,14 +41,20 @@ pub struct SendArgs {
     #[arg(long, env = "RESEQ_URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
     /// The destination. With --ndjson only for the lines that name none.
-    #[arg(short, long, required_unless_present = "ndjson")]
+    #[arg(short, long, required_unless_present_any = ["ndjson", "topic"])]
     pub destination: Option<String>,
+    /// The topic, in place of a destination. With --ndjson only for the lines that name none.
+    #[arg(short, long, conflicts_with = "destination")]
+    pub topic: Option<String>,
     /// The ordering key of all messages that have none of their own.
     #[arg(long)]
     pub key: Option<String>,
     /// Not to be processed before so long, such as 500ms, 30s, 15m, 12h or 1d.
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     pub delay: Option<u64>,
+    /// Not to be processed before this time, such as 2026-11-21T10:00:00Z.
+    #[arg(long, value_name = "TIME", conflicts_with = "delay")]
+    pub not_before: Option<String>,
     /// 0 to 9, where the destination's ordering is "none": what is higher is processed first.
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub priority: Option<u8>,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{
     json,
@@ -48,8 +48,10 @@ struct Line {
 /// How a line becomes an object.
 struct Form {
     destination: Option<String>,
+    topic: Option<String>,
     key: Option<String>,
     delay_ms: Option<u64>,
+    not_before: Option<String>,
     priority: Option<u8>,
     /// That of the only message, or the beginning of those of several.
     idempotency_key: Option<String>,
@@ -64,8 +66,10 @@ impl Source {
     pub async fn open(args: &SendArgs) -> anyhow::Result<Source> {
         let form = Form {
             destination: args.destination.clone(),
+            topic: args.topic.clone(),
             key: args.key.clone(),
             delay_ms: args.delay,
+            not_before: args.not_before.clone(),
             priority: args.priority,
             idempotency_key: args.idempotency_key.clone(),
             is_one: matches!(args.messages.as_slice(), [one] if one != "-"),
@@ -188,18 +192,24 @@ impl Form {
         let key = self.key.as_deref().map(|key| ("key", key.into()));
         let delay = self.delay_ms.map(|delay_ms| ("delay_ms", delay_ms.into()));
         let priority = self.priority.map(|priority| ("priority", priority.into()));
-        key.into_iter().chain(delay).chain(priority)
+        let not_before = self.not_before.as_deref().map(|time| ("not_before", time.into()));
+        key.into_iter().chain(delay).chain(not_before).chain(priority)
+    }
+
+    /// Where messages go that do not say it themselves.
+    fn target(&self) -> Option<(&'static str, serde_json::Value)> {
+        let topic = self.topic.as_deref().map(|topic| ("topic", topic.into()));
+        topic.or_else(|| self.destination.as_ref().map(|name| ("destinations", json!([name]))))
     }
 
     /// A body as an object.
     fn wrapped(&self, text: &[u8], idempotency_key: &str) -> serde_json::Value {
         let mut object = json!({
-            "destinations": [self.destination],
             "body_base64": STANDARD.encode(text),
             "content_type": TEXT,
             "idempotency_key": idempotency_key,
         });
-        for (name, value) in self.options() {
+        for (name, value) in self.options().chain(self.target()) {
             object[name] = value;
         }
         object
@@ -218,14 +228,12 @@ impl Form {
         for (name, value) in self.options() {
             complete(name, value)?;
         }
-        if let Some(destination) = &self.destination
-            && !object.contains_key("topic")
-        {
-            let value = to_raw_value(&[destination])?;
-            object.entry("destinations".to_owned()).or_insert(value);
-        }
         let names_one = ["destinations", "topic"].iter().any(|name| object.contains_key(*name));
-        ensure!(names_one, "names no \"destinations\"; add them, or -d");
+        if !names_one {
+            let target = self.target();
+            let (name, value) = target.context("names no \"destinations\"; add them, or -d")?;
+            object.insert(name.to_owned(), to_raw_value(&value)?);
+        }
         // A carriage return between tokens is the only line break that a line can hold.
         let mut json = serde_json::to_vec(&object)?;
         json.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b' ');
@@ -275,6 +283,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_topic_and_a_time_go_with_each() {
+        let time = "2026-11-21T10:00:00Z";
+        let (batches, _) = batches(&["--topic", "orders", "--not-before", time, "a"], 2).await;
+        let only = &batches[0][0];
+        assert_eq!((&only["topic"], &only["not_before"]), (&json!("orders"), &json!(time)));
+        assert!(only.get("destinations").is_none());
+    }
+
+    #[tokio::test]
     async fn objects_keep_what_they_say_and_a_bad_line_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let lines = [
@@ -299,8 +316,10 @@ mod tests {
     fn numbers_of_an_object_stay_the_text_that_was_read() {
         let form = Form {
             destination: None,
+            topic: None,
             key: None,
             delay_ms: Some(900_000),
+            not_before: None,
             priority: None,
             idempotency_key: Some("mine".into()),
             is_one: false,

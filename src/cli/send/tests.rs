@@ -58,8 +58,10 @@ async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyho
     let args = SendArgs {
         url,
         destination: Some("erp".into()),
+        topic: None,
         key: None,
         delay: None,
+        not_before: None,
         priority: None,
         idempotency_key: None,
         ndjson: true,

@@ -21,6 +21,7 @@ impl Destination {
         let delivery = &self.delivery;
         check_range("delivery.timeout_ms", delivery.timeout_ms, 1, 3_600_000)?;
         check_range("delivery.lanes_max", delivery.lanes_max.into(), 1, 10_000)?;
+        check_range("delivery.backoff_ms", delivery.backoff_ms, 1, DAY_MS)?;
         check_backoff("delivery.backoff_max_ms", delivery.backoff())?;
         check_range("delivery.per_second_max", delivery.per_second_max.into(), 0, 1_000_000)?;
         let asked_ms = delivery.retry_after_max_ms;
@@ -37,6 +38,10 @@ impl Destination {
         if self.idempotency_window_ms > 0 {
             let window_ms = self.idempotency_window_ms;
             check_range("idempotency_window_ms", window_ms, 1_000, 31 * DAY_MS)?;
+        }
+        if self.log_bodies && self.log_max == 0 {
+            let problem = "there is no log that could hold them; give log_max, or leave it out";
+            return Err(bad("log_bodies", problem));
         }
         check_range("log_max", self.log_max, 0, 10_000_000)
     }
@@ -81,6 +86,7 @@ impl Destination {
         check_range("transform.concurrency", transform.concurrency.into(), 1, 100_000)?;
         let asked_ms = transform.retry_after_max_ms;
         check_range("transform.retry_after_max_ms", asked_ms, 0, DAY_MS)?;
+        check_range("transform.backoff_ms", transform.backoff_ms, 1, DAY_MS)?;
         check_backoff("transform.backoff_max_ms", transform.backoff())
     }
 }
@@ -97,7 +103,7 @@ fn check_range(field: &'static str, value: u64, min: u64, max: u64) -> Result<()
 }
 
 fn check_backoff(field: &'static str, backoff: Backoff) -> Result<(), InvalidField> {
-    check_range(field, backoff.max_ms, backoff.base_ms.max(1), DAY_MS)
+    check_range(field, backoff.max_ms, backoff.base_ms, DAY_MS)
 }
 
 fn check_url(field: &'static str, text: &str, schemes: &[&str]) -> Result<(), InvalidField> {
@@ -168,6 +174,9 @@ mod tests {
         assert_eq!(refused(|d| d.transform.concurrency = 0), "transform.concurrency");
         assert_eq!(refused(|d| d.delivery.lanes_max = 0), "delivery.lanes_max");
         assert_eq!(refused(|d| d.delivery.backoff_max_ms = 1), "delivery.backoff_max_ms");
+        assert_eq!(refused(|d| d.delivery.backoff_ms = 0), "delivery.backoff_ms");
+        assert_eq!(refused(|d| d.transform.backoff_ms = 0), "transform.backoff_ms");
+        assert_eq!(refused(|d| (d.log_bodies, d.log_max) = (true, 0)), "log_bodies");
         assert_eq!(refused(|d| d.max_backlog = 0), "max_backlog");
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Jq), "transform.expression");
         assert_eq!(refused(|d| d.delivery.batch_max = 0), "delivery.batch_max");

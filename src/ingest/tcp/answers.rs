@@ -102,6 +102,16 @@ impl Writer<'_> {
         self.kept.push_back(Kept::Again(first));
         self.keep_the_queue().await;
         *session = Session::default();
+        let goes_on = self.submit_until_taken().await;
+        if !goes_on {
+            // The reader may hold one more frame: it must not get in front of what was refused.
+            session.fail();
+        }
+        goes_on
+    }
+
+    /// Submits what is kept until all of it is taken and answered. False when the connection ends.
+    async fn submit_until_taken(&mut self) -> bool {
         let mut pause = PAUSE_MIN;
         // One first, then ever more: what is full is not sent everything each time.
         let mut count = 0;

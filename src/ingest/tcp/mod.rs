@@ -125,6 +125,8 @@ impl Connection {
         let writer = answers::answer(&self, FramedWrite::new(write, self.codec()), queue, &ended);
         let reader = async {
             tokio::select! {
+                // A frame that waits for its turn must not get it once the connection has ended.
+                biased;
                 () = ended.cancelled() => {}
                 () = self.read_frames(FramedRead::new(read, self.codec()), &frames) => {}
             }
