@@ -2,44 +2,63 @@
 -- complete: what was claimed has been processed; stores the outputs and makes the messages ready.
 --
 -- KEYS:
---   [1] call              reseq:{p07}:calls:<caller>
---   [2] destination       reseq:{p07}:d:<dest>
---   [3] messages          reseq:{p07}:d:<dest>:messages
---   [4] attempts          reseq:{p07}:d:<dest>:attempts
---   [5] leases            reseq:{p07}:leases
---   [6] releasable        reseq:{p07}:releasable
---   [7] lanes             reseq:{p07}:d:<dest>:lanes
---   [8] wake_releasable   reseq:{p07}:wake:releasable
---   [9…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [1]  call              reseq:{p07}:calls:<caller>
+--   [2]  destination       reseq:{p07}:d:<dest>
+--   [3]  messages          reseq:{p07}:d:<dest>:messages
+--   [4]  attempts          reseq:{p07}:d:<dest>:attempts
+--   [5]  leases            reseq:{p07}:leases
+--   [6]  releasable        reseq:{p07}:releasable
+--   [7]  lanes             reseq:{p07}:d:<dest>:lanes
+--   [8]  wake_releasable   reseq:{p07}:wake:releasable
+--   [9]  waiting           reseq:{p07}:d:<dest>:waiting
+--   [10] delayed           reseq:{p07}:delayed
+--   [11] active_builtin    reseq:{p07}:active:builtin
+--   [12] active_worker     reseq:{p07}:active:worker
+--   [13] wake_waiting      reseq:{p07}:wake:waiting
+--   [14…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
---   [1] call number  [2] destination  [3] 'destination' or 'key'  [4] number of lanes
---   then the lanes' keys, then per message 4: its lane (from 1), sequence, member of leases, record
+--   [1] call number  [2] destination  [3] number of lanes; then the lanes' keys, then per message 4:
+--   its lane (from 1), sequence, member of leases, record
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order; settled: it was completed before
 -- Errors: STALE_CALL
--- include: clock, call, expect, leases
+-- include: clock, call, expect, leases, attempts, waiting, serial
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[1], number)
 if answered then return answered end
 
-local destination, by_key, lane_count = ARGV[2], ARGV[3] == 'key', tonumber(ARGV[4])
+-- The caller may know an old definition, so the destination is asked itself.
+local destination = ARGV[2]
+local known = redis.call('HMGET', KEYS[2], 'ordering', 'processing')
+local ordering, serial = known[1], known[2] == 'serial'
+local lane_count = tonumber(ARGV[3])
+local place = {
+  destination = destination, ordering = ordering, hash = KEYS[2], messages = KEYS[3],
+  attempts = KEYS[4], waiting = KEYS[9], delayed = KEYS[10], builtin = KEYS[11], worker = KEYS[12],
+  wake = KEYS[13],
+}
+local function in_progress_of(lane) return KEYS[12 + 2 * lane] end
+local function ready_of(lane) return KEYS[13 + 2 * lane] end
+
 local sequences, members = {}, {}
-for i = 5 + lane_count, #ARGV, 4 do
+for i = 4 + lane_count, #ARGV, 4 do
   sequences[#sequences + 1] = ARGV[i + 1]
   members[#members + 1] = ARGV[i + 2]
 end
 local held = deadlines(KEYS[5], members)
 expect('HLEN', KEYS[2], KEYS[3])
 expect('ZCARD', KEYS[6], KEYS[7])
-for lane = 1, lane_count do expect('ZCARD', KEYS[8 + 2 * lane]) end
+for lane = 1, lane_count do expect('ZCARD', ready_of(lane)) end
+if serial then
+  expect_waiting(place)
+  expect('ZCARD', KEYS[10])
+end
 local attempts_kept = redis.call('HLEN', KEYS[4]) > 0
 
 -- A token names its lane: one that was tampered with, or that comes with the ordering of an old
 -- definition, must not reach into another. One lane, which may have many, is asked once.
 local of_one_lane
-if lane_count == 1 then
-  of_one_lane = redis.call('ZMSCORE', KEYS[7 + 2 * lane_count], unpack(sequences))
-end
+if lane_count == 1 then of_one_lane = redis.call('ZMSCORE', in_progress_of(1), unpack(sequences)) end
 local function stands_in(in_progress, i)
   if of_one_lane then return of_one_lane[i] end
   return redis.call('ZSCORE', in_progress, sequences[i])
@@ -47,10 +66,9 @@ end
 
 local answer, gone, records, done, scores, completed = {}, {}, {}, {}, {}, {}
 for i = 1, #members do
-  local base = 1 + lane_count + 4 * i
+  local base = lane_count + 4 * i
   local lane, sequence = tonumber(ARGV[base]), ARGV[base + 1]
-  local in_progress, ready = KEYS[7 + 2 * lane], KEYS[8 + 2 * lane]
-  if held[i] and not completed[sequence] and stands_in(in_progress, i) then
+  if held[i] and not completed[sequence] and stands_in(in_progress_of(lane), i) then
     completed[sequence] = true
     local of_lane = scores[lane] or {}
     scores[lane] = of_lane
@@ -61,30 +79,58 @@ for i = 1, #members do
     records[#records + 1] = sequence
     records[#records + 1] = ARGV[base + 3]
     answer[i] = 'ok'
-  elseif completed[sequence] or redis.call('ZSCORE', ready, sequence) then
+  elseif completed[sequence] or redis.call('ZSCORE', ready_of(lane), sequence) then
     answer[i] = 'settled'
   else
     answer[i] = why_gone(KEYS[3], sequence)
   end
 end
 
+-- What went wrong before is kept; the counts begin anew, for the delivery.
+local function forget_attempts()
+  for _, sequence in ipairs(done) do
+    if redis.call('HEXISTS', KEYS[4], sequence) == 1 then
+      local attempts = attempts_of(KEYS[4], sequence)
+      if #attempts[6] == 0 then
+        redis.call('HDEL', KEYS[4], sequence)
+      else
+        keep_attempts(KEYS[4], sequence, {0, 0, '', '', '', attempts[6]})
+      end
+    end
+  end
+end
+
+-- Makes messages of a lane ready. True if one that may leave is among them.
+local function finish(lane, of_lane, now)
+  local in_progress, ready = in_progress_of(lane), ready_of(lane)
+  redis.call('ZADD', ready, unpack(of_lane))
+  if ordering == 'none' then
+    local hints = {}
+    for i = 2, #of_lane, 2 do
+      hints[i - 1], hints[i] = text(now), of_lane[i]
+    end
+    redis.call('ZADD', KEYS[7], unpack(hints))
+    return true
+  end
+  local head = redis.call('ZRANGE', in_progress, 0, 0)[1]
+  local is_head = head and completed[head]
+  if is_head and ordering == 'key' then redis.call('ZADD', KEYS[7], text(now), ARGV[3 + lane]) end
+  if serial then advance(place, in_progress, ready, now) end
+  return is_head
+end
+
 if #done > 0 then
-  local now = text(now_ms())
+  local now = now_ms()
   redis.call('ZREM', KEYS[5], unpack(gone))
   redis.call('HSET', KEYS[3], unpack(records))
   redis.call('HINCRBY', KEYS[2], 'ready', #done)
-  if attempts_kept then redis.call('HDEL', KEYS[4], unpack(done)) end
+  if attempts_kept then forget_attempts() end
   local releasable = false
-  for lane, of_lane in pairs(scores) do
-    redis.call('ZADD', KEYS[8 + 2 * lane], unpack(of_lane))
-    local head = redis.call('ZRANGE', KEYS[7 + 2 * lane], 0, 0)[1]
-    if head and completed[head] then
-      releasable = true
-      if by_key then redis.call('ZADD', KEYS[7], now, ARGV[4 + lane]) end
-    end
+  for lane = 1, lane_count do
+    if scores[lane] then releasable = finish(lane, scores[lane], now) or releasable end
   end
   if releasable then
-    redis.call('ZADD', KEYS[6], 'LT', now, destination)
+    redis.call('ZADD', KEYS[6], 'LT', text(now), destination)
     redis.call('PUBLISH', KEYS[8], destination)
   end
 end

@@ -9,33 +9,37 @@
 --   [4] active_builtin   reseq:{p07}:active:builtin
 --   [5] active_worker    reseq:{p07}:active:worker
 -- ARGV:
---   [1] destination  [2] definition (JSON)  [3] 'destination' or 'key'  [4] 'builtin' or 'worker'
---   [5] quarantine, ms
--- Returns: {version, 1 if this changed anything, 1 if it was made}
+--   [1] destination  [2] definition (JSON)  [3] 'destination', 'key' or 'none'  [4] 'builtin' or
+--   'worker'  [5] quarantine, ms  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no
+--   limit)  [8] most leases of one message that run out (0: no limit)
+-- Returns: {version, 1 if this changed anything, 1 if it was made, what is paused as in pause.lua}
 -- Errors: WRONG_STATE
 -- Sent again it changes nothing: no call number is needed.
 -- include: clock, epoch, expect
 
 local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
-local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted')
+local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',
+  'processing', 'paused')
 if known[6] then return redis.error_reply('WRONG_STATE the destination is being removed; try again later') end
-if known[2] == ARGV[2] then return {known[1], 0, 0} end
+if known[2] == ARGV[2] then return {known[1], 0, 0, known[8] or ''} end
 local pending = (tonumber(known[4]) or 0) - (tonumber(known[5]) or 0)
 if known[3] and known[3] ~= ARGV[3] and pending > 0 then
   return redis.error_reply('WRONG_STATE ordering cannot change while messages are pending')
 end
+if known[7] and known[7] ~= ARGV[6] and pending > 0 then
+  return redis.error_reply('WRONG_STATE processing cannot change while messages are pending')
+end
 
-expect('LLEN', KEYS[3])
 expect('ZCARD', KEYS[4], KEYS[5])
 
 -- A destination that was removed and made again must not meet its old versions.
 local version = text(math.max((tonumber(known[1]) or 0) + 1, now))
 redis.call('HSET', KEYS[2], 'version', version, 'definition', ARGV[2], 'ordering', ARGV[3],
-  'claimers', ARGV[4])
+  'claimers', ARGV[4], 'processing', ARGV[6], 'attempts_max', ARGV[7], 'crashes_max', ARGV[8])
 if not known[1] then redis.call('HSET', KEYS[2], 'born', text(epoch)) end
 local mine, other = KEYS[4], KEYS[5]
 if ARGV[4] == 'worker' then mine, other = other, mine end
 redis.call('ZREM', other, ARGV[1])
 if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('ZADD', mine, text(now), ARGV[1]) end
-return {version, 1, known[1] and 0 or 1}
+return {version, 1, known[1] and 0 or 1, known[8] or ''}

@@ -1,28 +1,36 @@
 #!lua flags=allow-oom
--- extend: makes leases last longer, from now on.
+-- extend: makes leases last longer, from now on; notes checkpoints for the next attempts.
 --
 -- KEYS:
 --   [1] messages   reseq:{p07}:d:<dest>:messages
 --   [2] leases     reseq:{p07}:leases
+--   [3] attempts   reseq:{p07}:d:<dest>:attempts
 -- ARGV:
---   [1] lease, ms; then per lease 2: sequence, member of leases
+--   [1] lease, ms; then per lease 3: sequence, member of leases, checkpoint as JSON ('': as it was)
 -- Returns: {deadline in ms since 1970, 'ok' | 'stale_lease' | 'settled' …} in order
 -- Errors: none. Sent again it extends again: no call number is needed.
--- include: clock, leases
+-- include: clock, expect, leases, attempts
 
 local members = {}
-for i = 2, #ARGV, 2 do members[#members + 1] = ARGV[i + 1] end
+for i = 2, #ARGV, 3 do members[#members + 1] = ARGV[i + 1] end
 local held = deadlines(KEYS[2], members)
+expect('HLEN', KEYS[3])
 
 local deadline = text(now_ms() + tonumber(ARGV[1]))
 local answer, scores = {deadline}, {}
 for i, member in ipairs(members) do
+  local sequence, checkpoint = ARGV[3 * i - 1], ARGV[3 * i + 1]
   if held[i] then
     scores[#scores + 1] = deadline
     scores[#scores + 1] = member
     answer[i + 1] = 'ok'
+    if checkpoint ~= '' then
+      local attempts = attempts_of(KEYS[3], sequence)
+      attempts[3] = checkpoint
+      keep_attempts(KEYS[3], sequence, attempts)
+    end
   else
-    answer[i + 1] = why_gone(KEYS[1], ARGV[2 * i])
+    answer[i + 1] = why_gone(KEYS[1], sequence)
   end
 end
 if #scores > 0 then redis.call('ZADD', KEYS[2], 'XX', unpack(scores)) end

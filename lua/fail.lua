@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- fail: an attempt to process did not succeed; the messages are tried again after a wait.
+-- fail: an attempt to process did not succeed; the messages are tried again after a wait, or halted
+-- if their attempts are used up.
 --
 -- KEYS:
 --   [1] call           reseq:{p07}:calls:<caller>
@@ -9,32 +10,53 @@
 --   [5] attempts       reseq:{p07}:d:<dest>:attempts
 --   [6] leases         reseq:{p07}:leases
 --   [7] delayed        reseq:{p07}:delayed
---   [8] active_builtin   reseq:{p07}:active:builtin
---   [9] active_worker    reseq:{p07}:active:worker
---   [10] wake_waiting    reseq:{p07}:wake:waiting
+--   [8] halted         reseq:{p07}:d:<dest>:halted
+--   [9] active_builtin    reseq:{p07}:active:builtin
+--   [10] active_worker    reseq:{p07}:active:worker
+--   [11] wake_waiting     reseq:{p07}:wake:waiting
 -- ARGV:
---   [1] call number  [2] destination; then per message 3: sequence, member of leases, wait in ms
--- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
+--   [1] call number  [2] destination; then per message 5: sequence, member of leases, wait in ms, '1'
+--   if another attempt cannot help, trouble as JSON
+-- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
 -- Errors: STALE_CALL
--- include: clock, call, expect, leases, waiting
+-- include: clock, call, expect, leases, attempts, waiting
 
 local number, destination = tonumber(ARGV[1]), ARGV[2]
 local answered = replayed(KEYS[1], number)
 if answered then return answered end
 
 local members = {}
-for i = 3, #ARGV, 3 do members[#members + 1] = ARGV[i + 1] end
+for i = 3, #ARGV, 5 do members[#members + 1] = ARGV[i + 1] end
 local held = deadlines(KEYS[6], members)
+-- The caller may know an old definition, so the destination is asked itself.
+local known = redis.call('HMGET', KEYS[2], 'ordering', 'attempts_max')
+local most = tonumber(known[2]) or 0
+local place = {
+  destination = destination, ordering = known[1], hash = KEYS[2], waiting = KEYS[3],
+  messages = KEYS[4], builtin = KEYS[9], worker = KEYS[10], wake = KEYS[11],
+}
+expect('HLEN', KEYS[5])
+expect('ZCARD', KEYS[7], KEYS[8])
+expect_waiting(place)
 
 local now = now_ms()
-local answer, gone, at_once, due, failed = {}, {}, {}, {}, {}
+local answer, gone, at_once, due, halted, failed = {}, {}, {}, {}, {}, {}
 for i, member in ipairs(members) do
-  local sequence, wait_ms = ARGV[3 * i], tonumber(ARGV[3 * i + 2])
+  local base = 5 * i - 2
+  local sequence, wait_ms, is_final = ARGV[base], tonumber(ARGV[base + 2]), ARGV[base + 3] == '1'
   if held[i] and not failed[sequence] then
-    failed[sequence] = true
-    answer[i] = 'ok'
+    local attempts = attempts_of(KEYS[5], sequence)
+    attempts[1] = attempts[1] + 1
+    note_trouble(attempts, now, ARGV[base + 4])
+    failed[sequence] = attempts
     gone[#gone + 1] = member
-    if wait_ms <= 0 then
+    answer[i] = 'ok'
+    if is_final or most > 0 and attempts[1] >= most then
+      answer[i] = 'halted'
+      attempts[4] = 'transform'
+      halted[#halted + 1] = text(now)
+      halted[#halted + 1] = sequence
+    elseif wait_ms <= 0 then
       at_once[#at_once + 1] = sequence
     else
       due[#due + 1] = text(now + wait_ms)
@@ -46,19 +68,13 @@ for i, member in ipairs(members) do
 end
 
 if #gone > 0 then
-  local active = active_of(KEYS[2], KEYS[8], KEYS[9])
-  expect('HLEN', KEYS[5])
-  expect('LLEN', KEYS[3])
-  expect('ZCARD', KEYS[7], active)
   redis.call('ZREM', KEYS[6], unpack(gone))
-  for sequence in pairs(failed) do redis.call('HINCRBY', KEYS[5], sequence, 1) end
+  for sequence, attempts in pairs(failed) do keep_attempts(KEYS[5], sequence, attempts) end
+  if #halted > 0 then redis.call('ZADD', KEYS[8], unpack(halted)) end
   if #due > 0 then
     redis.call('ZADD', KEYS[7], unpack(due))
     redis.call('HINCRBY', KEYS[2], 'delayed', #due / 2)
   end
-  if #at_once > 0 then
-    table.sort(at_once, function(a, b) return tonumber(a) < tonumber(b) end)
-    to_front(KEYS[3], active, KEYS[10], destination, at_once, now)
-  end
+  if #at_once > 0 then to_front(place, at_once, now) end
 end
 return keep(KEYS[1], number, answer)

@@ -14,6 +14,13 @@
 --   [9] active_builtin   reseq:{p07}:active:builtin
 --   [10] active_worker   reseq:{p07}:active:worker
 --   [11] releasable   reseq:{p07}:releasable
+--   [12] halted       reseq:{p07}:d:<dest>:halted
+--   [13] orders       reseq:{p07}:d:<dest>:orders
+--   [14] unique       reseq:{p07}:d:<dest>:unique
+--   [15] dead         reseq:{p07}:d:<dest>:dead
+--   [16] letters      reseq:{p07}:d:<dest>:letters
+--   [17] log          reseq:{p07}:d:<dest>:log
+--   [18] log_order    reseq:{p07}:d:<dest>:log:order
 -- ARGV:
 --   [1] quarantine, ms  [2] destination
 -- Returns: the new epoch, or 0 if there was nothing to forget
@@ -30,6 +37,7 @@ local now = now_ms()
 local epoch = math.max(current_epoch(KEYS[1], now, tonumber(ARGV[1])) + 1, now)
 redis.call('HSET', KEYS[1], 'epoch', text(epoch))
 for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
+for i = 12, 18 do redis.call('UNLINK', KEYS[i]) end
 -- Hints that came since the removal began.
 for i = 9, 11 do redis.call('ZREM', KEYS[i], ARGV[2]) end
 return text(epoch)

@@ -12,19 +12,27 @@
 --   [8]  lanes             reseq:{p07}:d:<dest>:lanes
 --   [9]  wake_waiting      reseq:{p07}:wake:waiting
 --   [10] wake_releasable   reseq:{p07}:wake:releasable
---   [11…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
---   […]   per idempotency key: seen reseq:{p07}:d:<dest>:seen:<idempotency key>
+--   [11] delayed           reseq:{p07}:delayed
+--   [12] attempts          reseq:{p07}:d:<dest>:attempts
+--   [13] unique            reseq:{p07}:d:<dest>:unique
+--   [14] dead              reseq:{p07}:d:<dest>:dead
+--   [15] letters           reseq:{p07}:d:<dest>:letters
+--   [16…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   […]   per idempotency key, with a window: seen reseq:{p07}:d:<dest>:seen:<idempotency key>
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
 --   [5] quarantine, ms  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
---   [8] idempotency window, ms  [9] 'destination' or 'key'  [10] number of lanes
---   then the lanes' keys, then per arrival 3: its lane (from 1), '' or
---   '<seen key, from 1>:<digest> <id>', and its record
--- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full', sequence, epoch,
---   id of what was stamped before}…}
+--   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
+--   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
+--   [13] number of idempotency keys that are named; then the lanes' keys, then those idempotency
+--   keys, then per arrival 5: its lane (from 1), '' or '<idempotency key, from 1>:<digest> <id>', its
+--   record, its charge in bytes, options: '' or some of 'd<delay, ms>;' 'a<due, ms since 1970>;'
+--   'p<priority>;' 'l<dead letter that it replaces>;' 'r;' (it has been processed before)
+-- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence,
+--   epoch, id of what was stamped before}…}
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
 -- Errors: STALE_CALL, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: clock, call, epoch, expect
+-- include: clock, call, epoch, expect, attempts, waiting
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -34,115 +42,209 @@ local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
 if text(epoch) ~= ARGV[4] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 
-local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'last', 'settled', 'born')
+local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'last', 'settled', 'born', 'bytes')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
-local destination, needs_processing, by_key = ARGV[2], ARGV[6] == 'waiting', ARGV[9] == 'key'
+local destination, needs_processing = ARGV[2], ARGV[6] == 'waiting'
+local ordering, serial, window_ms = ARGV[10], ARGV[11] == 'serial', tonumber(ARGV[9])
 local last, born = tonumber(known[3]) or 0, tonumber(known[5]) or 0
 local room = tonumber(ARGV[7]) - (last - (tonumber(known[4]) or 0))
-local lane_count = tonumber(ARGV[10])
-local seen_base = 10 + 2 * lane_count
+local bytes, pending_bytes = 0, tonumber(known[6]) or 0
+local room_bytes = tonumber(ARGV[8]) - pending_bytes
+if ARGV[8] == '0' then room_bytes = math.huge end
+local lane_count, name_count = tonumber(ARGV[12]), tonumber(ARGV[13])
+local function in_progress_of(lane) return KEYS[14 + 2 * lane] end
+local function ready_of(lane) return KEYS[15 + 2 * lane] end
+local function lane_key(lane) return ARGV[13 + lane] end
+local function name_of(index) return ARGV[13 + lane_count + index] end
+local seen_base = 15 + 2 * lane_count
 
--- The last sequence stamped in each lane that is still pending; 0 for an empty lane.
-local previous = {}
+-- The last sequence stamped in each lane that is still pending, 0 for an empty lane; and, where
+-- lanes are serial, whether one of its messages is not finished.
+local previous, was_empty, busy = {}, {}, {}
 for lane = 1, lane_count do
-  previous[lane] = redis.call('ZRANGE', KEYS[9 + 2 * lane], -1, -1)[1] or '0'
+  previous[lane] = redis.call('ZRANGE', in_progress_of(lane), -1, -1)[1] or '0'
+  was_empty[lane] = previous[lane] == '0'
+  if serial and not was_empty[lane] then
+    busy[lane] = redis.call('ZCARD', in_progress_of(lane)) > redis.call('ZCARD', ready_of(lane))
+  end
 end
-local was_empty = {}
-for lane = 1, lane_count do was_empty[lane] = previous[lane] == '0' end
 
 -- What is known of an idempotency key: epoch, sequence, digest, id; from this batch or before.
 local stamped_here = {}
 local function first_of(index)
   if stamped_here[index] then return unpack(stamped_here[index]) end
-  local kept = redis.call('GET', KEYS[seen_base + index])
+  local kept
+  if window_ms == 0 then
+    kept = redis.call('HGET', KEYS[13], name_of(index))
+  else
+    kept = redis.call('GET', KEYS[seen_base + index])
+  end
   if not kept then return nil end
   local in_epoch, sequence, deadline, digest, id =
     string.match(kept, '^(%d+) (%d+) (%d+) (%S+) ?(.*)$')
-  if tonumber(deadline) <= now or tonumber(in_epoch) < born then return nil end
+  if tonumber(in_epoch) < born then return nil end
+  if window_ms == 0 then
+    -- Nobody will receive what is a tombstone: its key is free.
+    local record = redis.call('HGET', KEYS[5], sequence)
+    if not record or string.sub(record, 1, 1) == 'T' then return nil end
+  elseif tonumber(deadline) <= now then
+    return nil
+  end
   return in_epoch, sequence, digest, id
 end
 
-expect('HLEN', KEYS[5])
-if needs_processing then
-  expect('LLEN', KEYS[4])
-  expect('ZCARD', KEYS[6])
-else
-  expect('ZCARD', KEYS[7], KEYS[8])
-  for lane = 1, lane_count do expect('ZCARD', KEYS[10 + 2 * lane]) end
-end
+expect('HLEN', KEYS[5], KEYS[12], KEYS[13], KEYS[15])
+expect('ZCARD', KEYS[6], KEYS[7], KEYS[8], KEYS[11], KEYS[14])
+expect(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[4])
+for lane = 1, lane_count do expect('ZCARD', ready_of(lane)) end
 
 local first = last + 1
 local answer = {first}
-local scores, records, sequences, remember = {}, {}, {}, {}
+local pending, finished, first_ready, records = {}, {}, {}, {}
+local waiting, delays, held, remember, letters = {}, {}, 0, {}, {}
+local held_due, lanes_ready, ready_count = {}, {}, 0
+
+local function add(lists, lane, sequence)
+  local list = lists[lane] or {}
+  lists[lane] = list
+  list[#list + 1] = sequence
+  list[#list + 1] = sequence
+end
+
+-- Puts a new sequence where it belongs: waiting, delayed, held or ready.
+local function stand(lane, sequence, due, priority, is_finished)
+  add(pending, lane, sequence)
+  local is_delayed = due and due > now
+  if is_finished and not is_delayed then
+    add(finished, lane, sequence)
+    ready_count = ready_count + 1
+    if ordering == 'none' then
+      lanes_ready[#lanes_ready + 1] = text(now)
+      lanes_ready[#lanes_ready + 1] = sequence
+    elseif was_empty[lane] and #pending[lane] == 2 then
+      first_ready[lane] = true
+    end
+  elseif busy[lane] then
+    held = held + 1
+    if is_delayed then held_due[#held_due + 1] = {sequence, due} end
+  else
+    busy[lane] = serial
+    if is_delayed then
+      delays[#delays + 1] = text(due)
+      delays[#delays + 1] = destination .. '/' .. sequence
+    elseif ordering == 'none' then
+      waiting[#waiting + 1] = score_of(sequence, priority)
+      waiting[#waiting + 1] = sequence
+    else
+      waiting[#waiting + 1] = sequence
+    end
+  end
+end
+
 local arrival = 0
-for i = 11 + lane_count, #ARGV, 3 do
+for i = 14 + lane_count + name_count, #ARGV, 5 do
   arrival = arrival + 1
   local lane, seen, record = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
-  local index, digest, id, in_epoch, at, same, first_id
+  local charge, options = tonumber(ARGV[i + 3]), ARGV[i + 4]
+  local index, digest, id, in_epoch, at, same, first_id, letter
   if seen ~= '' then
     index, digest, id = string.match(seen, '^(%d+):(%S+) ?(.*)$')
     index = tonumber(index)
     in_epoch, at, same, first_id = first_of(index)
   end
+  if options ~= '' then letter = string.match(options, 'l(%d+);') end
   if in_epoch then
     local kind = same == digest and 'duplicate' or 'conflict'
     answer[#answer + 1] = {arrival, kind, at, in_epoch, first_id}
-  elseif room <= 0 then
+  elseif letter and (letters[letter] or not redis.call('ZSCORE', KEYS[14], letter)) then
+    answer[#answer + 1] = {arrival, 'gone', '0', '0', ''}
+  elseif room <= 0 or room_bytes < charge and pending_bytes + bytes > 0 then
+    -- What comes behind it in the batch is not to overtake it.
+    room = 0
     answer[#answer + 1] = {arrival, 'backlog_full', '0', '0', ''}
   else
-    last, room = last + 1, room - 1
+    last, room, room_bytes, bytes = last + 1, room - 1, room_bytes - charge, bytes + charge
     local sequence = text(last)
-    local of_lane = scores[lane] or {}
-    scores[lane] = of_lane
-    of_lane[#of_lane + 1] = sequence
-    of_lane[#of_lane + 1] = sequence
+    local due, priority, is_finished = nil, '4', not needs_processing
+    if options ~= '' then
+      local delay, instant = string.match(options, 'd(%d+);'), string.match(options, 'a(%d+);')
+      due = delay and now + tonumber(delay) or tonumber(instant)
+      priority = string.match(options, 'p(%d);') or '4'
+      is_finished = is_finished or string.find(options, 'r;', 1, true) ~= nil
+    end
+    if letter then letters[letter] = true end
+    -- What is known only here stands before the record.
+    if ordering == 'key' then record = 'P' .. previous[lane] .. ';' .. record end
+    if ordering == 'none' then record = 'N' .. priority .. ';' .. record end
     records[#records + 1] = sequence
-    -- Where lanes are keys, the record is preceded by the sequence stamped before it in its lane.
-    if by_key then record = 'P' .. previous[lane] .. ';' .. record end
     records[#records + 1] = record
     previous[lane] = sequence
-    sequences[#sequences + 1] = sequence
+    stand(lane, sequence, due, priority, is_finished)
     if index then
       stamped_here[index] = {ARGV[4], sequence, digest, id}
-      remember[#remember + 1] = index
+      remember[#remember + 1] = {index, math.max(0, (due or 0) - now)}
     end
   end
 end
 
-if #sequences > 0 then
+if #records > 0 then
   redis.call('HSET', KEYS[3], 'last', text(last))
+  redis.call('HINCRBY', KEYS[3], 'bytes', bytes)
   redis.call('HSET', KEYS[5], unpack(records))
-  local releasable = false
-  for lane, of_lane in pairs(scores) do
-    redis.call('ZADD', KEYS[9 + 2 * lane], unpack(of_lane))
-    if not needs_processing then
-      redis.call('ZADD', KEYS[10 + 2 * lane], unpack(of_lane))
-      if was_empty[lane] then
-        releasable = true
-        if by_key then redis.call('ZADD', KEYS[8], text(now), ARGV[10 + lane]) end
-      end
+  local releasable = #lanes_ready > 0
+  if releasable then redis.call('ZADD', KEYS[8], unpack(lanes_ready)) end
+  for lane, of_lane in pairs(pending) do
+    redis.call('ZADD', in_progress_of(lane), unpack(of_lane))
+    if finished[lane] then redis.call('ZADD', ready_of(lane), unpack(finished[lane])) end
+    if first_ready[lane] then
+      releasable = true
+      if ordering == 'key' then redis.call('ZADD', KEYS[8], text(now), lane_key(lane)) end
     end
   end
-  if needs_processing then
-    local length = redis.call('RPUSH', KEYS[4], unpack(sequences))
-    if length == #sequences then
+  if #waiting > 0 then
+    local length, added
+    if ordering == 'none' then
+      added = redis.call('ZADD', KEYS[4], unpack(waiting))
+      length = redis.call('ZCARD', KEYS[4])
+    else
+      added = #waiting
+      length = redis.call('RPUSH', KEYS[4], unpack(waiting))
+    end
+    if length == added then
       redis.call('ZADD', KEYS[6], text(now), destination)
       redis.call('PUBLISH', KEYS[9], destination)
     end
-  else
-    redis.call('HINCRBY', KEYS[3], 'ready', #sequences)
+  end
+  if ready_count > 0 then redis.call('HINCRBY', KEYS[3], 'ready', ready_count) end
+  if held > 0 then redis.call('HINCRBY', KEYS[3], 'held', held) end
+  for _, one in ipairs(held_due) do
+    local attempts = attempts_of(KEYS[12], one[1])
+    attempts[5] = text(one[2])
+    keep_attempts(KEYS[12], one[1], attempts)
+  end
+  if #delays > 0 then
+    redis.call('ZADD', KEYS[11], unpack(delays))
+    redis.call('HINCRBY', KEYS[3], 'delayed', #delays / 2)
   end
   if releasable then
     redis.call('ZADD', KEYS[7], 'LT', text(now), destination)
     redis.call('PUBLISH', KEYS[10], destination)
   end
-  local deadline = text(now + tonumber(ARGV[8]))
-  for _, index in ipairs(remember) do
+  for letter in pairs(letters) do
+    redis.call('ZREM', KEYS[14], letter)
+    redis.call('HDEL', KEYS[15], letter)
+  end
+  for _, one in ipairs(remember) do
+    local index, ms = one[1], window_ms + one[2]
     local in_epoch, sequence, digest, id = unpack(stamped_here[index])
-    local value = table.concat({in_epoch, sequence, deadline, digest, id}, ' ')
-    redis.call('SET', KEYS[seen_base + index], value, 'PX', ARGV[8])
+    local value = table.concat({in_epoch, sequence, text(now + ms), digest, id}, ' ')
+    if window_ms == 0 then
+      redis.call('HSET', KEYS[13], name_of(index), value)
+    else
+      redis.call('SET', KEYS[seen_base + index], value, 'PX', ms)
+    end
   end
 end
 return keep(KEYS[2], number, answer)

@@ -9,31 +9,34 @@
 --   [4] releasable    reseq:{p07}:releasable
 --   [5] lanes         reseq:{p07}:d:<dest>:lanes
 --   [6] in_progress   reseq:{p07}:d:<dest>:in-progress[:<key>]
+--   [7] orders        reseq:{p07}:d:<dest>:orders
 -- ARGV:
---   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination' or 'key'
---   [5] quarantine, ms  [6] lane's key  [7] sequence  [8] attempts so far  [9] wait, ms
+--   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination', 'key' or
+--   'none'  [5] quarantine, ms  [6] lane's key  [7] sequence  [8] failed attempts, with this one
+--   [9] wait, ms  [10] trouble as JSON
 -- Returns: when the head may leave, in ms since 1970
 -- Errors: STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
 -- Sent again it waits again: no call number is needed.
--- include: clock, epoch, expect, owner
+-- include: clock, epoch, expect, owner, attempts, head
 
 local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
-if redis.call('ZRANGE', KEYS[6], 0, 0)[1] ~= ARGV[7] then
+if not is_head(ARGV[4], KEYS[6], ARGV[7]) then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
 end
 
-expect('HLEN', KEYS[3])
+expect('HLEN', KEYS[3], KEYS[7])
 expect('ZCARD', KEYS[4], KEYS[5])
-local not_before = text(now + tonumber(ARGV[9]))
-redis.call('HSET', KEYS[3], ARGV[7], ARGV[8])
-if ARGV[4] == 'key' then
-  redis.call('ZADD', KEYS[5], not_before, ARGV[6])
-  local earliest = redis.call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
-  redis.call('ZADD', KEYS[4], earliest, ARGV[3])
-else
-  redis.call('ZADD', KEYS[4], not_before, ARGV[3])
+local not_before = now + tonumber(ARGV[9])
+local attempts, failed = attempts_of(KEYS[3], ARGV[7]), tonumber(ARGV[8])
+if attempts[1] ~= failed then note_trouble(attempts, now, ARGV[10]) end
+attempts[1] = failed
+keep_attempts(KEYS[3], ARGV[7], attempts)
+may_leave(KEYS[4], KEYS[5], ARGV[3], ARGV[4], ARGV[6], not_before)
+-- An order in another lane does not wait for the backoff.
+if ARGV[4] ~= 'destination' and redis.call('EXISTS', KEYS[7]) == 1 then
+  redis.call('ZADD', KEYS[4], 'LT', text(now), ARGV[3])
 end
-return not_before
+return text(not_before)

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- reap: takes up again what a dead processor held, and what has waited out its backoff.
+-- reap: takes up again what a dead processor held, and what is due. What has killed too many of its
+-- processors is halted.
 --
 -- KEYS:
 --   [1] destination    reseq:{p07}:d:<dest>
@@ -7,18 +8,21 @@
 --   [3] attempts       reseq:{p07}:d:<dest>:attempts
 --   [4] leases         reseq:{p07}:leases
 --   [5] delayed        reseq:{p07}:delayed
---   [6] active_builtin   reseq:{p07}:active:builtin
---   [7] active_worker    reseq:{p07}:active:worker
---   [8] wake_waiting     reseq:{p07}:wake:waiting
+--   [6] messages       reseq:{p07}:d:<dest>:messages
+--   [7] halted         reseq:{p07}:d:<dest>:halted
+--   [8] active_builtin   reseq:{p07}:active:builtin
+--   [9] active_worker    reseq:{p07}:active:worker
+--   [10] wake_waiting    reseq:{p07}:wake:waiting
 -- ARGV:
 --   [1] destination  [2] number of leases; then that many members of leases, then members of delayed:
 --   hints of what may be over, looked at again here
--- Returns: {leases that had run out, delays that were over}
+-- Returns: {leases that had run out, delays that were over, messages that were halted}
 -- Errors: none. What is not over, or not there any more, is left alone: no call number is needed.
--- include: clock, expect, waiting
+-- include: clock, expect, attempts, waiting
 
 local destination, lease_count, now = ARGV[1], tonumber(ARGV[2]), now_ms()
-local exists = redis.call('HEXISTS', KEYS[1], 'version') == 1
+local known = redis.call('HMGET', KEYS[1], 'version', 'crashes_max', 'ordering')
+local exists, most = known[1], tonumber(known[2]) or 0
 
 local function over(key, from, to)
   local members, seen = {}, {}
@@ -34,24 +38,37 @@ end
 
 local expired = over(KEYS[4], 3, 2 + lease_count)
 local due = over(KEYS[5], 3 + lease_count, #ARGV)
-local active = active_of(KEYS[1], KEYS[6], KEYS[7])
-expect('LLEN', KEYS[2])
-expect('HLEN', KEYS[3])
-expect('ZCARD', active)
-local back = {}
-for _, member in ipairs(expired) do
-  local sequence = string.match(member, '/(%d+)/')
-  back[#back + 1] = sequence
-  if exists then redis.call('HINCRBY', KEYS[3], sequence, 1) end
-end
-for _, member in ipairs(due) do back[#back + 1] = string.match(member, '/(%d+)$') end
+local place = {
+  destination = destination, ordering = known[3], hash = KEYS[1], waiting = KEYS[2],
+  messages = KEYS[6], builtin = KEYS[8], worker = KEYS[9], wake = KEYS[10],
+}
+expect_waiting(place)
+expect('HLEN', KEYS[3], KEYS[6])
+expect('ZCARD', KEYS[7])
 
 if #expired > 0 then redis.call('ZREM', KEYS[4], unpack(expired)) end
 if #due > 0 then redis.call('ZREM', KEYS[5], unpack(due)) end
 -- A destination that was removed leaves its leases and delays behind; here they end.
-if exists and #back > 0 then
-  if #due > 0 then redis.call('HINCRBY', KEYS[1], 'delayed', -#due) end
-  table.sort(back, function(a, b) return tonumber(a) < tonumber(b) end)
-  to_front(KEYS[2], active, KEYS[8], destination, back, now)
+if not exists then return {#expired, #due, 0} end
+
+local back, halted = {}, {}
+for _, member in ipairs(expired) do
+  local sequence = string.match(member, '/(%d+)/')
+  local attempts = attempts_of(KEYS[3], sequence)
+  attempts[2] = attempts[2] + 1
+  note_trouble(attempts, now, '{"stage":"transform","kind":"crash","detail":"its lease ran out: the '
+    .. 'processor died, or did not extend it in time"}')
+  if most > 0 and attempts[2] >= most then
+    attempts[4] = 'transform'
+    halted[#halted + 1] = text(now)
+    halted[#halted + 1] = sequence
+  else
+    back[#back + 1] = sequence
+  end
+  keep_attempts(KEYS[3], sequence, attempts)
 end
-return {#expired, #due}
+for _, member in ipairs(due) do back[#back + 1] = string.match(member, '/(%d+)$') end
+if #due > 0 then redis.call('HINCRBY', KEYS[1], 'delayed', -#due) end
+if #halted > 0 then redis.call('ZADD', KEYS[7], unpack(halted)) end
+if #back > 0 then to_front(place, back, now) end
+return {#expired, #due, #halted / 2}

@@ -1,23 +1,31 @@
 #!lua flags=allow-oom
--- release: settles what the owner has delivered, and hands it the next run of each lane: the
--- longest common prefix of in-progress and ready.
+-- release: settles what has left, and hands the owner the next run of each lane: the longest common
+-- prefix of in-progress and ready. Where nothing is in order each message is a lane.
 --
 -- KEYS:
---   [1] epoch         reseq:{p07}:epoch
---   [2] owner         reseq:{p07}:owner
---   [3] destination   reseq:{p07}:d:<dest>
---   [4] messages      reseq:{p07}:d:<dest>:messages
---   [5] attempts      reseq:{p07}:d:<dest>:attempts
---   [6] releasable    reseq:{p07}:releasable
---   [7] lanes         reseq:{p07}:d:<dest>:lanes
---   [8…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [1]  epoch         reseq:{p07}:epoch
+--   [2]  owner         reseq:{p07}:owner
+--   [3]  destination   reseq:{p07}:d:<dest>
+--   [4]  messages      reseq:{p07}:d:<dest>:messages
+--   [5]  attempts      reseq:{p07}:d:<dest>:attempts
+--   [6]  releasable    reseq:{p07}:releasable
+--   [7]  lanes         reseq:{p07}:d:<dest>:lanes
+--   [8]  orders        reseq:{p07}:d:<dest>:orders
+--   [9]  unique        reseq:{p07}:d:<dest>:unique
+--   [10] log           reseq:{p07}:d:<dest>:log
+--   [11] log_order     reseq:{p07}:d:<dest>:log:order
+--   [12] halted        reseq:{p07}:d:<dest>:halted
+--   [13…] per lane (nothing in order: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] definition version  [4] destination
---   [5] 'destination' or 'key'  [6] quarantine, ms  [7] most bytes of records
---   then per lane 5: its key, the last sequence settled (0: none), how many of the settled were
---   tombstones, the last sequence still in hand (0: none), most messages to release
--- Returns: per lane {milliseconds until its head may leave, the head's attempts so far,
---   sequence, record, sequence, record …}
+--   [5] 'destination', 'key' or 'none'  [6] quarantine, ms  [7] most bytes of records  [8] most
+--   messages in the log  [9] number of lanes  [10] number of entries for the log
+--   then per lane 8: its key (nothing in order: the sequence), the last sequence settled (0: none),
+--   how many of the settled were tombstones: dropped, skipped, cancelled; their charges in bytes; the
+--   last sequence still in hand (0: none), most messages to release
+--   then per entry 2: sequence, entry; then the idempotency keys that are forgotten with the settled
+-- Returns: {number of orders, per lane {milliseconds until its head may leave, what attempts at the
+--   first left or '', sequence, record, sequence, record …}…}
 -- Errors: STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER, UNKNOWN_DESTINATION,
 --   STALE_DEFINITION
 -- Sent again it settles nothing twice and hands out the same: no call number is needed.
@@ -28,28 +36,45 @@ local epoch, quarantine = current_epoch(KEYS[1], now, tonumber(ARGV[6]))
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if quarantine > 0 then return redis.error_reply('QUARANTINE ' .. text(quarantine)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
-local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
+local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'orders', 'halted_ready')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
-local destination, by_key, room = ARGV[4], ARGV[5] == 'key', tonumber(ARGV[7])
+local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
+local orders, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
-local settled, dropped = 0, 0
+local settled, is_gone, bytes = 0, {}, 0
+local tombstones = {dropped = 0, skipped = 0, cancelled = 0}
 
--- Removes what was delivered: a prefix of the lane, all of it ready.
-local function ack(in_progress, ready, upto, tombstones)
-  local gone = redis.call('ZRANGE', ready, '-inf', upto, 'BYSCORE', 'LIMIT', 0, 2000)
+-- Removes what has left: a prefix of the lane, all of it ready.
+local function ack(base, in_progress, ready)
+  local from, upto = '-inf', ARGV[base + 1]
+  if ordering == 'none' then from = upto end
+  local gone = redis.call('ZRANGE', ready, from, upto, 'BYSCORE', 'LIMIT', 0, 2000)
   if #gone == 0 then return end
   redis.call('ZREM', in_progress, unpack(gone))
   redis.call('ZREM', ready, unpack(gone))
   redis.call('HDEL', KEYS[4], unpack(gone))
   if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone)) end
+  if orders > 0 then orders = orders - redis.call('HDEL', KEYS[8], unpack(gone)) end
+  if ordering == 'none' then redis.call('ZREM', KEYS[7], upto) end
+  for _, sequence in ipairs(gone) do is_gone[sequence] = true end
   settled = settled + #gone
-  dropped = dropped + math.min(tombstones, #gone)
+  local left = #gone
+  for i, kind in ipairs({'dropped', 'skipped', 'cancelled'}) do
+    local count = math.min(tonumber(ARGV[base + 1 + i]), left)
+    tombstones[kind] = tombstones[kind] + count
+    left = left - count
+  end
+  bytes = bytes + tonumber(ARGV[base + 5])
 end
 
 -- The sequences after those in hand that may leave: equal in both sets, from the front on.
-local function run_of(in_progress, ready, in_hand, most)
+local function run_of(key, in_progress, ready, in_hand, most)
+  if ordering == 'none' then
+    if in_hand ~= '0' or not redis.call('ZSCORE', ready, key) then return {} end
+    return {key}
+  end
   local from = in_hand == '0' and '-inf' or '(' .. in_hand
   local pending = redis.call('ZRANGE', in_progress, from, '+inf', 'BYSCORE', 'LIMIT', 0, most)
   if #pending == 0 then return pending end
@@ -60,6 +85,28 @@ local function run_of(in_progress, ready, in_hand, most)
     run[i] = pending[i]
   end
   return run
+end
+
+-- Ends the run before a halted message.
+local function before_halted(run)
+  if not halted or #run == 0 then return run end
+  local left = {}
+  for i, since in ipairs(redis.call('ZMSCORE', KEYS[12], unpack(run))) do
+    if since then break end
+    left[i] = run[i]
+  end
+  return left
+end
+
+-- Ends the run before what the owner has an order for: it is carried out first.
+local function before_orders(run)
+  if orders == 0 or #run == 0 then return run end
+  local left = {}
+  for i, order in ipairs(redis.call('HMGET', KEYS[8], unpack(run))) do
+    if order then break end
+    left[i] = run[i]
+  end
+  return left
 end
 
 -- Adds the run's records to the answer, until the bytes are used up; one is always given.
@@ -76,22 +123,27 @@ local function add_records(answer, run)
   end
 end
 
-expect('HLEN', KEYS[4])
+expect('HLEN', KEYS[4], KEYS[8], KEYS[9], KEYS[10])
 expect('ZCARD', KEYS[6], KEYS[7])
-for i = 8, #KEYS do expect('ZCARD', KEYS[i]) end
+expect('LLEN', KEYS[11])
+for i = 12, #KEYS do expect('ZCARD', KEYS[i]) end
 
-local answers = {}
-for lane = 1, (#ARGV - 7) / 5 do
-  local base = 3 + 5 * lane
-  local key, upto, in_hand = ARGV[base], ARGV[base + 1], ARGV[base + 3]
-  local most = tonumber(ARGV[base + 4])
-  local in_progress, ready = KEYS[6 + 2 * lane], KEYS[7 + 2 * lane]
+-- A log that is not wanted any more.
+if ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0 then redis.call('UNLINK', KEYS[10], KEYS[11]) end
+
+local lane_count, entry_count = tonumber(ARGV[9]), tonumber(ARGV[10])
+local answers = {0}
+for lane = 1, lane_count do
+  local base = 3 + 8 * lane
+  local key, in_hand, most = ARGV[base], ARGV[base + 6], tonumber(ARGV[base + 7])
+  local pair = ordering == 'none' and 1 or lane
+  local in_progress, ready = KEYS[11 + 2 * pair], KEYS[12 + 2 * pair]
   local hints, member = KEYS[6], destination
-  if by_key then hints, member = KEYS[7], key end
+  if ordering ~= 'destination' then hints, member = KEYS[7], key end
 
-  if upto ~= '0' then ack(in_progress, ready, upto, tonumber(ARGV[base + 2])) end
+  if ARGV[base + 1] ~= '0' then ack(base, in_progress, ready) end
   local not_before = in_hand == '0' and tonumber(redis.call('ZSCORE', hints, member) or 0) or 0
-  local answer = {math.max(0, not_before - now), '0'}
+  local answer = {math.max(0, not_before - now), ''}
   -- What earlier lanes of this call left no room for is asked for again at once.
   local full = room <= 0 and lane > 1 and most > 0
   if full then answer[1], most = math.max(1, answer[1]), -1 end
@@ -100,22 +152,72 @@ for lane = 1, (#ARGV - 7) / 5 do
     redis.call('ZADD', hints, 'XX', text(now), member)
   end
   if most > 0 and not_before <= now then
-    local run = run_of(in_progress, ready, in_hand, most)
+    local run = before_halted(run_of(key, in_progress, ready, in_hand, most))
+    local is_empty = #run == 0
+    run = before_orders(run)
     if #run > 0 then
-      if attempts_kept then answer[2] = redis.call('HGET', KEYS[5], run[1]) or '0' end
+      if attempts_kept then answer[2] = redis.call('HGET', KEYS[5], run[1]) or '' end
       add_records(answer, run)
-    elseif in_hand == '0' then
-      redis.call('ZREM', hints, member)
-      if by_key and redis.call('EXISTS', KEYS[7]) == 0 then redis.call('ZREM', KEYS[6], destination) end
+    elseif is_empty and in_hand == '0' then
+      -- Orders are looked for as long as there are any.
+      if orders == 0 or ordering ~= 'destination' then redis.call('ZREM', hints, member) end
     end
   end
-  answers[lane] = answer
+  answers[lane + 1] = answer
+end
+
+if ordering ~= 'destination' and orders == 0 and redis.call('EXISTS', KEYS[7]) == 0 then
+  redis.call('ZREM', KEYS[6], destination)
+end
+
+-- Adds the entries of what has left just now to the log, and has the oldest make room.
+local function log_settled()
+  local first, length = 11 + 8 * lane_count, 0
+  for from = first, first + 2 * entry_count - 2, 2000 do
+    local entries, order = {}, {}
+    for i = from, math.min(from + 1998, first + 2 * entry_count - 2), 2 do
+      if is_gone[ARGV[i]] then
+        order[#order + 1] = ARGV[i]
+        entries[#entries + 1] = ARGV[i]
+        entries[#entries + 1] = ARGV[i + 1]
+      end
+    end
+    if #order > 0 then
+      redis.call('HSET', KEYS[10], unpack(entries))
+      length = redis.call('RPUSH', KEYS[11], unpack(order))
+    end
+  end
+  local excess = length - tonumber(ARGV[8])
+  if excess > 0 then
+    redis.call('HDEL', KEYS[10], unpack(redis.call('LPOP', KEYS[11], math.min(excess, 4000))))
+  end
+end
+
+-- Forgets idempotency keys, unless another message than those that have left has them now.
+local function forget_keys(from, to)
+  local forgotten = {}
+  for i, kept in ipairs(redis.call('HMGET', KEYS[9], unpack(ARGV, from, to))) do
+    if kept and is_gone[string.match(kept, '^%d+ (%d+) ')] then
+      forgotten[#forgotten + 1] = ARGV[from + i - 1]
+    end
+  end
+  if #forgotten > 0 then redis.call('HDEL', KEYS[9], unpack(forgotten)) end
 end
 
 if settled > 0 then
   redis.call('HINCRBY', KEYS[3], 'settled', settled)
   redis.call('HINCRBY', KEYS[3], 'ready', -settled)
-  redis.call('HINCRBY', KEYS[3], 'delivered', settled - dropped)
-  if dropped > 0 then redis.call('HINCRBY', KEYS[3], 'dropped', dropped) end
+  if bytes > 0 then redis.call('HINCRBY', KEYS[3], 'bytes', -bytes) end
+  local delivered = settled
+  for kind, count in pairs(tombstones) do
+    delivered = delivered - count
+    if count > 0 then redis.call('HINCRBY', KEYS[3], kind, count) end
+  end
+  if delivered > 0 then redis.call('HINCRBY', KEYS[3], 'delivered', delivered) end
+  if entry_count > 0 then log_settled() end
+  local keys = 11 + 8 * lane_count + 2 * entry_count
+  for from = keys, #ARGV, 2000 do forget_keys(from, math.min(from + 1999, #ARGV)) end
+  if known[3] and orders ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'orders', orders) end
 end
+answers[1] = orders
 return answers

@@ -6,8 +6,9 @@
 --   [2] active_builtin   reseq:{p07}:active:builtin
 --   [3] active_worker    reseq:{p07}:active:worker
 --   [4] releasable       reseq:{p07}:releasable
+--   [5] dead             reseq:{p07}:d:<dest>:dead
 -- ARGV:
---   [1] destination  [2] '1' to remove it although messages are pending
+--   [1] destination  [2] '1' to remove it although messages are pending, or there are dead letters
 -- Returns: {version, pending messages}
 -- Errors: UNKNOWN_DESTINATION, WRONG_STATE
 -- Sent again it goes on: no call number is needed.
@@ -18,6 +19,10 @@ if not known[1] then return redis.error_reply('UNKNOWN_DESTINATION no such desti
 local pending = (tonumber(known[2]) or 0) - (tonumber(known[3]) or 0)
 if pending > 0 and ARGV[2] ~= '1' then
   return redis.error_reply(string.format('WRONG_STATE %.0f messages are pending', pending))
+end
+local dead = redis.call('ZCARD', KEYS[5])
+if dead > 0 and ARGV[2] ~= '1' then
+  return redis.error_reply(string.format('WRONG_STATE there are %.0f dead letters', dead))
 end
 expect('ZCARD', KEYS[2], KEYS[3], KEYS[4])
 redis.call('HSET', KEYS[1], 'deleted', '1')

@@ -23,6 +23,11 @@ if answered then return answered end
 local members = {}
 for i = 3, #ARGV, 2 do members[#members + 1] = ARGV[i + 1] end
 local held = deadlines(KEYS[5], members)
+-- The caller may know an old definition, so the destination is asked itself.
+local place = {
+  destination = destination, ordering = redis.call('HGET', KEYS[2], 'ordering'), hash = KEYS[2], waiting = KEYS[3],
+  messages = KEYS[4], builtin = KEYS[6], worker = KEYS[7], wake = KEYS[8],
+}
 
 local answer, gone, back, unclaimed = {}, {}, {}, {}
 for i, member in ipairs(members) do
@@ -38,11 +43,8 @@ for i, member in ipairs(members) do
 end
 
 if #gone > 0 then
-  local active = active_of(KEYS[2], KEYS[6], KEYS[7])
-  expect('LLEN', KEYS[3])
-  expect('ZCARD', active)
+  expect_waiting(place)
   redis.call('ZREM', KEYS[5], unpack(gone))
-  table.sort(back, function(a, b) return tonumber(a) < tonumber(b) end)
-  to_front(KEYS[3], active, KEYS[8], destination, back, now_ms())
+  to_front(place, back, now_ms())
 end
 return keep(KEYS[1], number, answer)

@@ -15,7 +15,9 @@
 //! #[async_trait::async_trait]
 //! impl Transform for Shout {
 //!     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
-//!         let bytes = message.message.body.bytes.to_ascii_uppercase().into();
+//!         let text = str::from_utf8(&message.message.body.bytes)
+//!             .map_err(|_| Failure::last("the body is not text"))?;
+//!         let bytes = text.to_uppercase().into();
 //!         Ok(Output::Deliver(Body { content_type: "text/plain".into(), bytes }))
 //!     }
 //! }

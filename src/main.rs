@@ -3,7 +3,10 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use reseq::cli::{check, demo, send, serve, status};
+use reseq::cli::{
+    cancel, check, dead_letters, demo, destinations, jq_runner, log, messages, pause, purge,
+    replay, retry_head, send, serve, show, skip_head, status, topics,
+};
 
 /// Process messages in parallel, deliver them in order of arrival.
 #[derive(Parser)]
@@ -23,13 +26,51 @@ enum Command {
     Send(send::SendArgs),
     /// Show all destinations and how far they are.
     Status(status::StatusArgs),
+    /// List the pending messages of a destination.
+    Messages(messages::MessagesArgs),
+    /// Show one message, or what became of it.
+    Show(show::ShowArgs),
+    /// Pause what is delivered to a destination, or what it takes in.
+    Pause(pause::PauseArgs),
+    /// Go on with what was paused.
+    Resume(pause::ResumeArgs),
+    /// Have the head of a lane tried again now, with another body if need be.
+    RetryHead(retry_head::RetryHeadArgs),
+    /// Set the head of a lane aside as a dead letter, so that the lane goes on.
+    SkipHead(skip_head::SkipHeadArgs),
+    /// Cancel one message.
+    Cancel(cancel::CancelArgs),
+    /// Cancel all pending messages of a destination, or of one ordering key.
+    Purge(purge::PurgeArgs),
+    /// List, show, redrive or discard dead letters.
+    DeadLetters(dead_letters::DeadLettersArgs),
+    /// Show what became of the last messages of a destination.
+    Log(log::LogArgs),
+    /// Have delivered messages arrive anew.
+    Replay(replay::ReplayArgs),
+    /// List, make or remove destinations.
+    Destinations(destinations::DestinationsArgs),
+    /// List, make or remove topics.
+    Topics(topics::TopicsArgs),
     /// Check the configuration and Redis.
     Check(check::CheckArgs),
+    /// Evaluate a jq expression for a processor, which starts this itself.
+    #[command(hide = true)]
+    JqRunner,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        // Its memory is bounded: no runtime, whose threads would take their share.
+        Command::JqRunner => jq_runner::run(),
+        command => return run(command),
+    };
+    exit_code(result)
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+async fn run(command: Command) -> ExitCode {
+    let result = match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Demo(args) => match demo::run(args).await {
             Ok(true) => Ok(()),
@@ -38,8 +79,26 @@ async fn main() -> ExitCode {
         },
         Command::Send(args) => send::run(args).await,
         Command::Status(args) => status::run(args).await,
+        Command::Messages(args) => messages::run(args).await,
+        Command::Show(args) => show::run(args).await,
+        Command::Pause(args) => pause::pause(args).await,
+        Command::Resume(args) => pause::resume(args).await,
+        Command::RetryHead(args) => retry_head::run(args).await,
+        Command::SkipHead(args) => skip_head::run(args).await,
+        Command::Cancel(args) => cancel::run(args).await,
+        Command::Purge(args) => purge::run(args).await,
+        Command::DeadLetters(args) => dead_letters::run(args).await,
+        Command::Log(args) => log::run(args).await,
+        Command::Replay(args) => replay::run(args).await,
+        Command::Destinations(args) => destinations::run(args).await,
+        Command::Topics(args) => topics::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::JqRunner => jq_runner::run(),
     };
+    exit_code(result)
+}
+
+fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -55,6 +55,30 @@ pub fn refused(destination: &str, code: &'static str) {
         .increment(1);
 }
 
+/// What Redis uses of its memory, and what it may use (0: no limit), in bytes.
+pub fn redis_memory(used: u64, max: u64) {
+    gauge!("reseq_redis_memory_used_bytes").set(used as f64);
+    gauge!("reseq_redis_memory_max_bytes").set(max as f64);
+}
+
+/// Counts a TCP connection that waits for room, until it is dropped.
+#[derive(Debug)]
+pub struct TcpPaused(());
+
+impl TcpPaused {
+    /// One more waits.
+    pub fn begin() -> TcpPaused {
+        gauge!("reseq_ingest_tcp_paused").increment(1.0);
+        TcpPaused(())
+    }
+}
+
+impl Drop for TcpPaused {
+    fn drop(&mut self) {
+        gauge!("reseq_ingest_tcp_paused").decrement(1.0);
+    }
+}
+
 /// Messages were claimed.
 pub fn claimed(destination: &str, count: usize) {
     counter!("reseq_claimed_total", "destination" => destination.to_owned())
@@ -83,6 +107,14 @@ pub fn delivered(destination: &str, outcome: &'static str, took: Duration) {
         .increment(1);
 }
 
+/// A message was given up at its delivery, or withdrawn after one: `halted`, `skipped`, `dropped` or
+/// `cancelled`.
+pub fn exhausted(destination: &str, outcome: &'static str) {
+    let destination = destination.to_owned();
+    counter!("reseq_exhausted_total", "destination" => destination, "outcome" => outcome)
+        .increment(1);
+}
+
 /// How long a message took from its arrival to its acceptance.
 pub fn end_to_end(destination: &str, took: Duration) {
     histogram!("reseq_end_to_end_seconds", "destination" => destination.to_owned()).record(took);
@@ -102,4 +134,30 @@ pub fn delivering(count: usize) {
 pub fn reaped(leases: usize, delays: usize) {
     counter!("reseq_reaped_leases_total").increment(leases as u64);
     counter!("reseq_due_total").increment(delays as u64);
+}
+
+/// How much of a destination is on its way, and how much of it needs a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Messages that are not gone.
+    pub pending: u64,
+    /// The bytes of their bodies as they arrived.
+    pub pending_bytes: u64,
+    /// Messages whose attempts are used up.
+    pub halted: u64,
+    /// Dead letters.
+    pub dead: u64,
+}
+
+/// The backlog of a destination, as whoever owns its partition sees it each second. An owner that
+/// was writes the default once more, so that the sum over all pods stays true.
+pub fn backlog(destination: &str, backlog: Backlog) {
+    let Backlog { pending, pending_bytes, halted, dead } = backlog;
+    let set = |name: &'static str, value: u64| {
+        gauge!(name, "destination" => destination.to_owned()).set(value as f64);
+    };
+    set("reseq_pending", pending);
+    set("reseq_pending_bytes", pending_bytes);
+    set("reseq_halted", halted);
+    set("reseq_dead_letters", dead);
 }

@@ -2,14 +2,20 @@
 
 mod common;
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use axum::http::StatusCode;
 use common::{Receiver, closed_port, endless, message, message_with_everything, receiver};
 use reseq::{
-    domain::Destination,
-    sender::deliver::{Deliver, Verdict, client, connect},
+    domain::{
+        BatchFormat, Destination, Ordering, Origin, Place, Stage, Stamped, Trouble, TroubleKind,
+    },
+    sender::deliver::{Deliver, Finality, Verdict, client, connect},
 };
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 fn destination(url: &str) -> Destination {
@@ -21,25 +27,42 @@ fn destination(url: &str) -> Destination {
     destination
 }
 
-fn to(receiver: &Receiver) -> std::sync::Arc<dyn Deliver> {
+fn to(receiver: &Receiver) -> Arc<dyn Deliver> {
     connect(&destination(&receiver.url()), &client().unwrap())
 }
 
-fn refused(verdict: Verdict) -> (String, Option<Duration>) {
+/// One attempt at one message.
+async fn deliver(to: &dyn Deliver, message: Stamped, attempt: u32) -> Verdict {
+    to.deliver(&[Arc::new(message)], attempt).await
+}
+
+fn parts(verdict: Verdict) -> (Trouble, Option<Duration>, Finality) {
     match verdict {
-        Verdict::Accepted => panic!("accepted"),
-        Verdict::Refused { reason, retry_after } => {
+        Verdict::Accepted(count) => panic!("{count} accepted"),
+        Verdict::Refused { trouble, retry_after, finality } => {
+            let reason = &trouble.detail;
             assert!(!reason.contains("s3cret") && !reason.contains("token"), "{reason}");
-            (reason, retry_after)
+            assert_eq!(trouble.stage, Stage::Delivery);
+            (trouble, retry_after, finality)
         }
     }
+}
+
+fn refused(verdict: Verdict) -> (String, Option<Duration>) {
+    let (trouble, retry_after, _) = parts(verdict);
+    (trouble.detail, retry_after)
+}
+
+fn kind(verdict: Verdict) -> (TroubleKind, Finality) {
+    let (trouble, _, finality) = parts(verdict);
+    (trouble.kind, finality)
 }
 
 #[tokio::test]
 async fn a_delivery_carries_the_body_and_exactly_these_headers() {
     let mut receiver = receiver(|| StatusCode::ACCEPTED).await;
-    let verdict = to(&receiver).deliver(&message_with_everything(), 5).await;
-    assert_eq!(verdict, Verdict::Accepted);
+    let verdict = deliver(&*to(&receiver), message_with_everything(), 5).await;
+    assert_eq!(verdict, Verdict::Accepted(1));
     let seen = receiver.take().remove(0);
     assert_eq!((&*seen.method, seen.uri.to_string()), ("POST", "/in?token=s3cret".into()));
     assert_eq!(seen.headers, common::headers_with_everything(&receiver.address, "5"));
@@ -50,13 +73,47 @@ async fn a_delivery_carries_the_body_and_exactly_these_headers() {
 async fn every_2xx_accepts_and_everything_else_refuses() {
     for status in [200, 201, 202, 204, 299] {
         let receiver = receiver(move || StatusCode::from_u16(status).unwrap()).await;
-        assert_eq!(to(&receiver).deliver(&message("x"), 1).await, Verdict::Accepted, "{status}");
+        assert_eq!(
+            deliver(&*to(&receiver), message("x"), 1).await,
+            Verdict::Accepted(1),
+            "{status}"
+        );
     }
-    for status in [400, 404, 410, 422, 429, 500, 503] {
+    for status in [400, 401, 404, 408, 409, 410, 413, 415, 422, 425, 429, 500, 503] {
         let receiver = receiver(move || StatusCode::from_u16(status).unwrap()).await;
-        let verdict = to(&receiver).deliver(&message("x"), 1).await;
-        assert_eq!(refused(verdict), (format!("status {status}"), None));
+        let verdict = deliver(&*to(&receiver), message("x"), 1).await;
+        let (trouble, retry_after, finality) = parts(verdict);
+        let expected =
+            Trouble::new(Stage::Delivery, TroubleKind::Status, format!("status {status}"));
+        assert_eq!((trouble, retry_after), (expected.with_status(status), None));
+        let expected = match status {
+            400 | 413 | 415 | 422 => Finality::Final,
+            410 => Finality::Halts,
+            _ => Finality::Again,
+        };
+        assert_eq!(finality, expected, "{status}");
     }
+}
+
+#[tokio::test]
+async fn a_refusal_keeps_the_beginning_of_what_the_receiver_said() {
+    let said = receiver(|| (StatusCode::UNPROCESSABLE_ENTITY, " no account\n7 ")).await;
+    let (reason, _) = refused(deliver(&*to(&said), message("x"), 1).await);
+    assert_eq!(reason, "status 422: no account\n7");
+
+    let said = receiver(|| (StatusCode::BAD_REQUEST, "ö".repeat(100_000))).await;
+    let (reason, _) = refused(deliver(&*to(&said), message("x"), 1).await);
+    assert!(reason.starts_with("status 400: öö") && reason.len() <= 2048, "{reason}");
+}
+
+#[tokio::test]
+async fn a_message_that_was_redriven_names_its_origin() {
+    let mut receiver = receiver(|| "").await;
+    let mut message = message("x");
+    let place = Place { epoch: 2, sequence: 9 };
+    message.origin = Some(Origin { destination: "crm".parse().unwrap(), place });
+    deliver(&*to(&receiver), message, 1).await;
+    assert_eq!(receiver.take()[0].headers["reseq-origin"], "crm/2/9");
 }
 
 #[tokio::test]
@@ -65,12 +122,12 @@ async fn retry_after_is_honoured_in_both_forms() {
         receiver(move || (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", text.clone())]))
     };
     let seconds = busy("7".into()).await;
-    let (_, wait) = refused(to(&seconds).deliver(&message("x"), 1).await);
+    let (_, wait) = refused(deliver(&*to(&seconds), message("x"), 1).await);
     assert_eq!(wait, Some(Duration::from_secs(7)));
 
     let hour = Duration::from_secs(3600);
     let date = busy(httpdate::fmt_http_date(SystemTime::now() + hour)).await;
-    let (_, wait) = refused(to(&date).deliver(&message("x"), 1).await);
+    let (_, wait) = refused(deliver(&*to(&date), message("x"), 1).await);
     assert!((hour / 2..=hour).contains(&wait.unwrap()), "{wait:?}");
 }
 
@@ -80,7 +137,7 @@ async fn redirects_are_not_followed() {
     let location = elsewhere.url();
     let receiver =
         receiver(move || (StatusCode::PERMANENT_REDIRECT, [("location", location.clone())])).await;
-    let (reason, _) = refused(to(&receiver).deliver(&message("x"), 1).await);
+    let (reason, _) = refused(deliver(&*to(&receiver), message("x"), 1).await);
     assert_eq!(reason, "status 308 (redirects are not followed)");
     assert!(elsewhere.take().is_empty());
 }
@@ -89,7 +146,7 @@ async fn redirects_are_not_followed() {
 async fn no_connection_and_a_broken_one_are_refusals_without_secrets() {
     let client = client().unwrap();
     let nobody = format!("http://{}/in?token=s3cret", closed_port().await);
-    let verdict = connect(&destination(&nobody), &client).deliver(&message("x"), 1).await;
+    let verdict = deliver(&*connect(&destination(&nobody), &client), message("x"), 1).await;
     let (reason, _) = refused(verdict);
     assert!(reason.starts_with("no connection: "), "{reason}");
 
@@ -100,13 +157,14 @@ async fn no_connection_and_a_broken_one_are_refusals_without_secrets() {
             drop(listener.accept().await);
         }
     });
-    let verdict = connect(&destination(&rude), &client).deliver(&message("x"), 1).await;
-    let (reason, _) = refused(verdict);
+    let verdict = deliver(&*connect(&destination(&rude), &client), message("x"), 1).await;
+    let (reason, _) = refused(verdict.clone());
     assert!(reason.starts_with("no whole answer: "), "{reason}");
+    assert_eq!(kind(verdict), (TroubleKind::Connection, Finality::Again));
 
     let mut broken = destination(&nobody);
     broken.url = "http://[s3cret".into();
-    refused(connect(&broken, &client).deliver(&message("x"), 1).await);
+    refused(deliver(&*connect(&broken, &client), message("x"), 1).await);
 }
 
 #[tokio::test]
@@ -116,14 +174,16 @@ async fn a_slow_receiver_is_a_time_out_unless_it_has_said_2xx() {
     let mut silent = destination(&format!("http://{}/", listener.local_addr().unwrap()));
     silent.delivery.timeout_ms = 50;
     let client = client().unwrap();
-    let verdict = connect(&silent, &client).deliver(&message("x"), 1).await;
-    assert_eq!(refused(verdict).0, "timed out after 50 ms");
+    let verdict = deliver(&*connect(&silent, &client), message("x"), 1).await;
+    let (trouble, _, finality) = parts(verdict);
+    assert_eq!((&*trouble.detail, trouble.kind), ("timed out after 50 ms", TroubleKind::Timeout));
+    assert_eq!(finality, Finality::Again);
 
     let dribbling = receiver(endless).await;
     let mut destination = destination(&dribbling.url());
     destination.delivery.timeout_ms = 500;
-    let verdict = connect(&destination, &client).deliver(&message("x"), 1).await;
-    assert_eq!(verdict, Verdict::Accepted);
+    let verdict = deliver(&*connect(&destination, &client), message("x"), 1).await;
+    assert_eq!(verdict, Verdict::Accepted(1));
 }
 
 #[tokio::test]
@@ -131,9 +191,100 @@ async fn deliveries_one_after_the_other_share_a_connection() {
     let mut receiver = receiver(|| (StatusCode::BAD_GATEWAY, "x".repeat(10_000))).await;
     let delivery = to(&receiver);
     for attempt in 1..=5 {
-        refused(delivery.deliver(&message("x"), attempt).await);
+        refused(deliver(&*delivery, message("x"), attempt).await);
     }
     let seen = receiver.take();
     assert_eq!(seen.len(), 5);
     assert!(seen.iter().all(|request| request.port == seen[0].port));
+}
+
+/// A way to a receiver that takes batches of up to three.
+fn batches_to(receiver: &Receiver, change: impl FnOnce(&mut Destination)) -> Arc<dyn Deliver> {
+    let mut destination = destination(&receiver.url());
+    destination.delivery.batch_max = 3;
+    change(&mut destination);
+    destination.validate().unwrap();
+    connect(&destination, &client().unwrap())
+}
+
+/// Three messages of one lane, with a tombstone passed between the second and the third.
+fn three() -> Vec<Arc<Stamped>> {
+    let bodies = [("application/json", "{\"a\": 1}"), ("text/plain", "two"), ("text/plain", "3")];
+    let make = |((content_type, body), sequence): ((&str, &str), u64)| {
+        let mut stamped = message_with_everything();
+        stamped.message.body.content_type = content_type.into();
+        stamped.message.body.bytes = body.to_owned().into();
+        stamped.place.sequence = sequence;
+        stamped.previous = sequence - 1;
+        Arc::new(stamped)
+    };
+    bodies.into_iter().zip([42, 43, 45]).map(make).collect()
+}
+
+#[tokio::test]
+async fn a_batch_is_one_request_of_envelopes() {
+    let mut receiver = receiver(|| "thanks").await;
+    let verdict = batches_to(&receiver, |_| {}).deliver(&three(), 5).await;
+    assert_eq!(verdict, Verdict::Accepted(3));
+    let seen = receiver.take().remove(0);
+    let mut expected = common::headers_with_everything(&receiver.address, "5");
+    for gone in ["reseq-id", "reseq-previous", "reseq-key", "x-tenant", "x-reseq-key"] {
+        expected.remove(gone);
+    }
+    let changed = [
+        ("content-type", "application/json"),
+        ("content-length", &seen.headers["content-length"]),
+        ("reseq-batch", "3"),
+        ("reseq-last-sequence", "45"),
+    ];
+    expected.extend(changed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    assert_eq!(seen.headers, expected);
+    let body: Value = serde_json::from_slice(&seen.body).unwrap();
+    let envelope = json!({
+        "id": "order-7", "sequence": 42, "previous": 41, "epoch": 3, "key": " kontō 7%",
+        "attempt": 1, "content_type": "application/json", "body": {"a": 1},
+        "headers": {"x-tenant": "7, 8", "x-static": "travelling", "x-reseq-key": "no"},
+    });
+    assert_eq!((&body[0], body.as_array().unwrap().len()), (&envelope, 3));
+    assert_eq!((&body[1]["body_base64"], &body[2]["sequence"]), (&json!("dHdv"), &json!(45)));
+}
+
+#[tokio::test]
+async fn a_batch_of_a_key_as_lines_names_the_key() {
+    let mut receiver = receiver(|| "").await;
+    let lines = batches_to(&receiver, |destination| {
+        destination.ordering = Ordering::Key;
+        destination.delivery.batch_format = BatchFormat::Ndjson;
+    });
+    assert_eq!(lines.deliver(&three()[..1], 1).await, Verdict::Accepted(1));
+    let seen = receiver.take().remove(0);
+    assert_eq!(seen.headers["content-type"], "application/x-ndjson");
+    assert_eq!(seen.headers["reseq-key"], "%20kont%C5%8D%207%25");
+    assert_eq!((&*seen.headers["reseq-batch"], &*seen.headers["reseq-last-sequence"]), ("1", "42"));
+    assert_eq!(seen.body.iter().filter(|byte| **byte == b'\n').count(), 1);
+}
+
+#[tokio::test]
+async fn a_2xx_may_accept_the_beginning_of_a_batch() {
+    for (answer, accepted) in [
+        (r#"{"accepted": 2}"#, 2),
+        (r#"{"accepted": 1, "error": "full"}"#, 1),
+        (r#"{"accepted": 7}"#, 3),
+        (r#"{"accepted": "2"}"#, 3),
+        (r#"[1]"#, 3),
+        ("", 3),
+    ] {
+        let receiver = receiver(move || answer).await;
+        let verdict = batches_to(&receiver, |_| {}).deliver(&three(), 1).await;
+        assert_eq!(verdict, Verdict::Accepted(accepted), "{answer}");
+    }
+    let nothing = receiver(|| r#"{"accepted": 0}"#).await;
+    let (trouble, _, finality) = parts(batches_to(&nothing, |_| {}).deliver(&three(), 1).await);
+    assert_eq!((trouble.status, finality), (Some(200), Finality::Again));
+    assert_eq!(trouble.detail, "status 200: none of 3 was accepted");
+
+    let dribbling = receiver(endless).await;
+    let batches = batches_to(&dribbling, |destination| destination.delivery.timeout_ms = 300);
+    let again = (TroubleKind::Timeout, Finality::Again);
+    assert_eq!(kind(batches.deliver(&three(), 1).await), again);
 }

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use common::{closed_port, message};
 use reseq::{
-    domain::{Ack, Destination, Framing},
-    sender::deliver::{Deliver, Verdict, client, connect},
+    domain::{Ack, Destination, Framing, Stage, Stamped, Trouble, TroubleKind},
+    sender::deliver::{Deliver, Finality, Verdict, client, connect},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -49,7 +49,7 @@ impl Peer {
             assert_eq!(read, frame);
             stream.write_all(answer).await.unwrap();
         };
-        tokio::join!(self.delivery.deliver(&message, 1), receive).0
+        tokio::join!(deliver(&*self.delivery, message), receive).0
     }
 
     /// The same on the next connection that is made.
@@ -68,18 +68,28 @@ impl Peer {
             stream.write_all(answer).await.unwrap();
             stream
         };
-        tokio::join!(self.delivery.deliver(&message, 1), receive)
+        tokio::join!(deliver(&*self.delivery, message), receive)
     }
 }
 
-fn refused(reason: &str) -> Verdict {
-    Verdict::Refused { reason: reason.into(), retry_after: None }
+/// One attempt at one message.
+async fn deliver(to: &dyn Deliver, message: Stamped) -> Verdict {
+    to.deliver(&[Arc::new(message)], 1).await
 }
 
-fn reason(verdict: Verdict) -> String {
+fn refused(kind: TroubleKind, reason: &str, finality: Finality) -> Verdict {
+    let trouble = Trouble::new(Stage::Delivery, kind, reason);
+    Verdict::Refused { trouble, retry_after: None, finality }
+}
+
+fn rejected(reason: &str) -> Verdict {
+    refused(TroubleKind::Rejected, reason, Finality::Final)
+}
+
+fn reason(verdict: Verdict) -> (String, TroubleKind, Finality) {
     match verdict {
-        Verdict::Accepted => panic!("accepted"),
-        Verdict::Refused { reason, .. } => reason,
+        Verdict::Accepted(count) => panic!("{count} accepted"),
+        Verdict::Refused { trouble, finality, .. } => (trouble.detail, trouble.kind, finality),
     }
 }
 
@@ -94,15 +104,18 @@ async fn assert_closed(mut stream: TcpStream) {
 async fn each_answer_has_its_verdict_and_the_connection_is_kept() {
     let peer = peer(|_| {}).await;
     let (verdict, mut stream) = peer.first_exchange("one", b"one\n", b"OK\n").await;
-    assert_eq!(verdict, Verdict::Accepted);
-    let again =
-        |ms| Verdict::Refused { reason: "the receiver answered RETRY".into(), retry_after: ms };
+    assert_eq!(verdict, Verdict::Accepted(1));
+    let again = |retry_after| {
+        let reason = "the receiver answered RETRY";
+        let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, reason);
+        Verdict::Refused { trouble, retry_after, finality: Finality::Again }
+    };
     let table: [(&[u8], Verdict); 5] = [
-        (b"OK \r\n", Verdict::Accepted),
+        (b"OK \r\n", Verdict::Accepted(1)),
         (b"RETRY\n", again(None)),
         (b"RETRY 250\n", again(Some(Duration::from_millis(250)))),
-        (b"REJECT no such account\r\n", refused("rejected: no such account")),
-        (b"OK\n", Verdict::Accepted),
+        (b"REJECT no such account\r\n", rejected("rejected: no such account")),
+        (b"OK\n", Verdict::Accepted(1)),
     ];
     for (answer, verdict) in table {
         assert_eq!(peer.exchange(&mut stream, "two", b"two\n", answer).await, verdict);
@@ -114,18 +127,20 @@ async fn length_frames_carry_line_breaks_and_are_answered_in_length_frames() {
     let peer = peer(|d| d.delivery.framing = Framing::Length).await;
     let (verdict, mut stream) =
         peer.first_exchange("a\nb", b"\0\0\0\x03a\nb", b"\0\0\0\x02OK").await;
-    assert_eq!(verdict, Verdict::Accepted);
+    assert_eq!(verdict, Verdict::Accepted(1));
     let verdict = peer.exchange(&mut stream, "", b"\0\0\0\0", b"\0\0\0\x08REJECT x").await;
-    assert_eq!(verdict, refused("rejected: x"));
+    assert_eq!(verdict, rejected("rejected: x"));
 }
 
 #[tokio::test]
 async fn a_body_with_a_line_break_is_refused_before_anything_is_sent() {
     let peer = peer(|_| {}).await;
-    let reason = reason(peer.delivery.deliver(&message("a\nb"), 1).await);
+    let verdict = deliver(&*peer.delivery, message("a\nb")).await;
+    let (reason, kind, finality) = reason(verdict);
+    assert_eq!((kind, finality), (TroubleKind::Unsendable, Finality::Final));
     assert!(reason.contains(r#"use framing = "length""#), "{reason}");
     let (verdict, _) = peer.first_exchange("c", b"c\n", b"OK\n").await;
-    assert_eq!(verdict, Verdict::Accepted);
+    assert_eq!(verdict, Verdict::Accepted(1));
 }
 
 #[tokio::test]
@@ -140,7 +155,8 @@ async fn odd_answers_refuse_and_close_the_connection() {
     ];
     for (answer, part) in table {
         let (verdict, stream) = peer.first_exchange("x", b"x\n", answer).await;
-        let reason = reason(verdict);
+        let (reason, kind, finality) = reason(verdict);
+        assert_eq!((kind, finality), (TroubleKind::Status, Finality::Again));
         assert!(reason.contains(part), "{reason}");
         assert_closed(stream).await;
     }
@@ -165,8 +181,9 @@ async fn an_end_before_or_within_the_answer_refuses() {
                 stream.read_exact(&mut vec![0; frame.len()]).await.unwrap();
                 stream.write_all(answer).await.unwrap();
             };
-            let (verdict, ()) = tokio::join!(peer.delivery.deliver(&message, 1), receive);
-            assert_eq!(verdict, refused(expected));
+            let (verdict, ()) = tokio::join!(deliver(&*peer.delivery, message), receive);
+            let kind = TroubleKind::Connection;
+            assert_eq!(verdict, refused(kind, expected, Finality::Again));
         }
     }
 }
@@ -175,10 +192,10 @@ async fn an_end_before_or_within_the_answer_refuses() {
 async fn a_second_answer_closes_the_connection_for_it_could_be_taken_for_the_next() {
     let peer = peer(|_| {}).await;
     let (verdict, stream) = peer.first_exchange("one", b"one\n", b"OK\nOK\n").await;
-    assert_eq!(verdict, Verdict::Accepted);
+    assert_eq!(verdict, Verdict::Accepted(1));
     // Closed at once, or found out when the next frame is to be written.
     let (verdict, _) = peer.first_exchange("two", b"two\n", b"REJECT x\n").await;
-    assert_eq!(verdict, refused("rejected: x"));
+    assert_eq!(verdict, rejected("rejected: x"));
     assert_closed(stream).await;
 }
 
@@ -186,7 +203,8 @@ async fn a_second_answer_closes_the_connection_for_it_could_be_taken_for_the_nex
 async fn a_receiver_that_does_not_answer_times_out_and_loses_the_connection() {
     let peer = peer(|d| d.delivery.timeout_ms = 200).await;
     let (verdict, stream) = peer.first_exchange("x", b"x\n", b"O").await;
-    assert_eq!(verdict, refused("timed out after 200 ms"));
+    let expected = refused(TroubleKind::Timeout, "timed out after 200 ms", Finality::Again);
+    assert_eq!(verdict, expected);
     assert_closed(stream).await;
 }
 
@@ -195,7 +213,8 @@ async fn nobody_there_is_a_refusal() {
     let url = format!("tcp://{}", closed_port().await);
     let destination = Destination::new("erp".parse().unwrap(), url);
     let delivery = connect(&destination, &client().unwrap());
-    let reason = reason(delivery.deliver(&message("x"), 1).await);
+    let (reason, kind, finality) = reason(deliver(&*delivery, message("x")).await);
+    assert_eq!((kind, finality), (TroubleKind::Connection, Finality::Again));
     assert!(reason.starts_with("no connection: "), "{reason}");
 }
 
@@ -206,7 +225,7 @@ async fn a_connection_that_the_receiver_closed_meanwhile_is_replaced() {
         let answer: &[u8] = if ack == Ack::Line { b"OK\n" } else { b"" };
         for _ in 0..3 {
             let (verdict, stream) = peer.first_exchange("x", b"x\n", answer).await;
-            assert_eq!(verdict, Verdict::Accepted);
+            assert_eq!(verdict, Verdict::Accepted(1));
             drop(stream);
         }
     }
@@ -216,7 +235,7 @@ async fn a_connection_that_the_receiver_closed_meanwhile_is_replaced() {
 async fn a_dropped_attempt_closes_its_connection() {
     let peer = peer(|_| {}).await;
     let message = message("x");
-    let mut attempt = Box::pin(peer.delivery.deliver(&message, 1));
+    let mut attempt = Box::pin(deliver(&*peer.delivery, message));
     let receive = async {
         let mut stream = peer.accept().await;
         stream.read_exact(&mut [0; 2]).await.unwrap();
@@ -229,17 +248,17 @@ async fn a_dropped_attempt_closes_its_connection() {
     drop(attempt);
     assert_closed(stream).await;
     let (verdict, _) = peer.first_exchange("x", b"x\n", b"OK\n").await;
-    assert_eq!(verdict, Verdict::Accepted);
+    assert_eq!(verdict, Verdict::Accepted(1));
 }
 
 #[tokio::test]
 async fn without_answers_what_is_said_all_the_same_is_thrown_away() {
     let peer = peer(|d| d.delivery.ack = Ack::None).await;
     let (verdict, mut stream) = peer.first_exchange("one", b"one\n", b"OK\n").await;
-    assert_eq!(verdict, Verdict::Accepted);
+    assert_eq!(verdict, Verdict::Accepted(1));
     for _ in 0..3 {
         let verdict = peer.exchange(&mut stream, "two", b"two\n", b"REJECT x\n").await;
-        assert_eq!(verdict, Verdict::Accepted);
+        assert_eq!(verdict, Verdict::Accepted(1));
     }
 }
 
@@ -256,10 +275,10 @@ async fn lanes_side_by_side_have_connections_of_their_own_up_to_the_limit() {
         (a, b)
     };
     let deliver = async {
-        tokio::join!(peer.delivery.deliver(&messages.0, 1), peer.delivery.deliver(&messages.1, 1))
+        tokio::join!(deliver(&*peer.delivery, messages.0), deliver(&*peer.delivery, messages.1))
     };
     let (verdicts, (a, b)) = tokio::join!(deliver, receive);
-    assert_eq!(verdicts, (Verdict::Accepted, Verdict::Accepted));
+    assert_eq!(verdicts, (Verdict::Accepted(1), Verdict::Accepted(1)));
     // One of the two was one too many to keep.
     tokio::select! {
         () = assert_closed(a) => {}

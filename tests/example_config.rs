@@ -5,11 +5,13 @@ use std::path::Path;
 use reseq::{config::Config, domain::Destination};
 
 /// What the example shows beside the defaults, commented out.
-const ALTERNATIVES: [&str; 4] = [
+const ALTERNATIVES: [&str; 6] = [
     "# kind = \"http\"",
     "# url = \"http://127.0.0.1:9002/\"",
     "# name = \"...\"",
     "# headers = { authorization = \"Bearer ...\" }",
+    "# kind = \"jq\"",
+    "# expression = \"{ order: .number, tenant: $headers[\\\"x-tenant\\\"] }\"",
 ];
 
 /// The example with its commented-out fields, less these lines, put in force.
@@ -46,6 +48,7 @@ fn every_field_is_shown_with_its_default() {
     assert_eq!(*destination, default);
     let expected = Config {
         destinations: config.destinations.clone(),
+        topics: config.topics.clone(),
         tcp: config.tcp.clone(),
         ..Config::default()
     };
@@ -54,8 +57,11 @@ fn every_field_is_shown_with_its_default() {
 
 #[test]
 fn the_alternatives_shown_are_valid() {
-    let config = load(&example_without(&["kind = \"none\"", ALTERNATIVES[2]]));
+    let [http, url, name, _, jq, expression] = ALTERNATIVES;
+    let config = load(&example_without(&["kind = \"none\"", name, jq, expression]));
     let destination = &config.destinations[0];
     assert!(destination.transform.url.is_some());
     assert!(!destination.headers.is_empty() && !destination.transform.headers.is_empty());
+    let config = load(&example_without(&["kind = \"none\"", http, url, name]));
+    assert!(config.destinations[0].transform.expression.is_some());
 }

@@ -2,6 +2,7 @@
 //! on one Redis that is watched: every key that a script touches was declared in its KEYS.
 
 mod scripts;
+mod store_life;
 mod support;
 
 use std::{
@@ -13,13 +14,10 @@ use futures::StreamExt;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use reseq::{
     config,
-    domain::{Arrival, Body, Destination, Message, Ordering, Stamped, TransformKind},
-    store::{
-        Catalog, Claimed, Claimers, Completion, Failed, Keys, Known, LaneRequest, Owner,
-        OwnerToken, Status, Store, scripts::Scripts,
-    },
+    domain::{Destination, Ordering, Processing, TransformKind},
+    store::{Keys, Store, scripts::Scripts},
 };
-use scripts::{Call, Calls, LONG};
+use scripts::{Arrival as Incoming, Call, Calls, LONG, RECORD};
 use support::redis::{TestCluster, TestRedis};
 
 /// Destinations whose life is gone through on each master.
@@ -73,11 +71,11 @@ async fn live(
     node: usize,
     index: usize,
 ) {
-    let (version, changed, created): (String, bool, bool) =
+    let (version, changed, created, _): (String, bool, bool, String) =
         ask(&mut connections[node], &calls.define("{}")).await;
     assert!(changed && created);
     calls.version = version;
-    let noted = format!("{} {{}}", calls.version);
+    let noted = format!("{} - {{}}", calls.version);
     assert_eq!(ask::<u64>(&mut connections[index], &calls.index(&noted)).await, 1);
     let at = &mut connections[node];
     let (epoch, wait): (String, u64) = ask(at, &calls.own("me")).await;
@@ -86,11 +84,12 @@ async fn live(
 
     // Six messages in three lanes, and the last of them again.
     let lanes = ["a", "b", "{c}"];
-    let mut arrivals = Vec::from([1, 2, 3, 1, 2].map(|lane| (lane, "", "body")));
+    let arrival = |lane, seen| Incoming::new(lane, seen, RECORD);
+    let mut arrivals = Vec::from([1, 2, 3, 1, 2].map(|lane| arrival(lane, "")));
     arrivals.extend([
-        (3, "1:digest first", "body"),
-        (3, "1:digest again", "body"),
-        (1, "2:other x", "body"),
+        arrival(3, "1:digest first"),
+        arrival(3, "1:digest again"),
+        arrival(1, "2:other x"),
     ]);
     let ingest = calls.ingest(&lanes, &["once", "{twice}"], &arrivals);
     type Ingested = (u64, (u64, String, u64, String, String));
@@ -115,24 +114,20 @@ async fn live(
         let past = redis::cmd("ZADD").arg(key).arg(1).arg(member).exec_async(at).await;
         past.unwrap();
     }
-    assert_eq!(ask::<(u64, u64)>(at, &calls.reap(&[lease], &[delay])).await, (1, 1));
+    let reaped: (u64, u64, u64) = ask(at, &calls.reap(&[lease], &[delay])).await;
+    assert_eq!(reaped, (1, 1, 0));
     let claimed: Vec<redis::Value> = ask(at, &calls.claim("s2", 100)).await;
     assert_eq!(claimed.len(), 7, "all but the sixth, which is held, and the seventh");
     let done = calls.complete("s2", &lanes, &[(1, 1), (2, 2), (3, 3), (1, 4)]);
     assert_eq!(ask::<Vec<String>>(at, &done).await, ["ok"; 4]);
 
-    type Run = (u64, String, u64, String);
-    let runs: Vec<Vec<String>> =
-        ask(at, &calls.release("me", &[("a", 0, 1), ("b", 0, 9), ("{c}", 0, 9)])).await;
-    let heads: Vec<&str> = runs.iter().map(|run| run[2].as_str()).collect();
+    let heads = release(at, &calls, &[("a", 0, 1), ("b", 0, 9), ("{c}", 0, 9)]).await;
     assert_eq!(heads, ["1", "2", "3"]);
     ask::<u64>(at, &calls.postpone("me", "a", 1, "0")).await;
-    let (wait, attempts, sequence, _): Run =
-        ask::<Vec<Run>>(at, &calls.release("me", &[("a", 0, 1)])).await.remove(0);
-    assert_eq!((wait, attempts.as_str(), sequence), (0, "1", 1));
-    let runs: Vec<Vec<String>> =
-        ask(at, &calls.release("me", &[("a", 4, 9), ("b", 2, 9), ("{c}", 3, 0)])).await;
-    assert!(runs.iter().all(|run| run.len() == 2), "the next are not ready: {runs:?}");
+    assert_eq!(release(at, &calls, &[("a", 0, 1)]).await, ["1"]);
+    set_aside(at, &mut calls).await;
+    let heads = release(at, &calls, &[("a", 4, 9), ("b", 2, 9), ("{c}", 3, 0)]).await;
+    assert!(heads.is_empty(), "the next are not ready: {heads:?}");
     assert_eq!(ask::<u64>(at, &calls.disown("me")).await, 1);
 
     let (_, pending): (String, u64) = ask(at, &calls.remove()).await;
@@ -145,6 +140,40 @@ async fn live(
     let left: Vec<String> = redis::cmd("KEYS").arg(of_partition).query_async(at).await.unwrap();
     assert!(left.iter().all(|key| key.contains(":seen:")), "{left:?}");
     assert_eq!(ask::<u64>(&mut connections[index], &calls.index("")).await, 1);
+}
+
+/// The first sequences of the runs of lanes, where there is something to release.
+async fn release(
+    at: &mut MultiplexedConnection,
+    calls: &Calls,
+    lanes: &[(&str, u64, usize)],
+) -> Vec<String> {
+    let answer: Vec<redis::Value> = ask(at, &calls.release("me", lanes)).await;
+    let runs = answer.into_iter().skip(1).map(|run| redis::from_redis_value(run).unwrap());
+    runs.filter_map(|run: Vec<redis::Value>| {
+        let first = run.get(2)?.clone();
+        redis::from_redis_value(first).unwrap()
+    })
+    .collect()
+}
+
+/// The head of lane `a` is halted, retried, and becomes a tombstone; that of `b` is given up, the
+/// sixth message is to leave when its processor has failed, and there is a pause.
+async fn set_aside(at: &mut MultiplexedConnection, calls: &mut Calls) {
+    assert_eq!(ask::<u64>(at, &calls.halt("me", "a", 1)).await, 1);
+    assert!(release(at, calls, &[("a", 0, 1)]).await.is_empty(), "it is halted");
+    assert_eq!(ask::<String>(at, &calls.retry("a", 1, RECORD)).await, "ready");
+    assert_eq!(release(at, calls, &[("a", 0, 1)]).await, ["1"]);
+    let lanes = ["a", "b", "{c}"];
+    let cancelled = calls.withdraw("c", "", &lanes, &[(1, 1), (3, 6)]);
+    assert_eq!(ask::<Vec<String>>(at, &cancelled).await, ["ordered"; 2]);
+    let skipped = calls.withdraw("s", "me", &lanes, &[(1, 1), (2, 2)]);
+    assert_eq!(ask::<Vec<String>>(at, &skipped).await, ["done"; 2]);
+    assert_eq!(ask::<u64>(at, &calls.discard(&[1, 2])).await, 2);
+    let (version, _, changed, _): (String, String, bool, String) =
+        ask(at, &calls.pause("delivery")).await;
+    assert!(changed);
+    calls.version = version;
 }
 
 #[tokio::test]
@@ -162,12 +191,20 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
     for transition in Scripts::new().all() {
         name_of.insert(transition.script.get_hash().to_owned(), transition.name);
     }
-    for (name, ordering, kind) in [
-        ("alpha", Ordering::Key, TransformKind::Http),
-        ("beta", Ordering::Destination, TransformKind::Worker),
-        ("gamma", Ordering::Key, TransformKind::None),
+    for (name, ordering, processing, kind) in [
+        ("alpha", Ordering::Key, Processing::Parallel, TransformKind::Http),
+        ("beta", Ordering::Destination, Processing::Parallel, TransformKind::Worker),
+        ("gamma", Ordering::Key, Processing::Parallel, TransformKind::None),
+        ("delta", Ordering::None, Processing::Parallel, TransformKind::Http),
+        ("epsilon", Ordering::Key, Processing::Serial, TransformKind::Http),
     ] {
-        through_the_store(&store, &mut connection, name, ordering, kind, long).await;
+        let mut destination = Destination::new(name.parse().unwrap(), "http://127.0.0.1:9/");
+        (destination.ordering, destination.processing) = (ordering, processing);
+        destination.transform.kind = kind;
+        if ordering == Ordering::None {
+            destination.idempotency_window_ms = 0;
+        }
+        store_life::through_the_store(&store, &mut connection, destination, long).await;
     }
     redis::cmd("ECHO").arg("the end").exec_async(&mut connection).await.unwrap();
 
@@ -183,8 +220,12 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
                 let count: usize = words[2].parse().unwrap();
                 script = name_of[&words[1]];
                 declared = words[3..].to_vec();
-                // What is told to everyone has no slot: the channel of `index` is an argument.
-                declared.truncate(if script == "index" { usize::MAX } else { count });
+                // What is told to everyone has no slot: the channels of these are arguments.
+                declared.truncate(if matches!(script, "index" | "topic") {
+                    usize::MAX
+                } else {
+                    count
+                });
                 seen.insert(script);
             }
             _ if !line.contains(" lua] ") => {}
@@ -229,93 +270,4 @@ fn words_of(line: &str) -> Vec<String> {
         rest = &rest[end..];
     }
     words
-}
-
-/// Every verb of the store, each doing something.
-async fn through_the_store(
-    store: &Store,
-    connection: &mut MultiplexedConnection,
-    name: &str,
-    ordering: Ordering,
-    kind: TransformKind,
-    long: Duration,
-) {
-    let mut destination = Destination::new(name.parse().unwrap(), "http://127.0.0.1:9/");
-    destination.ordering = ordering;
-    destination.transform.kind = kind;
-    let defined = store.define(&destination).await.unwrap();
-    let partition = destination.name.partition(store.keys().partitions());
-    let known = Known { destination, version: defined.version, partition };
-    let token = OwnerToken::random();
-    let epoch = store.own(partition, &token, long).await.unwrap().epoch;
-    let owner = Owner { token, epoch };
-    let caller = store.caller(name);
-    let arrival = |key: &str, idempotency_key: Option<&str>| Arrival {
-        message: Message {
-            id: "m".into(),
-            key: Some(key.to_owned()),
-            headers: Vec::new(),
-            body: Body { content_type: "text/plain".into(), bytes: "body".into() },
-            received_ms: 0,
-        },
-        idempotency_key: idempotency_key.map(str::to_owned),
-    };
-    let arrivals = [arrival("a", None), arrival("b", Some("once")), arrival("a", Some("twice"))];
-    let arrivals: Vec<&Arrival> = arrivals.iter().collect();
-    store.ingest(&caller, &known, epoch, &arrivals).await.unwrap();
-
-    if kind != TransformKind::None {
-        let claimed = store.claim(&caller, &known, 10, long).await.unwrap();
-        let tokens: Vec<_> = claimed.messages.iter().map(|(token, _)| token.clone()).collect();
-        assert_eq!(tokens.len(), 3);
-        store.extend(&known, &tokens, long).await.unwrap();
-        let failed = |at: usize, wait| Failed { token: tokens[at].clone(), wait };
-        let failed = [failed(0, Duration::ZERO), failed(1, long)];
-        store.fail(&caller, &known, &failed).await.unwrap();
-        store.unclaim(&caller, &known, &tokens[2..]).await.unwrap();
-        let delayed = store.keys().partition(partition).delayed();
-        let past = redis::cmd("ZADD").arg(delayed).arg(1).arg(format!("{name}/2")).to_owned();
-        past.exec_async(connection).await.unwrap();
-        assert_eq!(store.recover(&[partition]).await.unwrap().delays, 1);
-        let claimed = store.claim(&caller, &known, 10, long).await.unwrap();
-        let done = completions(&claimed);
-        let statuses = store.complete(&caller, &known, &done).await.unwrap();
-        assert_eq!(statuses, [Status::Ok; 3]);
-    }
-    let keys = match ordering {
-        Ordering::Destination => vec![None],
-        Ordering::Key => vec![Some("a".to_owned()), Some("b".to_owned())],
-    };
-    let lane = |settled_to: u64, key: &Option<String>| LaneRequest {
-        key: key.clone(),
-        settled_to,
-        tombstones: 0,
-        in_hand: 0,
-        want: 2,
-    };
-    let all: Vec<LaneRequest> = keys.iter().map(|key| lane(0, key)).collect();
-    let runs = store.release(&owner, &known, &all).await.unwrap();
-    assert!(runs.iter().all(|run| !run.messages.is_empty()));
-    let first = keys[0].as_deref();
-    store.postpone(&owner, &known, first, 1, 1, Duration::ZERO).await.unwrap();
-    store.release(&owner, &known, &[lane(1, &keys[0])]).await.unwrap();
-    store.disown(partition, &owner.token).await.unwrap();
-    // Removed with a message pending, and with one under a lease where there are leases.
-    store.ingest(&caller, &known, epoch, &[&arrivals[0].clone()]).await.unwrap();
-    if kind != TransformKind::None {
-        assert_eq!(store.claim(&caller, &known, 10, long).await.unwrap().messages.len(), 1);
-        let leases = store.overdue(&[partition]).await.unwrap();
-        assert!(leases[0].by_destination.is_empty(), "none is over");
-    }
-    assert!(store.remove(&known.destination.name, true).await.unwrap().purged > 0);
-    assert!(store.active_of_all(&[partition], Claimers::Builtin, 10).await.unwrap()[0].is_empty());
-    Catalog::load(store.clone()).await.unwrap();
-}
-
-fn completions(claimed: &Claimed) -> Vec<Completion> {
-    let complete = |(token, message): &(_, Stamped)| Completion {
-        token: Clone::clone(token),
-        output: message.clone(),
-    };
-    claimed.messages.iter().map(complete).collect()
 }

@@ -163,6 +163,50 @@ fn the_header_of_each_script_says_what_its_code_does() {
     }
 }
 
+/// The functions that an include defines.
+fn functions_of(code: &str) -> Vec<String> {
+    let names = code.split("local function ").skip(1);
+    names.filter_map(|rest| rest.split_once('(')).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn each_script_includes_what_it_calls_and_nothing_else() {
+    let includes: Vec<(String, String)> = files("lua/include", "lua")
+        .iter()
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            (name, without_comments(&fs::read_to_string(path).unwrap()))
+        })
+        .collect();
+    assert!(includes.len() >= 10);
+    let calls = |code: &str, name: &str| {
+        code.match_indices(&format!("{name}(")).any(|(at, _)| {
+            let before = code[..at].chars().next_back();
+            !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+                && !code[..at].ends_with("local function ")
+        })
+    };
+    for header in headers() {
+        let position = |name: &str| header.includes.iter().position(|other| other == name);
+        for (include, code) in &includes {
+            let functions = functions_of(code);
+            let is_called = |code: &str| functions.iter().any(|name| calls(code, name));
+            let mut users: Vec<&str> = Vec::new();
+            for (other, other_code) in includes.iter().filter(|(other, _)| other != include) {
+                let at = position(other);
+                if at.is_some() && is_called(other_code) {
+                    users.push(other);
+                    let is_before = position(include) < at && position(include).is_some();
+                    assert!(is_before, "{}: {other} needs {include} before it", header.name);
+                }
+            }
+            let is_needed = is_called(&header.code) || !users.is_empty();
+            let is_included = position(include).is_some();
+            assert_eq!(is_included, is_needed, "{}: include {include}", header.name);
+        }
+    }
+}
+
 /// The Rust text from a `&scripts.NAME` to its `self.run`, with the bodies of loops apart.
 fn call_sites(name: &str) -> Vec<(String, String)> {
     let mut sites = Vec::new();

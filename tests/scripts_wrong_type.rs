@@ -6,7 +6,7 @@ mod support;
 
 use redis::{Value, aio::MultiplexedConnection};
 use reseq::store::Keys;
-use scripts::{Call, Calls, LONG};
+use scripts::{Arrival, Call, Calls, FINAL, LONG, RECORD};
 use support::redis::TestRedis;
 
 #[tokio::test]
@@ -42,20 +42,23 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
     assert_eq!(unnoticed, UNNOTICED);
 }
 
-/// Where another type is met by nobody: what an ingest without, or with, processing does not
-/// touch; what is only read where a lease is gone; the key of the other claimers; and what is removed
-/// whatever it is.
-const UNNOTICED: [&str; 22] = [
-    "ingest KEYS[7] reseq:{p00}:releasable",
-    "ingest KEYS[8] reseq:{p00}:d:erp:lanes",
-    "ingest KEYS[12] reseq:{p00}:d:erp:ready:a",
-    "ingest KEYS[14] reseq:{p00}:d:erp:ready:b",
+/// Where another type is met by nobody: what is only read where a lease is gone; the key of the
+/// other claimers; what only serial processing needs; what is only asked whether it is there; and what
+/// is removed whatever it is.
+const UNNOTICED: [&str; 30] = [
+    "complete KEYS[9] reseq:{p00}:d:erp:waiting",
+    "complete KEYS[10] reseq:{p00}:delayed",
+    "complete KEYS[11] reseq:{p00}:active:builtin",
+    "complete KEYS[12] reseq:{p00}:active:worker",
     "extend KEYS[1] reseq:{p00}:d:erp:messages",
     "fail KEYS[4] reseq:{p00}:d:erp:messages",
-    "fail KEYS[9] reseq:{p00}:active:worker",
+    "fail KEYS[10] reseq:{p00}:active:worker",
     "unclaim KEYS[4] reseq:{p00}:d:erp:messages",
     "unclaim KEYS[7] reseq:{p00}:active:worker",
-    "reap KEYS[7] reseq:{p00}:active:worker",
+    "reap KEYS[9] reseq:{p00}:active:worker",
+    "withdraw KEYS[15] reseq:{p00}:active:worker",
+    "retry KEYS[10] reseq:{p00}:active:worker",
+    "define KEYS[3] reseq:{p00}:d:erp:waiting",
     "purge KEYS[5] reseq:{p00}:d:erp:in-progress:a",
     "purge KEYS[6] reseq:{p00}:d:erp:ready:a",
     "purge KEYS[7] reseq:{p00}:d:erp:in-progress:b",
@@ -66,26 +69,97 @@ const UNNOTICED: [&str; 22] = [
     "forget KEYS[6] reseq:{p00}:d:erp:lanes",
     "forget KEYS[7] reseq:{p00}:d:erp:in-progress",
     "forget KEYS[8] reseq:{p00}:d:erp:ready",
-    "ingest KEYS[4] reseq:{p00}:d:erp:waiting",
-    "ingest KEYS[6] reseq:{p00}:active:builtin",
+    "forget KEYS[12] reseq:{p00}:d:erp:halted",
+    "forget KEYS[13] reseq:{p00}:d:erp:orders",
+    "forget KEYS[14] reseq:{p00}:d:erp:unique",
+    "forget KEYS[15] reseq:{p00}:d:erp:dead",
+    "forget KEYS[16] reseq:{p00}:d:erp:letters",
+    "forget KEYS[17] reseq:{p00}:d:erp:log",
+    "forget KEYS[18] reseq:{p00}:d:erp:log:order",
 ];
 
-/// A destination with messages in all stands, in two lanes.
+/// The same where lanes are serial, or each message is a lane: what is met there alone.
+#[tokio::test]
+async fn so_it_is_where_lanes_are_serial_and_where_nothing_is_in_order() {
+    let redis = TestRedis::start().await;
+    let mut connection = redis.connection().await;
+    for (ordering, processing, expected) in [("key", "serial", 0), ("none", "parallel", 3)] {
+        let calls = populate_few(&mut connection, ordering, processing).await;
+        let count = few_calls_of(&calls).len();
+        let mut unnoticed = Vec::new();
+        for number in 0..count {
+            let keys = few_calls_of(&calls).remove(number).keys;
+            for (at, key) in keys.iter().enumerate().filter(|(_, key)| !key.contains(":wake:")) {
+                let calls = populate_few(&mut connection, ordering, processing).await;
+                let call = few_calls_of(&calls).remove(number);
+                spoil(&mut connection, key).await;
+                let before = digest(&mut connection).await;
+                let what = format!("{} KEYS[{}] {key}", call.script, at + 1);
+                match call.run(&mut connection).await {
+                    Err(error) => {
+                        assert!(error.to_string().contains("WRONGTYPE"), "{what}: {error}");
+                        assert_eq!(digest(&mut connection).await, before, "{what}: it wrote");
+                    }
+                    Ok(_) => unnoticed.push(what),
+                }
+            }
+        }
+        let other = |what: &&String| !what.contains(":active:worker");
+        let unnoticed: Vec<&String> = unnoticed.iter().filter(other).collect();
+        assert_eq!(unnoticed.len(), expected, "{ordering}, {processing}: {unnoticed:#?}");
+    }
+}
+
+/// Three messages in lane `a`; one is claimed, or all are.
+async fn populate_few(
+    connection: &mut MultiplexedConnection,
+    ordering: &'static str,
+    processing: &'static str,
+) -> Calls {
+    redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
+    let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
+    (calls.ordering, calls.processing, calls.window) = (ordering, processing, "0");
+    let defined = run(connection, &calls.define("{}")).await;
+    calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
+    let owned = run(connection, &calls.own("me")).await;
+    calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
+    let arrivals = [Arrival::new(1, "", RECORD); 3];
+    run(connection, &calls.ingest(&["a"], &[], &arrivals)).await;
+    run(connection, &calls.claim("s1", 2)).await;
+    calls
+}
+
+fn few_calls_of(calls: &Calls) -> Vec<Call> {
+    let arrival = Arrival::new(1, "1:digest", RECORD);
+    vec![
+        calls.ingest(&["a"], &["once"], &[arrival, Arrival::new(1, "", RECORD).with("d9999;p7;")]),
+        calls.complete("s1", &["a"], &[(1, 1)]),
+        calls.withdraw("s", "", &["a"], &[(1, 3)]),
+    ]
+}
+
+/// A destination with messages in all stands, in two lanes; of lane `a`: 1 is halted, 3 delayed,
+/// 5 and 9 claimed; of lane `b`: 2 ready, 4 and 6 claimed, 8 a tombstone and a dead letter, 10
+/// waiting; and there is an order for 6.
 async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
     let defined = run(connection, &calls.define("{}")).await;
-    calls.version = redis::from_redis_value::<(String, u8, u8)>(defined).unwrap().0;
+    calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
     let owned = run(connection, &calls.own("me")).await;
     calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
     let lanes = ["a", "b"];
-    let arrivals = [1, 2, 1, 2, 1, 2].map(|lane| (lane, "", "body"));
+    let arrivals: Vec<Arrival> =
+        (0..10).map(|number| Arrival::new(1 + number % 2, "", RECORD)).collect();
     run(connection, &calls.ingest(&lanes, &[], &arrivals)).await;
-    run(connection, &calls.claim("s1", 5)).await;
-    run(connection, &calls.complete("s1", &lanes, &[(1, 1), (2, 2)])).await;
-    run(connection, &calls.fail("s1", &[(3, LONG)])).await;
+    run(connection, &calls.claim("s1", 9)).await;
+    run(connection, &calls.complete("s1", &lanes, &[(1, 1), (2, 2), (1, 7)])).await;
+    run(connection, &calls.fail("s1", &[(3, LONG), (8, FINAL)])).await;
     run(connection, &calls.postpone("me", "a", 1, "0")).await;
-    run(connection, &calls.index("1 {}")).await;
+    run(connection, &calls.withdraw("s", "me", &lanes, &[(2, 8)])).await;
+    run(connection, &calls.withdraw("c", "", &lanes, &[(2, 6)])).await;
+    run(connection, &calls.halt("me", "a", 1)).await;
+    run(connection, &calls.index("1 - {}")).await;
     let partition = &calls.keys.partition;
     let over = [(partition.leases(), calls.member(5, "s1")), (partition.delayed(), "erp/3".into())];
     for (key, member) in over {
@@ -98,26 +172,32 @@ async fn populate(connection: &mut MultiplexedConnection) -> Calls {
 /// One call of each script, each with something to do.
 fn calls_of(calls: &Calls) -> Vec<Call> {
     let lanes = ["a", "b"];
-    let newer = format!("{}9 {{}}", calls.version);
+    let newer = format!("{}9 - {{}}", calls.version);
+    let arrival = |lane, seen| Arrival::new(lane, seen, RECORD);
     vec![
-        calls.ingest(&lanes, &["once"], &[(1, "1:digest", "body"), (2, "", "body")]),
+        calls.ingest(&lanes, &["once"], &[arrival(1, "1:digest"), arrival(2, "").with("l8;")]),
         calls.claim("s2", 5),
         calls.complete("s1", &lanes, &[(2, 4), (1, 5)]),
         calls.extend("s1", &[4, 5]),
-        calls.fail("s1", &[(4, "0"), (5, LONG)]),
+        calls.fail("s1", &[(4, "0"), (5, LONG), (9, FINAL)]),
         calls.unclaim("s1", &[4, 5]),
         calls.reap(&[calls.member(5, "s1")], &["erp/3".to_owned()]),
         calls.own("me"),
         calls.disown("me"),
-        calls.release("me", &[("a", 1, 9), ("b", 2, 9)]),
         calls.release("me", &[("a", 0, 9), ("b", 2, 9)]),
-        calls.postpone("me", "a", 1, LONG),
+        calls.release("me", &[("a", 0, 9), ("b", 0, 9)]),
+        calls.postpone("me", "b", 2, LONG),
+        calls.halt("me", "b", 2),
+        calls.withdraw("s", "me", &lanes, &[(1, 1), (1, 3), (2, 6), (2, 10)]),
+        calls.retry("a", 1, ""),
+        calls.discard(&[8]),
+        calls.pause("delivery"),
         calls.define("{\"other\":1}"),
         calls.index(&newer),
         calls.remove(),
         calls.purge(&lanes, &[1, 2, 3], &[calls.member(4, "s1")], &["erp/3".to_owned()]),
         calls.forget(),
-        calls_again(calls).ingest(&lanes, &[], &[(1, "", "body"), (2, "", "body")]),
+        calls_again(calls).ingest(&lanes, &[], &[arrival(1, ""), arrival(2, "")]),
     ]
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::{body::Body as AxumBody, http::StatusCode, response::IntoResponse};
 use common::{Receiver, closed_port, endless, message, message_with_everything, receiver};
 use reseq::{
-    domain::{self, Body, TransformKind},
+    domain::{self, Attempts, Body, TransformKind, TroubleKind},
     processor::transform::{Failure, Http, Output, Transform},
     sender::deliver::client,
 };
@@ -48,7 +48,7 @@ fn deliver(content_type: &str, body: &str) -> Result<Output, Failure> {
 async fn a_request_carries_the_body_and_exactly_these_headers() {
     let mut receiver = receiver(|| "").await;
     let mut message = message_with_everything();
-    message.attempts = 4;
+    message.attempts = Attempts { failed: 3, crashes: 1, ..Attempts::default() };
     at(&receiver).transform(&message).await.unwrap();
     let seen = receiver.take().remove(0);
     assert_eq!((&*seen.method, seen.uri.to_string()), ("POST", "/in?token=s3cret".into()));
@@ -91,7 +91,18 @@ async fn only_some_4xx_are_final() {
         assert_eq!(failure.is_final, is_final, "{status}");
         assert_eq!(failure.retry_after, Some(Duration::from_secs(3)));
         assert!(failure.reason.starts_with(&format!("status {status}")), "{failure}");
+        assert_eq!((failure.kind, failure.status), (TroubleKind::Status, Some(status)));
     }
+}
+
+#[tokio::test]
+async fn what_a_refusal_says_is_told_and_no_more_than_the_start_of_it() {
+    let refused = (StatusCode::UNPROCESSABLE_ENTITY, "  no such account: 7\n");
+    let failure = transformed(move || refused).await.unwrap_err();
+    assert_eq!(failure.reason, "status 422: no such account: 7");
+    let long = transformed(|| (StatusCode::BAD_GATEWAY, "ö".repeat(100_000))).await.unwrap_err();
+    assert!(long.reason.starts_with("status 502: öö"), "{long}");
+    assert!((2000..2100).contains(&long.reason.len()), "{}", long.reason.len());
 }
 
 #[tokio::test]
@@ -108,7 +119,7 @@ async fn an_output_over_the_limit_fails_for_good() {
         AxumBody::from_stream(futures::stream::iter::<Vec<Result<_, std::io::Error>>>(chunks))
     });
     for failure in [announced, streamed.await.unwrap_err()] {
-        assert!(failure.is_final);
+        assert!(failure.is_final && failure.status == Some(200));
         assert_eq!(failure.reason, "the answer is longer than 1000 bytes");
     }
 }
@@ -124,6 +135,8 @@ async fn no_whole_answer_is_tried_again_and_keeps_its_secrets() {
     let timed_out = by(&slow).transform(&message("x")).await.unwrap_err();
     assert_eq!(timed_out.reason, "timed out after 50 ms");
 
+    let kinds = [no_connection.kind, timed_out.kind];
+    assert_eq!(kinds, [TroubleKind::Connection, TroubleKind::Timeout]);
     for failure in [no_connection, timed_out] {
         assert!(!failure.is_final && failure.retry_after.is_none());
         assert!(!failure.reason.contains("s3cret"), "{failure}");

@@ -1,20 +1,52 @@
--- Puts sequences (ascending) back at the front of the waiting list: what has waited longest is
--- nearest to blocking a head.
+-- Where messages wait to be claimed: a list; or where nothing is in order a sorted set, the higher
+-- priority first and within one the lower sequence. `place` names what is needed: destination (its
+-- name), ordering, hash, waiting, messages, builtin and worker (the keys active:…), wake.
 
 -- The key of those who may claim from the destination. The caller may know an old definition, so
 -- the destination is asked itself.
-local function active_of(hash, builtin, worker)
-  if redis.call('HGET', hash, 'claimers') == 'worker' then return worker end
-  return builtin
+local function active_of(place)
+  if redis.call('HGET', place.hash, 'claimers') == 'worker' then return place.worker end
+  return place.builtin
 end
 
--- Tells the processors if there was nothing to claim before.
-local function to_front(waiting, active, wake, destination, sequences, now)
-  local descending = {}
-  for i = #sequences, 1, -1 do descending[#descending + 1] = sequences[i] end
-  local length = redis.call('LPUSH', waiting, unpack(descending))
-  if length == #sequences then
-    redis.call('ZADD', active, text(now), destination)
-    redis.call('PUBLISH', wake, destination)
+local function expect_waiting(place)
+  expect(place.ordering == 'none' and 'ZCARD' or 'LLEN', place.waiting)
+  expect('ZCARD', active_of(place))
+end
+
+-- Priorities are 2^49 apart: sequences stay below.
+local function score_of(sequence, priority)
+  return text((9 - tonumber(priority)) * 562949953421312 + tonumber(sequence))
+end
+
+-- Tells the claimers if there was nothing to claim before.
+local function tell_claimers(place, length, added, now)
+  if length == added then
+    redis.call('ZADD', active_of(place), text(now), place.destination)
+    redis.call('PUBLISH', place.wake, place.destination)
   end
+end
+
+-- To their priority: the records say which it is.
+local function to_priorities(place, sequences, now)
+  local scores = {}
+  for from = 1, #sequences, 32 do
+    local chunk = {}
+    for i = from, math.min(from + 31, #sequences) do chunk[#chunk + 1] = sequences[i] end
+    for i, record in ipairs(redis.call('HMGET', place.messages, unpack(chunk))) do
+      local priority = record and string.match(record, '^N(%d);') or '4'
+      scores[#scores + 1] = score_of(chunk[i], priority)
+      scores[#scores + 1] = chunk[i]
+    end
+  end
+  redis.call('ZADD', place.waiting, unpack(scores))
+  tell_claimers(place, redis.call('ZCARD', place.waiting), #sequences, now)
+end
+
+-- Puts sequences back at the front: what has waited longest is nearest to blocking a head.
+local function to_front(place, sequences, now)
+  table.sort(sequences, function(a, b) return tonumber(a) > tonumber(b) end)
+  if place.ordering == 'none' then return to_priorities(place, sequences, now) end
+  local length = redis.call('LPUSH', place.waiting, unpack(sequences))
+  tell_claimers(place, length, #sequences, now)
 end

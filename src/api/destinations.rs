@@ -10,7 +10,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Api, at_path, problem_of, read_json};
+use super::{Api, at_path, problem_of, read_json, request::find};
 use crate::{
     domain::{Destination, DestinationName},
     store::{Known, Stats, StoreError},
@@ -43,6 +43,49 @@ pub(super) async fn stats(
     let stats = api.store.stats(&known).await.map_err(|error| problem_of(&error))?;
     Ok(Json(stats))
 }
+
+/// `GET /v1/stats`
+pub(super) async fn all_stats(State(api): State<Api>) -> Result<Json<Value>, Problem> {
+    let all = api.catalog.all();
+    let mut all: Vec<_> = all.values().cloned().collect();
+    all.sort_by(|a, b| a.destination.name.cmp(&b.destination.name));
+    let mut lines = Vec::with_capacity(all.len());
+    let mut totals = Map::new();
+    for some in all.chunks(STATS_AT_ONCE) {
+        let numbers = api.store.backlogs(some).await.map_err(|error| problem_of(&error))?;
+        for (known, stats) in some.iter().zip(&numbers) {
+            let stats = json!(stats);
+            let line = LINE.iter().map(|field| ((*field).to_owned(), stats[*field].clone()));
+            let mut line: Map<String, Value> = line.collect();
+            line.insert("name".into(), json!(known.destination.name));
+            lines.push(line);
+            for (field, value) in stats.as_object().into_iter().flatten() {
+                // The sum of last sequences tells nobody anything.
+                let Some(number) = value.as_u64().filter(|_| field != "last_sequence") else {
+                    continue;
+                };
+                let sum = totals.get(field).and_then(Value::as_u64).unwrap_or_default() + number;
+                totals.insert(field.clone(), json!(sum));
+            }
+        }
+    }
+    Ok(Json(json!({"destinations": lines, "totals": totals})))
+}
+
+/// Destinations whose numbers are asked for in one round trip.
+const STATS_AT_ONCE: usize = 500;
+/// What the short line of a destination says, beside its name.
+const LINE: [&str; 9] = [
+    "pending",
+    "waiting",
+    "processing",
+    "ready",
+    "delayed",
+    "halted",
+    "dead",
+    "delivered_total",
+    "paused",
+];
 
 /// `PUT /v1/destinations/{d}`
 pub(super) async fn define(
@@ -105,18 +148,13 @@ fn shown(api: &Api, known: &Known) -> Value {
         object.insert("version".into(), json!(known.version));
         object.insert("partition".into(), json!(known.partition));
         object.insert("defined_in_file".into(), json!(in_file));
+        object.insert("paused".into(), json!(known.paused));
     }
     value
 }
 
 fn parse_name(text: &str) -> Result<DestinationName, Problem> {
     text.parse().map_err(|invalid| Problem::invalid_field(format!("{text:?}: {invalid}")))
-}
-
-async fn find(api: &Api, text: &str) -> Result<std::sync::Arc<Known>, Problem> {
-    let name: DestinationName = text.parse().map_err(|_| Problem::unknown_destination(text))?;
-    let known = api.catalog.find(&name).await.map_err(|error| problem_of(&error))?;
-    known.ok_or_else(|| Problem::unknown_destination(text))
 }
 
 fn refuse_if_in_file(api: &Api, name: &DestinationName) -> Result<(), Problem> {

@@ -1,7 +1,20 @@
-//! The HTTP surface beside ingest: destinations, workers, operations.
+//! The HTTP surface beside ingest: destinations, topics, workers, operations.
 
+mod arrive;
 mod destinations;
+mod history;
+mod letters;
+mod messages;
 mod operations;
+mod purge;
+mod redrive;
+mod replay;
+mod request;
+mod selection;
+mod shown;
+mod steering;
+mod topics;
+mod withdraw;
 mod workers;
 
 use std::{collections::HashSet, sync::Arc};
@@ -13,14 +26,14 @@ use axum::{
     http::{HeaderValue, StatusCode},
     middleware::{self, Next},
     response::Response,
-    routing::{get, post},
+    routing::{delete, get, post},
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    domain::DestinationName,
+    domain::{DestinationName, TopicName},
     store::{Catalog, DueTimer, Store, StoreError, Wakes},
     wire::{REQUEST_ID, problem::Problem},
 };
@@ -38,10 +51,14 @@ pub struct Api {
     pub due: DueTimer,
     /// Destinations that belong to the configuration file.
     pub in_file: Arc<HashSet<DestinationName>>,
+    /// Topics that belong to the configuration file.
+    pub topics_in_file: Arc<HashSet<TopicName>>,
     /// The longest batch, in bytes.
     pub batch_bytes_max: usize,
     /// The longest body of one message, in bytes.
     pub body_bytes_max: usize,
+    /// So much of its memory Redis may use before nothing is taken in, in percent; 0: all of it.
+    pub memory_high_percent: u8,
     /// Set when the process begins to stop.
     pub stop: CancellationToken,
     /// Callers for the calls of workers.
@@ -63,16 +80,44 @@ pub fn router(api: Api) -> Router {
         .layer(DefaultBodyLimit::max(api.batch_bytes_max));
     Router::new()
         .merge(leases)
+        .merge(steering_routes(api.batch_bytes_max))
+        .route("/v1/stats", get(destinations::all_stats))
         .route("/v1/destinations", get(destinations::list))
         .route(
             "/v1/destinations/{destination}",
             get(destinations::show).put(destinations::define).delete(destinations::remove),
         )
         .route("/v1/destinations/{destination}/stats", get(destinations::stats))
+        .route("/v1/topics", get(topics::list))
+        .route("/v1/topics/{topic}", get(topics::show).put(topics::define).delete(topics::remove))
         .route("/healthz", get(operations::healthz))
         .route("/readyz", get(operations::readyz))
         .route("/metrics", get(operations::metrics))
         .with_state(api)
+}
+
+/// What people do to a destination's messages. (`POST …/messages` is a route of ingest.)
+fn steering_routes(body_bytes_max: usize) -> Router<Api> {
+    const HEAD: &str = "/v1/destinations/{destination}";
+    let at = |path: &str| format!("{HEAD}/{path}");
+    Router::new()
+        .route(&at("pause"), post(steering::pause))
+        .route(&at("resume"), post(steering::resume))
+        .route(&at("retry-head"), post(steering::retry_head))
+        .route(&at("skip-head"), post(steering::skip_head))
+        .route(&at("messages"), get(messages::list).delete(messages::cancel_by_key))
+        .route(&at("messages/{sequence}"), get(messages::show).delete(messages::cancel))
+        .route(&at("purge"), post(purge::purge))
+        .route(&at("dead-letters"), get(letters::list))
+        .route(&at("dead-letters/redrive"), post(redrive::redrive))
+        .route(&at("dead-letters/discard"), post(letters::discard))
+        .route(
+            &at("dead-letters/{sequence}"),
+            get(letters::show).merge(delete(letters::discard_one)),
+        )
+        .route(&at("log"), get(history::log))
+        .route(&at("replay"), post(replay::replay))
+        .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
 /// What surrounds all routes: an id for each request, and problems for what no route answers.
@@ -142,6 +187,28 @@ fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Strin
     }
 }
 
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Problem {
+        problem_of(&error)
+    }
+}
+
+/// The problem that this process stops in the middle of something, with how much was done.
+fn draining(done: &[(&str, u64)]) -> Problem {
+    let detail = "this pod is stopping; send the same again, to another, for the rest";
+    let mut problem = Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "draining", detail, 1);
+    let done = done.iter().map(|(name, count)| ((*name).to_owned(), (*count).into()));
+    problem.more.extend(done);
+    problem
+}
+
+/// The problem that Redis has little memory left, or none.
+fn memory_high() -> Problem {
+    let detail = "Redis has little memory left (ingest.memory_high_percent), and takes nothing \
+                  more until some of it is free";
+    Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "memory_high", detail, 1)
+}
+
 /// How an error of the store is told over HTTP.
 fn problem_of(error: &StoreError) -> Problem {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
@@ -152,6 +219,7 @@ fn problem_of(error: &StoreError) -> Problem {
         StoreError::WrongState(_) | StoreError::WrongHead => {
             Problem::new(StatusCode::CONFLICT, "wrong_state", error.to_string())
         }
+        StoreError::OutOfMemory => memory_high(),
         StoreError::Unconfirmed(_) => Problem::temporary(
             unavailable,
             "not_confirmed",

@@ -37,6 +37,12 @@ pub enum AppError {
         /// Why not.
         problem: std::io::Error,
     },
+    /// It was started by a Reseq in another program, which took it for a `reseq` binary.
+    #[error(
+        "this program was started to run jq expressions, which only a reseq binary can; \
+         RESEQ_JQ_RUNNER must name one"
+    )]
+    NoJqRunner,
     /// The HTTP client.
     #[error("the HTTP client could not be made: {0}")]
     Client(#[from] reqwest::Error),

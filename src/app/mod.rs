@@ -21,10 +21,11 @@ pub use role::Role;
 use crate::{
     api::{self, Api},
     config::Config,
-    ingest::{self, Committer},
-    processor::{Processor, Transform, Transforms},
+    domain::Topic,
+    ingest::{self, Committer, Watermark},
+    processor::{Processor, Transform, Transforms, transform::jq},
     sender::Sender,
-    store::{Catalog, DueTimer, Store, Wakes, embedded::EmbeddedRedis},
+    store::{Catalog, DueTimer, Store, StoreError, Wakes, embedded::EmbeddedRedis},
     wire,
 };
 
@@ -87,6 +88,9 @@ impl Reseq {
 
     /// Starts everything; on return it listens.
     pub async fn start(self) -> Result<Running, AppError> {
+        if jq::is_meant_as_runner() {
+            return Err(AppError::NoJqRunner);
+        }
         let stop = CancellationToken::new();
         let mut config = self.config;
         let embedded = start_redis(&mut config).await?;
@@ -160,10 +164,28 @@ impl Parts {
         let catalog = Catalog::load(store.clone()).await?;
         tokio::spawn(catalog.clone().follow(wakes.listen(), background.clone()));
         tokio::spawn(wakes.clone().run(store.clone(), background.clone()));
+        define_topics(&store, &catalog, &config.topics).await?;
         let due = DueTimer::start(store.clone(), background.clone());
         let client = wire::http::client()?;
         Ok(Parts { store, catalog, wakes, due, client, transforms, metrics, background })
     }
+}
+
+/// Makes the topics of the file. Their destinations may be made over HTTP, and later.
+async fn define_topics(
+    store: &Store,
+    catalog: &Catalog,
+    topics: &[Topic],
+) -> Result<(), StoreError> {
+    for topic in topics {
+        for name in topic.destinations.iter().filter(|name| catalog.get(name.as_str()).is_none()) {
+            let topic = &topic.name;
+            tracing::warn!(%topic, destination = %name, "the topic names a destination that is not there");
+        }
+        store.define_topic(topic).await?;
+        catalog.refresh_topic(&topic.name).await?;
+    }
+    Ok(())
 }
 
 /// Everything that runs, and how it ends.
@@ -192,7 +214,11 @@ impl Whole {
         let mut tcp = Vec::new();
         if roles.contains(&Role::Ingest) {
             let (store, catalog) = (parts.store.clone(), parts.catalog.clone());
-            let committer = Committer::new(store, catalog, &config.ingest, commits.clone());
+            let watermark = Watermark::default();
+            let (percent, end) = (config.ingest.memory_high_percent, parts.background.clone());
+            tokio::spawn(watermark.clone().watch(store.clone(), percent, end));
+            let committer =
+                Committer::new(store, catalog, &config.ingest, watermark, commits.clone());
             routes = routes.merge(ingest::http::router(ingest::http::Ingest {
                 committer: committer.clone(),
                 body_bytes_max: config.http.body_bytes_max,
@@ -287,8 +313,10 @@ fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken) -> Api {
         wakes: parts.wakes.clone(),
         due: parts.due.clone(),
         in_file: Arc::new(config.destinations.iter().map(|d| d.name.clone()).collect()),
+        topics_in_file: Arc::new(config.topics.iter().map(|t| t.name.clone()).collect()),
         batch_bytes_max: config.http.batch_bytes_max,
         body_bytes_max: config.http.body_bytes_max,
+        memory_high_percent: config.ingest.memory_high_percent,
         stop: stop.clone(),
         callers: Arc::default(),
         metrics: parts.metrics.clone(),

@@ -3,11 +3,14 @@
 use std::{fmt, time::Duration};
 
 use anyhow::Context;
-use reqwest::{Client, Response, header};
+use reqwest::{Client, Method, Response, header};
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 
 /// An answer may take so long.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// The same, for what may go over everything that a destination holds.
+const LONG_ANSWER_MAX: Duration = Duration::from_secs(3600);
 
 /// A running Reseq.
 pub struct Service {
@@ -45,6 +48,16 @@ impl fmt::Display for Problem {
     }
 }
 
+/// An answer that is no success.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct Refused {
+    /// What it says.
+    pub problem: Problem,
+    /// The whole of it, as it came.
+    pub object: String,
+}
+
 impl Service {
     /// The service at this URL.
     pub fn at(url: &str) -> anyhow::Result<Service> {
@@ -74,6 +87,30 @@ impl Service {
         Ok(Some(value.with_context(|| format!("GET {path}: the answer is not what was expected"))?))
     }
 
+    /// Makes a call, with JSON if there is any, and reads the answer. A problem is the error.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
+        let mut request = self.client.request(method, format!("{}{path}", self.base));
+        // What goes over many messages takes its time.
+        request = request.timeout(LONG_ANSWER_MAX);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = request.send().await;
+        let answer = answer.with_context(|| format!("{} does not answer", self.base))?;
+        if !answer.status().is_success() {
+            let status = answer.status().as_u16();
+            let object = answer.text().await.unwrap_or_default();
+            return Err(Refused { problem: problem_in(status, &object), object }.into());
+        }
+        let value = answer.json().await;
+        value.with_context(|| format!("{path}: the answer is not what was expected"))
+    }
+
     /// POSTs a body.
     pub async fn post(
         &self,
@@ -89,9 +126,13 @@ impl Service {
 /// Reads the problem that an unsuccessful answer carries; whatever else it carries is its detail.
 pub async fn problem(answer: Response) -> Problem {
     let status = answer.status().as_u16();
-    let text = answer.text().await.unwrap_or_default();
-    let read = serde_json::from_str(&text);
-    let mut problem = read.unwrap_or_else(|_| Problem { detail: text, ..Problem::default() });
+    problem_in(status, &answer.text().await.unwrap_or_default())
+}
+
+fn problem_in(status: u16, text: &str) -> Problem {
+    let read = serde_json::from_str(text);
+    let detail = || text.to_owned();
+    let mut problem = read.unwrap_or_else(|_| Problem { detail: detail(), ..Problem::default() });
     problem.status = status;
     problem
 }

@@ -1,8 +1,22 @@
 //! The commands: one file each.
 
+pub mod cancel;
 pub mod check;
 pub mod client;
+pub mod common;
+pub mod dead_letters;
 pub mod demo;
+pub mod destinations;
+pub mod jq_runner;
+pub mod log;
+pub mod messages;
+pub mod pause;
+pub mod purge;
+pub mod replay;
+pub mod retry_head;
 pub mod send;
 pub mod serve;
+pub mod show;
+pub mod skip_head;
 pub mod status;
+pub mod topics;

@@ -1,13 +1,16 @@
 //! `reseq status`: every destination's numbers, as a table.
 
-use std::{fmt::Write, io::IsTerminal, time::Duration};
+use std::{io::IsTerminal, time::Duration};
 
 use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::client::Service;
+use super::{
+    client::Service,
+    common::{error_of, human_age, path_of, percent_encoded, table, text_of},
+};
 
 /// Destinations asked at once.
 const ASKED_MAX: usize = 16;
@@ -15,8 +18,10 @@ const ASKED_MAX: usize = 16;
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// The most pages of destinations: a service that never comes to an end is broken.
 const PAGES_MAX: usize = 1_000;
+/// The most lines about what blocks a destination.
+const BLOCKS_MAX: usize = 3;
 /// The names of the columns.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 14] = [
     "destination",
     "last",
     "waiting",
@@ -24,7 +29,10 @@ const COLUMNS: [&str; 11] = [
     "ready",
     "delivering",
     "delayed",
+    "halted",
+    "dead",
     "delivered",
+    "paused",
     "head",
     "age",
     "blocked by",
@@ -62,8 +70,30 @@ struct Stats {
     ready: u64,
     delivering: u64,
     delayed: u64,
+    halted: u64,
+    dead: u64,
     delivered_total: u64,
+    paused: Paused,
     head: Option<Head>,
+    heads: Vec<Head>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Paused {
+    ingest: bool,
+    delivery: bool,
+}
+
+impl Paused {
+    fn shown(&self) -> &'static str {
+        match (self.ingest, self.delivery) {
+            (false, false) => "-",
+            (true, false) => "ingest",
+            (false, true) => "delivery",
+            (true, true) => "both",
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -74,6 +104,20 @@ struct Head {
     state: String,
     age_ms: u64,
     blocked_by: Option<String>,
+    attempts: u32,
+    #[serde(default)]
+    crashes: u32,
+}
+
+impl Head {
+    /// Attempts that came to nothing.
+    fn failures(&self) -> u32 {
+        self.attempts + self.crashes
+    }
+
+    fn is_halted(&self) -> bool {
+        self.state == "halted"
+    }
 }
 
 /// Prints the table, once or until Ctrl-C.
@@ -112,14 +156,28 @@ async fn shown(service: &Service, as_json: bool) -> anyhow::Result<String> {
             .collect();
         return Ok(format!("{}\n", json!({ "items": items })));
     }
-    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
+    let mut all_blocks = Vec::new();
     for (name, stats) in all {
-        rows.push(row(name, serde_json::from_value(stats)?));
+        let stats: Stats = serde_json::from_value(stats)?;
+        rows.push(row(&name, &stats));
+        all_blocks.push(blocks(service, &name, &stats).await?);
     }
     match rows.len() {
         1 => Ok("There are no destinations.\n".to_owned()),
-        _ => Ok(table(&rows)),
+        _ => Ok(interleaved(&table(&rows), &all_blocks)),
     }
+}
+
+/// Each destination's line of the table, and under it what blocks it.
+fn interleaved(table: &str, all_blocks: &[Vec<String>]) -> String {
+    let mut lines = table.lines();
+    let mut text: String = lines.next().map(|head| format!("{head}\n")).unwrap_or_default();
+    for (line, blocks) in lines.zip(all_blocks) {
+        text += &format!("{line}\n");
+        text.extend(blocks.iter().map(|block| format!("  ! {block}\n")));
+    }
+    text
 }
 
 /// Every destination with its numbers, in the service's order.
@@ -144,62 +202,94 @@ async fn ask(service: &Service) -> anyhow::Result<Vec<(String, Value)>> {
     Ok(all.into_iter().flatten().collect())
 }
 
-fn percent_encoded(text: &str) -> String {
-    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
-}
-
-fn row(name: String, stats: Stats) -> [String; COLUMNS.len()] {
+/// What a destination's line says.
+fn row(name: &str, stats: &Stats) -> Vec<String> {
     let (mut head, mut age, mut blocked_by) = ("-".to_owned(), "-".to_owned(), "-".to_owned());
-    if let Some(oldest) = stats.head {
-        let of_key = oldest.key.map(|key| format!(" of {key:?}")).unwrap_or_default();
+    if let Some(oldest) = &stats.head {
+        let of_key = oldest.key.as_ref().map(|key| format!(" of {key:?}")).unwrap_or_default();
         head = format!("{} ({}){of_key}", oldest.sequence, oldest.state);
         age = human_age(oldest.age_ms);
-        blocked_by = oldest.blocked_by.unwrap_or(blocked_by);
+        blocked_by = oldest.blocked_by.clone().unwrap_or(blocked_by);
     }
-    let number = |number: u64| number.to_string();
-    [
-        name,
-        number(stats.last_sequence),
-        number(stats.waiting),
-        number(stats.processing),
-        number(stats.ready),
-        number(stats.delivering),
-        number(stats.delayed),
-        number(stats.delivered_total),
-        head,
-        age,
-        blocked_by,
-    ]
+    let numbers = [
+        stats.last_sequence,
+        stats.waiting,
+        stats.processing,
+        stats.ready,
+        stats.delivering,
+        stats.delayed,
+        stats.halted,
+        stats.dead,
+        stats.delivered_total,
+    ];
+    let mut row = vec![name.to_owned()];
+    row.extend(numbers.map(|number| number.to_string()));
+    row.extend([stats.paused.shown().to_owned(), head, age, blocked_by]);
+    row
 }
 
-fn human_age(age_ms: u64) -> String {
-    let seconds = age_ms / 1000;
-    match seconds {
-        0 => format!("{age_ms} ms"),
-        1..60 => format!("{}.{} s", seconds, age_ms % 1000 / 100),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
-/// Numbers to the right, words to the left, columns as wide as their widest cell.
-fn table(rows: &[[String; COLUMNS.len()]]) -> String {
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let widths: [usize; COLUMNS.len()] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Writing to a string cannot fail.
-            let _ = match at {
-                1..=7 | 9 => write!(line, "{cell:>width$}  "),
-                _ => write!(line, "{cell:<width$}  "),
-            };
+/// What blocks a destination and needs a person, a line each, with the command that helps.
+async fn blocks(service: &Service, name: &str, stats: &Stats) -> anyhow::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for (is_paused, what) in [(stats.paused.ingest, "ingest"), (stats.paused.delivery, "delivery")]
+    {
+        if is_paused {
+            lines.push(format!("{what} is paused; reseq resume {name} {what}"));
         }
-        text.push_str(line.trim_end());
-        text.push('\n');
     }
-    text
+    let heads = match stats.heads.is_empty() {
+        true => stats.head.as_slice(),
+        false => &stats.heads,
+    };
+    let stuck: Vec<&Head> =
+        heads.iter().filter(|head| head.failures() > 0 || head.is_halted()).collect();
+    for head in stuck.iter().take(BLOCKS_MAX) {
+        let path = path_of(name, &format!("messages/{}", head.sequence));
+        // Without an answer it has left just now.
+        if let Some(message) = service.get::<Value>(&path).await? {
+            lines.push(block(name, head, &message));
+        }
+    }
+    let more = stuck.len().saturating_sub(BLOCKS_MAX);
+    if more > 0 {
+        lines.push(format!("and more; reseq messages {name} --state halted"));
+    }
+    Ok(lines)
+}
+
+/// One head that does not get on.
+fn block(name: &str, head: &Head, message: &Value) -> String {
+    let sequence = head.sequence;
+    let of_key = head.key.as_ref().map(|key| format!(" of key {key:?}")).unwrap_or_default();
+    let error = match error_of(message) {
+        none if none.is_empty() => none,
+        error => format!(" ({error})"),
+    };
+    if !head.is_halted() {
+        let (by, attempts) = (head.blocked_by.as_deref().unwrap_or("it"), head.failures());
+        return format!(
+            "{sequence}{of_key}: {by} has failed {attempts} times, and is tried again{error}; \
+             reseq show {name} {sequence}"
+        );
+    }
+    let key = match &head.key {
+        Some(key) => format!(" --key {}", quoted(key)),
+        None => String::new(),
+    };
+    format!(
+        "{sequence}{of_key} is halted since {}{error}; reseq retry-head {name}{key} --sequence \
+         {sequence}, or skip-head",
+        text_of(message, "halted_since"),
+    )
+}
+
+/// As a shell takes it.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }
 
 #[cfg(test)]
@@ -213,9 +303,9 @@ mod tests {
             "head": {"sequence": 33, "key": null, "state": "processing", "age_ms": 61_812,
                      "blocked_by": "transform"}});
         let rows = [
-            COLUMNS.map(str::to_owned),
-            row("erp".into(), serde_json::from_value(erp).unwrap()),
-            row("quite-a-long-name".into(), Stats::default()),
+            COLUMNS.map(str::to_owned).to_vec(),
+            row("erp", &serde_json::from_value(erp).unwrap()),
+            row("quite-a-long-name", &Stats::default()),
         ];
         let text = table(&rows);
         let lines: Vec<&str> = text.lines().collect();
@@ -223,11 +313,22 @@ mod tests {
         let end_of = |line: &str, word: &str| line.find(word).map(|at| at + word.len());
         assert_eq!(end_of(lines[0], "last"), end_of(lines[1], "1042"));
         assert_eq!(lines[0].find("head"), lines[1].find("33 ("));
+        let blocks = [vec!["why".to_owned()], Vec::new()];
+        let whole = interleaved(&text, &blocks);
+        assert_eq!(whole.lines().nth(2), Some("  ! why"), "{whole}");
+        assert_eq!(whole.lines().count(), 4);
     }
 
     #[test]
-    fn ages_are_for_people() {
-        let ages = [7, 999, 1_000, 59_999, 61_000, 3_600_000].map(human_age);
-        assert_eq!(ages, ["7 ms", "999 ms", "1.0 s", "59.9 s", "1 min 1 s", "1 h 0 min"]);
+    fn a_halted_head_is_named_with_the_command_that_helps() {
+        let head = Head { sequence: 7, key: Some("a b".into()), ..Head::default() };
+        let halted = Head { state: "halted".into(), ..head };
+        let message = json!({"halted_since": "2026-11-21T10:00:00Z",
+            "last_error": {"kind": "status", "status": 422, "detail": "no\nand more"}});
+        assert_eq!(
+            block("erp", &halted, &message),
+            "7 of key \"a b\" is halted since 2026-11-21T10:00:00Z (status 422: no); \
+             reseq retry-head erp --key 'a b' --sequence 7, or skip-head"
+        );
     }
 }

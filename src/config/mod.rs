@@ -14,7 +14,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{Destination, DestinationName, Framing};
+use crate::domain::{Destination, DestinationName, Framing, Topic};
 
 /// The whole configuration.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct Config {
     /// Destinations that belong to this file.
     #[serde(rename = "destination")]
     pub destinations: Vec<Destination>,
+    /// Topics that belong to this file.
+    #[serde(rename = "topic")]
+    pub topics: Vec<Topic>,
     /// TCP listeners.
     pub tcp: Vec<TcpListener>,
 }
@@ -83,6 +86,8 @@ pub struct Ingest {
     pub connections_max: usize,
     /// Frames of one TCP connection on their way into Redis at once.
     pub frames_in_flight_max: usize,
+    /// While Redis uses this much of its `maxmemory`, in percent, nothing is taken in; 0: never.
+    pub memory_high_percent: u8,
 }
 
 /// The processor role.
@@ -128,6 +133,7 @@ impl Default for Config {
             sender: Sender::default(),
             shutdown_ms: 20_000,
             destinations: Vec::new(),
+            topics: Vec::new(),
             tcp: Vec::new(),
         }
     }
@@ -164,6 +170,7 @@ impl Default for Ingest {
             retry_ms: 5_000,
             connections_max: 1_024,
             frames_in_flight_max: 1_024,
+            memory_high_percent: 90,
         }
     }
 }
@@ -289,6 +296,7 @@ impl Config {
             ("ingest.retry_ms", self.ingest.retry_ms, 0, 30_000),
             ("ingest.connections_max", self.ingest.connections_max as u64, 1, 1 << 20),
             ("ingest.frames_in_flight_max", self.ingest.frames_in_flight_max as u64, 1, 1 << 16),
+            ("ingest.memory_high_percent", self.ingest.memory_high_percent.into(), 0, 100),
             ("processor.concurrency", self.processor.concurrency as u64, 1, 100_000),
             ("processor.lease_ms", self.processor.lease_ms, 100, 24 * 3_600_000),
             ("sender.lease_ms", self.sender.lease_ms, 500, 600_000),
@@ -301,7 +309,9 @@ impl Config {
             }
         }
         self.validate_redis()?;
-        self.validate_destinations()
+        self.validate_destinations()?;
+        self.validate_topics()?;
+        self.validate_listeners()
     }
 
     fn validate_redis(&self) -> Result<(), ConfigError> {
@@ -335,6 +345,25 @@ impl Config {
                 invalid(&format!("destination {name:?}: {}", error.field), error.problem)
             })?;
         }
+        Ok(())
+    }
+
+    /// A topic may name destinations that are made over HTTP: whether they are there is not asked.
+    fn validate_topics(&self) -> Result<(), ConfigError> {
+        let mut names = std::collections::HashSet::new();
+        for topic in &self.topics {
+            let name = &topic.name;
+            if !names.insert(name) {
+                return Err(invalid(&format!("topic {name:?}"), "is defined twice".into()));
+            }
+            topic.validate().map_err(|error| {
+                invalid(&format!("topic {name:?}: {}", error.field), error.problem)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn validate_listeners(&self) -> Result<(), ConfigError> {
         let mut addresses = std::collections::HashSet::new();
         for listener in &self.tcp {
             let taken = !addresses.insert(listener.listen) || listener.listen == self.http.listen;

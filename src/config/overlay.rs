@@ -7,8 +7,10 @@ use super::{Config, ConfigError};
 /// What every variable of Reseq starts with.
 const PREFIX: &str = "RESEQ_";
 /// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
-/// `RESEQ_URL` the service that the client commands talk to.
-const OTHERS: [&str; 3] = ["RESEQ_CONFIG", "RESEQ_LOG", "RESEQ_URL"];
+/// `RESEQ_URL` the service that the client commands talk to, `RESEQ_JQ_RUNNER` the program that
+/// runs `jq` expressions, and `RESEQ_JQ_CHILD` is set in that.
+const OTHERS: [&str; 5] =
+    ["RESEQ_CONFIG", "RESEQ_LOG", "RESEQ_URL", "RESEQ_JQ_RUNNER", "RESEQ_JQ_CHILD"];
 
 pub(super) fn environment(
     config: Config,

@@ -23,7 +23,7 @@ fn the_environment_is_over_the_file() {
 fn what_is_unknown_or_wrong_is_refused_by_name() {
     let tcp = "[[tcp]]\nlisten='127.0.0.1:7000'\ndestination='erp'\nframing='morse'\n";
     type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
-    let cases: [Case; 9] = [
+    let cases: [Case; 13] = [
         ("[http]\nlisten_on = 'x'\n", &[], "listen_on"),
         (tcp, &[], "morse"),
         ("[http]\nlisten = 'nowhere'\n", &[], "listen"),
@@ -33,6 +33,10 @@ fn what_is_unknown_or_wrong_is_refused_by_name() {
         ("", &[("RESEQ_SHUTDOWN_MS", "soon")], "RESEQ_SHUTDOWN_MS"),
         ("[[destination]]\nname='erp'\nurl='x:'\n", &[], "url"),
         ("[[destination]]\nname='E R P'\nurl='http://h/'\n", &[], "name"),
+        ("[ingest]\nmemory_high_percent = 101\n", &[], "ingest.memory_high_percent"),
+        ("[[topic]]\nname='all'\ndestinations=[]\n", &[], "\"all\": destinations"),
+        ("[[topic]]\nname='all'\ndestinations=['erp', 'erp']\n", &[], "twice"),
+        ("[[topic]]\nname='A L L'\ndestinations=['erp']\n", &[], "name"),
     ];
     for (text, variables, named) in cases {
         let error = load(text, variables).unwrap_err();

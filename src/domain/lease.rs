@@ -14,6 +14,8 @@ pub struct LeaseToken {
     pub sequence: Sequence,
     /// The random part: the same for all messages of one claim call.
     pub secret: String,
+    /// When it was claimed, in ms since 1970 by the clock of the pod that did. For people only.
+    pub claimed_ms: u64,
     /// The lane's ordering key, where lanes are keys.
     pub key: Option<String>,
 }
@@ -27,10 +29,11 @@ impl LeaseToken {
     /// The token as workers see it.
     pub fn encode(&self) -> String {
         let plain = format!(
-            "{}\n{}\n{}{}{}",
+            "{}\n{}\n{}\n{}{}{}",
             self.destination,
             self.sequence,
             self.secret,
+            self.claimed_ms,
             if self.key.is_some() { "\n" } else { "" },
             self.key.as_deref().unwrap_or_default(),
         );
@@ -41,7 +44,7 @@ impl LeaseToken {
     pub fn decode(text: &str) -> Result<LeaseToken, InvalidToken> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidToken)?;
         let plain = String::from_utf8(bytes).map_err(|_| InvalidToken)?;
-        let mut parts = plain.splitn(4, '\n');
+        let mut parts = plain.splitn(5, '\n');
         let mut next = || parts.next().ok_or(InvalidToken);
         let destination = next()?.parse().map_err(|_| InvalidToken)?;
         let sequence = next()?.parse().map_err(|_| InvalidToken)?;
@@ -50,8 +53,9 @@ impl LeaseToken {
         if !is_plain {
             return Err(InvalidToken);
         }
+        let claimed_ms = next()?.parse().map_err(|_| InvalidToken)?;
         let key = parts.next().map(str::to_owned);
-        Ok(LeaseToken { destination, sequence, secret, key })
+        Ok(LeaseToken { destination, sequence, secret, claimed_ms, key })
     }
 
     /// The lease's member in the partition's set of leases.
@@ -71,6 +75,7 @@ mod tests {
                 destination: "erp".parse().unwrap(),
                 sequence: 42,
                 secret: "5eed".into(),
+                claimed_ms: 1_790_000_000_000,
                 key,
             };
             assert_eq!(LeaseToken::decode(&token.encode()), Ok(token));
@@ -79,7 +84,10 @@ mod tests {
 
     #[test]
     fn forged_tokens_are_refused() {
-        for text in ["", "!!", "ZXJw", &URL_SAFE_NO_PAD.encode("erp\n42\n../x")] {
+        let encoded = ["erp\n42\n../x\n7", "erp\n42\n5eed", "erp\n42\n5eed\nkey"];
+        let encoded = encoded.map(|plain| URL_SAFE_NO_PAD.encode(plain));
+        let garbled = ["", "!!", "ZXJw"].into_iter();
+        for text in garbled.chain(encoded.iter().map(String::as_str)) {
             assert_eq!(LeaseToken::decode(text), Err(InvalidToken), "{text}");
         }
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{DestinationName, Epoch, Sequence};
+use super::{Attempts, DestinationName, Epoch, Sequence};
 
 /// The longest ordering key, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
@@ -11,6 +11,12 @@ pub const KEY_BYTES_MAX: usize = 256;
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
 /// The longest id that a producer may give, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
+/// The longest a message may be delayed, in milliseconds (a year).
+pub const DELAY_MS_MAX: u64 = 365 * 24 * 3_600_000;
+/// The highest priority; it is claimed first.
+pub const PRIORITY_MAX: u8 = 9;
+/// The priority of a message that names none, as in the Jakarta Messaging specification.
+pub const PRIORITY_DEFAULT: u8 = 4;
 /// The most headers that travel with a message, and the most bytes they may hold together.
 pub const HEADERS_MAX: usize = 64;
 /// See [`HEADERS_MAX`].
@@ -48,6 +54,55 @@ pub struct Arrival {
     pub message: Message,
     /// With it, the same arrival twice within the destination's window is stamped once.
     pub idempotency_key: Option<String>,
+    /// Not to be processed before.
+    pub due: Option<Due>,
+    /// 0 to 9, where nothing is in order: what is higher is claimed first.
+    pub priority: Option<u8>,
+    /// What it was before, if it was redriven or replayed.
+    pub origin: Option<Origin>,
+    /// The dead letter that it replaces.
+    pub redrive: Option<Redrive>,
+}
+
+/// A dead letter that arrives anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redrive {
+    /// Its old sequence, in the same destination.
+    pub letter: Sequence,
+    /// The message as it was when it had been processed, if it had: it is not processed again.
+    pub processed: Option<Box<Stamped>>,
+}
+
+impl Arrival {
+    /// A message with nothing special about it.
+    pub fn of(message: Message) -> Arrival {
+        Arrival {
+            message,
+            idempotency_key: None,
+            due: None,
+            priority: None,
+            origin: None,
+            redrive: None,
+        }
+    }
+}
+
+/// When a delayed message may be processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// So many milliseconds after it was stamped.
+    After(u64),
+    /// At this time, in milliseconds since 1970.
+    At(u64),
+}
+
+/// The message that a redriven or replayed one was before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Where it was.
+    pub destination: DestinationName,
+    /// Its place there.
+    pub place: Place,
 }
 
 /// Where a message stands in the order of its destination.
@@ -70,10 +125,92 @@ pub struct Stamped {
     pub previous: Sequence,
     /// The message; after processing, with the transform's output as its body.
     pub message: Message,
-    /// How often a transform, or later a delivery, of it has been tried and did not succeed.
+    /// What attempts at it left behind.
+    pub attempts: Attempts,
+    /// Set when it only keeps its place, and is not delivered.
+    pub tombstone: Option<Tombstone>,
+    /// How its processing went; none before it has been processed.
+    pub processed: Option<Processed>,
+    /// The body as it arrived, where the destination's log holds bodies and its transform made
+    /// another one.
+    pub input: Option<Body>,
+    /// Its idempotency key, where it is forgotten together with the message.
+    pub idempotency_key: Option<String>,
+    /// The bytes of the body as it arrived: what it counts for in `max_backlog_bytes`.
+    pub charge: u64,
+    /// Its priority, where nothing is in order.
+    pub priority: u8,
+    /// What it was before, if it was redriven or replayed.
+    pub origin: Option<Origin>,
+}
+
+impl Stamped {
+    /// A message at its place, with nothing special about it.
+    pub fn new(
+        destination: DestinationName,
+        place: Place,
+        previous: Sequence,
+        message: Message,
+    ) -> Stamped {
+        Stamped {
+            destination,
+            place,
+            previous,
+            charge: message.body.bytes.len() as u64,
+            message,
+            attempts: Attempts::default(),
+            tombstone: None,
+            processed: None,
+            input: None,
+            idempotency_key: None,
+            priority: PRIORITY_DEFAULT,
+            origin: None,
+        }
+    }
+
+    /// The message as its processing left it: with this body, or with none as a tombstone. With
+    /// `keeps_input` the body as it arrived is kept beside another one.
+    pub fn finished(
+        mut self,
+        output: Option<Body>,
+        processed: Processed,
+        keeps_input: bool,
+    ) -> Stamped {
+        if output.is_none() {
+            self.tombstone = Some(Tombstone::Dropped);
+        }
+        let arrived = &self.message.body;
+        let nothing = Body { content_type: arrived.content_type.clone(), bytes: Bytes::new() };
+        let arrived = std::mem::replace(&mut self.message.body, output.unwrap_or(nothing));
+        if keeps_input && self.input.is_none() && arrived != self.message.body {
+            self.input = Some(arrived);
+        }
+        self.processed = Some(processed);
+        self
+    }
+}
+
+/// Why a message only keeps its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tombstone {
+    /// Its transform, or a policy, dropped it.
+    Dropped,
+    /// A person or a policy skipped it: it is a dead letter.
+    Skipped,
+    /// It was cancelled.
+    Cancelled,
+}
+
+/// How long a message waited to be processed, and how long that took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processed {
+    /// From its arrival to the claim that succeeded, in milliseconds.
+    pub waited_ms: u64,
+    /// From that claim to its outcome, in milliseconds.
+    pub took_ms: u64,
+    /// Attempts, with the one that succeeded.
     pub attempts: u32,
-    /// True when its transform dropped it: it keeps its place but is not delivered.
-    pub tombstone: bool,
 }
 
 /// True for the request headers that travel with a message.
@@ -107,6 +244,32 @@ mod tests {
         for name in ["authorization", "host", "content-length", "cookie", "reseq-key"] {
             assert!(!travels(name), "{name}");
         }
+    }
+
+    #[test]
+    fn what_arrived_is_kept_once_and_only_beside_another_body() {
+        let body = |text: &'static str| Body { content_type: "t".into(), bytes: text.into() };
+        let message = Message {
+            id: "m".into(),
+            key: None,
+            headers: Vec::new(),
+            body: body("in"),
+            received_ms: 0,
+        };
+        let place = Place { epoch: 1, sequence: 1 };
+        let arrived = Stamped::new("erp".parse().unwrap(), place, 0, message);
+        let processed = Processed { waited_ms: 1, took_ms: 2, attempts: 3 };
+        let same = arrived.clone().finished(Some(body("in")), processed, true);
+        assert_eq!((&same.input, same.processed), (&None, Some(processed)));
+        let other = arrived.clone().finished(Some(body("out")), processed, true);
+        assert_eq!((&other.message.body, &other.input), (&body("out"), &Some(body("in"))));
+        assert_eq!(other.charge, 2);
+        let again = other.finished(Some(body("out 2")), processed, true);
+        assert_eq!(again.input, Some(body("in")));
+        assert_eq!(arrived.clone().finished(Some(body("out")), processed, false).input, None);
+        let dropped = arrived.finished(None, processed, true);
+        assert_eq!(dropped.tombstone, Some(Tombstone::Dropped));
+        assert_eq!((&*dropped.message.body.bytes, dropped.input), (&b""[..], Some(body("in"))));
     }
 
     #[test]

@@ -3,19 +3,28 @@
 //! Everything above (store, the three stages, the API) speaks in these words; nothing here knows
 //! Redis, HTTP or a clock.
 
+pub mod attempts;
 pub mod backoff;
 pub mod destination;
 pub mod lease;
 pub mod message;
 pub mod name;
 pub mod state;
+pub mod topic;
 
+pub use attempts::{Attempts, Stage, Trouble, TroubleKind};
 pub use backoff::Backoff;
-pub use destination::{Ack, Delivery, Destination, Framing, Ordering, Transform, TransformKind};
+pub use destination::{
+    Ack, BatchFormat, Delivery, Destination, Framing, OnExhausted, Ordering, Processing, Transform,
+    TransformKind, expression::Expression,
+};
 pub use lease::LeaseToken;
-pub use message::{Arrival, Body, Message, Place, Stamped};
+pub use message::{
+    Arrival, Body, Due, Message, Origin, Place, Processed, Redrive, Stamped, Tombstone,
+};
 pub use name::{DestinationName, InvalidName};
 pub use state::{Event, InvalidTransition, State};
+pub use topic::{Topic, TopicName};
 
 /// The number that ingest stamps, per destination: 1, 2, 3 … without gaps. Kept below 2^53.
 pub type Sequence = u64;

@@ -12,9 +12,9 @@ pub const NAME_BYTES_MAX: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub struct DestinationName(Arc<str>);
 
-/// Why a text is no name of a destination.
+/// Why a text is no name of a destination or topic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a destination's name is 1 to 64 of the characters a-z, 0-9, '.', '_' and '-'")]
+#[error("a name is 1 to 64 of the characters a-z, 0-9, '.', '_' and '-'")]
 pub struct InvalidName;
 
 impl DestinationName {

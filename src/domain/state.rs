@@ -3,36 +3,50 @@
 //! ```text
 //!             ingest                claim                  complete
 //!   (arrival) ──────► waiting ◄───────────► processing ──────────────► ready
-//!      │                 ▲    unclaim, reap     │                       ▲  │
-//!      │                 │ due                  │ fail                  │  │ release
-//!      │              delayed ◄─────────────────┘              postpone │  ▼
-//!      │                                                             delivering
-//!      └── ingest, where nothing is transformed ──────────────► ready      │ ack
-//!                                                                          ▼
-//!                                                                      delivered
+//!      │                 ▲    unclaim, reap   │     │                   │  ▲
+//!      │ ingest          │ due                │     │ fail, reap        │  │ postpone
+//!      ├────────────► delayed ◄───────────────┘     │ (used up)  release▼  │
+//!      │                            fail            │              delivering ──► delivered
+//!      │                                            ▼              halt │    ack
+//!      └─ ready, where nothing is processed       halted ◄──────────────┘
+//!                                                   │ retry
+//!                                                   └──────► waiting, or ready
+//!
+//!   withdraw: waiting, delayed, ready, halted ──► tombstone ──► dropped, skipped or cancelled
 //! ```
 //!
-//! Each transition is one Lua script of the same name (`due` is part of `reap`); the state of a
-//! message is not stored but follows from the sets that hold its sequence.
+//! Each transition is one Lua script of the same name (`due` is part of `reap`, `ack` of
+//! `release`); the state of a message is not stored but follows from the sets that hold its
+//! sequence. A tombstone stands in `ready` and is passed, not delivered.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::{Stage, Tombstone};
 
 /// Where a message is between its arrival and its delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// May be claimed now.
     Waiting,
     /// Under a processor's lease.
     Processing,
-    /// Failed in processing, and waits out its backoff.
+    /// Not to be processed before its time, or failed and waiting out its backoff.
     Delayed,
     /// Processing has finished; leaves when all before it in its lane have left.
     Ready,
     /// Handed to the sender, which is trying to deliver it.
     Delivering,
-    /// Accepted by the receiver, or dropped by its transform: gone.
+    /// Its attempts are used up: its lane waits for a person.
+    Halted,
+    /// Gone: accepted by the receiver.
     Delivered,
+    /// Gone: its transform, or a policy, dropped it.
+    Dropped,
+    /// Gone: set aside as a dead letter.
+    Skipped,
+    /// Gone: cancelled.
+    Cancelled,
 }
 
 /// What happens to a message. Named as the scripts are.
@@ -56,6 +70,12 @@ pub enum Event {
     Postpone,
     /// The receiver accepted it.
     Ack,
+    /// Its attempts are used up, and it stays.
+    Halt,
+    /// A person has it tried again, from where it was halted.
+    Retry(Stage),
+    /// It is to leave without being delivered.
+    Withdraw(Tombstone),
 }
 
 /// An event that cannot happen to a message in this state.
@@ -68,7 +88,22 @@ pub struct InvalidTransition {
     pub event: Event,
 }
 
+impl From<Tombstone> for State {
+    fn from(tombstone: Tombstone) -> State {
+        match tombstone {
+            Tombstone::Dropped => State::Dropped,
+            Tombstone::Skipped => State::Skipped,
+            Tombstone::Cancelled => State::Cancelled,
+        }
+    }
+}
+
 impl State {
+    /// True for a message that is gone.
+    pub fn is_settled(self) -> bool {
+        matches!(self, State::Delivered | State::Dropped | State::Skipped | State::Cancelled)
+    }
+
     /// The state of a message just stamped.
     pub fn arrived(needs_processing: bool) -> State {
         if needs_processing { State::Waiting } else { State::Ready }
@@ -86,6 +121,10 @@ impl State {
             (S::Ready, E::Release) => Ok(S::Delivering),
             (S::Delivering, E::Postpone) => Ok(S::Ready),
             (S::Delivering, E::Ack) => Ok(S::Delivered),
+            (S::Processing | S::Delivering, E::Halt) => Ok(S::Halted),
+            (S::Halted, E::Retry(Stage::Transform)) => Ok(S::Waiting),
+            (S::Halted, E::Retry(Stage::Delivery)) => Ok(S::Ready),
+            (S::Waiting | S::Delayed | S::Ready | S::Halted, E::Withdraw(why)) => Ok(why.into()),
             (state, event) => Err(InvalidTransition { state, event }),
         }
     }
@@ -111,6 +150,9 @@ mod tests {
             (E::Release, S::Delivering),
             (E::Postpone, S::Ready),
             (E::Release, S::Delivering),
+            (E::Halt, S::Halted),
+            (E::Retry(Stage::Delivery), S::Ready),
+            (E::Release, S::Delivering),
             (E::Ack, S::Delivered),
         ];
         let mut state = S::arrived(true);
@@ -122,9 +164,13 @@ mod tests {
 
     #[test]
     fn nothing_leaves_delivered_and_nothing_is_completed_unclaimed() {
-        for event in [E::Claim, E::Complete, E::Release, E::Ack, E::Reap, E::Fail] {
+        let withdraw = E::Withdraw(Tombstone::Cancelled);
+        for event in [E::Claim, E::Complete, E::Release, E::Ack, E::Reap, E::Fail, withdraw] {
             assert!(S::Delivered.after(event).is_err());
         }
+        // What is in flight leaves by the end of its attempt, and not before.
+        assert!(S::Processing.after(withdraw).is_err());
+        assert!(S::Delivering.after(withdraw).is_err());
         assert!(S::Waiting.after(E::Complete).is_err());
         assert!(S::Ready.after(E::Ack).is_err());
     }

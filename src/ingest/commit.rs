@@ -13,105 +13,26 @@ use std::{
     time::Duration,
 };
 
-use axum::http::StatusCode;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::Instant,
 };
 use tokio_util::task::TaskTracker;
 
+use super::{Outcome, Receipt, Refusal, Watermark};
 use crate::{
     config,
-    domain::{Arrival, DestinationName, Framing, Place, TransformKind},
+    domain::{Arrival, DestinationName, Framing, Ordering as Ordered, TopicName, TransformKind},
     store::{
         Batches, Caller, Catalog, GroupCommit, Ingested, Known, Store, StoreError, cut, persist,
     },
     telemetry,
-    wire::problem::Problem,
 };
 
 /// Jobs that wait for one destination; producers wait beyond it.
 const QUEUE_MAX: usize = 1024;
 /// The most bytes of bodies in one call (one message is always taken).
 const CALL_BYTES_MAX: usize = 4 << 20;
-
-/// An arrival that Redis has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Receipt {
-    /// Its place in the order.
-    pub place: Place,
-    /// If the same had been stamped before, here: the id that it has.
-    pub duplicate_of: Option<String>,
-}
-
-/// Why an arrival was not taken.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// There is no such destination.
-    #[error("there is no destination {0:?}; PUT /v1/destinations/{0} makes one")]
-    UnknownDestination(String),
-    /// The receiver could never be sent it.
-    #[error("{0}")]
-    Invalid(&'static str),
-    /// The idempotency key stands for another body.
-    #[error(
-        "the idempotency key was used before for another body; use a new key for a new message"
-    )]
-    Conflict,
-    /// The destination has as many pending messages as it may have.
-    #[error(
-        "the destination has as many pending messages as it may have (max_backlog); send again later"
-    )]
-    BacklogFull,
-    /// Redis did not take it.
-    #[error("Redis is not available; nothing was stored, send again later")]
-    RedisUnavailable,
-    /// No answer came from Redis.
-    #[error(
-        "Redis did not confirm the message: it may be there. Sending again is safe only with an \
-         idempotency key"
-    )]
-    NotConfirmed,
-    /// An earlier message of the same producer failed.
-    #[error("an earlier message was not taken, and this one must not overtake it; send both again")]
-    Aborted,
-    /// The process is stopping.
-    #[error("this pod is stopping; send again, to another")]
-    Draining,
-}
-
-impl Refusal {
-    /// The stable code, and the status that goes with it over HTTP.
-    pub fn code(&self) -> (StatusCode, &'static str) {
-        match self {
-            Refusal::UnknownDestination(_) => (StatusCode::NOT_FOUND, "unknown_destination"),
-            Refusal::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid_field"),
-            Refusal::Conflict => (StatusCode::CONFLICT, "idempotency_conflict"),
-            Refusal::BacklogFull => (StatusCode::TOO_MANY_REQUESTS, "backlog_full"),
-            Refusal::RedisUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "redis_unavailable"),
-            Refusal::NotConfirmed => (StatusCode::SERVICE_UNAVAILABLE, "not_confirmed"),
-            Refusal::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "aborted"),
-            Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        }
-    }
-
-    /// True if sending the same again later may succeed.
-    pub fn is_temporary(&self) -> bool {
-        let (status, _) = self.code();
-        status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE
-    }
-
-    /// As an HTTP client is told.
-    pub fn problem(&self) -> Problem {
-        let (status, code) = self.code();
-        let mut problem = Problem::new(status, code, self.to_string());
-        problem.retry_after = self.is_temporary().then_some(1);
-        problem
-    }
-}
-
-/// What becomes of one arrival.
-pub type Outcome = Result<Receipt, Refusal>;
 
 /// One producer's stream of arrivals: a request or a connection. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -124,7 +45,8 @@ impl Session {
         self.failed.load(Ordering::Relaxed)
     }
 
-    fn fail(&self) {
+    /// Nothing that is submitted from now on is stamped.
+    pub(super) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 }
@@ -173,19 +95,33 @@ impl Committer {
         store: Store,
         catalog: Catalog,
         config: &config::Ingest,
+        watermark: Watermark,
         tracker: TaskTracker,
     ) -> Committer {
         let (batch_max, retry) = (config.batch_max, Duration::from_millis(config.retry_ms));
-        let of_worker = (store, catalog.clone());
+        let of_worker = (store, catalog.clone(), watermark);
         let jobs = GroupCommit::new(QUEUE_MAX, tracker, move |name, queue| {
-            let (store, catalog) = of_worker.clone();
+            let (store, catalog, watermark) = of_worker.clone();
             let caller = store.caller(&format!("ingest:{name}"));
-            let worker = Worker { store, catalog, name, caller, batch_max, retry, epoch: 0 };
+            let worker =
+                Worker { store, catalog, watermark, name, caller, batch_max, retry, epoch: 0 };
             Box::pin(worker.run(queue))
         });
         let room_max = config.bytes_in_flight_max / ROOM_UNIT;
         let room = Arc::new(Semaphore::new(room_max));
         Committer { catalog, jobs: Arc::new(jobs), room, room_max }
+    }
+
+    /// Where what is published to this topic goes, as of now.
+    pub async fn destinations_of(
+        &self,
+        topic: &TopicName,
+    ) -> Result<Vec<DestinationName>, Refusal> {
+        match self.catalog.find_topic(topic).await {
+            Ok(Some(known)) => Ok(known.topic.destinations.clone()),
+            Ok(None) => Err(Refusal::UnknownTopic(topic.to_string())),
+            Err(_) => Err(Refusal::RedisUnavailable),
+        }
     }
 
     /// Queues arrivals for one destination. The order of the calls is the order of the
@@ -232,6 +168,7 @@ const ROOM_UNIT: usize = 1024;
 struct Worker {
     store: Store,
     catalog: Catalog,
+    watermark: Watermark,
     name: DestinationName,
     caller: Caller,
     batch_max: usize,
@@ -304,6 +241,9 @@ impl Worker {
         let Some(known) = self.catalog.get(self.name.as_str()) else {
             return vec![Err(Refusal::UnknownDestination(self.name.to_string())); items.len()];
         };
+        if let Some(refusal) = self.closed(&known) {
+            return vec![Err(refusal); items.len()];
+        }
         let fits = |item: &&&Item| undeliverable(&known, item.arrival).is_none();
         let arrivals: Vec<&Arrival> = items.iter().filter(fits).map(|item| item.arrival).collect();
         let oldest = items.iter().map(|item| item.submitted).min().unwrap_or_else(Instant::now);
@@ -317,6 +257,14 @@ impl Worker {
             None => stamped.next().unwrap_or(Err(Refusal::NotConfirmed)),
         };
         items.iter().map(outcome_of).collect()
+    }
+
+    /// Why nothing at all is taken just now.
+    fn closed(&self, known: &Known) -> Option<Refusal> {
+        if self.watermark.is_high() {
+            return Some(Refusal::MemoryHigh);
+        }
+        known.paused.ingest.then_some(Refusal::Paused)
     }
 
     /// Stamps arrivals, however often the epoch or the definition turn out to be stale.
@@ -347,7 +295,11 @@ impl Worker {
                 StoreError::StaleEpoch(now) => self.epoch = now,
                 StoreError::StaleDefinition | StoreError::UnknownDestination => {
                     let refreshed = self.catalog.refresh(&self.name).await;
-                    refreshed.map_err(|error| refusal(&error))?.ok_or_else(unknown)?;
+                    let known = refreshed.map_err(|error| refusal(&error))?.ok_or_else(unknown)?;
+                    // It may have been paused just then: after that nothing more gets in.
+                    if let Some(refusal) = self.closed(&known) {
+                        return Err(refusal);
+                    }
                 }
                 error => {
                     // What may still arrive of this call must not be stamped behind the next one.
@@ -365,21 +317,29 @@ fn outcome(ingested: Ingested) -> Outcome {
         Ingested::Stamped(place) => Ok(Receipt { place, duplicate_of: None }),
         Ingested::Duplicate(place, id) => Ok(Receipt { place, duplicate_of: Some(id) }),
         Ingested::Conflict => Err(Refusal::Conflict),
-        Ingested::BacklogFull => Err(Refusal::BacklogFull),
+        // No arrival of a producer replaces a dead letter.
+        Ingested::BacklogFull | Ingested::Gone => Err(Refusal::BacklogFull),
     }
 }
 
 fn refusal(error: &StoreError) -> Refusal {
     match error {
         StoreError::Unconfirmed(_) => Refusal::NotConfirmed,
+        StoreError::OutOfMemory => Refusal::MemoryHigh,
         _ => Refusal::RedisUnavailable,
     }
 }
 
-/// Why this destination's receiver can never be sent this arrival, where nothing transforms it:
-/// better refused now than stuck at the head of its lane.
+/// Why this destination can never take this arrival: better refused now than found out later. A
+/// line break that nothing takes out, for one, would be stuck at the head of its lane.
 fn undeliverable(known: &Known, arrival: &Arrival) -> Option<&'static str> {
     let destination = &known.destination;
+    if arrival.priority.is_some() && destination.ordering != Ordered::None {
+        return Some(
+            "priority (Reseq-Priority): only a destination whose ordering is \"none\" takes one; \
+             leave it out, as this destination keeps the order of arrival",
+        );
+    }
     let as_lines = destination.is_tcp() && destination.delivery.framing == Framing::Lines;
     let as_is = destination.transform.kind == TransformKind::None;
     (as_lines && as_is && arrival.message.body.bytes.contains(&b'\n')).then_some(

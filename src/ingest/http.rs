@@ -1,9 +1,7 @@
-//! HTTP ingest: `POST /v1/messages` and `POST /v1/destinations/{d}/messages`.
+//! HTTP ingest: `POST /v1/messages`, `POST /v1/destinations/{d}/messages` and
+//! `POST /v1/topics/{t}/messages`.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashMap},
-};
+use std::collections::{BTreeMap, HashMap};
 
 use axum::{
     Router,
@@ -13,24 +11,17 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Committer, Receipt, Refusal, Session,
-    commit::Outcome,
+    Committer, Outcome, Receipt, Recipients, Refusal, Session,
     json::{Item, ItemError, parse_item},
     now_ms,
+    raw::arrival_of,
 };
 use crate::{
-    domain::{
-        Arrival, Body, DestinationName, Message,
-        message::{
-            HEADERS_BYTES_MAX, HEADERS_MAX, ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX,
-            check_text, travels,
-        },
-    },
+    domain::{Arrival, DestinationName, TopicName},
     wire::problem::Problem,
 };
 
@@ -53,9 +44,11 @@ pub struct Ingest {
 /// The routes of ingest.
 pub fn router(ingest: Ingest) -> Router {
     let raw = post(post_raw).layer(DefaultBodyLimit::max(ingest.body_bytes_max));
+    let published = post(publish_raw).layer(DefaultBodyLimit::max(ingest.body_bytes_max));
     let items = post(post_items).layer(DefaultBodyLimit::max(ingest.batch_bytes_max));
     Router::new()
         .route("/v1/destinations/{destination}/messages", raw)
+        .route("/v1/topics/{topic}/messages", published)
         .route("/v1/messages", items)
         .with_state(ingest)
 }
@@ -67,11 +60,24 @@ async fn post_raw(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     ingest.refuse_when_stopping()?;
-    let destination = destination_name(&name)?;
+    let to = Recipients::Destinations(vec![destination_name(&name)?]);
     let body = whole_body(body, ingest.body_bytes_max)?;
-    let arrival = arrival_of(&headers, body)?;
-    let item = Item { destinations: vec![destination], arrival };
-    ingest.take_one(item).await
+    let arrival = arrival_of(&headers, body, &to)?;
+    ingest.take_one(Item { to, arrival }).await
+}
+
+async fn publish_raw(
+    State(ingest): State<Ingest>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    ingest.refuse_when_stopping()?;
+    let topic = name.parse().map_err(|_| Problem::unknown_topic(&name))?;
+    let to = Recipients::Topic(topic);
+    let body = whole_body(body, ingest.body_bytes_max)?;
+    let arrival = arrival_of(&headers, body, &to)?;
+    ingest.take_one(Item { to, arrival }).await
 }
 
 async fn post_items(
@@ -101,13 +107,38 @@ async fn post_items(
     }
 }
 
+/// A message whose topic, if it named one, has been looked up.
+struct Addressed {
+    destinations: Vec<DestinationName>,
+    arrival: Arrival,
+}
+
+/// What the topics of one request stand for, so that it is the same for all of it.
+type Topics = HashMap<TopicName, Result<Vec<DestinationName>, Refusal>>;
+
 impl Ingest {
     fn refuse_when_stopping(&self) -> Result<(), Problem> {
         if self.stop.is_cancelled() { Err(Refusal::Draining.problem()) } else { Ok(()) }
     }
 
+    async fn addressed(&self, item: Item, topics: &mut Topics) -> Result<Addressed, Problem> {
+        let Item { to, arrival } = item;
+        let topic = match to {
+            Recipients::Destinations(destinations) => {
+                return Ok(Addressed { destinations, arrival });
+            }
+            Recipients::Topic(topic) => topic,
+        };
+        if !topics.contains_key(&topic) {
+            topics.insert(topic.clone(), self.committer.destinations_of(&topic).await);
+        }
+        let destinations = topics[&topic].clone().map_err(|refusal| refusal.problem())?;
+        Ok(Addressed { destinations, arrival })
+    }
+
     /// One message, to all its destinations or else a problem that says which have it.
     async fn take_one(&self, item: Item) -> Result<Response, Problem> {
+        let item = self.addressed(item, &mut Topics::new()).await?;
         let id = item.arrival.message.id.clone();
         let mut pending = Vec::new();
         for name in item.destinations {
@@ -133,9 +164,7 @@ impl Ingest {
                 format!("the batch must hold 1 to {BATCH_ITEMS_MAX} messages, one a line");
             return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_json", problem));
         }
-        let now_ms = now_ms();
-        let parse = |line: &&[u8]| parse_item(line, now_ms, self.body_bytes_max);
-        let items: Vec<Result<Item, ItemError>> = lines.iter().map(parse).collect();
+        let items = self.read_items(&lines).await;
         let mut outcomes = self.stamp_all(&items).await;
         let mut answers = String::new();
         for (at, item) in items.into_iter().enumerate() {
@@ -148,7 +177,7 @@ impl Ingest {
                     });
                     answer(&item.arrival.message.id, outcomes)
                 }
-                Err(error) => Err(problem_of(error)),
+                Err(problem) => Err(problem),
             };
             let line = answer.unwrap_or_else(|problem| problem.json(None));
             answers.push_str(&line.to_string());
@@ -158,10 +187,29 @@ impl Ingest {
         Ok((StatusCode::ACCEPTED, media_type, answers).into_response())
     }
 
+    /// Reads the lines. A topic that cannot be looked up may stand for any destination, so that
+    /// nothing after it may be taken.
+    async fn read_items(&self, lines: &[&[u8]]) -> Vec<Result<Addressed, Problem>> {
+        let now_ms = now_ms();
+        let mut topics = Topics::new();
+        let mut has_failed = false;
+        let mut items = Vec::with_capacity(lines.len());
+        for line in lines {
+            let item = match parse_item(line, now_ms, self.body_bytes_max) {
+                Err(error) => Err(problem_of(error)),
+                Ok(_) if has_failed => Err(Refusal::Aborted.problem()),
+                Ok(item) => self.addressed(item, &mut topics).await,
+            };
+            has_failed |= item.as_ref().err().is_some_and(|problem| problem.retry_after.is_some());
+            items.push(item);
+        }
+        items
+    }
+
     /// Submits the good items, those of one destination together and in order.
     async fn stamp_all(
         &self,
-        items: &[Result<Item, ItemError>],
+        items: &[Result<Addressed, Problem>],
     ) -> HashMap<usize, Vec<(DestinationName, Outcome)>> {
         let mut by_destination: BTreeMap<&DestinationName, Vec<usize>> = BTreeMap::new();
         for (at, item) in items.iter().enumerate() {
@@ -229,7 +277,7 @@ fn answer(id: &str, outcomes: Vec<(DestinationName, Outcome)>) -> Result<Value, 
 fn problem_of(error: ItemError) -> Problem {
     let status = match error.code {
         "body_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
-        "unknown_destination" => StatusCode::NOT_FOUND,
+        "unknown_destination" | "unknown_topic" => StatusCode::NOT_FOUND,
         _ => StatusCode::BAD_REQUEST,
     };
     Problem::new(status, error.code, error.detail)
@@ -243,74 +291,4 @@ fn destination_name(text: &str) -> Result<DestinationName, Problem> {
 
 fn whole_body(body: Result<Bytes, BytesRejection>, max: usize) -> Result<Bytes, Problem> {
     body.map_err(|rejection| Problem::of_body(&rejection, max))
-}
-
-/// The arrival that a raw request makes.
-fn arrival_of(headers: &HeaderMap, body: Bytes) -> Result<Arrival, Problem> {
-    if headers.contains_key("reseq-delay") || headers.contains_key("reseq-priority") {
-        let problem = "Reseq-Delay and Reseq-Priority are not supported by this version";
-        return Err(Problem::invalid_field(problem));
-    }
-    let id = encoded(headers, "Reseq-Id", ID_BYTES_MAX)?;
-    let content_type = match headers.get(header::CONTENT_TYPE) {
-        Some(value) => {
-            value.to_str().map_err(|_| Problem::invalid_field("Content-Type: not text"))?
-        }
-        None => "application/octet-stream",
-    };
-    let message = Message {
-        id: id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string()),
-        key: encoded(headers, "Reseq-Key", KEY_BYTES_MAX)?,
-        headers: travelling(headers)?,
-        body: Body { content_type: content_type.to_owned(), bytes: body },
-        received_ms: now_ms(),
-    };
-    let idempotency_key = plain(headers, "Idempotency-Key", IDEMPOTENCY_KEY_BYTES_MAX)?;
-    let idempotency_key = idempotency_key.map(Cow::into_owned);
-    Ok(Arrival { message, idempotency_key })
-}
-
-/// A header's text, checked.
-fn plain<'h>(
-    headers: &'h HeaderMap,
-    name: &str,
-    max: usize,
-) -> Result<Option<Cow<'h, str>>, Problem> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
-    let text = std::str::from_utf8(value.as_bytes())
-        .map_err(|_| Problem::invalid_field(format!("{name}: not UTF-8")))?;
-    check_text(name, text, max).map_err(Problem::invalid_field)?;
-    Ok(Some(Cow::Borrowed(text)))
-}
-
-/// A header's text, percent-decoded as the sender of deliveries encodes it.
-fn encoded(headers: &HeaderMap, name: &str, max: usize) -> Result<Option<String>, Problem> {
-    let Some(text) = plain(headers, name, 3 * max)? else { return Ok(None) };
-    let decoded = percent_decode_str(&text).decode_utf8().map_err(|_| {
-        Problem::invalid_field(format!("{name}: percent-encodes what is not UTF-8"))
-    })?;
-    check_text(name, &decoded, max).map_err(Problem::invalid_field)?;
-    Ok(Some(decoded.into_owned()))
-}
-
-fn travelling(headers: &HeaderMap) -> Result<Vec<(String, String)>, Problem> {
-    let mut taken = Vec::new();
-    let mut bytes = 0;
-    for (name, value) in headers.iter().filter(|(name, _)| travels(name.as_str())) {
-        // The id of a request is the request's, not the message's.
-        if name == crate::wire::REQUEST_ID {
-            continue;
-        }
-        let value = value
-            .to_str()
-            .map_err(|_| Problem::invalid_field(format!("{name}: its value is not ASCII text")))?;
-        bytes += name.as_str().len() + value.len();
-        taken.push((name.as_str().to_owned(), value.to_owned()));
-    }
-    if taken.len() > HEADERS_MAX || bytes > HEADERS_BYTES_MAX {
-        return Err(Problem::invalid_field(format!(
-            "at most {HEADERS_MAX} headers, of {HEADERS_BYTES_MAX} bytes together, travel with a message"
-        )));
-    }
-    Ok(taken)
 }

@@ -1,37 +1,39 @@
 //! One message as JSON: the body of `POST /v1/messages`, or a line of NDJSON.
 //!
 //! ```text
-//! {"destinations": ["erp", "crm"],
+//! {"destinations": ["erp", "crm"] | "topic": "orders",
 //!  "body": {…any JSON…}              kept as the very text that was sent, application/json
 //!  | "body_base64": "…", "content_type": "…"       (application/octet-stream if not named)
-//!  "id": "…", "key": "…", "idempotency_key": "…", "headers": {"x-tenant": "7"}, "delay_ms": 0}
+//!  "id": "…", "key": "…", "idempotency_key": "…", "headers": {"x-tenant": "7"},
+//!  "delay_ms": 0 | "not_before": "2026-11-21T10:00:00Z", "priority": 4}
 //! ```
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use serde_json::{error::Category, value::RawValue};
-use uuid::Uuid;
 
-use super::headers::{HeaderList, check_headers};
+use super::{
+    Recipients, due,
+    headers::{HeaderList, check_headers},
+};
 use crate::{
     domain::{
-        Arrival, Body, DestinationName, Message,
+        Arrival, Body, DestinationName, Due, Message,
         message::{ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, check_text},
+        topic::DESTINATIONS_MAX,
     },
     wire::answer::excerpt,
 };
 
-/// The most destinations of one message.
-pub const DESTINATIONS_MAX: usize = 100;
 /// The longest content type, in bytes.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
 
 /// A message and where it is to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// At least one, none twice, in the order in which they were named.
-    pub destinations: Vec<DestinationName>,
+    /// Where it is to go.
+    pub to: Recipients,
     /// The message.
     pub arrival: Arrival,
 }
@@ -40,7 +42,8 @@ pub struct Item {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct ItemError {
-    /// `invalid_json`, `invalid_field`, `body_too_large` or `unknown_destination`.
+    /// `invalid_json`, `invalid_field`, `body_too_large`, `unknown_destination` or
+    /// `unknown_topic`.
     pub code: &'static str,
     /// What is wrong and where, for people.
     pub detail: String,
@@ -50,8 +53,8 @@ pub struct ItemError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a message as an object")]
 struct Sent<'a> {
-    #[serde(default)]
-    destinations: Vec<String>,
+    destinations: Option<Vec<String>>,
+    topic: Option<String>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     body: Option<&'a RawValue>,
     body_base64: Option<String>,
@@ -62,7 +65,8 @@ struct Sent<'a> {
     #[serde(default)]
     headers: HeaderList,
     delay_ms: Option<u64>,
-    topic: Option<IgnoredAny>,
+    not_before: Option<String>,
+    priority: Option<u64>,
 }
 
 /// `"body": null` is a message whose body is `null`, not one without a body.
@@ -77,22 +81,21 @@ fn even_null<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<&'a RawV
 /// by its length alone.
 pub fn parse_item(bytes: &[u8], now_ms: u64, body_bytes_max: usize) -> Result<Item, ItemError> {
     let sent = parse_object(bytes)?;
-    if sent.topic.is_some() {
-        return Err(invalid("topic: not supported yet; name destinations"));
-    }
-    if sent.delay_ms.is_some_and(|ms| ms != 0) {
-        return Err(invalid("delay_ms: not supported yet; leave it out or 0"));
-    }
-    let destinations = parse_destinations(&sent.destinations)?;
+    let to = parse_recipients(sent.destinations, sent.topic)?;
+    let due = parse_due(sent.delay_ms, sent.not_before, now_ms).map_err(invalid)?;
+    let priority = sent.priority.map(due::check_priority).transpose();
+    let priority = priority.map_err(|error| invalid(format!("priority: {error}")))?;
     check_optional("id", &sent.id, ID_BYTES_MAX)?;
     check_optional("key", &sent.key, KEY_BYTES_MAX)?;
     check_optional("idempotency_key", &sent.idempotency_key, IDEMPOTENCY_KEY_BYTES_MAX)?;
     let body = parse_body(sent.body, sent.body_base64, sent.content_type, body_bytes_max)?;
     let headers = check_headers(sent.headers).map_err(invalid)?;
-    let id = sent.id.unwrap_or_else(|| Uuid::now_v7().to_string());
+    let idempotency_key = sent.idempotency_key;
+    let fresh_id = || to.fresh_id(idempotency_key.as_deref(), &body.bytes);
+    let id = sent.id.unwrap_or_else(fresh_id);
     let message = Message { id, key: sent.key, headers, body, received_ms: now_ms };
-    let arrival = Arrival { message, idempotency_key: sent.idempotency_key };
-    Ok(Item { destinations, arrival })
+    let arrival = Arrival { idempotency_key, due, priority, ..Arrival::of(message) };
+    Ok(Item { to, arrival })
 }
 
 fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {
@@ -121,9 +124,42 @@ fn json_error(path: Option<&String>, error: &serde_json::Error) -> ItemError {
     }
 }
 
+fn parse_recipients(
+    destinations: Option<Vec<String>>,
+    topic: Option<String>,
+) -> Result<Recipients, ItemError> {
+    match (destinations, topic) {
+        (Some(_), Some(_)) => Err(invalid("topic: give either it or destinations, not both")),
+        (None, Some(name)) => name.parse().map(Recipients::Topic).map_err(|error| ItemError {
+            code: "unknown_topic",
+            detail: format!("there is no topic \"{}\": {error}", excerpt(name.as_bytes())),
+        }),
+        (names, None) => {
+            parse_destinations(&names.unwrap_or_default()).map(Recipients::Destinations)
+        }
+    }
+}
+
+fn parse_due(
+    delay_ms: Option<u64>,
+    not_before: Option<String>,
+    now_ms: u64,
+) -> Result<Option<Due>, String> {
+    match (delay_ms.filter(|&ms| ms > 0), not_before) {
+        (None, None) => Ok(None),
+        (Some(ms), None) => due::after(ms).map_err(|error| format!("delay_ms: {error}")),
+        (None, Some(time)) => {
+            due::at(&time, now_ms).map_err(|error| format!("not_before: {error}"))
+        }
+        (Some(_), Some(_)) => Err("not_before: give either it or delay_ms, not both".to_owned()),
+    }
+}
+
 fn parse_destinations(names: &[String]) -> Result<Vec<DestinationName>, ItemError> {
     if names.is_empty() || names.len() > DESTINATIONS_MAX {
-        return Err(invalid(format!("destinations: name 1 to {DESTINATIONS_MAX} of them")));
+        return Err(invalid(format!(
+            "destinations: name 1 to {DESTINATIONS_MAX} of them, or a topic"
+        )));
     }
     let mut destinations: Vec<DestinationName> = Vec::with_capacity(names.len());
     for name in names {

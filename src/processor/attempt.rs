@@ -11,13 +11,13 @@ use super::{
     leases::{Held, Leases},
 };
 use crate::{
-    domain::{DestinationName, LeaseToken, Stamped},
-    store::{Claimed, Known},
+    domain::{
+        DestinationName, LeaseToken, Processed, Stage, Stamped, TransformKind, Trouble, TroubleKind,
+    },
+    store::{Catalog, Claimed, Known},
     telemetry,
+    wire::answer::excerpt,
 };
-
-/// The longest wait that a transform may ask for.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// Runs attempts, each in a task of its own.
 pub(super) struct Attempts {
@@ -32,9 +32,17 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// True if this pod has what it takes to transform this destination's messages.
-    pub(super) fn can_run(&self, known: &Known) -> bool {
-        self.transforms.of(known).is_some()
+    /// How many attempts at this destination's messages may run in this pod at once; 0 if it lacks
+    /// what it takes to transform them.
+    pub(super) fn at_once_max(&self, known: &Known) -> usize {
+        let Some(transform) = self.transforms.of(known) else { return 0 };
+        let most = known.destination.transform.concurrency as usize;
+        transform.at_once_max().map_or(most, |able| able.min(most))
+    }
+
+    /// Lets go of what destinations that are gone needed.
+    pub(super) fn keep(&self, catalog: &Catalog) {
+        self.transforms.keep(|name| catalog.get(name.as_str()));
     }
 
     /// Begins an attempt at each claimed message.
@@ -86,7 +94,7 @@ impl Attempt {
         };
         telemetry::transformed(name.as_str(), outcome, begun.elapsed());
         let outcome = match result {
-            Some(Ok(output)) => Outcome::Completed(self.output(output)),
+            Some(Ok(output)) => Outcome::Completed(self.finished(output, begun.elapsed())),
             Some(Err(failure)) => self.failed(failure),
             None => Outcome::Unclaimed,
         };
@@ -99,45 +107,50 @@ impl Attempt {
         let attempt = AssertUnwindSafe(self.transform.transform(&self.message)).catch_unwind();
         match tokio::time::timeout(Duration::from_millis(timeout_ms), attempt).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Failure {
-                reason: "the transform panicked".into(),
-                retry_after: None,
-                is_final: false,
-            }),
-            Err(_) => Err(Failure {
-                reason: format!("timed out after {timeout_ms} ms"),
-                retry_after: None,
-                is_final: false,
-            }),
+            Ok(Err(_)) => Err(Failure::again("the transform panicked")),
+            Err(_) => {
+                let reason = format!("timed out after {timeout_ms} ms");
+                Err(Failure::again(reason).with_kind(TroubleKind::Timeout))
+            }
         }
     }
 
-    fn output(&self, output: Output) -> Stamped {
-        let mut stamped = self.message.clone();
-        match output {
-            Output::Deliver(body) => stamped.message.body = body,
-            Output::Drop => {
-                stamped.message.body.bytes = bytes::Bytes::new();
-                stamped.tombstone = true;
-            }
-        }
-        stamped
+    fn finished(&self, output: Output, took: Duration) -> Box<Stamped> {
+        let waited_ms = self.token.claimed_ms.saturating_sub(self.message.message.received_ms);
+        let processed = Processed {
+            waited_ms,
+            took_ms: took.as_millis() as u64,
+            attempts: self.message.attempts.number(),
+        };
+        let output = match output {
+            Output::Deliver(body) => Some(body),
+            Output::Drop => None,
+        };
+        let keeps_input = self.known.destination.log_bodies;
+        Box::new(self.message.clone().finished(output, processed, keeps_input))
     }
 
     fn failed(&self, failure: Failure) -> Outcome {
-        let attempt = self.message.attempts + 1;
-        let backoff = self.known.destination.transform.backoff();
-        let chance = rand::random::<f64>();
-        let wait = match failure.is_final {
-            // Another attempt is not likely to help; the lane holds, and is asked seldom.
-            true => Duration::from_millis(backoff.max_ms),
-            false => backoff.wait_asked(attempt, chance, failure.retry_after, RETRY_AFTER_MAX),
-        };
-        tracing::warn!(
-            destination = %self.token.destination, sequence = self.token.sequence, attempt,
-            reason = failure.reason, is_final = failure.is_final, wait_ms = wait.as_millis() as u64,
-            "a transform failed, and is tried again",
+        let transform = &self.known.destination.transform;
+        let asked_max = Duration::from_millis(transform.retry_after_max_ms);
+        let wait = transform.backoff().wait_asked(
+            self.message.attempts.failed.saturating_add(1),
+            rand::random(),
+            failure.retry_after,
+            asked_max,
         );
-        Outcome::Failed(wait)
+        let Failure { reason, kind, status, is_final, .. } = failure;
+        // What an expression complains of holds parts of the body; the message keeps it, the log does
+        // not.
+        let is_telling = self.known.destination.transform.kind == TransformKind::Jq;
+        let logged = if is_telling { String::new() } else { excerpt(reason.as_bytes()) };
+        tracing::warn!(
+            destination = %self.token.destination, sequence = self.token.sequence,
+            attempt = self.message.attempts.number(), reason = logged, ?kind,
+            is_final, wait_ms = wait.as_millis() as u64,
+            "a transform failed",
+        );
+        let trouble = Trouble { status, ..Trouble::new(Stage::Transform, kind, reason) };
+        Outcome::Failed { wait, is_final, trouble }
     }
 }

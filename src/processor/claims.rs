@@ -1,14 +1,11 @@
 //! Which destination to claim from, and how much: never more than there are free slots, and in
-//! turn.
+//! turn, by weight.
 
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
+use super::turns::Turns;
 use crate::{
     domain::DestinationName,
     store::{Caller, Catalog, Claimed, Claimers, Known, Store, StoreError},
@@ -35,8 +32,7 @@ pub(super) struct Claims {
     /// Per destination: slots taken or set aside.
     taken: HashMap<DestinationName, usize>,
     /// Destinations that may have waiting messages, in turn.
-    turns: VecDeque<DestinationName>,
-    queued: HashSet<DestinationName>,
+    turns: Turns,
     /// Destinations with a claim under way, and whether a hint came meanwhile.
     under_way: HashMap<DestinationName, bool>,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
@@ -56,8 +52,7 @@ impl Claims {
             free: slots,
             slots,
             taken: HashMap::new(),
-            turns: VecDeque::new(),
-            queued: HashSet::new(),
+            turns: Turns::default(),
             under_way: HashMap::new(),
             calls: FuturesUnordered::new(),
             unanswered: Vec::new(),
@@ -74,8 +69,9 @@ impl Claims {
     pub(super) fn hint(&mut self, name: DestinationName) {
         if let Some(hinted) = self.under_way.get_mut(&name) {
             *hinted = true;
-        } else if self.queued.insert(name.clone()) {
-            self.turns.push_back(name);
+        } else {
+            let known = self.catalog.get(name.as_str());
+            self.turns.push(name, known.map_or(1, |known| known.destination.weight));
         }
     }
 
@@ -101,6 +97,12 @@ impl Claims {
         self.give_back(name, 1);
     }
 
+    /// Slots that were set aside for a claim that did not fill them.
+    fn unused(&mut self, known: &Known, slots: usize) {
+        self.turns.gave_back(&known.destination, slots);
+        self.give_back(&known.destination.name, slots);
+    }
+
     fn give_back(&mut self, name: &DestinationName, slots: usize) {
         self.free += slots;
         if let Some(taken) = self.taken.get_mut(name) {
@@ -112,19 +114,19 @@ impl Claims {
     }
 
     /// Begins as many claims as slots and turns allow.
-    pub(super) fn claim(&mut self, can_run: impl Fn(&Known) -> bool) {
+    pub(super) fn claim(&mut self, at_once_max: impl Fn(&Known) -> usize) {
         let mut passed = Vec::new();
         while self.free > 0 && self.calls.len() < CALLS_MAX {
-            let Some(name) = self.turns.pop_front() else { break };
-            self.queued.remove(&name);
+            let Some((name, weights)) = self.turns.pop() else { break };
             let Some(known) = self.catalog.get(name.as_str()) else { continue };
-            if known.claimers() != Claimers::Builtin || !can_run(&known) {
+            // What is claimed can begin at once: nobody is to wait for a turn under a lease.
+            let most = at_once_max(&known);
+            if known.claimers() != Claimers::Builtin || most == 0 {
                 continue;
             }
-            let most = known.destination.transform.concurrency as usize;
             let taken = self.taken.get(&name).copied().unwrap_or_default();
             // Whoever comes next in turn must find a slot too.
-            let share = self.free.div_ceil(self.turns.len() + 1);
+            let share = known.destination.share(self.free, weights);
             let room = most.saturating_sub(taken).min(share).min(CLAIM_MAX);
             if room == 0 {
                 passed.push(name);
@@ -139,13 +141,14 @@ impl Claims {
     fn begin(&mut self, known: Arc<Known>, room: usize) {
         let name = known.destination.name.clone();
         self.free -= room;
+        self.turns.took(&known.destination, room);
         *self.taken.entry(name.clone()).or_default() += room;
         self.under_way.insert(name.clone(), false);
         let caller = self.callers.remove(&name);
         let caller = caller.unwrap_or_else(|| self.store.caller(&format!("claim:{name}")));
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
         let call = async move {
-            let claimed = store.claim(&caller, &known, room, lease).await;
+            let claimed = store.claim(&caller, &known, 1..=room, lease).await;
             // Here, because `answered` must not wait for anything: what it has taken would be lost
             // if something else came first.
             if matches!(claimed, Err(StoreError::StaleDefinition | StoreError::UnknownDestination))
@@ -168,19 +171,19 @@ impl Claims {
         let claimed = match answer {
             Ok(claimed) => claimed,
             Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
-                self.give_back(&name, room);
+                self.unused(&known, room);
                 self.hint(name);
                 return Some((known, Claimed::default()));
             }
             Err(error) => {
                 tracing::debug!(destination = %name, %error, "cannot claim");
-                self.give_back(&name, room);
+                self.unused(&known, room);
                 self.unanswered.push(name);
                 return Some((known, Claimed::default()));
             }
         };
         let got = claimed.messages.len();
-        self.give_back(&name, room - got);
+        self.unused(&known, room - got);
         if got > 0 {
             telemetry::claimed(name.as_str(), got);
         }

@@ -7,9 +7,9 @@ use tokio_util::task::TaskTracker;
 
 use super::leases::Held;
 use crate::{
-    domain::{DestinationName, LeaseToken, Stamped},
+    domain::{DestinationName, LeaseToken, Stamped, Trouble},
     store::{
-        Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Known, Status, Store,
+        Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store,
         StoreError, cut, persist,
     },
 };
@@ -24,9 +24,9 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// What came of an attempt.
 pub(super) enum Outcome {
     /// The message as it is to be delivered.
-    Completed(Stamped),
-    /// To be tried again after this wait.
-    Failed(Duration),
+    Completed(Box<Stamped>),
+    /// To be tried again after a wait, unless the attempts are used up.
+    Failed { wait: Duration, is_final: bool, trouble: Trouble },
     /// To be handed back, as if it had not been claimed.
     Unclaimed,
 }
@@ -81,9 +81,11 @@ impl Worker {
                 held.push(job._held);
                 match job.outcome {
                     Outcome::Completed(output) => {
-                        completed.push(Completion { token: job.token, output });
+                        completed.push(Completion { token: job.token, output: *output });
                     }
-                    Outcome::Failed(wait) => failed.push(Failed { token: job.token, wait }),
+                    Outcome::Failed { wait, is_final, trouble } => {
+                        failed.push(Failed { token: job.token, wait, is_final, trouble });
+                    }
                     Outcome::Unclaimed => unclaimed.push(job.token),
                 }
             }
@@ -97,8 +99,9 @@ impl Worker {
             }
             if !failed.is_empty() {
                 let call = || store.fail(caller, &known, &failed);
-                self.note("fail", persist(None, call).await);
-                self.note_due(&known, &failed);
+                let statuses = self.note("fail", persist(None, call).await);
+                self.due.note_failed(known.partition, &failed, &statuses);
+                store.settle_failed(&known, &failed, &statuses).await;
             }
             if !unclaimed.is_empty() {
                 let call = || store.unclaim(caller, &known, &unclaimed);
@@ -107,11 +110,8 @@ impl Worker {
         }
     }
 
-    fn note_due(&self, known: &Known, failed: &[Failed]) {
-        failed.iter().for_each(|one| self.due.note(known.partition, one.wait));
-    }
-
-    fn note(&self, what: &str, answer: Result<Vec<Status>, StoreError>) {
+    /// The statuses, if there are any.
+    fn note(&self, what: &str, answer: Result<Vec<Status>, StoreError>) -> Vec<Status> {
         match answer {
             Ok(statuses) => {
                 let stale = statuses.iter().filter(|status| **status == Status::StaleLease).count();
@@ -119,10 +119,12 @@ impl Worker {
                     let name = &self.name;
                     tracing::debug!(destination = %name, what, stale, "leases had run out");
                 }
+                statuses
             }
             // Nothing is lost: the leases run out, and the messages are processed again.
             Err(error) => {
                 tracing::error!(destination = %self.name, what, %error, "outcomes were not kept");
+                Vec::new()
             }
         }
     }

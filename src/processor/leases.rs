@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     domain::{DestinationName, LeaseToken},
-    store::{Catalog, Status, Store},
+    store::{Catalog, Extension, Status, Store},
 };
 
 /// The most leases that one call extends.
@@ -89,7 +89,10 @@ pub(super) async fn extend(
         for (name, tokens) in leases.all() {
             let Some(known) = catalog.get(name.as_str()) else { continue };
             for tokens in tokens.chunks(EXTEND_MAX) {
-                match store.extend(&known, tokens, lease).await {
+                let extend =
+                    |token: &LeaseToken| Extension { token: token.clone(), checkpoint: None };
+                let extensions: Vec<Extension> = tokens.iter().map(extend).collect();
+                match store.extend(&known, &extensions, lease).await {
                     Ok((_, statuses)) => {
                         let gone = tokens.iter().zip(statuses).filter(|(_, s)| *s != Status::Ok);
                         gone.for_each(|(token, _)| leases.lose(token));

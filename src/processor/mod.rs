@@ -6,6 +6,7 @@ mod claims;
 mod finish;
 mod leases;
 pub mod transform;
+mod turns;
 
 use std::{sync::Arc, time::Duration};
 
@@ -75,6 +76,7 @@ impl Processor {
             ended,
             tasks: tasks.clone(),
         };
+        let catalog = self.catalog.clone();
         let mut claims =
             claims::Claims::new(self.store, self.catalog, lease, self.config.concurrency);
         let mut tick = tokio::time::interval(Duration::from_secs(1));
@@ -92,9 +94,12 @@ impl Processor {
                 },
                 Some(name) = ends.recv() => claims.freed(&name),
                 Some((known, claimed)) = claims.answered() => attempts.start(&known, claimed),
-                _ = tick.tick() => claims.look().await,
+                _ = tick.tick() => {
+                    attempts.keep(&catalog);
+                    claims.look().await;
+                }
             }
-            claims.claim(|known| attempts.can_run(known));
+            claims.claim(|known| attempts.at_once_max(known));
             telemetry::processing(claims.taken());
         }
         // What is being claimed just now is claimed: it is processed or handed back like the rest.

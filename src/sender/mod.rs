@@ -1,5 +1,6 @@
 //! The sender role: owns partitions, and delivers their lanes, each in order, side by side.
 
+mod backlogs;
 pub mod deliver;
 mod destination;
 mod lane;
@@ -20,6 +21,7 @@ use crate::{
     store::{Catalog, Store, Wake},
     telemetry,
 };
+use backlogs::Backlogs;
 use destination::{DestinationSender, Gauge};
 use ownership::Ownership;
 use tenure::Tenure;
@@ -48,6 +50,13 @@ struct Running {
 struct Work {
     sender: Sender,
     running: HashMap<DestinationName, Running>,
+    /// The look for lanes that may leave that is under way. Apart from the rest, so that leases are
+    /// renewed meanwhile.
+    looking: Option<JoinHandle<Vec<DestinationName>>>,
+    /// To look again after it: something has changed since it began.
+    look_again: bool,
+    /// What was told of the destinations' backlogs.
+    backlogs: Arc<tokio::sync::Mutex<Backlogs>>,
     /// The housekeeping that is under way.
     house: Option<JoinHandle<()>>,
 }
@@ -63,7 +72,7 @@ impl Sender {
     ) {
         let lease = Duration::from_millis(self.config.lease_ms);
         let mut ownership = Ownership::new(self.store.clone(), lease);
-        let mut work = Work { sender: self, running: HashMap::new(), house: None };
+        let mut work = Work::new(self);
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut renewal = tokio::time::interval((lease / 4).min(Duration::from_secs(1)));
@@ -72,14 +81,20 @@ impl Sender {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = ownership.tenure_over() => ownership.renew().await,
+                found = work.found() => {
+                    found.iter().for_each(|name| work.poke(name, &ownership));
+                    if std::mem::take(&mut work.look_again) {
+                        work.look(&ownership);
+                    }
+                }
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Releasable(name)) => work.poke(&name, &ownership),
                     Ok(Wake::OwnerGone(partition)) => {
                         ownership.take_freed(partition).await;
-                        work.look(&ownership).await;
+                        work.look(&ownership);
                     }
                     Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {
-                        work.look(&ownership).await;
+                        work.look(&ownership);
                     }
                     Ok(Wake::Waiting(_) | Wake::Definitions) => {}
                     Err(broadcast::error::RecvError::Closed) => break,
@@ -87,7 +102,7 @@ impl Sender {
                 _ = renewal.tick() => ownership.renew().await,
                 _ = second.tick() => {
                     ownership.rebalance().await;
-                    work.look(&ownership).await;
+                    work.look(&ownership);
                     work.keep_house(&ownership);
                 }
             }
@@ -109,6 +124,12 @@ impl Sender {
 }
 
 impl Work {
+    fn new(sender: Sender) -> Work {
+        let running = HashMap::new();
+        let backlogs = Arc::default();
+        Work { sender, running, looking: None, look_again: false, backlogs, house: None }
+    }
+
     /// Sees to it that a destination's releasable lanes are delivered, if we own its partition.
     fn poke(&mut self, name: &DestinationName, ownership: &Ownership) {
         let partition = name.partition(self.sender.store.keys().partitions());
@@ -135,20 +156,35 @@ impl Work {
         self.running.insert(name.clone(), Running { tenure, poke, gauge, task });
     }
 
-    /// Looks in all owned partitions for lanes that may leave.
-    async fn look(&mut self, ownership: &Ownership) {
+    /// Looks in all owned partitions for lanes that may leave; [`Work::found`] has the answer.
+    fn look(&mut self, ownership: &Ownership) {
         self.running.retain(|_, running| !running.tenure.is_over() && !running.task.is_finished());
         let partitions = ownership.partitions();
         if partitions.is_empty() {
             return;
         }
-        match self.sender.store.releasable(&partitions).await {
-            Ok(found) => {
-                let names = found.iter().flatten().filter_map(|name| name.parse().ok());
-                names.for_each(|name| self.poke(&name, ownership));
-            }
-            Err(error) => tracing::debug!(%error, "cannot look for releasable lanes"),
+        if self.looking.is_some() {
+            self.look_again = true;
+            return;
         }
+        let store = self.sender.store.clone();
+        self.looking = Some(tokio::spawn(async move {
+            match store.releasable(&partitions).await {
+                Ok(found) => found.iter().flatten().filter_map(|name| name.parse().ok()).collect(),
+                Err(error) => {
+                    tracing::debug!(%error, "cannot look for releasable lanes");
+                    Vec::new()
+                }
+            }
+        }));
+    }
+
+    /// Resolves when a look has ended, with the destinations to look at.
+    async fn found(&mut self) -> Vec<DestinationName> {
+        let Some(looking) = &mut self.looking else { return std::future::pending().await };
+        let found = looking.await.unwrap_or_default();
+        self.looking = None;
+        found
     }
 
     /// Takes up what dead processors held and what has waited out its backoff, and notes what is
@@ -161,7 +197,8 @@ impl Work {
         let counts = self.running.iter().map(|(name, running)| (name.clone(), running.gauge.get()));
         let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
         telemetry::delivering(counts.iter().map(|(_, count)| count).sum());
-        let store = self.sender.store.clone();
+        let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
+        let backlogs = self.backlogs.clone();
         self.house = Some(tokio::spawn(async move {
             if !counts.is_empty()
                 && let Err(error) = store.note_delivering(&counts).await
@@ -171,6 +208,8 @@ impl Work {
             if let Err(error) = store.recover(&partitions).await {
                 tracing::debug!(%error, "cannot look for what is overdue");
             }
+            store.settle_all_halted(&catalog, &partitions).await;
+            backlogs.lock().await.tell(&store, &catalog, &partitions).await;
         }));
     }
 }

@@ -1,7 +1,7 @@
-//! What this pod knows of the destinations: a copy that follows Redis within a second.
+//! What this pod knows of the destinations and topics: a copy that follows Redis within a second.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
@@ -9,8 +9,39 @@ use std::{
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Claimers, Store, StoreError, Wake, destinations};
-use crate::domain::{Destination, DestinationName};
+use super::{Claimers, KnownTopic, Store, StoreError, Wake, destinations};
+use crate::domain::{Destination, DestinationName, TopicName};
+
+/// What of a destination a person has paused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Paused {
+    /// Nothing is taken in.
+    pub ingest: bool,
+    /// Nothing is sent.
+    pub delivery: bool,
+}
+
+impl Paused {
+    /// As the partition keeps it.
+    pub(super) fn text(self) -> &'static str {
+        match (self.ingest, self.delivery) {
+            (false, false) => "",
+            (true, false) => "ingest",
+            (false, true) => "delivery",
+            (true, true) => "ingest,delivery",
+        }
+    }
+
+    pub(super) fn of_text(text: &str) -> Paused {
+        let names = |what| text.split(',').any(|name| name == what);
+        Paused { ingest: names("ingest"), delivery: names("delivery") }
+    }
+
+    /// As the index keeps it: never empty.
+    pub(super) fn mark(self) -> &'static str {
+        if self == Paused::default() { "-" } else { self.text() }
+    }
+}
 
 /// A destination as this pod knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +52,8 @@ pub struct Known {
     pub version: u64,
     /// The partition it lives in.
     pub partition: u16,
+    /// What a person has paused.
+    pub paused: Paused,
 }
 
 impl Known {
@@ -29,28 +62,35 @@ impl Known {
         destinations::claimers_of(self.destination.transform.kind)
     }
 
+    pub(super) fn processing_text(&self) -> &'static str {
+        destinations::processing_text(self.destination.processing)
+    }
+
     pub(super) fn ordering_text(&self) -> &'static str {
         destinations::ordering_text(self.destination.ordering)
     }
 }
 
 type ByName = HashMap<DestinationName, Arc<Known>>;
+type TopicsByName = BTreeMap<TopicName, Arc<KnownTopic>>;
 
-/// The destinations that this pod knows. Cheap to clone.
+/// The destinations and topics that this pod knows. Cheap to clone.
 #[derive(Clone)]
 pub struct Catalog {
     store: Store,
     by_name: Arc<RwLock<Arc<ByName>>>,
+    topics: Arc<RwLock<Arc<TopicsByName>>>,
     /// Goes up with each change, for those who follow.
     changes: watch::Sender<u64>,
 }
 
 impl Catalog {
-    /// Reads all destinations.
+    /// Reads all destinations and topics.
     pub async fn load(store: Store) -> Result<Catalog, StoreError> {
         let (changes, _) = watch::channel(0);
-        let catalog = Catalog { store, by_name: Arc::default(), changes };
+        let catalog = Catalog { store, by_name: Arc::default(), topics: Arc::default(), changes };
         catalog.reload().await?;
+        catalog.reload_topics().await?;
         Ok(catalog)
     }
 
@@ -73,8 +113,10 @@ impl Catalog {
     pub async fn refresh(&self, name: &DestinationName) -> Result<Option<Arc<Known>>, StoreError> {
         let known = self.store.true_definition(name).await?.map(Arc::new);
         self.change(|by_name| match &known {
-            Some(known) => by_name.insert(name.clone(), known.clone()),
-            None => by_name.remove(name),
+            // What was read slowly may be older than what was heard meanwhile.
+            Some(known) if by_name.get(name).is_some_and(|held| held.version > known.version) => {}
+            Some(known) => drop(by_name.insert(name.clone(), known.clone())),
+            None => drop(by_name.remove(name)),
         });
         Ok(known)
     }
@@ -85,6 +127,55 @@ impl Catalog {
             Some(known) => Ok(Some(known)),
             None => self.refresh(name).await,
         }
+    }
+
+    /// All topics, as they are known now.
+    pub fn topics(&self) -> Arc<TopicsByName> {
+        self.topics.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks up one topic where the truth is.
+    pub async fn refresh_topic(
+        &self,
+        name: &TopicName,
+    ) -> Result<Option<Arc<KnownTopic>>, StoreError> {
+        let known = self.store.true_topic(name).await?.map(Arc::new);
+        self.change_topics(|topics| match &known {
+            Some(known) => topics.insert(name.clone(), known.clone()),
+            None => topics.remove(name),
+        });
+        Ok(known)
+    }
+
+    /// The topic of this name; asks Redis if this pod has not heard of it yet.
+    pub async fn find_topic(
+        &self,
+        name: &TopicName,
+    ) -> Result<Option<Arc<KnownTopic>>, StoreError> {
+        match self.topics().get(name) {
+            Some(known) => Ok(Some(known.clone())),
+            None => self.refresh_topic(name).await,
+        }
+    }
+
+    async fn reload_topics(&self) -> Result<(), StoreError> {
+        let all = self.store.topics().await?;
+        self.change_topics(|topics| {
+            let newest = all.into_iter().map(|known| {
+                let held = topics.get(&known.topic.name).cloned();
+                let held = held.filter(|held| held.version >= known.version);
+                (known.topic.name.clone(), held.unwrap_or_else(|| known.into()))
+            });
+            *topics = newest.collect();
+        });
+        Ok(())
+    }
+
+    fn change_topics<R>(&self, change: impl FnOnce(&mut TopicsByName) -> R) {
+        let mut held = self.topics.write().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = TopicsByName::clone(&held);
+        change(&mut fresh);
+        *held = Arc::new(fresh);
     }
 
     async fn reload(&self) -> Result<(), StoreError> {
@@ -128,7 +219,8 @@ impl Catalog {
                     Err(broadcast::error::RecvError::Closed) => return,
                 }
             }
-            let now = match self.store.revision().await {
+            let seen = tokio::try_join!(self.store.revision(), self.store.topics_revision());
+            let now = match seen {
                 Ok(now) => now,
                 Err(error) => {
                     tracing::debug!(%error, "cannot look for changes of definitions");
@@ -138,9 +230,9 @@ impl Catalog {
             if revision == Some(now) {
                 continue;
             }
-            match self.reload().await {
-                Ok(()) => revision = Some(now),
-                Err(error) => tracing::warn!(%error, "cannot read the destinations"),
+            match tokio::try_join!(self.reload(), self.reload_topics()) {
+                Ok(_) => revision = Some(now),
+                Err(error) => tracing::warn!(%error, "cannot read the destinations and topics"),
             }
         }
     }

@@ -1,12 +1,16 @@
 //! Claiming waiting messages, and handing them back (`lua/claim.lua`, `lua/unclaim.lua`).
 
-use std::time::Duration;
+use std::{
+    ops::RangeInclusive,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use bytes::Bytes;
 use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
-use super::{Caller, Claimers, Known, Status, Store, StoreError, record, unexpected};
+use super::{Caller, Claimers, Known, Status, Store, StoreError, attempts, record, unexpected};
 use crate::domain::{LeaseToken, Sequence, Stamped};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
@@ -23,25 +27,36 @@ pub struct Claimed {
     pub may_have_more: bool,
 }
 
+/// Milliseconds since 1970 by this pod's clock. For people and metrics only: nothing is decided by
+/// it.
+pub fn wall_clock_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
 impl Store {
-    /// Takes up to `max` waiting messages of one destination under a lease.
+    /// Takes `count` waiting messages of one destination under a lease: as many as there are, up to
+    /// its end; none if there are fewer than its start.
     pub async fn claim(
         &self,
         caller: &Caller,
         known: &Known,
-        max: usize,
+        count: RangeInclusive<usize>,
         lease: Duration,
     ) -> Result<Claimed, StoreError> {
         let destination = &known.destination;
         let keys = self.keys().destination(&destination.name);
         let secret = self.secret_of(caller);
+        let most = (*count.end()).clamp(1, 1000);
+        let least = (*count.start()).clamp(1, most);
+        let claimed_ms = wall_clock_ms();
 
         let (name, mut call) = self.script(|scripts| &scripts.claim);
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(known.claimers()));
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
-        call.arg(&secret).arg(lease.as_millis() as u64).arg(max.clamp(1, 1000)).arg(BYTES_MAX);
+        call.arg(&secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
+        call.arg(least).arg(known.ordering_text());
         let answer = caller.answered(self.run::<Vec<Value>>(name, &call).await)?;
 
         let mut bytes_given = 0;
@@ -52,7 +67,8 @@ impl Store {
             may_have_more: false,
         };
         for part in parts {
-            let (sequence, attempts, bytes): (Sequence, u32, Bytes) = read(part)?;
+            let (sequence, attempts, bytes): (Sequence, Bytes, Bytes) = read(part)?;
+            let attempts = attempts::read(&attempts)?;
             bytes_given += bytes.len();
             let message = record::read(bytes, &destination.name, sequence, attempts)
                 .map_err(|error| StoreError::Unreadable(error.to_string()))?;
@@ -61,6 +77,7 @@ impl Store {
                 destination: destination.name.clone(),
                 sequence,
                 secret: secret.clone(),
+                claimed_ms,
                 key,
             };
             result.messages.push((token, message));
@@ -103,6 +120,17 @@ impl Store {
             pipe.zrange(key, 0, max as isize - 1);
         }
         self.query(&pipe).await
+    }
+
+    /// Of these destinations, those that may have waiting messages: some too many, never too few.
+    pub async fn active_among(&self, all: Vec<Arc<Known>>) -> Result<Vec<Arc<Known>>, StoreError> {
+        let mut pipe = redis::pipe();
+        for known in &all {
+            let key = self.keys().partition(known.partition).active(known.claimers());
+            pipe.zscore(key, known.destination.name.as_str());
+        }
+        let since: Vec<Option<f64>> = self.query(&pipe).await?;
+        Ok(all.into_iter().zip(since).filter_map(|(known, since)| since.map(|_| known)).collect())
     }
 
     /// A secret that nobody else can guess, and the same for a call that is sent again.

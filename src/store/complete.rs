@@ -6,8 +6,8 @@ use std::{collections::HashMap, time::Duration};
 use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
-use super::{Caller, Claimers, Known, Store, StoreError, record, unexpected};
-use crate::domain::{LeaseToken, Sequence, Stamped};
+use super::{Caller, Claimers, Known, Store, StoreError, attempts, record, unexpected};
+use crate::domain::{LeaseToken, Sequence, Stamped, Trouble};
 
 /// What a script answers for one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -15,6 +15,8 @@ use crate::domain::{LeaseToken, Sequence, Stamped};
 pub enum Status {
     /// Done.
     Ok,
+    /// Done, and the message's attempts are used up.
+    Halted,
     /// The lease is somebody else's now, or nobody's; nothing was changed.
     StaleLease,
     /// The message had been finished before; nothing was changed, and nothing needs to be.
@@ -25,6 +27,7 @@ impl FromRedisValue for Status {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
         match String::from_redis_value(value)?.as_str() {
             "ok" => Ok(Status::Ok),
+            "halted" => Ok(Status::Halted),
             "stale_lease" => Ok(Status::StaleLease),
             "settled" => Ok(Status::Settled),
             other => Err(ParsingError::from(format!("unknown status {other:?}"))),
@@ -48,6 +51,20 @@ pub struct Failed {
     pub token: LeaseToken,
     /// How long to wait before the next attempt.
     pub wait: Duration,
+    /// True if another attempt cannot help.
+    pub is_final: bool,
+    /// What went wrong.
+    pub trouble: Trouble,
+}
+
+/// A lease that is to last longer.
+#[derive(Debug, Clone)]
+pub struct Extension {
+    /// The lease.
+    pub token: LeaseToken,
+    /// What the next attempt is to be given, as JSON, if this one does not succeed; none: what was
+    /// noted before.
+    pub checkpoint: Option<String>,
 }
 
 impl Store {
@@ -77,17 +94,20 @@ impl Store {
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.messages());
         call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.releasable());
         call.key(keys.lanes()).key(keys.partition.wake_releasable());
+        call.key(keys.waiting()).key(keys.partition.delayed());
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
         call.arg(caller.number()).arg(known.destination.name.as_str());
-        call.arg(known.ordering_text()).arg(lanes.len());
+        call.arg(lanes.len());
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
         }
         for (completion, lane) in completions.iter().zip(lane_of) {
             call.arg(lane).arg(completion.token.sequence).arg(completion.token.member());
-            call.arg(record::of_output(&completion.output, known.destination.ordering));
+            call.arg(record::of_stamped(&completion.output, known.destination.ordering));
         }
         caller.answered(self.run(name, &call).await)
     }
@@ -102,13 +122,14 @@ impl Store {
         let keys = self.keys().destination(name);
         let mut pipe = redis::pipe();
         pipe.hmget(keys.messages(), sequences).hmget(keys.attempts(), sequences);
-        type Answer = (Vec<Option<Bytes>>, Vec<Option<u32>>);
+        type Answer = (Vec<Option<Bytes>>, Vec<Option<Bytes>>);
         let (records, attempts): Answer = self.query(&pipe).await?;
         let all = records.into_iter().zip(attempts).zip(sequences);
-        let read = |((bytes, attempts), sequence): ((Option<Bytes>, Option<u32>), &Sequence)| {
-            bytes
-                .map(|bytes| record::read(bytes, name, *sequence, attempts.unwrap_or_default()))
-                .transpose()
+        let read = |((bytes, kept), sequence): ((Option<Bytes>, Option<Bytes>), &Sequence)| {
+            let Some(bytes) = bytes else { return Ok(None) };
+            let attempts = attempts::read(&kept.unwrap_or_default())?;
+            record::read(bytes, name, *sequence, attempts)
+                .map(Some)
                 .map_err(|error| StoreError::Unreadable(error.to_string()))
         };
         all.map(read).collect()
@@ -125,29 +146,32 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.fail);
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
-        call.key(keys.partition.delayed()).key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.delayed()).key(keys.halted());
+        call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.arg(caller.number()).arg(known.destination.name.as_str());
         for one in failed {
             call.arg(one.token.sequence).arg(one.token.member()).arg(one.wait.as_millis() as u64);
+            call.arg(u8::from(one.is_final)).arg(attempts::trouble_text(&one.trouble));
         }
         caller.answered(self.run(name, &call).await)
     }
 
-    /// Makes leases on one destination's messages last `lease` from now on. Also tells when that
-    /// is, in ms since 1970 by the server's clock.
+    /// Makes leases on one destination's messages last `lease` from now on, and notes checkpoints.
+    /// Also tells when that is, in ms since 1970 by the server's clock.
     pub async fn extend(
         &self,
         known: &Known,
-        tokens: &[LeaseToken],
+        extensions: &[Extension],
         lease: Duration,
     ) -> Result<(u64, Vec<Status>), StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let (name, mut call) = self.script(|scripts| &scripts.extend);
-        call.key(keys.messages()).key(keys.partition.leases());
+        call.key(keys.messages()).key(keys.partition.leases()).key(keys.attempts());
         call.arg(lease.as_millis() as u64);
-        for token in tokens {
+        for Extension { token, checkpoint } in extensions {
             call.arg(token.sequence).arg(token.member());
+            call.arg(checkpoint.as_deref().unwrap_or_default());
         }
         let mut answer = self.run::<Vec<Value>>(name, &call).await?.into_iter();
         let read = |value| u64::from_redis_value(value).ok();

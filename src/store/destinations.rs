@@ -8,8 +8,8 @@
 use bytes::Bytes;
 use redis::Pipeline;
 
-use super::{Claimers, Known, Store, StoreError, record};
-use crate::domain::{Destination, DestinationName, Ordering, TransformKind};
+use super::{Claimers, Known, Paused, Store, StoreError, record};
+use crate::domain::{Destination, DestinationName, Ordering, Processing, TransformKind};
 
 /// The most messages that are purged in one call.
 const PURGE_MAX: usize = 500;
@@ -47,6 +47,15 @@ pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
     match ordering {
         Ordering::Destination => "destination",
         Ordering::Key => "key",
+        Ordering::None => "none",
+    }
+}
+
+/// How many of a lane are processed at a time, as the scripts spell it.
+pub(super) fn processing_text(processing: Processing) -> &'static str {
+    match processing {
+        Processing::Parallel => "parallel",
+        Processing::Serial => "serial",
     }
 }
 
@@ -54,7 +63,9 @@ pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
 pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
     match kind {
         TransformKind::Worker => Claimers::Worker,
-        TransformKind::None | TransformKind::Http | TransformKind::Native => Claimers::Builtin,
+        TransformKind::None | TransformKind::Http | TransformKind::Jq | TransformKind::Native => {
+            Claimers::Builtin
+        }
     }
 }
 
@@ -71,9 +82,12 @@ impl Store {
         call.key(keys.partition.active(Claimers::Worker));
         call.arg(destination.name.as_str()).arg(&definition);
         call.arg(ordering_text(destination.ordering)).arg(claimers.as_str());
-        call.arg(self.inner.quarantine_ms);
-        let (version, changed, created): (u64, bool, bool) = self.run(name, &call).await?;
-        self.index(&destination.name, version, Some(&definition)).await?;
+        call.arg(self.inner.quarantine_ms).arg(processing_text(destination.processing));
+        call.arg(destination.transform.attempts_max).arg(destination.transform.crashes_max);
+        let answer = self.run(name, &call).await?;
+        let (version, changed, created, paused): (u64, bool, bool, String) = answer;
+        let paused = Paused::of_text(&paused);
+        self.index(&destination.name, version, Some((paused, &definition))).await?;
         Ok(Defined { version, changed, created })
     }
 
@@ -88,6 +102,7 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.remove);
         call.key(keys.hash()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
+        call.key(keys.dead());
         call.arg(destination.as_str()).arg(u8::from(purge));
         let (version, purged): (u64, u64) = match self.run(name, &call).await {
             // A removal that broke off just before its end leaves only the index to mend.
@@ -108,6 +123,8 @@ impl Store {
         call.key(keys.in_progress(None)).key(keys.ready(None));
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
+        call.key(keys.halted()).key(keys.orders()).key(keys.unique());
+        call.key(keys.dead()).key(keys.letters()).key(keys.log()).key(keys.log_order());
         call.arg(self.inner.quarantine_ms).arg(destination.as_str());
         self.run::<u64>(name, &call).await?;
         self.index(destination, version, None).await?;
@@ -164,7 +181,8 @@ impl Store {
                 let mut lanes = std::collections::BTreeSet::new();
                 for (sequence, bytes) in batch {
                     call.arg(*sequence);
-                    let message = record::read(bytes.clone(), destination, *sequence, 0);
+                    let message =
+                        record::read(bytes.clone(), destination, *sequence, Default::default());
                     lanes.insert(message.ok().and_then(|message| message.message.key));
                 }
                 for lane in lanes.iter().map(|lane| lane.as_deref().unwrap_or_default()) {
@@ -180,13 +198,15 @@ impl Store {
     }
 
     /// Notes a definition, or its end, in the index of all destinations, unless newer is noted.
-    async fn index(
+    pub(super) async fn index(
         &self,
         name: &DestinationName,
         version: u64,
-        definition: Option<&str>,
+        definition: Option<(Paused, &str)>,
     ) -> Result<(), StoreError> {
-        let noted = definition.map_or_else(String::new, |json| format!("{version} {json}"));
+        let noted = definition.map_or_else(String::new, |(paused, json)| {
+            format!("{version} {} {json}", paused.mark())
+        });
         let (transition, mut call) = self.script(|scripts| &scripts.index);
         call.key(self.keys().destinations());
         call.arg(name.as_str()).arg(version).arg(noted).arg(self.keys().wake_definitions());
@@ -209,8 +229,9 @@ impl Store {
         let (entries,): (Vec<(String, String)>,) = self.query(&pipe).await?;
         let known =
             entries.into_iter().filter(|(name, _)| name != "*").filter_map(|(name, text)| {
-                let (version, json) = text.split_once(' ')?;
-                self.known(&name, version, json)
+                let mut parts = text.splitn(3, ' ');
+                let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
+                self.known(&name, version, Paused::of_text(mark), json)
             });
         Ok(known.collect())
     }
@@ -222,25 +243,26 @@ impl Store {
     ) -> Result<Option<Known>, StoreError> {
         let keys = self.keys().destination(name);
         let mut pipe = Pipeline::new();
-        pipe.hmget(keys.hash(), &["version", "definition", "deleted"]);
-        type Held = (Option<String>, Option<String>, Option<String>);
-        let ((version, definition, deleted),): (Held,) = self.query(&pipe).await?;
+        pipe.hmget(keys.hash(), &["version", "definition", "deleted", "paused"]);
+        type Held = (Option<String>, Option<String>, Option<String>, Option<String>);
+        let ((version, definition, deleted, paused),): (Held,) = self.query(&pipe).await?;
         let (Some(version), Some(json), None) = (version, definition, deleted) else {
             return Ok(None);
         };
-        let known = self.known(name.as_str(), &version, &json);
+        let paused = Paused::of_text(paused.as_deref().unwrap_or_default());
+        let known = self.known(name.as_str(), &version, paused, &json);
         if let Some(known) = &known {
-            self.index(name, known.version, Some(&json)).await?;
+            self.index(name, known.version, Some((paused, &json))).await?;
         }
         Ok(known)
     }
 
-    fn known(&self, name: &str, version: &str, json: &str) -> Option<Known> {
+    fn known(&self, name: &str, version: &str, paused: Paused, json: &str) -> Option<Known> {
         let definition = serde_json::from_str::<Destination>(json);
         match (definition, version.parse()) {
             (Ok(destination), Ok(version)) => {
                 let partition = destination.name.partition(self.keys().partitions());
-                Some(Known { destination, version, partition })
+                Some(Known { destination, version, partition, paused })
             }
             (Err(error), _) => {
                 tracing::error!(destination = name, %error, "a stored definition cannot be read");

@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::Store;
+use super::{Failed, Status, Store};
 
 /// Waits that are noted but not yet seen; more are left to the partition's owner.
 const NOTES_MAX: usize = 1024;
@@ -33,6 +33,12 @@ impl DueTimer {
         // The server compares whole milliseconds, so a look at the very instant is too early.
         let due = Instant::now() + wait + Duration::from_millis(2);
         let _ = self.notes.try_send((due, partition));
+    }
+
+    /// Notes those of `failed` that are tried again, as [`Store::fail`] answered.
+    pub fn note_failed(&self, partition: u16, failed: &[Failed], statuses: &[Status]) {
+        let again = failed.iter().zip(statuses).filter(|(_, status)| **status == Status::Ok);
+        again.for_each(|(one, _)| self.note(partition, one.wait));
     }
 }
 

@@ -70,6 +70,7 @@ impl From<RedisError> for StoreError {
             "QUARANTINE" => return StoreError::Quarantine(number()),
             "WRONG_HEAD" => return StoreError::WrongHead,
             "WRONG_STATE" => return StoreError::WrongState(detail.to_owned()),
+            "UNREADABLE" => return StoreError::Unreadable(detail.to_owned()),
             "OOM" => return StoreError::OutOfMemory,
             "NOREPLICAS" | "MISCONF" => return StoreError::Unavailable(error.to_string()),
             _ => {}

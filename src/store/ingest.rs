@@ -6,7 +6,7 @@ use redis::Value;
 use sha2::{Digest, Sha256};
 
 use super::{Caller, Known, Store, StoreError, record, unexpected};
-use crate::domain::{Arrival, Epoch, Ordering, Place, TransformKind};
+use crate::domain::{Arrival, Due, Epoch, Place, Redrive, TransformKind};
 
 /// What became of one arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,43 +17,73 @@ pub enum Ingested {
     Duplicate(Place, String),
     /// Another body was stamped under the same idempotency key.
     Conflict,
-    /// The destination has as many pending messages as it may have. Nothing was stored.
+    /// The destination has as many pending messages, or bytes, as it may have. Nothing was stored.
     BacklogFull,
+    /// The dead letter that it was to replace is not there any more. Nothing was stored.
+    Gone,
 }
 
 /// What the arguments of a batch are made of.
 struct Batch<'a> {
     lanes: Vec<Option<&'a str>>,
-    seen: Vec<&'a str>,
-    /// Per arrival: its lane (from 1), its seen key and digest, its record.
-    arrivals: Vec<(usize, String, Vec<u8>)>,
+    /// The idempotency keys.
+    names: Vec<&'a str>,
+    /// Per arrival: its lane (from 1), its idempotency key and digest, its record, its charge, its
+    /// options.
+    arrivals: Vec<(usize, String, Vec<u8>, u64, String)>,
 }
 
 impl<'a> Batch<'a> {
     fn of(known: &Known, epoch: Epoch, arrivals: &[&'a Arrival]) -> Batch<'a> {
-        let mut batch = Batch { lanes: Vec::new(), seen: Vec::new(), arrivals: Vec::new() };
-        let (mut lane_index, mut seen_index) = (HashMap::new(), HashMap::new());
+        let mut batch = Batch { lanes: Vec::new(), names: Vec::new(), arrivals: Vec::new() };
+        let (mut lane_index, mut name_index) = (HashMap::new(), HashMap::new());
+        let keeps_key = known.destination.idempotency_window_ms == 0;
         for arrival in arrivals {
-            let lane = match known.destination.ordering {
-                Ordering::Destination => None,
-                Ordering::Key => Some(arrival.message.key.as_deref().unwrap_or_default()),
-            };
+            let lane = known.destination.lane_key(arrival.message.key.as_deref());
             let lane = *lane_index.entry(lane).or_insert_with(|| {
                 batch.lanes.push(lane);
                 batch.lanes.len()
             });
             let seen = arrival.idempotency_key.as_deref().map_or_else(String::new, |key| {
-                let index = *seen_index.entry(key).or_insert_with(|| {
-                    batch.seen.push(key);
-                    batch.seen.len()
+                let index = *name_index.entry(key).or_insert_with(|| {
+                    batch.names.push(key);
+                    batch.names.len()
                 });
                 let digest = digest(&arrival.message.body.bytes);
                 format!("{index}:{digest} {}", arrival.message.id)
             });
-            batch.arrivals.push((lane, seen, record::of_arrival(arrival, epoch)));
+            let (record, charge) = match &arrival.redrive {
+                Some(Redrive { processed: Some(stamped), .. }) => {
+                    let key = arrival.idempotency_key.clone().filter(|_| keeps_key);
+                    (record::of_redriven(stamped, epoch, key), stamped.charge)
+                }
+                _ => {
+                    let charge = arrival.message.body.bytes.len() as u64;
+                    (record::of_arrival(arrival, epoch, keeps_key), charge)
+                }
+            };
+            batch.arrivals.push((lane, seen, record, charge, options(arrival)));
         }
         batch
     }
+}
+
+/// What few arrivals ask for, as the script reads it.
+fn options(arrival: &Arrival) -> String {
+    let mut text = String::new();
+    match arrival.due {
+        Some(Due::After(ms)) => text.push_str(&format!("d{ms};")),
+        Some(Due::At(ms)) => text.push_str(&format!("a{ms};")),
+        None => {}
+    }
+    if let Some(priority) = arrival.priority {
+        text.push_str(&format!("p{priority};"));
+    }
+    if let Some(redrive) = &arrival.redrive {
+        text.push_str(&format!("l{};", redrive.letter));
+        text.push_str(if redrive.processed.is_some() { "r;" } else { "" });
+    }
+    text
 }
 
 /// The digest of a body that tells a repeat from a conflict: half of its SHA-256, in hex.
@@ -82,22 +112,30 @@ impl Store {
         call.key(keys.partition.active(known.claimers())).key(keys.partition.releasable());
         call.key(keys.lanes());
         call.key(keys.partition.wake_waiting()).key(keys.partition.wake_releasable());
+        call.key(keys.partition.delayed()).key(keys.attempts()).key(keys.unique());
+        call.key(keys.dead()).key(keys.letters());
         for lane in &batch.lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
-        for key in &batch.seen {
-            call.key(keys.seen(key));
+        let has_window = destination.idempotency_window_ms > 0;
+        for name in batch.names.iter().filter(|_| has_window) {
+            call.key(keys.seen(name));
         }
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version).arg(epoch);
         call.arg(self.inner.quarantine_ms);
         call.arg(if needs_processing { "waiting" } else { "ready" });
-        call.arg(destination.max_backlog).arg(destination.idempotency_window_ms);
-        call.arg(known.ordering_text()).arg(batch.lanes.len());
+        call.arg(destination.max_backlog).arg(destination.max_backlog_bytes);
+        call.arg(destination.idempotency_window_ms);
+        call.arg(known.ordering_text()).arg(known.processing_text());
+        call.arg(batch.lanes.len()).arg(if has_window { 0 } else { batch.names.len() });
         for lane in &batch.lanes {
             call.arg(lane.unwrap_or_default());
         }
-        for (lane, seen, record) in &batch.arrivals {
-            call.arg(*lane).arg(seen).arg(record);
+        for name in batch.names.iter().filter(|_| !has_window) {
+            call.arg(name);
+        }
+        for (lane, seen, record, charge, options) in &batch.arrivals {
+            call.arg(*lane).arg(seen).arg(record).arg(*charge).arg(options);
         }
         let answer = caller.answered(self.run(name, &call).await)?;
         read_answer(answer, epoch, arrivals.len())
@@ -132,6 +170,7 @@ fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested
             "duplicate" => Ok(Ingested::Duplicate(Place { epoch: in_epoch, sequence: at }, id)),
             "conflict" => Ok(Ingested::Conflict),
             "backlog_full" => Ok(Ingested::BacklogFull),
+            "gone" => Ok(Ingested::Gone),
             _ => Err(unexpected("ingest")),
         }
     });

@@ -63,6 +63,11 @@ impl Keys {
         format!("{}:destinations", self.prefix)
     }
 
+    /// All topics.
+    pub fn topics(&self) -> String {
+        format!("{}:topics", self.prefix)
+    }
+
     /// The pods that live.
     pub fn pods(&self) -> String {
         format!("{}:pods", self.prefix)
@@ -172,6 +177,41 @@ impl DestinationKeys {
     /// A lane's messages whose processing has finished and that are not yet gone.
     pub fn ready(&self, lane: Option<&str>) -> String {
         self.of_lane("ready", lane)
+    }
+
+    /// Messages whose attempts are used up, and since when.
+    pub fn halted(&self) -> String {
+        format!("{}:halted", self.base)
+    }
+
+    /// Messages that are to leave, but may be in somebody's hand.
+    pub fn orders(&self) -> String {
+        format!("{}:orders", self.base)
+    }
+
+    /// Dead letters, by sequence.
+    pub fn dead(&self) -> String {
+        format!("{}:dead", self.base)
+    }
+
+    /// What the dead letters hold.
+    pub fn letters(&self) -> String {
+        format!("{}:letters", self.base)
+    }
+
+    /// Idempotency keys that are forgotten together with their messages.
+    pub fn unique(&self) -> String {
+        format!("{}:unique", self.base)
+    }
+
+    /// What became of the last messages, by sequence.
+    pub fn log(&self) -> String {
+        format!("{}:log", self.base)
+    }
+
+    /// The sequences of the log, in the order in which they left.
+    pub fn log_order(&self) -> String {
+        format!("{}:log:order", self.base)
     }
 
     /// How many messages are being delivered just now; for people to see, and soon forgotten.

@@ -1,5 +1,7 @@
 //! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
 
+mod attempts;
+mod backlogs;
 mod catalog;
 mod claim;
 mod complete;
@@ -8,16 +10,25 @@ mod destinations;
 mod due;
 pub mod embedded;
 mod error;
+mod exhausted;
 mod group;
 mod ingest;
 pub mod keys;
+mod letters;
+mod log;
+mod look;
+mod memory;
+mod messages;
 mod own;
 mod record;
 mod recover;
 mod release;
 pub mod scripts;
 mod stats;
+mod steer;
+mod topics;
 mod wake;
+mod withdraw;
 
 use std::{
     future::Future,
@@ -31,9 +42,9 @@ use std::{
 use redis::{FromRedisValue, Pipeline, ScriptInvocation};
 use tokio::time::Instant;
 
-pub use catalog::{Catalog, Known};
-pub use claim::Claimed;
-pub use complete::{Completion, Failed, Status};
+pub use catalog::{Catalog, Known, Paused};
+pub use claim::{Claimed, wall_clock_ms};
+pub use complete::{Completion, Extension, Failed, Status};
 pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};
 pub use due::DueTimer;
@@ -41,11 +52,19 @@ pub use error::StoreError;
 pub use group::{Batches, GroupCommit, cut};
 pub use ingest::Ingested;
 pub use keys::{Claimers, Keys};
+pub use letters::DeadLetter;
+pub use log::{Content, LogEntry};
+pub use look::Newest;
+pub use memory::Memory;
+pub use messages::{Listed, Page, Which};
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
-pub use release::{LaneRequest, LaneRun, Owner};
+pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
 pub use stats::{Head, Stats};
+pub use steer::Retry;
+pub use topics::KnownTopic;
 pub use wake::{Wake, Wakes};
+pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
 
 use crate::config;
 use connect::Links;

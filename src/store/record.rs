@@ -1,20 +1,24 @@
 //! How a message is written down in Redis.
 //!
 //! ```text
-//!  [ 'P' <previous> ';' ]  '1'  MessagePack header  body, to the end
-//!    where lanes are keys   │    (id, epoch, …)
-//!                         format
+//!  [ 'T' why ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]  '1' <charge> ',' <length of the header> ';'
+//!    tombstone    lanes are keys       nothing is in order   format
+//!  MessagePack header  body, to the end
 //! ```
 //!
-//! The previous sequence of the lane is put in front by `ingest.lua`, which alone knows it; where
-//! the destination is one lane it is the sequence before.
+//! What stands before the format is put there by scripts, which alone know it (and written again
+//! here with an output): the previous sequence of the lane (where the destination is one lane it
+//! is the sequence before), the priority, and what became of a message that only keeps its place
+//! (`d` dropped, `s` skipped, `c` cancelled). A tombstone has no body. The charge is what the message
+//! counts for in `max_backlog_bytes`: the bytes of its body as it arrived.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::domain::{
-    Arrival, Body, DestinationName, Epoch, Message, Ordering, Place, Sequence, Stamped,
+    Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, Place, Processed,
+    Sequence, Stamped, Tombstone, message::PRIORITY_DEFAULT,
 };
 
 /// The format that this version writes.
@@ -41,7 +45,18 @@ struct Header {
     /// None: `application/json`.
     content_type: Option<String>,
     headers: Vec<(String, String)>,
-    tombstone: bool,
+    /// What few messages have.
+    more: Option<Box<More>>,
+}
+
+/// What a record holds only where there is a reason.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+struct More {
+    processed: Option<Processed>,
+    idempotency_key: Option<String>,
+    origin: Option<Origin>,
+    /// Content type and bytes of the body as it arrived.
+    input: Option<(String, Bytes)>,
 }
 
 /// Most ids are UUIDs, and 16 bytes rather than 36.
@@ -69,7 +84,7 @@ impl Id {
 
 const JSON: &str = "application/json";
 
-fn write(out: &mut Vec<u8>, message: &Message, epoch: Epoch, tombstone: bool) {
+fn write(out: &mut Vec<u8>, message: &Message, epoch: Epoch, charge: u64, more: More) {
     let header = Header {
         epoch,
         received_ms: message.received_ms,
@@ -77,31 +92,128 @@ fn write(out: &mut Vec<u8>, message: &Message, epoch: Epoch, tombstone: bool) {
         key: message.key.clone(),
         content_type: Some(&message.body.content_type).filter(|t| *t != JSON).cloned(),
         headers: message.headers.clone(),
-        tombstone,
+        more: (more != More::default()).then(|| Box::new(more)),
     };
-    out.push(FORMAT);
     // Writing into memory cannot fail, and no field has a form that MessagePack lacks.
-    let _ = rmp_serde::encode::write(out, &header);
-    if !tombstone {
-        out.extend_from_slice(&message.body.bytes);
-    }
+    let header = rmp_serde::to_vec(&header).unwrap_or_default();
+    out.push(FORMAT);
+    out.extend_from_slice(format!("{charge},{};", header.len()).as_bytes());
+    out.extend_from_slice(&header);
+    out.extend_from_slice(&message.body.bytes);
 }
 
-/// The record of a message that is about to be stamped in `epoch`.
-pub fn of_arrival(arrival: &Arrival, epoch: Epoch) -> Vec<u8> {
+/// The record of a message that is about to be stamped in `epoch`, without what the script puts
+/// before it. `keeps_key`: its idempotency key is forgotten together with it.
+pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(arrival.message.body.bytes.len() + 64);
-    write(&mut out, &arrival.message, epoch, false);
+    let more = More {
+        idempotency_key: arrival.idempotency_key.clone().filter(|_| keeps_key),
+        origin: arrival.origin.clone(),
+        ..More::default()
+    };
+    let charge = arrival.message.body.bytes.len() as u64;
+    write(&mut out, &arrival.message, epoch, charge, more);
     out
 }
 
-/// The record of a message that has been processed.
-pub fn of_output(output: &Stamped, ordering: Ordering) -> Vec<u8> {
-    let mut out = Vec::with_capacity(output.message.body.bytes.len() + 80);
-    if ordering == Ordering::Key {
-        out.extend_from_slice(format!("P{};", output.previous).as_bytes());
+/// The record of a dead letter that had been processed and arrives anew, in `epoch`, without what
+/// the script puts before it. `idempotency_key`: the one that is forgotten together with it.
+pub fn of_redriven(stamped: &Stamped, epoch: Epoch, idempotency_key: Option<String>) -> Vec<u8> {
+    let plain = Stamped {
+        place: Place { epoch, ..stamped.place },
+        tombstone: None,
+        idempotency_key,
+        ..stamped.clone()
+    };
+    of_stamped(&plain, Ordering::Destination)
+}
+
+/// The record of a message that has its place, as it is: with an output or a repaired body.
+pub fn of_stamped(stamped: &Stamped, ordering: Ordering) -> Vec<u8> {
+    let mut out = Vec::with_capacity(stamped.message.body.bytes.len() + 80);
+    if let Some(tombstone) = stamped.tombstone {
+        out.extend_from_slice(format!("T{}", letter(tombstone)).as_bytes());
     }
-    write(&mut out, &output.message, output.place.epoch, output.tombstone);
+    match ordering {
+        Ordering::Destination => {}
+        Ordering::Key => out.extend_from_slice(format!("P{};", stamped.previous).as_bytes()),
+        Ordering::None => out.extend_from_slice(format!("N{};", stamped.priority).as_bytes()),
+    }
+    let more = More {
+        processed: stamped.processed,
+        idempotency_key: stamped.idempotency_key.clone(),
+        origin: stamped.origin.clone(),
+        input: stamped.input.clone().map(|body| (body.content_type, body.bytes)),
+    };
+    write(&mut out, &stamped.message, stamped.place.epoch, stamped.charge, more);
     out
+}
+
+/// As records and scripts spell it.
+pub(super) fn letter(tombstone: Tombstone) -> char {
+    match tombstone {
+        Tombstone::Dropped => 'd',
+        Tombstone::Skipped => 's',
+        Tombstone::Cancelled => 'c',
+    }
+}
+
+/// What [`letter`] spells.
+pub(super) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError> {
+    match letter {
+        Some(b'd') => Ok(Tombstone::Dropped),
+        Some(b's') => Ok(Tombstone::Skipped),
+        Some(b'c') => Ok(Tombstone::Cancelled),
+        other => Err(damaged(&format!("unknown tombstone {other:?}"))),
+    }
+}
+
+/// What stands before the format.
+struct Prefix {
+    tombstone: Option<Tombstone>,
+    previous: Sequence,
+    priority: u8,
+}
+
+fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), RecordError> {
+    let mut prefix = Prefix {
+        tombstone: None,
+        previous: sequence.saturating_sub(1),
+        priority: PRIORITY_DEFAULT,
+    };
+    let mut rest = record;
+    if rest.first() == Some(&b'T') {
+        prefix.tombstone = Some(tombstone_of(rest.get(1).copied())?);
+        rest = rest.slice(2..);
+    }
+    match rest.first() {
+        Some(b'P') => {
+            let (previous, after) = number(&rest, 1, b';')?;
+            prefix.previous = previous;
+            rest = rest.slice(after..);
+        }
+        Some(b'N') => {
+            let (priority, after) = number(&rest, 1, b';')?;
+            prefix.previous = 0;
+            prefix.priority = priority as u8;
+            rest = rest.slice(after..);
+        }
+        _ => {}
+    }
+    Ok((prefix, rest))
+}
+
+/// The number from here to the next `end`, and where it goes on behind that.
+fn number(bytes: &[u8], from: usize, end: u8) -> Result<(u64, usize), RecordError> {
+    let rest = bytes.get(from..).unwrap_or_default();
+    let length = rest.iter().take(20).position(|&b| b == end);
+    let length = length.ok_or_else(|| damaged(&"a number has no end"))?;
+    let text = std::str::from_utf8(&rest[..length]).map_err(|e| damaged(&e))?;
+    Ok((text.parse().map_err(|e| damaged(&e))?, from + length + 1))
+}
+
+fn damaged(what: &dyn std::fmt::Display) -> RecordError {
+    RecordError::Damaged(what.to_string())
 }
 
 /// Reads a record.
@@ -109,29 +221,27 @@ pub fn read(
     record: Bytes,
     destination: &DestinationName,
     sequence: Sequence,
-    attempts: u32,
+    attempts: Attempts,
 ) -> Result<Stamped, RecordError> {
-    let damaged = |what: &dyn std::fmt::Display| RecordError::Damaged(what.to_string());
-    let (previous, record) = match record.first() {
-        Some(b'P') => {
-            let end = record.iter().position(|&b| b == b';').ok_or_else(|| damaged(&"no ';'"))?;
-            let text = std::str::from_utf8(&record[1..end]).map_err(|e| damaged(&e))?;
-            (text.parse().map_err(|e| damaged(&e))?, record.slice(end + 1..))
-        }
-        _ => (sequence.saturating_sub(1), record),
-    };
+    let (prefix, record) = read_prefix(record, sequence)?;
     match record.first() {
         Some(&FORMAT) => {}
         Some(&other) => return Err(RecordError::UnknownFormat(other.into())),
         None => return Err(damaged(&"it is empty")),
     }
-    let mut rest = &record[1..];
-    let header: Header = rmp_serde::from_read(&mut rest).map_err(|e| damaged(&e))?;
-    let body = record.slice(record.len() - rest.len()..);
+    let (charge, after) = number(&record, 1, b',')?;
+    let (length, at) = number(&record, after, b';')?;
+    let body_at = at.saturating_add(usize::try_from(length).map_err(|e| damaged(&e))?);
+    let header = record.get(at..body_at).ok_or_else(|| damaged(&"the header is cut"))?;
+    let header: Header = rmp_serde::from_slice(header).map_err(|e| damaged(&e))?;
+    let body = record.slice(body_at..);
+    let more = header.more.map(|more| *more).unwrap_or_default();
     Ok(Stamped {
         destination: destination.clone(),
         place: Place { epoch: header.epoch, sequence },
-        previous,
+        previous: prefix.previous,
+        priority: prefix.priority,
+        charge,
         message: Message {
             id: header.id.into_text(),
             key: header.key,
@@ -143,7 +253,11 @@ pub fn read(
             received_ms: header.received_ms,
         },
         attempts,
-        tombstone: header.tombstone,
+        tombstone: prefix.tombstone,
+        processed: more.processed,
+        input: more.input.map(|(content_type, bytes)| Body { content_type, bytes }),
+        idempotency_key: more.idempotency_key,
+        origin: more.origin,
     })
 }
 
@@ -163,8 +277,17 @@ mod tests {
                 body: Body { content_type: content_type.into(), bytes: body.into() },
                 received_ms: 1_790_000_000_000,
             },
-            attempts: 3,
-            tombstone: false,
+            attempts: Attempts { failed: 3, ..Attempts::default() },
+            tombstone: None,
+            priority: PRIORITY_DEFAULT,
+            processed: Some(Processed { waited_ms: 5, took_ms: 750, attempts: 4 }),
+            input: Some(Body { content_type: JSON.into(), bytes: "[1]".into() }),
+            idempotency_key: Some("order 7".into()),
+            charge: 3,
+            origin: Some(Origin {
+                destination: "crm".parse().unwrap(),
+                place: Place { epoch: 6, sequence: 17 },
+            }),
         }
     }
 
@@ -175,28 +298,46 @@ mod tests {
             [(uuid.as_str(), JSON, b"{}".as_slice()), ("order-1", "text/plain", b"\0\xff;1\n")]
         {
             let whole = stamped(id, content_type, body);
-            for (ordering, previous) in [(Ordering::Destination, 41), (Ordering::Key, 17)] {
-                let whole = Stamped { previous, ..whole.clone() };
-                let record = of_output(&whole, ordering);
-                assert_eq!(read(record.into(), &whole.destination, 42, 3), Ok(whole));
+            let orderings = [
+                (Ordering::Destination, 41, PRIORITY_DEFAULT),
+                (Ordering::Key, 17, PRIORITY_DEFAULT),
+                (Ordering::None, 0, 9),
+            ];
+            for (ordering, previous, priority) in orderings {
+                for tombstone in [None, Some(Tombstone::Skipped)] {
+                    let whole = Stamped { previous, priority, tombstone, ..whole.clone() };
+                    let attempts = whole.attempts.clone();
+                    let record = of_stamped(&whole, ordering);
+                    assert_eq!(read(record.into(), &whole.destination, 42, attempts), Ok(whole));
+                }
             }
         }
     }
 
     #[test]
-    fn a_tombstone_carries_no_body() {
-        let whole = Stamped { tombstone: true, ..stamped("a", JSON, b"a long body") };
-        let record = of_output(&whole, Ordering::Destination);
-        let back = read(record.into(), &whole.destination, 42, 3).unwrap();
-        assert!(back.tombstone && back.message.body.bytes.is_empty());
+    fn what_nothing_is_said_of_costs_one_byte() {
+        let plain = Stamped {
+            processed: None,
+            input: None,
+            idempotency_key: None,
+            origin: None,
+            charge: 2,
+            ..stamped("a", JSON, b"{}")
+        };
+        let arrival = Arrival::of(plain.message.clone());
+        assert_eq!(of_stamped(&plain, Ordering::Destination), of_arrival(&arrival, 7, true));
+        assert_eq!(of_arrival(&arrival, 7, true).last_chunk::<3>(), Some(b"\xc0{}"));
     }
 
     #[test]
     fn what_another_version_wrote_is_refused_not_misread() {
         let erp = "erp".parse().unwrap();
-        assert_eq!(read("2…".into(), &erp, 1, 0), Err(RecordError::UnknownFormat('2')));
-        for damaged in ["", "P12", "Px;1", "1\u{7f}"] {
-            let result = read(Bytes::from(damaged), &erp, 1, 0);
+        assert_eq!(
+            read("2…".into(), &erp, 1, Attempts::default()),
+            Err(RecordError::UnknownFormat('2'))
+        );
+        for damaged in ["", "P12", "Px;1", "1\u{7f}", "T", "Tx1", "12,9;", "1x,1;"] {
+            let result = read(Bytes::from(damaged), &erp, 1, Attempts::default());
             assert!(matches!(result, Err(RecordError::Damaged(_))), "{damaged:?}: {result:?}");
         }
     }

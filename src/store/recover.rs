@@ -47,6 +47,8 @@ pub struct Reaped {
     pub leases: usize,
     /// Delays that were over.
     pub delays: usize,
+    /// Messages that were halted: too many leases on them had run out.
+    pub halted: usize,
 }
 
 impl Store {
@@ -75,6 +77,14 @@ impl Store {
                     let reaped = self.reap(name, leases, delays).await?;
                     all.leases += reaped.leases;
                     all.delays += reaped.delays;
+                    all.halted += reaped.halted;
+                    if reaped.halted > 0 {
+                        let count = reaped.halted;
+                        tracing::error!(
+                            destination = %name, count,
+                            "too many leases on messages have run out: they are halted",
+                        );
+                    }
                 }
                 if overdue.is_full() {
                     full.push(*partition);
@@ -100,13 +110,14 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.reap);
         call.key(keys.hash()).key(keys.waiting()).key(keys.attempts());
         call.key(keys.partition.leases()).key(keys.partition.delayed());
+        call.key(keys.messages()).key(keys.halted());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.arg(destination.as_str()).arg(leases.len());
         for member in leases.iter().chain(delays) {
             call.arg(member);
         }
-        let (leases, delays) = self.run(name, &call).await?;
-        Ok(Reaped { leases, delays })
+        let (leases, delays, halted) = self.run(name, &call).await?;
+        Ok(Reaped { leases, delays, halted })
     }
 }

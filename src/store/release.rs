@@ -1,13 +1,13 @@
-//! What the owner of a partition may do: settle and release, postpone (`lua/release.lua`,
-//! `lua/postpone.lua`).
+//! What the owner of a partition may do: settle and release, postpone, halt (`lua/release.lua`,
+//! `lua/postpone.lua`, `lua/halt.lua`).
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use redis::Value;
 
-use super::{Known, OwnerToken, Store, StoreError, record, unexpected};
-use crate::domain::{DestinationName, Epoch, Sequence, Stamped};
+use super::{Known, LogEntry, OwnerToken, Store, StoreError, attempts, record, unexpected};
+use crate::domain::{DestinationName, Epoch, Ordering, Sequence, Stamped, Trouble};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -27,16 +27,56 @@ pub struct Owner {
 /// What to settle and release of one lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneRequest {
-    /// The lane's key; none for the destination's own lane.
+    /// The lane's key; none for the destination's own lane. Where nothing is in order each message
+    /// is a lane, and its sequence the key.
     pub key: Option<String>,
-    /// Everything up to here has been delivered; 0: nothing new.
-    pub settled_to: Sequence,
-    /// How many of these were tombstones.
-    pub tombstones: u64,
+    /// What has left it since the last call.
+    pub settled: Settled,
     /// The highest sequence that the owner holds and has not settled; 0: none.
     pub in_hand: Sequence,
     /// The most messages to hand out.
     pub want: usize,
+}
+
+/// What has left a lane, and Redis does not know it yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Everything up to here has left; 0: nothing new.
+    pub upto: Sequence,
+    /// How many of these were not delivered, but passed as tombstones of each kind.
+    pub dropped: u64,
+    /// See `dropped`.
+    pub skipped: u64,
+    /// See `dropped`.
+    pub cancelled: u64,
+    /// Their charges, together.
+    pub bytes: u64,
+    /// An entry for each, where the destination has a log.
+    pub log: Vec<(Sequence, LogEntry)>,
+    /// The idempotency keys that are forgotten with them.
+    pub idempotency_keys: Vec<String>,
+}
+
+/// The answer to a release.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Released {
+    /// How many orders wait to be carried out at this destination (see [`Store::orders`]).
+    pub orders: u64,
+    /// The next run of each lane asked for, in order.
+    pub runs: Vec<LaneRun>,
+}
+
+/// A lane's head that its receiver did not accept.
+#[derive(Debug, Clone, Copy)]
+pub struct RefusedHead<'a> {
+    /// Its lane, as in [`LaneRequest::key`].
+    pub lane: Option<&'a str>,
+    /// The head.
+    pub sequence: Sequence,
+    /// Failed attempts at its delivery, with this one.
+    pub failed: u32,
+    /// What went wrong this time.
+    pub trouble: &'a Trouble,
 }
 
 /// The next run of one lane.
@@ -55,25 +95,41 @@ impl Store {
         owner: &Owner,
         known: &Known,
         lanes: &[LaneRequest],
-    ) -> Result<Vec<LaneRun>, StoreError> {
+    ) -> Result<Released, StoreError> {
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
         let (transition, mut call) = self.script(|scripts| &scripts.release);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
-        call.key(keys.lanes());
-        for lane in lanes {
-            let key = lane.key.as_deref();
+        call.key(keys.lanes()).key(keys.orders()).key(keys.unique());
+        call.key(keys.log()).key(keys.log_order()).key(keys.halted());
+        // Where nothing is in order all lanes stand in the same sets.
+        let sets = if known.destination.ordering == Ordering::None { 1 } else { lanes.len() };
+        for lane in lanes.iter().take(sets) {
+            let key = set_key(known, lane.key.as_deref());
             call.key(keys.in_progress(key)).key(keys.ready(key));
         }
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.version).arg(name.as_str());
         call.arg(known.ordering_text()).arg(self.inner.quarantine_ms).arg(BYTES_MAX);
+        call.arg(known.destination.log_max).arg(lanes.len());
+        call.arg(lanes.iter().map(|lane| lane.settled.log.len()).sum::<usize>());
         for lane in lanes {
-            call.arg(lane.key.as_deref().unwrap_or_default()).arg(lane.settled_to);
-            call.arg(lane.tombstones).arg(lane.in_hand).arg(lane.want.min(1024));
+            let settled = &lane.settled;
+            call.arg(lane.key.as_deref().unwrap_or_default()).arg(settled.upto);
+            call.arg(settled.dropped).arg(settled.skipped).arg(settled.cancelled);
+            call.arg(settled.bytes).arg(lane.in_hand).arg(lane.want.min(1024));
         }
-        let answer: Vec<Vec<Value>> = self.run(transition, &call).await?;
-        answer.into_iter().map(|lane| read_run(lane, known)).collect()
+        for (sequence, entry) in lanes.iter().flat_map(|lane| &lane.settled.log) {
+            call.arg(*sequence).arg(entry.encode());
+        }
+        for key in lanes.iter().flat_map(|lane| &lane.settled.idempotency_keys) {
+            call.arg(key);
+        }
+        let mut answer = self.run::<Vec<Value>>(transition, &call).await?.into_iter();
+        let orders = answer.next().ok_or_else(|| unexpected("release"))?;
+        let orders = redis::from_redis_value(orders).map_err(|_| unexpected("release"))?;
+        let runs = answer.map(|lane| read_run(lane, known)).collect::<Result<_, _>>()?;
+        Ok(Released { orders, runs })
     }
 
     /// Has a lane's head, which the receiver did not accept, wait before it is tried again.
@@ -81,20 +137,40 @@ impl Store {
         &self,
         owner: &Owner,
         known: &Known,
-        lane: Option<&str>,
-        sequence: Sequence,
-        attempts: u32,
+        head: RefusedHead<'_>,
         wait: Duration,
     ) -> Result<(), StoreError> {
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
         let (transition, mut call) = self.script(|scripts| &scripts.postpone);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
-        call.key(keys.partition.releasable()).key(keys.lanes()).key(keys.in_progress(lane));
+        call.key(keys.partition.releasable()).key(keys.lanes());
+        call.key(keys.in_progress(set_key(known, head.lane))).key(keys.orders());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
         call.arg(known.ordering_text()).arg(self.inner.quarantine_ms);
-        call.arg(lane.unwrap_or_default()).arg(sequence).arg(attempts);
-        call.arg(wait.as_millis() as u64);
+        call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);
+        call.arg(wait.as_millis() as u64).arg(attempts::trouble_text(head.trouble));
+        self.run::<u64>(transition, &call).await?;
+        Ok(())
+    }
+
+    /// Sets a lane's head, whose attempts at delivery are used up, aside where it stands: its lane
+    /// waits for a person.
+    pub async fn halt(
+        &self,
+        owner: &Owner,
+        known: &Known,
+        head: RefusedHead<'_>,
+    ) -> Result<(), StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let set = set_key(known, head.lane);
+        let (transition, mut call) = self.script(|scripts| &scripts.halt);
+        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
+        call.key(keys.attempts()).key(keys.halted()).key(keys.lanes());
+        call.key(keys.in_progress(set)).key(keys.ready(set));
+        call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.ordering_text());
+        call.arg(self.inner.quarantine_ms).arg(head.lane.unwrap_or_default()).arg(head.sequence);
+        call.arg(head.failed).arg(attempts::trouble_text(head.trouble));
         self.run::<u64>(transition, &call).await?;
         Ok(())
     }
@@ -139,17 +215,25 @@ impl Store {
     }
 }
 
-fn read_run(lane: Vec<Value>, known: &Known) -> Result<LaneRun, StoreError> {
+/// The key of the sets in which a lane's messages stand: where nothing is in order, all stand in
+/// the destination's own.
+pub(super) fn set_key<'a>(known: &Known, lane: Option<&'a str>) -> Option<&'a str> {
+    lane.filter(|_| known.destination.ordering == Ordering::Key)
+}
+
+fn read_run(lane: Value, known: &Known) -> Result<LaneRun, StoreError> {
     let shape = |_| unexpected("release");
+    let lane: Vec<Value> = redis::from_redis_value(lane).map_err(shape)?;
     let mut parts = lane.into_iter();
-    let mut number = || parts.next().ok_or_else(|| unexpected("release"));
-    let wait_ms: u64 = redis::from_redis_value(number()?).map_err(shape)?;
-    let attempts: u32 = redis::from_redis_value(number()?).map_err(shape)?;
+    let mut next = || parts.next().ok_or_else(|| unexpected("release"));
+    let wait_ms: u64 = redis::from_redis_value(next()?).map_err(shape)?;
+    let kept: Bytes = redis::from_redis_value(next()?).map_err(shape)?;
+    let mut of_first = Some(attempts::read(&kept)?);
     let mut messages = Vec::with_capacity(parts.len() / 2);
     while let (Some(sequence), Some(bytes)) = (parts.next(), parts.next()) {
         let sequence: Sequence = redis::from_redis_value(sequence).map_err(shape)?;
         let bytes: Bytes = redis::from_redis_value(bytes).map_err(shape)?;
-        let attempts = if messages.is_empty() { attempts } else { 0 };
+        let attempts = of_first.take().unwrap_or_default();
         let message = record::read(bytes, &known.destination.name, sequence, attempts)
             .map_err(|error| StoreError::Unreadable(error.to_string()))?;
         messages.push(message);

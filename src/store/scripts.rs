@@ -12,13 +12,16 @@ pub struct Transition {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 7] = [
+const INCLUDES: [(&str, &str); 10] = [
+    ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
     ("epoch", include_str!("../../lua/include/epoch.lua")),
     ("expect", include_str!("../../lua/include/expect.lua")),
+    ("head", include_str!("../../lua/include/head.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
+    ("serial", include_str!("../../lua/include/serial.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
 ];
 
@@ -51,8 +54,8 @@ macro_rules! transitions {
 }
 
 transitions!(
-    ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, define,
-    index, remove, purge, forget,
+    ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
+    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic,
 );
 
 impl Default for Scripts {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use redis::Pipeline;
 use serde::Serialize;
 
-use super::{Known, Store, StoreError, record};
-use crate::domain::{Ordering, Sequence, State};
+use super::{Known, Listed, Paused, Store, StoreError, record};
+use crate::domain::{Ordering, Sequence, State, Trouble};
 
 /// How many heads are listed where lanes are keys.
 const HEADS_MAX: usize = 10;
@@ -17,23 +17,38 @@ const CANDIDATES_MAX: isize = 20;
 pub struct Stats {
     /// The last sequence stamped.
     pub last_sequence: Sequence,
-    /// Messages that may be claimed now.
+    /// Messages that are not gone: the sum of the following six. With the totals of what is gone
+    /// it is `last_sequence`.
+    pub pending: u64,
+    /// Messages that wait to be processed.
     pub waiting: u64,
     /// Messages under a lease.
     pub processing: u64,
-    /// Messages that are processed and wait for their turn.
+    /// Messages that are processed, or need not be, and wait for their turn.
     pub ready: u64,
     /// Messages that a sender is trying to deliver.
     pub delivering: u64,
-    /// Messages that wait out a backoff of their processing.
+    /// Messages whose attempts are used up: their lanes wait for a person.
+    pub halted: u64,
+    /// Messages that are not to be processed yet, or wait out a backoff of their processing.
     pub delayed: u64,
+    /// The bytes of their bodies as they arrived.
+    pub pending_bytes: u64,
+    /// Dead letters. They are not pending.
+    pub dead: u64,
     /// Messages that receivers have accepted.
     pub delivered_total: u64,
-    /// Messages that their transform dropped.
+    /// Messages that their transform, or a policy, dropped.
     pub dropped_total: u64,
+    /// Messages that were skipped: each became a dead letter.
+    pub skipped_total: u64,
+    /// Messages that were cancelled.
+    pub cancelled_total: u64,
+    /// What a person has paused.
+    pub paused: Paused,
     /// The oldest of the lanes' heads.
     pub head: Option<Head>,
-    /// Where lanes are keys, the oldest heads.
+    /// Where there are many lanes, the oldest heads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub heads: Vec<Head>,
 }
@@ -49,68 +64,60 @@ pub struct Head {
     pub state: State,
     /// How long ago it arrived, in milliseconds.
     pub age_ms: u64,
-    /// What it waits for: `transform` or `delivery`.
+    /// What it waits for: `transform`, `delivery`, its `delay`, or a `person`.
     pub blocked_by: &'static str,
     /// Attempts that did not succeed, of what it waits for.
     pub attempts: u32,
+    /// Leases on it that ran out.
+    pub crashes: u32,
+    /// What went wrong last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_trouble: Option<Trouble>,
 }
-
-/// A head before it is known where it is.
-type Candidate = (Sequence, Option<String>);
 
 impl Store {
     /// The numbers of a destination.
     pub async fn stats(&self, known: &Known) -> Result<Stats, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
-        let mut pipe = Pipeline::new();
-        pipe.atomic();
-        let fields = ["last", "settled", "ready", "delayed", "delivered", "dropped"];
-        pipe.hmget(keys.hash(), &fields).llen(keys.waiting()).get(keys.delivering());
-        type Answer = (Vec<Option<u64>>, u64, Option<u64>);
-        let (numbers, waiting, delivering): Answer = self.query(&pipe).await?;
-        let number = |at: usize| numbers.get(at).copied().flatten().unwrap_or_default();
-        let (last, settled, finished, delayed) = (number(0), number(1), number(2), number(3));
-        let pending = last.saturating_sub(settled);
-        let delivering = delivering.unwrap_or_default().min(finished);
-        let heads = self.heads(known).await?;
+        let counts = self.counts(known).await?;
+        let heads = self.heads(known, counts.delivering > 0).await?;
         Ok(Stats {
-            last_sequence: last,
-            waiting,
-            processing: pending.saturating_sub(waiting + finished + delayed),
-            ready: finished - delivering,
-            delivering,
-            delayed,
-            delivered_total: number(4),
-            dropped_total: number(5),
             head: heads.first().cloned(),
             heads: match known.destination.ordering {
                 Ordering::Destination => Vec::new(),
-                Ordering::Key => heads,
+                Ordering::Key | Ordering::None => heads,
             },
+            ..counts
         })
     }
 
-    /// The lanes' heads, the oldest first. Where lanes are keys they are found among the messages
-    /// that have waited longest in each state: all of them if there are few, else nearly so.
-    async fn heads(&self, known: &Known) -> Result<Vec<Head>, StoreError> {
-        let candidates = match known.destination.ordering {
-            Ordering::Destination => {
-                let keys = self.keys().destination(&known.destination.name);
-                let mut pipe = Pipeline::new();
-                pipe.zrange(keys.in_progress(None), 0, 0);
-                let (head,): (Vec<Sequence>,) = self.query(&pipe).await?;
-                head.into_iter().map(|sequence| (sequence, None)).collect()
-            }
-            Ordering::Key => self.keyed_candidates(known).await?,
-        };
-        let mut heads = Vec::new();
-        for (sequence, key) in candidates {
-            heads.extend(self.head(known, sequence, key).await?);
-        }
-        Ok(heads)
+    /// The numbers alone.
+    pub async fn counts(&self, known: &Known) -> Result<Stats, StoreError> {
+        let counts = self.backlogs(&[known]).await?.pop();
+        counts.ok_or_else(|| super::unexpected("a look at numbers"))
     }
 
-    async fn keyed_candidates(&self, known: &Known) -> Result<Vec<Candidate>, StoreError> {
+    /// The lanes' heads, the oldest first. Where there are many lanes they are found among the
+    /// messages that have waited longest in each state: all of them if there are few, else nearly
+    /// so.
+    async fn heads(&self, known: &Known, delivering: bool) -> Result<Vec<Head>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let sequences = match known.destination.ordering {
+            Ordering::Key => self.keyed_candidates(known).await?,
+            Ordering::Destination | Ordering::None => {
+                let mut pipe = Pipeline::new();
+                let all = known.destination.ordering == Ordering::None;
+                let last = if all { HEADS_MAX as isize - 1 } else { 0 };
+                pipe.zrange(keys.in_progress(None), 0, last);
+                let (heads,): (Vec<Sequence>,) = self.query(&pipe).await?;
+                heads
+            }
+        };
+        let now_ms = self.server_time_ms().await?;
+        let listed = self.listed(known, &sequences).await?;
+        Ok(listed.into_iter().map(|one| head(one, known, delivering, now_ms)).collect())
+    }
+
+    async fn keyed_candidates(&self, known: &Known) -> Result<Vec<Sequence>, StoreError> {
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
         let mut pipe = Pipeline::new();
@@ -118,8 +125,10 @@ impl Store {
         pipe.zrange(keys.lanes(), 0, CANDIDATES_MAX - 1);
         pipe.zrange(keys.partition.leases(), 0, 10 * CANDIDATES_MAX - 1);
         pipe.zrange(keys.partition.delayed(), 0, 10 * CANDIDATES_MAX - 1);
-        type Answer = (Vec<Sequence>, Vec<String>, Vec<String>, Vec<String>);
-        let (mut sequences, mut lanes, leases, delayed): Answer = self.query(&pipe).await?;
+        pipe.zrange(keys.halted(), 0, CANDIDATES_MAX - 1);
+        type Answer = (Vec<Sequence>, Vec<String>, Vec<String>, Vec<String>, Vec<Sequence>);
+        let (mut sequences, mut lanes, leases, delayed, halted): Answer = self.query(&pipe).await?;
+        sequences.extend(halted);
         for member in leases.iter().chain(&delayed) {
             let mut parts = member.split('/');
             if parts.next() == Some(name.as_str()) {
@@ -132,7 +141,7 @@ impl Store {
             pipe.hmget(keys.messages(), &sequences);
             let (records,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
             lanes.extend(records.into_iter().zip(&sequences).filter_map(|(bytes, sequence)| {
-                let message = record::read(bytes?, name, *sequence, 0).ok()?;
+                let message = record::read(bytes?, name, *sequence, Default::default()).ok()?;
                 known.destination.lane_key(message.message.key.as_deref()).map(str::to_owned)
             }));
         }
@@ -146,51 +155,35 @@ impl Store {
             pipe.zrange(keys.in_progress(Some(lane)), 0, 0);
         }
         let heads: Vec<Vec<Sequence>> = self.query(&pipe).await?;
-        let mut found: Vec<Candidate> = heads
-            .into_iter()
-            .zip(lanes)
-            .filter_map(|(head, lane)| Some((*head.first()?, Some(lane))))
-            .collect();
-        found.sort();
+        let mut found: Vec<Sequence> =
+            heads.into_iter().filter_map(|head| head.first().copied()).collect();
+        found.sort_unstable();
         found.truncate(HEADS_MAX);
         Ok(found)
     }
+}
 
-    /// Where a head is. None if it has left meanwhile.
-    async fn head(
-        &self,
-        known: &Known,
-        sequence: Sequence,
-        key: Option<String>,
-    ) -> Result<Option<Head>, StoreError> {
-        let name = &known.destination.name;
-        let keys = self.keys().destination(name);
-        let mut pipe = Pipeline::new();
-        pipe.hget(keys.messages(), sequence).hget(keys.attempts(), sequence);
-        pipe.zscore(keys.ready(key.as_deref()), sequence);
-        pipe.zscore(keys.partition.delayed(), format!("{name}/{sequence}"));
-        pipe.cmd("LPOS").arg(keys.waiting()).arg(sequence).arg("MAXLEN").arg(1000);
-        pipe.exists(keys.delivering()).cmd("TIME");
-        type Answer =
-            (Option<Bytes>, Option<u32>, Option<f64>, Option<f64>, Option<u64>, bool, (u64, u64));
-        let (bytes, attempts, ready, delayed, waiting, delivering, time): Answer =
-            self.query(&pipe).await?;
-        let attempts = attempts.unwrap_or_default();
-        let message = bytes.and_then(|bytes| record::read(bytes, name, sequence, attempts).ok());
-        let Some(message) = message else { return Ok(None) };
-        let state = match (ready, delayed, waiting) {
-            (Some(_), _, _) if delivering => State::Delivering,
-            (Some(_), _, _) => State::Ready,
-            (_, Some(_), _) => State::Delayed,
-            (_, _, Some(_)) => State::Waiting,
-            _ => State::Processing,
-        };
-        let blocked_by = match state {
-            State::Ready | State::Delivering | State::Delivered => "delivery",
+fn head(listed: Listed, known: &Known, delivering: bool, now_ms: u64) -> Head {
+    let Listed { message, state, .. } = listed;
+    let state = match state {
+        State::Ready if delivering => State::Delivering,
+        state => state,
+    };
+    let last_trouble = message.attempts.troubles.first().map(|(_, trouble)| trouble.clone());
+    let has_failed = message.attempts.failed + message.attempts.crashes > 0;
+    Head {
+        sequence: message.place.sequence,
+        key: known.destination.lane_key(message.message.key.as_deref()).map(str::to_owned),
+        state,
+        age_ms: now_ms.saturating_sub(message.message.received_ms),
+        blocked_by: match state {
+            State::Halted => "person",
+            State::Delayed if !has_failed => "delay",
             State::Waiting | State::Processing | State::Delayed => "transform",
-        };
-        let now_ms = time.0 * 1000 + time.1 / 1000;
-        let age_ms = now_ms.saturating_sub(message.message.received_ms);
-        Ok(Some(Head { sequence, key, state, age_ms, blocked_by, attempts }))
+            _ => "delivery",
+        },
+        attempts: message.attempts.failed,
+        crashes: message.attempts.crashes,
+        last_trouble,
     }
 }

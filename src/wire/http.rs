@@ -4,6 +4,7 @@
 //! POST <url>
 //! reseq-id, reseq-destination, reseq-sequence, reseq-previous, reseq-epoch, reseq-attempt
 //! reseq-key           if the message has an ordering key
+//! reseq-origin        if it was redriven or replayed: <destination>/<epoch>/<sequence> before
 //! content-type        the body's
 //! x-…, ce-…, trace…   what travels with the message
 //! authorization, …    the static headers of the definition; they win over what travels
@@ -11,11 +12,16 @@
 //! <body>
 //! ```
 //!
+//! A batch has reseq-destination, reseq-sequence (of its first), reseq-last-sequence, reseq-batch (how
+//! many), reseq-epoch, reseq-attempt, and reseq-key where lanes are keys. What travels is in its
+//! envelopes (`envelope.rs`).
+//!
 //! Ids and keys come from producers and may hold any printable character, header values may
 //! not: in `reseq-id` and `reseq-key` whatever is not ASCII, spaces and `%` are percent-encoded as
 //! UTF-8, so that a receiver has the original after percent-decoding (`decodeURIComponent`).
 
 use std::{
+    borrow::Borrow,
     error::Error,
     time::{Duration, SystemTime},
 };
@@ -27,7 +33,8 @@ use reqwest::{
     header::{self, HeaderMap, HeaderName, HeaderValue},
 };
 
-use crate::domain::{Stamped, destination::Headers};
+use super::envelope::origin_text;
+use crate::domain::{Stamped, TroubleKind, destination::Headers};
 
 /// A connection that is not there after this time counts as none.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,6 +77,17 @@ pub struct Endpoint {
     timeout: Duration,
 }
 
+/// Why there is no answer, or not a whole one. Its words never hold a header or a part of the URL:
+/// both may be secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct NoAnswer {
+    /// What kind of trouble it is.
+    pub kind: TroubleKind,
+    /// What happened, for people.
+    pub reason: String,
+}
+
 /// Why the body of an answer is not there.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
@@ -79,9 +97,16 @@ pub enum BodyError {
         /// The longest body, in bytes.
         max: usize,
     },
-    /// It did not come to its end: a time-out or a broken connection, in words.
+    /// It did not come to its end: a time-out or a broken connection.
     #[error("{0}")]
-    Broken(String),
+    Broken(NoAnswer),
+}
+
+impl NoAnswer {
+    /// There was nothing to send.
+    pub fn nothing_to_send() -> NoAnswer {
+        NoAnswer { kind: TroubleKind::Unsendable, reason: "there is nothing to send".to_owned() }
+    }
 }
 
 impl Endpoint {
@@ -102,20 +127,43 @@ impl Endpoint {
         }
     }
 
-    /// POSTs the message and returns the answer's head, or in words why there is none. The words
-    /// never hold a header or a part of the URL: both may be secrets.
-    pub async fn post(&self, message: &Stamped, attempt: u32) -> Result<Response, String> {
-        let Some(url) = &self.url else {
-            return Err("the url of the definition is not one".to_owned());
+    /// POSTs the message and returns the answer's head, or why there is none.
+    pub async fn send(&self, message: &Stamped, attempt: u32) -> Result<Response, NoAnswer> {
+        let headers = self.request_headers(message, attempt);
+        self.request(headers, message.message.body.bytes.clone()).await
+    }
+
+    /// POSTs several messages, in order, as one `body` of this type.
+    pub async fn send_batch(
+        &self,
+        messages: &[impl Borrow<Stamped>],
+        by_key: bool,
+        attempt: u32,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<Response, NoAnswer> {
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
+            return Err(NoAnswer::nothing_to_send());
         };
-        self.client
-            .post(url.clone())
-            .headers(self.request_headers(message, attempt))
-            .body(message.message.body.bytes.clone())
-            .timeout(self.timeout)
-            .send()
-            .await
-            .map_err(|error| self.reason(error))
+        let (first, last) = (first.borrow(), last.borrow());
+        let mut headers = self.headers.clone();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        insert_place(&mut headers, first, attempt);
+        insert(&mut headers, "reseq-last-sequence", &last.place.sequence.to_string());
+        insert(&mut headers, "reseq-batch", &messages.len().to_string());
+        if let Some(key) = first.message.key.as_ref().filter(|_| by_key) {
+            insert(&mut headers, "reseq-key", &encoded(key));
+        }
+        self.request(headers, body).await
+    }
+
+    async fn request(&self, headers: HeaderMap, body: Bytes) -> Result<Response, NoAnswer> {
+        let Some(url) = &self.url else {
+            let reason = "the url of the definition is not one".to_owned();
+            return Err(NoAnswer { kind: TroubleKind::Unsendable, reason });
+        };
+        let request = self.client.post(url.clone()).headers(headers).body(body);
+        request.timeout(self.timeout).send().await.map_err(|error| self.no_answer(error))
     }
 
     /// Reads an answer's body to its end, but not more than `bytes_max` of it.
@@ -127,7 +175,7 @@ impl Endpoint {
         }
         let mut body = BytesMut::with_capacity(announced as usize);
         while let Some(chunk) =
-            answer.chunk().await.map_err(|e| BodyError::Broken(self.reason(e)))?
+            answer.chunk().await.map_err(|e| BodyError::Broken(self.no_answer(e)))?
         {
             if body.len() + chunk.len() > bytes_max {
                 return Err(too_long);
@@ -161,42 +209,55 @@ impl Endpoint {
     }
 
     /// What happened, for people, from the innermost cause (the outer ones repeat the URL).
-    fn reason(&self, error: reqwest::Error) -> String {
+    fn no_answer(&self, error: reqwest::Error) -> NoAnswer {
         let error = error.without_url();
         let mut cause: &dyn Error = &error;
         while let Some(source) = cause.source() {
             cause = source;
         }
-        if error.is_connect() {
-            format!("no connection: {cause}")
+        let (kind, reason) = if error.is_connect() {
+            (TroubleKind::Connection, format!("no connection: {cause}"))
         } else if error.is_timeout() {
-            format!("timed out after {} ms", self.timeout.as_millis())
+            let timeout_ms = self.timeout.as_millis();
+            (TroubleKind::Timeout, format!("timed out after {timeout_ms} ms"))
         } else if error.is_builder() {
-            format!("the request could not be made: {cause}")
+            (TroubleKind::Unsendable, format!("the request could not be made: {cause}"))
         } else {
-            format!("no whole answer: {cause}")
-        }
+            (TroubleKind::Connection, format!("no whole answer: {cause}"))
+        };
+        NoAnswer { kind, reason }
     }
 }
 
 /// Reseq's own headers, over any others of these names.
 fn insert_own(headers: &mut HeaderMap, message: &Stamped, attempt: u32) {
-    let encoded = |text: &str| utf8_percent_encode(text, ENCODED).to_string();
-    let mut insert = |name: &'static str, value: &str| {
-        // What is encoded, a name or a number is always a valid value.
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(HeaderName::from_static(name), value);
-        }
-    };
-    insert("reseq-id", &encoded(&message.message.id));
-    insert("reseq-destination", message.destination.as_str());
-    insert("reseq-sequence", &message.place.sequence.to_string());
-    insert("reseq-previous", &message.previous.to_string());
-    insert("reseq-epoch", &message.place.epoch.to_string());
-    insert("reseq-attempt", &attempt.to_string());
+    insert_place(headers, message, attempt);
+    insert(headers, "reseq-id", &encoded(&message.message.id));
+    insert(headers, "reseq-previous", &message.previous.to_string());
     if let Some(key) = &message.message.key {
-        insert("reseq-key", &encoded(key));
+        insert(headers, "reseq-key", &encoded(key));
     }
+    if let Some(origin) = &message.origin {
+        insert(headers, "reseq-origin", &origin_text(origin));
+    }
+}
+
+fn insert_place(headers: &mut HeaderMap, message: &Stamped, attempt: u32) {
+    insert(headers, "reseq-destination", message.destination.as_str());
+    insert(headers, "reseq-sequence", &message.place.sequence.to_string());
+    insert(headers, "reseq-epoch", &message.place.epoch.to_string());
+    insert(headers, "reseq-attempt", &attempt.to_string());
+}
+
+fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    // What is encoded, a name or a number is always a valid value.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 /// A status that is no success, in words.
@@ -216,6 +277,22 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     }
     let date = httpdate::parse_http_date(text).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
+}
+
+/// The beginning of an answer's body, at most so many bytes of it, as text; what came of it if it
+/// broke off. The rest is read as by [`drain`].
+pub async fn excerpt_of(mut answer: Response, bytes_max: usize) -> String {
+    let mut body = BytesMut::new();
+    while body.len() < bytes_max
+        && let Ok(Some(chunk)) = answer.chunk().await
+    {
+        let room = bytes_max - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+    }
+    if body.len() == bytes_max {
+        drain(answer).await;
+    }
+    String::from_utf8_lossy(&body).trim().to_owned()
 }
 
 /// Reads what is left of an answer, so that its connection can be used again; a long rest is not

@@ -1,5 +1,6 @@
 //! What ingest, processor and sender share on the wire: the framings of TCP ([`FrameCodec`]),
-//! the answers in them ([`answer`]), and a message as an HTTP request ([`http`]).
+//! the answers in them ([`answer`]), a message as an HTTP request ([`http`]), and several as JSON
+//! ([`envelope`]).
 
 use std::io;
 
@@ -11,6 +12,7 @@ use tokio_util::codec::{
 use crate::domain::Framing;
 
 pub mod answer;
+pub mod envelope;
 pub mod http;
 pub mod problem;
 

@@ -41,6 +41,12 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "unknown_destination", detail)
     }
 
+    /// A 404.
+    pub fn unknown_topic(name: &str) -> Problem {
+        let detail = format!("there is no topic {name:?}; PUT /v1/topics/{name} makes one");
+        Problem::new(StatusCode::NOT_FOUND, "unknown_topic", detail)
+    }
+
     /// A body that was not taken: longer than `max` bytes, or broken off.
     pub fn of_body(rejection: &BytesRejection, max: usize) -> Problem {
         match rejection.status() {

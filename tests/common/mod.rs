@@ -15,20 +15,14 @@ use tokio::{net::TcpListener, sync::mpsc};
 
 /// A message at epoch 3, sequence 42, with nothing optional.
 pub fn message(body: &str) -> Stamped {
-    Stamped {
-        destination: "erp".parse().unwrap(),
-        place: Place { epoch: 3, sequence: 42 },
-        previous: 41,
-        message: Message {
-            id: "order-7".into(),
-            key: None,
-            headers: Vec::new(),
-            body: Body { content_type: "text/plain".into(), bytes: body.to_owned().into() },
-            received_ms: 0,
-        },
-        attempts: 0,
-        tombstone: false,
-    }
+    let message = Message {
+        id: "order-7".into(),
+        key: None,
+        headers: Vec::new(),
+        body: Body { content_type: "text/plain".into(), bytes: body.to_owned().into() },
+        received_ms: 0,
+    };
+    Stamped::new("erp".parse().unwrap(), Place { epoch: 3, sequence: 42 }, 41, message)
 }
 
 /// The same with a key and headers that need care.

@@ -93,7 +93,37 @@ async fn what_is_no_message_is_refused_by_name_and_leaves_nothing_behind() {
             "headers.x-a",
         ),
         (ITEMS, JSON, item(json!({"body_base64": "AA=="})), 400, "invalid_field", "body_base64"),
-        (ITEMS, JSON, item(json!({"delay_ms": 5})), 400, "invalid_field", "delay_ms"),
+        (ITEMS, JSON, item(json!({"delay_ms": 31_536_000_001u64})), 400, "invalid_field", "year"),
+        (ITEMS, JSON, item(json!({"not_before": "soon"})), 400, "invalid_field", "RFC 3339"),
+        (
+            ITEMS,
+            JSON,
+            item(json!({"not_before": "9999-01-01T00:00:00Z"})),
+            400,
+            "invalid_field",
+            "not_before",
+        ),
+        (
+            ITEMS,
+            JSON,
+            item(json!({"not_before": "2026-01-01T00:00:00Z", "delay_ms": 5})),
+            400,
+            "invalid_field",
+            "not both",
+        ),
+        (ITEMS, JSON, item(json!({"priority": 10})), 400, "invalid_field", "0 to 9"),
+        (ITEMS, JSON, item(json!({"priority": 5})), 400, "invalid_field", "ordering"),
+        (
+            ITEMS,
+            JSON,
+            r#"{"topic": "nowhere", "body": 1}"#.into(),
+            404,
+            "unknown_topic",
+            "/v1/topics/nowhere",
+        ),
+        (ITEMS, JSON, r#"{"topic": "N O", "body": 1}"#.into(), 404, "unknown_topic", "N O"),
+        ("/v1/topics/nowhere/messages", "", "x".into(), 404, "unknown_topic", "nowhere"),
+        ("/v1/topics/N%20O/messages", "", "x".into(), 404, "unknown_topic", "N O"),
         (ITEMS, JSON, item(json!({"delay_ms": -5})), 400, "invalid_field", "delay_ms"),
         (ITEMS, JSON, item(json!({"topic": "t"})), 400, "invalid_field", "topic"),
         (
@@ -147,9 +177,15 @@ async fn what_is_no_message_is_refused_by_name_and_leaves_nothing_behind() {
         said(service.post(path, content_type, body)).await.is_problem(status, code, named);
         assert_eq!(service.holds().await, before, "{path} changed something");
     }
-    let headers: [(&str, &[u8], &str); 6] = [
-        ("Reseq-Delay", b"1500ms", "Reseq-Delay"),
-        ("Reseq-Priority", b"3", "Reseq-Priority"),
+    let headers: [(&str, &[u8], &str); 12] = [
+        ("Reseq-Delay", b"1500", "Reseq-Delay: a delay is a number with a unit"),
+        ("Reseq-Delay", b"-1s", "Reseq-Delay: a delay is a number with a unit"),
+        ("Reseq-Delay", b"366d", "Reseq-Delay: a message may be delayed for a year"),
+        ("Reseq-Not-Before", b"tomorrow", "Reseq-Not-Before: a time is written as in RFC 3339"),
+        ("Reseq-Not-Before", b"9999-01-01T00:00:00Z", "Reseq-Not-Before: a message may be"),
+        ("Reseq-Priority", b"3", "ordering is \"none\""),
+        ("Reseq-Priority", b"10", "Reseq-Priority: a priority is a digit"),
+        ("Reseq-Priority", b"high", "Reseq-Priority: a priority is a digit"),
         ("Reseq-Key", b"%FF", "Reseq-Key"),
         ("Reseq-Id", b"", "Reseq-Id"),
         ("Idempotency-Key", &[b'i'; 257], "Idempotency-Key"),
@@ -160,7 +196,35 @@ async fn what_is_no_message_is_refused_by_name_and_leaves_nothing_behind() {
         let request = service.post(RAW, "text/plain", "x").header(name, value);
         said(request).await.is_problem(400, "invalid_field", named);
     }
+    let both = service.post(RAW, "text/plain", "x").header("Reseq-Delay", "1s");
+    let both = both.header("Reseq-Not-Before", "2026-01-01T00:00:00Z");
+    said(both).await.is_problem(400, "invalid_field", "not both");
     assert_eq!(service.holds().await, before);
+}
+
+#[tokio::test]
+async fn delays_and_priorities_are_taken_where_they_can_be() {
+    let service = Service::start().await;
+    service.define("any", json!({"ordering": "none"})).await;
+    let raw = |name: &'static str, value: &'static str| {
+        service.post("/v1/destinations/any/messages", "text/plain", value).header(name, value)
+    };
+    let headers = [
+        ("Reseq-Delay", "1ms"),
+        ("Reseq-Not-Before", "2020-01-01T00:00:00+01:00"),
+        ("Reseq-Priority", "9"),
+    ];
+    for ((name, value), sequence) in headers.into_iter().zip(1..) {
+        let said = said(raw(name, value)).await;
+        assert_eq!((said.status, place(&said.body)), (202, (sequence, false)), "{name}");
+    }
+    let item = json!({"destinations": ["any"], "body": "all", "delay_ms": 1, "priority": 0});
+    assert_eq!(said(service.json(ITEMS, &item)).await.status, 202);
+    // Of two destinations one takes a priority: it has it, and the other says why it has not.
+    let item = json!({"destinations": ["any", "erp"], "body": 1, "priority": 0});
+    let refused = said(service.json(ITEMS, &item)).await;
+    refused.is_problem(400, "invalid_field", "ordering");
+    assert_eq!(refused.body["deliveries"][0]["destination"], "any");
 }
 
 #[tokio::test]
@@ -197,7 +261,7 @@ async fn a_path_does_not_take_the_wrong_method() {
     for (method, path) in [
         ("GET", ITEMS),
         ("DELETE", ITEMS),
-        ("GET", RAW),
+        ("PUT", RAW),
         ("PATCH", "/v1/destinations/erp"),
         ("POST", "/v1/destinations"),
         ("PUT", "/v1/leases"),

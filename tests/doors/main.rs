@@ -16,7 +16,9 @@ use support::{
 mod support;
 
 mod destinations;
+mod full;
 mod ingest;
+mod memory;
 mod redis_gone;
 mod start;
 mod tcp;
@@ -26,7 +28,8 @@ mod workers;
 const BODY_MAX: usize = 1000;
 const BATCH_MAX: usize = 4000;
 
-/// One pod with all roles, with a destination `erp` of its file, and two TCP listeners for it.
+/// One pod with all roles, with a destination `erp` of its file, two TCP listeners for it, and one
+/// for `small`, which a test may define.
 struct Service {
     redis: TestRedis,
     pod: Pod,
@@ -43,7 +46,7 @@ impl Service {
             http: format!("body_bytes_max = {BODY_MAX}\nbatch_bytes_max = {BATCH_MAX}"),
             redis: "timeout_ms = 1000".into(),
             ingest: "retry_ms = 300".into(),
-            tcp: vec![("erp", "lines"), ("erp", "length")],
+            tcp: vec![("erp", "lines"), ("erp", "length"), ("small", "lines")],
             ..Settings::new(redis.url())
         };
         let settings = settings.destination("erp", &format!("url = \"{}\"", receiver.url()));
@@ -81,7 +84,7 @@ impl Service {
     }
 
     /// Everything that Redis holds and that does not change by itself.
-    async fn holds(&self) -> BTreeMap<String, Vec<u8>> {
+    async fn holds(&self) -> BTreeMap<String, Vec<Vec<u8>>> {
         let mut redis = self.redis.connection().await;
         let changing = |key: &str| {
             [":owner", ":pods", ":epoch"].iter().any(|end| key.ends_with(end))
@@ -90,9 +93,16 @@ impl Service {
         };
         let mut held = BTreeMap::new();
         for key in keys(&mut redis).await.into_iter().filter(|key| !changing(key)) {
-            let value: Option<Vec<u8>> =
-                ::redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
-            held.insert(key, value.unwrap_or_default());
+            // A hash is dumped in an order that changes by itself.
+            let fields = ::redis::cmd("HGETALL").arg(&key).query_async(&mut redis).await;
+            let value = match fields.map(|fields: BTreeMap<Vec<u8>, Vec<u8>>| fields) {
+                Ok(fields) => fields.into_iter().flat_map(|(name, value)| [name, value]).collect(),
+                Err(_) => {
+                    let dump = ::redis::cmd("DUMP").arg(&key).query_async(&mut redis).await;
+                    dump.map(|dump: Option<Vec<u8>>| vec![dump.unwrap_or_default()]).unwrap()
+                }
+            };
+            held.insert(key, value);
         }
         held
     }

@@ -26,22 +26,25 @@ async fn forged_and_garbled_lease_tokens_change_nothing() {
     let token = leased["leases"][0]["token"].as_str().unwrap().to_owned();
     let mut forged =
         vec![String::new(), "garbage".into(), "x".repeat(3000), "a.b.c".into(), "\u{0}".into()];
-    // The same with another destination, another secret, none.
+    // The same with another destination, another secret, none, or no time.
     let plain = String::from_utf8(URL_SAFE_NO_PAD.decode(&token).unwrap()).unwrap();
     let parts: Vec<&str> = plain.split('\n').collect();
-    let [_, sequence, secret, key] = parts[..] else { panic!("{plain}") };
-    let encoded = |parts: [&str; 4]| URL_SAFE_NO_PAD.encode(parts.join("\n"));
+    let [_, sequence, secret, claimed, key] = parts[..] else { panic!("{plain}") };
+    let encoded = |parts: [&str; 5]| URL_SAFE_NO_PAD.encode(parts.join("\n"));
     let other_secret: String = secret.chars().rev().collect();
-    forged.push(encoded(["other", sequence, secret, key]));
-    forged.push(encoded(["work", sequence, &other_secret, key]));
-    forged.push(encoded(["work", sequence, "", key]));
-    forged.push(token[..token.len() - 2].to_owned());
+    forged.push(encoded(["other", sequence, secret, claimed, key]));
+    forged.push(encoded(["work", sequence, &other_secret, claimed, key]));
+    forged.push(encoded(["work", sequence, "", claimed, key]));
+    forged.push(encoded(["work", sequence, secret, "yesterday", key]));
+    // Cut short, so that it is not base64.
+    forged.push(token[..token.len() / 4 * 4 - 3].to_owned());
     let before = service.holds().await;
     for token in &forged {
         for (verb, more) in [
             ("complete", json!({"body": 2})),
             ("fail", json!({"error": "no"})),
-            ("extend", json!({"lease_ms": 1000})),
+            ("fail", json!({"error": "no", "final": true})),
+            ("extend", json!({"lease_ms": 1000, "checkpoint": {"page": 7}})),
             ("release", json!({})),
         ] {
             let mut item = more;
@@ -55,7 +58,8 @@ async fn forged_and_garbled_lease_tokens_change_nothing() {
     }
     assert_eq!(service.holds().await, before);
     // The holder cannot complete it in another lane than its own.
-    let astray = json!([{"token": encoded(["work", sequence, secret, "other lane"]), "body": 2}]);
+    let astray =
+        json!([{"token": encoded(["work", sequence, secret, claimed, "other lane"]), "body": 2}]);
     assert_eq!(results(&service, "complete", astray).await, ["stale_lease"]);
     assert_eq!(service.holds().await, before);
     // The true one among forged ones counts, and counts once.
@@ -96,6 +100,36 @@ async fn calls_of_workers_that_cannot_be_are_refused_by_name() {
         ),
         (lease, json!({"destinations": ["work"], "lease_ms": 1}), 400, "invalid_field", "lease_ms"),
         (lease, json!({"destinations": ["work"], "colour": 1}), 400, "invalid_field", "colour"),
+        (lease, json!({"destinations": ["work"], "min": 0}), 400, "invalid_field", "min"),
+        (lease, json!({"destinations": ["work"], "min": 2}), 400, "invalid_field", "min"),
+        (
+            lease,
+            json!({"destinations": ["work"], "min": 65, "max": 100}),
+            400,
+            "invalid_field",
+            "1 to 64",
+        ),
+        (
+            "/v1/leases/complete",
+            json!({"items": [{"token": "t", "body_base64": "", "content_type": "a\nb"}]}),
+            400,
+            "invalid_field",
+            "items[0]: content_type",
+        ),
+        (
+            lease,
+            json!({"destinations": ["work", "erp"], "min": 2, "max": 2}),
+            400,
+            "invalid_field",
+            "min",
+        ),
+        (
+            "/v1/leases/extend",
+            json!({"items": [{"token": "t", "check_point": 1}]}),
+            400,
+            "invalid_field",
+            "check_point",
+        ),
         ("/v1/leases/complete", json!({"items": []}), 400, "invalid_field", "items"),
         ("/v1/leases/complete", json!({"items": [{"body": 1}]}), 400, "invalid_field", "items[0]"),
         (

@@ -31,6 +31,12 @@ pub enum Kind {
     Disown,
     Release,
     Postpone,
+    Halt,
+    Withdraw,
+    CarryOut,
+    Retry,
+    Discard,
+    Pause,
     Define,
     BeginRemove,
     Remove,
@@ -51,13 +57,15 @@ pub enum Twist {
 
 pub fn draws(most: usize) -> impl Strategy<Value = Vec<Draw>> {
     let kind = prop_oneof![
-        16 => Just(Kind::Ingest), 18 => Just(Kind::Claim), 24 => Just(Kind::Complete),
-        5 => Just(Kind::Fail), 3 => Just(Kind::Unclaim), 3 => Just(Kind::Extend),
-        14 => Just(Kind::Reap), 1 => Just(Kind::Overdue), 4 => Just(Kind::Own),
-        1 => Just(Kind::Disown), 24 => Just(Kind::Release), 6 => Just(Kind::Postpone),
-        4 => Just(Kind::Define), 2 => Just(Kind::BeginRemove), 1 => Just(Kind::Remove),
-        1 => Just(Kind::Restart), 10 => Just(Kind::Pass), 1 => Just(Kind::ScriptFlush),
-        4 => Just(Kind::Repeat), 1 => Just(Kind::Late),
+        16 => Just(Kind::Ingest), 20 => Just(Kind::Claim), 26 => Just(Kind::Complete),
+        14 => Just(Kind::Fail), 3 => Just(Kind::Unclaim), 4 => Just(Kind::Extend),
+        18 => Just(Kind::Reap), 1 => Just(Kind::Overdue), 4 => Just(Kind::Own),
+        3 => Just(Kind::Disown), 44 => Just(Kind::Release), 12 => Just(Kind::Postpone),
+        8 => Just(Kind::Halt), 8 => Just(Kind::Withdraw), 6 => Just(Kind::CarryOut),
+        11 => Just(Kind::Retry), 2 => Just(Kind::Discard), 2 => Just(Kind::Pause),
+        3 => Just(Kind::Define), 1 => Just(Kind::BeginRemove), 1 => Just(Kind::Remove),
+        1 => Just(Kind::Restart), 12 => Just(Kind::Pass), 1 => Just(Kind::ScriptFlush),
+        3 => Just(Kind::Repeat), 1 => Just(Kind::Late),
     ];
     let twist = prop_oneof![
         40 => Just(Twist::Nothing), 2 => Just(Twist::StaleDefinition),

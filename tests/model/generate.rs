@@ -1,20 +1,22 @@
 //! Random numbers made into sensible questions: mostly about what is there, sometimes stale,
 //! forged, late or repeated.
 
+mod learn;
+mod pick;
+
 use std::collections::BTreeMap;
 
 use reseq::domain::{Ordering, Sequence, TransformKind};
 
 use super::{
     draw::{CALLERS, Draw, Kind, Twist},
-    op::{Arrival, Call, Deadline, Known, LaneRequest, Op, Output, Reply, Token},
+    op::{Call, Deadline, Failure, Gone, Known, LaneRequest, Op, Output, Refused, Token},
     state::{Definition, Lane, NAMES, Name, Stand, State, Until},
 };
+use pick::{arrival, deadline, deadlines, definition, lanes_of, nonempty, output};
 
 const OWNERS: usize = 2;
-/// Tokens that are remembered after their lease has ended.
-const OLD_TOKENS: usize = 12;
-const KEYS: [Lane; 4] = [None, Some("a"), Some("b"), Some("{x}:y")];
+const PAUSES: [&str; 4] = ["", "ingest", "delivery", "ingest,delivery"];
 
 /// What the callers remember.
 #[derive(Debug, Default)]
@@ -24,32 +26,48 @@ pub struct Callers {
     last: BTreeMap<usize, Op>,
     known: BTreeMap<Name, Vec<Known>>,
     tokens: BTreeMap<Name, Vec<Token>>,
-    /// What the owner holds: sequences, and whether each is a tombstone.
-    in_hand: BTreeMap<(Name, Lane), Vec<(Sequence, bool)>>,
+    /// What the owner holds.
+    in_hand: BTreeMap<(Name, Lane), Vec<Gone>>,
     /// The last who took the partition.
     owner: usize,
     /// Attempts at deliveries so far.
-    attempts: u64,
+    attempts: u32,
 }
 
 impl Callers {
     /// The destinations as they are at first, each of another kind.
     pub fn beginning() -> Vec<Op> {
-        let kinds = [
-            (Ordering::Destination, TransformKind::Http),
-            (Ordering::Key, TransformKind::Http),
-            (Ordering::Destination, TransformKind::None),
-        ];
-        let define = |(name, (ordering, kind))| Op::Define {
-            name,
-            definition: Definition { ordering, kind, max_backlog: 12 },
+        let plain = Definition {
+            ordering: Ordering::Destination,
+            serial: false,
+            kind: TransformKind::Http,
+            max_backlog: 12,
+            max_backlog_bytes: 0,
+            has_window: true,
+            attempts_max: 2,
+            crashes_max: 2,
+            log_max: 3,
         };
+        let (key, none) = (Ordering::Key, Ordering::None);
+        let kinds = [
+            Definition { attempts_max: 0, ..plain },
+            Definition { ordering: key, serial: true, has_window: false, crashes_max: 1, ..plain },
+            Definition { kind: TransformKind::None, max_backlog_bytes: 60, ..plain },
+            Definition {
+                ordering: none,
+                has_window: false,
+                attempts_max: 0,
+                crashes_max: 0,
+                ..plain
+            },
+        ];
+        let define = |(name, definition)| Op::Define { name, definition };
         NAMES.into_iter().zip(kinds).map(define).chain([Op::Own { who: 0 }]).collect()
     }
 
     /// The operation that was meant; none if there is nothing to do it with.
     pub fn resolve(&mut self, draw: &Draw, state: &State) -> Option<(Op, bool)> {
-        let name = NAMES[draw.name];
+        let name = self.name_for(draw, state);
         let by_script = !matches!(draw.kind, Kind::Restart | Kind::Pass);
         let memory_full = draw.twist == Twist::MemoryFull && by_script;
         if let Some(op) = self.mend(draw, name, state) {
@@ -62,6 +80,7 @@ impl Callers {
             Kind::Restart => Op::Restart,
             Kind::ScriptFlush => Op::ScriptFlush,
             Kind::Define => Op::Define { name, definition: definition(draw, name, state) },
+            Kind::Pause => Op::Pause { name, paused: PAUSES[draw.many[0].0 as usize % 4] },
             Kind::BeginRemove => Op::BeginRemove { name },
             Kind::Remove => Op::Remove { name, purge: draw.many[0].0 < 160 },
             Kind::Pass => Op::Pass(deadline(draw, name, state)),
@@ -72,18 +91,40 @@ impl Callers {
         Some((op, memory_full))
     }
 
+    /// The destination that was drawn; or one where there is something to do, if that is rare.
+    fn name_for(&self, draw: &Draw, state: &State) -> Name {
+        let drawn = NAMES[draw.name];
+        let has_hand = |name: Name| self.some_hand(draw, name).is_some();
+        let mut rotated = NAMES.into_iter().cycle().skip(draw.name).take(NAMES.len());
+        let found = match draw.kind {
+            Kind::Retry => rotated.find(|name| pick::to_retry(draw, name, state).is_some()),
+            Kind::Postpone | Kind::Halt => rotated.find(|name| has_hand(name)),
+            Kind::Discard => rotated.find(|name| pick::has_letters(name, state)),
+            Kind::CarryOut => rotated.find(|name| pick::has_orders(name, state)),
+            _ => None,
+        };
+        found.unwrap_or(drawn)
+    }
+
     /// What is done first, mostly, so that the operation that was drawn can do something next time.
     fn mend(&self, draw: &Draw, name: Name, state: &State) -> Option<Op> {
         if draw.many[0].2 < 56 || draw.twist != Twist::Nothing {
             return None;
         }
         let destination = state.destinations.get(name);
+        let has_owner = matches!(state.owner, Some((_, Until::Future)));
         match draw.kind {
-            Kind::Release | Kind::Postpone if !matches!(state.owner, Some((_, Until::Future))) => {
+            Kind::Release | Kind::Postpone | Kind::Halt | Kind::CarryOut if !has_owner => {
                 Some(Op::Own { who: draw.caller % OWNERS })
             }
             Kind::Release if state.quarantine == Some(Until::Future) => {
                 Some(Op::Pass(Deadline::Quarantine))
+            }
+            Kind::Release
+                if draw.many[0].0 < 128
+                    && destination.is_some_and(|d| d.lanes.values().any(is_future)) =>
+            {
+                Some(Op::Pass(Deadline::Postponed { name }))
             }
             Kind::Reap => {
                 let mut all = deadlines(name, state);
@@ -93,7 +134,7 @@ impl Callers {
                 let at = draw.many[0].0 as usize % all.len().max(1);
                 all.get(at).filter(|_| draw.many[0].1 < 128).cloned().map(Op::Pass)
             }
-            Kind::Ingest | Kind::Claim | Kind::Complete => match destination {
+            Kind::Ingest | Kind::Claim | Kind::Complete | Kind::Withdraw => match destination {
                 None => Some(Op::Define { name, definition: definition(draw, name, state) }),
                 Some(found) if found.deleted && draw.kind != Kind::Complete => {
                     Some(Op::EndRemove { name })
@@ -115,47 +156,131 @@ impl Callers {
         self.numbers[draw.caller] += 1;
         let call = Call { caller: draw.caller, number: 10 + self.numbers[draw.caller] };
         let who = self.someone(draw, state);
-        Some(match draw.kind {
+        match draw.kind {
             Kind::Ingest => {
-                Op::Ingest { call, known, epoch, arrivals: draw.many.iter().map(arrival).collect() }
+                let arrivals = draw.many.iter().map(|pick| arrival(pick, name, state)).collect();
+                Some(Op::Ingest { call, known, epoch, arrivals })
             }
-            Kind::Claim => Op::Claim { call, known, max: 1 + draw.many[0].0 as usize % 5 },
+            Kind::Claim => {
+                let max = 1 + draw.many[0].0 as usize % 5;
+                let min = if draw.many[0].1 < 40 { max } else { 1 };
+                Some(Op::Claim { call, known, min, max })
+            }
+            // Nothing is held: something is to be claimed first, mostly.
+            Kind::Complete | Kind::Fail | Kind::Unclaim | Kind::Extend
+                if !pick::is_leased(name, state) && draw.many[0].2 >= 56 =>
+            {
+                Some(Op::Claim { call, known, min: 1, max: 3 })
+            }
+            Kind::Complete | Kind::Fail | Kind::Unclaim | Kind::Extend => {
+                self.end_of_lease(draw, call, known, state)
+            }
+            Kind::Reap => Some(Op::Reap { known }),
+            Kind::Release => {
+                Some(Op::Release { who, epoch, known, lanes: self.requests(draw, known, state)? })
+            }
+            Kind::Postpone | Kind::Halt => self.refused(draw, who, epoch, known, state),
+            _ => self.person(draw, who, known, state),
+        }
+    }
+
+    fn end_of_lease(&self, draw: &Draw, call: Call, known: Known, state: &State) -> Option<Op> {
+        let name = known.name;
+        let picked = draw.many.iter().filter_map(|pick| {
+            let token = self.token(pick, name, state)?;
+            Some((*pick, token))
+        });
+        let picked = nonempty(picked)?;
+        let tokens = picked.iter().map(|(_, token)| token.clone()).collect();
+        Some(match draw.kind {
             Kind::Complete => {
-                let picked = draw.many.iter().filter_map(|pick| self.token(pick, name, state));
-                let complete = |(at, token): (usize, Token)| {
-                    let output = output(&token, draw.many[at], name, state);
+                let complete = |(pick, token): ((u8, u8, u8), Token)| -> (Token, Output) {
+                    let output = output(&token, pick, name, state);
                     (token, output)
                 };
-                Op::Complete { call, known, items: nonempty(picked.enumerate().map(complete))? }
+                Op::Complete { call, known, items: picked.into_iter().map(complete).collect() }
             }
             Kind::Fail => {
-                let wait = |pick: &(u8, u8, u8)| match pick.2 % 3 {
-                    0 => Until::Past,
-                    _ => Until::Future,
+                let fail = |(pick, token): ((u8, u8, u8), Token)| {
+                    let wait = if pick.2 % 2 == 0 { Until::Past } else { Until::Future };
+                    Failure { token, wait, is_final: pick.1 % 8 == 0 }
                 };
-                let fail = |pick: &(u8, u8, u8)| Some((self.token(pick, name, state)?, wait(pick)));
-                Op::Fail { call, known, items: nonempty(draw.many.iter().filter_map(fail))? }
+                Op::Fail { call, known, items: picked.into_iter().map(fail).collect() }
             }
-            Kind::Unclaim | Kind::Extend => {
-                let picked = draw.many.iter().filter_map(|pick| self.token(pick, name, state));
-                let tokens = nonempty(picked)?;
-                match draw.kind {
-                    Kind::Unclaim => Op::Unclaim { call, known, tokens },
-                    _ => Op::Extend { known, tokens },
-                }
+            Kind::Unclaim => Op::Unclaim { call, known, tokens },
+            _ => {
+                let extend = |(pick, token): ((u8, u8, u8), Token)| {
+                    let checkpoint = format!("{{\"at\":{}}}", pick.2 % 4);
+                    (token, (pick.2 % 2 == 0).then_some(checkpoint))
+                };
+                Op::Extend { known, items: picked.into_iter().map(extend).collect() }
             }
-            Kind::Reap => Op::Reap { known },
-            Kind::Release => {
-                Op::Release { who, epoch, known, lanes: self.requests(draw, known, state)? }
+        })
+    }
+
+    /// The end of an attempt at delivering a head; a look for what to deliver if nothing is in hand.
+    fn refused(
+        &mut self,
+        draw: &Draw,
+        who: usize,
+        epoch: u64,
+        known: Known,
+        state: &State,
+    ) -> Option<Op> {
+        let (_, pick, last) = draw.many[0];
+        if let Some((lane, sequence)) = pick::halted(known.name, state).filter(|_| pick > 180) {
+            let known = known_of(lane, known)?;
+            let refused = Refused { who, epoch, known, lane, sequence, attempts: self.attempts };
+            return Some(Op::Halt { refused });
+        }
+        let hand = self.some_hand(draw, known.name);
+        let Some((lane, hand)) = hand.filter(|(_, hand)| hand[0].tombstone.is_none()) else {
+            let lanes = self.requests(draw, known, state)?;
+            return Some(Op::Release { who, epoch, known, lanes });
+        };
+        let known = known_of(lane, known)?;
+        let at = if pick < 200 { 0 } else { pick as usize % hand.len() };
+        let sequence = hand[at].sequence;
+        if hand[at].tombstone.is_some() {
+            return None;
+        }
+        self.attempts += u32::from(pick % 8 != 0);
+        let attempts = self.attempts;
+        let refused = Refused { who, epoch, known, lane, sequence, attempts };
+        Some(match draw.kind {
+            Kind::Halt => Op::Halt { refused },
+            _ => {
+                let wait = if last < 40 { Until::Past } else { Until::Future };
+                Op::Postpone { refused, wait }
             }
-            Kind::Postpone => {
-                let (lane, hand) = self.some_hand(draw, name)?;
-                let sequence = hand[draw.many[0].1 as usize % 8 % hand.len()].0;
-                let lane = known.definition.lane_of(lane);
-                self.attempts += 1;
-                let wait = if draw.many[0].2 < 40 { Until::Past } else { Until::Future };
-                let attempts = self.attempts;
-                Op::Postpone { who, epoch, known, lane, sequence, attempts, wait }
+        })
+    }
+
+    /// What is asked for by people, and by the owner in their name.
+    fn person(&self, draw: &Draw, who: usize, known: Known, state: &State) -> Option<Op> {
+        let name = known.name;
+        let (first, second, third) = draw.many[0];
+        Some(match draw.kind {
+            Kind::Withdraw => {
+                let messages = pick::to_withdraw(&draw.many, name, state);
+                let how = pick::how(second);
+                Op::Withdraw { who: None, known, how, failed: None, messages: nonempty(messages)? }
+            }
+            Kind::CarryOut => {
+                let (how, messages) = pick::to_carry_out(draw, name, state)?;
+                let failed = (first % 2 == 0).then_some(u32::from(third % 4) + 1);
+                Op::Withdraw { who: Some(who), known, how, failed, messages }
+            }
+            Kind::Retry => {
+                let (lane, sequence) = pick::to_retry(draw, name, state)?;
+                let repaired = (third % 3 == 0).then(|| format!("repaired {second}"));
+                Op::Retry { known, lane, sequence, repaired }
+            }
+            Kind::Discard => {
+                let destination = state.destinations.get(name)?;
+                let letters = destination.letters.keys().copied();
+                let letters = letters.take(1 + first as usize % 2).chain([Sequence::from(third)]);
+                Op::Discard { known, letters: letters.collect() }
             }
             _ => return None,
         })
@@ -177,22 +302,28 @@ impl Callers {
             held.then_some(())
         };
         let held: Vec<&Token> = all.iter().filter(|token| holds(token).is_some()).collect();
+        let troubles = |token: &&&Token| {
+            let message = state.destinations.get(name)?.messages.get(&token.sequence)?;
+            Some(message.left.troubles.len())
+        };
         let mut token = match pick.0 {
+            // Those that have the most trouble, sometimes.
+            0..48 if !held.is_empty() => (*held.iter().max_by_key(troubles)?).clone(),
             // Those that block a head, mostly.
-            0..128 if !held.is_empty() => held[pick.1 as usize % held.len().min(2)].clone(),
+            48..128 if !held.is_empty() => held[pick.1 as usize % held.len().min(2)].clone(),
             128..228 if !held.is_empty() => held[pick.1 as usize % held.len()].clone(),
             _ => all[pick.1 as usize % all.len()].clone(),
         };
         match pick.2 {
             0..6 => token.secret = "f0f0".to_owned(),
-            6..14 => token.key = KEYS[pick.1 as usize % KEYS.len()],
+            6..14 => token.key = pick::KEYS[pick.1 as usize % pick::KEYS.len()],
             14..18 => token.sequence += 1,
             _ => {}
         }
         Some(token)
     }
 
-    fn some_hand(&self, draw: &Draw, name: Name) -> Option<(Lane, &Vec<(Sequence, bool)>)> {
+    fn some_hand(&self, draw: &Draw, name: Name) -> Option<(Lane, &Vec<Gone>)> {
         let mut hands =
             self.in_hand.iter().filter(|((of, _), hand)| *of == name && !hand.is_empty());
         let count = hands.clone().count();
@@ -202,147 +333,41 @@ impl Callers {
 
     /// What the owner asks of one or more lanes: settles some of what it holds, and wants more.
     fn requests(&self, draw: &Draw, known: Known, state: &State) -> Option<Vec<LaneRequest>> {
-        let destination = state.destinations.get(known.name);
-        let mut lanes: Vec<Lane> = match known.definition.ordering {
-            Ordering::Destination => vec![None],
-            Ordering::Key => {
-                let in_use = destination.into_iter().flat_map(|d| d.lanes_in_use());
-                let hinted = destination.into_iter().flat_map(|d| d.lanes.keys().map(|k| Some(*k)));
-                in_use.chain(hinted).chain([Some("a")]).collect()
-            }
-        };
-        lanes.sort_unstable();
-        lanes.dedup();
-        let start = draw.many[0].0 as usize % lanes.len();
+        let mut lanes = lanes_of(known, state);
+        let start = draw.many[0].0 as usize % lanes.len().max(1);
         lanes.rotate_left(start);
         let requests = lanes.into_iter().zip(&draw.many).map(|(lane, &(_, share, want))| {
             let hand = self.in_hand.get(&(known.name, lane)).map_or(&[][..], |hand| hand);
             // All of it, some of it, or nothing yet; or a new start that knows of nothing.
             let settled = match share {
-                0..128 => hand.len(),
-                128..240 => share as usize % (hand.len() + 1),
+                0..110 => hand.len(),
+                110..240 => share as usize % (hand.len() + 1),
                 _ => 0,
             };
             let (gone, left) = hand.split_at(settled);
+            let in_hand = left.last().filter(|_| share < 240).map_or(0, |one| one.sequence);
             LaneRequest {
                 lane,
-                settled_to: gone.last().map_or(0, |(sequence, _)| *sequence),
-                tombstones: gone.iter().filter(|(_, tombstone)| *tombstone).count() as u64,
-                in_hand: left.last().filter(|_| share < 240).map_or(0, |(sequence, _)| *sequence),
+                settled_to: gone.last().map_or(0, |one| one.sequence),
+                settled: gone.to_vec(),
+                in_hand,
                 want: want as usize % 5,
             }
         });
         nonempty(requests)
     }
-
-    /// Remembers what was answered.
-    pub fn learn(&mut self, op: &Op, reply: &Reply) {
-        if let Some(call) = op.call().filter(|_| !matches!(reply, Reply::Refused(_))) {
-            self.last.insert(call.caller, op.clone());
-        }
-        match (op, reply) {
-            (Op::Define { name, definition }, Reply::Defined { version, .. }) => {
-                let known = Known { name, version: *version, definition: *definition };
-                let all = self.known.entry(name).or_default();
-                all.retain(|other| other.version != known.version);
-                all.push(known);
-            }
-            (Op::Claim { call, known, .. }, Reply::Claimed(given)) => {
-                let all = self.tokens.entry(known.name).or_default();
-                for message in given {
-                    let (sequence, key) = (message.sequence, message.key);
-                    let key = match known.definition.ordering {
-                        Ordering::Destination => None,
-                        Ordering::Key => Some(key.unwrap_or_default()),
-                    };
-                    let token = Token { sequence, secret: call.secret(), key };
-                    if !all.contains(&token) {
-                        all.push(token);
-                    }
-                }
-                let old = all.len().saturating_sub(OLD_TOKENS);
-                all.drain(..old);
-            }
-            (Op::Release { known, lanes, .. }, Reply::Runs(runs)) => {
-                for (request, run) in lanes.iter().zip(runs) {
-                    let hand = self.in_hand.entry((known.name, request.lane)).or_default();
-                    hand.retain(|(at, _)| *at > request.settled_to && *at <= request.in_hand);
-                    hand.extend(run.messages.iter().map(|m| (m.sequence, m.tombstone)));
-                }
-            }
-            // Whoever takes a partition holds nothing yet.
-            (Op::Own { who }, Reply::Owned { .. }) if *who != self.owner => {
-                self.owner = *who;
-                self.in_hand.clear();
-            }
-            (Op::Remove { name, .. } | Op::EndRemove { name }, Reply::Removed { .. }) => {
-                self.in_hand.retain(|(of, _), _| of != name);
-            }
-            _ => {}
-        }
-    }
 }
 
-fn nonempty<T>(items: impl Iterator<Item = T>) -> Option<Vec<T>> {
-    let items: Vec<T> = items.collect();
-    (!items.is_empty()).then_some(items)
-}
-
-fn arrival(&(key, idempotency, body): &(u8, u8, u8)) -> Arrival {
-    Arrival {
-        key: KEYS[key as usize % KEYS.len()],
-        idempotency_key: (idempotency % 4 == 0).then(|| format!("i{}", idempotency / 4 % 8)),
-        body: format!("body {}", body % 2),
-    }
-}
-
-/// What the processor makes of the message that it was given.
-fn output(token: &Token, draw: (u8, u8, u8), name: Name, state: &State) -> Output {
-    let found = state.destinations.get(name);
-    let message = found.and_then(|found| found.messages.get(&token.sequence));
-    let tombstone = draw.1 < 64;
-    Output {
-        epoch: message.map_or(state.epoch, |message| message.epoch),
-        previous: message.map_or(0, |message| message.previous),
-        key: message.and_then(|message| message.key),
-        tombstone,
-        body: if tombstone { String::new() } else { format!("output {}", draw.1 % 5) },
-    }
-}
-
-fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
-    let (a, b, c) = draw.many[0];
-    let found = state.destinations.get(name).map(|found| found.definition);
-    let drawn = if c % 2 == 0 { Ordering::Key } else { Ordering::Destination };
-    let ordering = found.filter(|_| c < 160).map_or(drawn, |found| found.ordering);
-    let kind = match a % 4 {
-        0 => TransformKind::Worker,
-        1 => TransformKind::None,
-        _ => TransformKind::Http,
+/// Who has a lane in hand knows what is in order.
+fn known_of(lane: Lane, known: Known) -> Option<Known> {
+    let is_so = match known.definition.ordering {
+        Ordering::Destination => lane == Lane::Whole,
+        Ordering::Key => matches!(lane, Lane::Key(_)),
+        Ordering::None => matches!(lane, Lane::Single(_)),
     };
-    Definition { ordering, kind, max_backlog: if b < 64 { 4 } else { 12 } }
+    is_so.then_some(known)
 }
 
-/// The deadlines that there are.
-fn deadlines(name: Name, state: &State) -> Vec<Deadline> {
-    let mut all = vec![Deadline::Postponed { name }];
-    for (sequence, message) in state.destinations.get(name).into_iter().flat_map(|d| &d.messages) {
-        match message.stand {
-            Stand::Leased { .. } => all.push(Deadline::Lease { name, sequence: *sequence }),
-            Stand::Delayed { .. } => all.push(Deadline::Delay { name, sequence: *sequence }),
-            _ => {}
-        }
-    }
-    let seen = state.seen.keys().filter(|(of, _)| *of == name).take(2);
-    all.extend(seen.map(|(_, key)| Deadline::Seen { name, idempotency_key: key.clone() }));
-    all
-}
-
-fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
-    let mut all = deadlines(name, state);
-    match draw.many[0].2 {
-        0..12 => Deadline::Owner,
-        _ if state.quarantine == Some(Until::Future) => Deadline::Quarantine,
-        _ => all.swap_remove(draw.many[0].0 as usize % all.len()),
-    }
+fn is_future(until: &Until) -> bool {
+    *until == Until::Future
 }

@@ -1,8 +1,11 @@
 //! What can be asked of a partition, and what it may answer.
 
-use reseq::{domain::Sequence, store::Status};
+use reseq::{
+    domain::{Sequence, Tombstone},
+    store::{Status, Withdrawn},
+};
 
-use super::state::{Definition, Lane, Name, Until};
+use super::state::{Definition, Key, Lane, Left, Name, Until};
 
 /// A call that must not be carried out twice: who makes it, and the how-manieth it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,37 +29,75 @@ pub struct Known {
     pub definition: Definition,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Arrival {
-    pub key: Lane,
+    pub key: Key,
     pub idempotency_key: Option<String>,
     pub body: String,
+    /// The bytes that it counts for.
+    pub charge: u64,
+    pub due: Option<Due>,
+    pub priority: Option<u8>,
+    pub redrive: Option<Redrive>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    After(Until),
+    At(Until),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redrive {
+    pub letter: Sequence,
+    /// It is not processed again.
+    pub processed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     pub sequence: Sequence,
     pub secret: String,
-    pub key: Lane,
+    pub key: Key,
 }
 
-/// What processing made of a message; its place and its key as the claim told them.
+/// What processing made of a message; the rest as the claim told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     pub epoch: u64,
     pub previous: Sequence,
-    pub key: Lane,
+    pub key: Key,
+    pub priority: u8,
+    pub charge: u64,
+    pub idempotency_key: Option<String>,
     pub body: String,
-    pub tombstone: bool,
+    pub dropped: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub token: Token,
+    pub wait: Until,
+    pub is_final: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneRequest {
     pub lane: Lane,
     pub settled_to: Sequence,
-    pub tombstones: u64,
+    /// What has left: the tombstones of each kind, the bytes, the rest of what the owner knows.
+    pub settled: Vec<Gone>,
     pub in_hand: Sequence,
     pub want: usize,
+}
+
+/// A message that has left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gone {
+    pub sequence: Sequence,
+    pub tombstone: Option<Tombstone>,
+    pub charge: u64,
+    pub idempotency_key: Option<String>,
 }
 
 /// A deadline that passes.
@@ -70,6 +111,17 @@ pub enum Deadline {
     Seen { name: Name, idempotency_key: String },
 }
 
+/// A lane's head and what came of the attempt at its delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub who: usize,
+    pub epoch: u64,
+    pub known: Known,
+    pub lane: Lane,
+    pub sequence: Sequence,
+    pub attempts: u32,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     Ingest {
@@ -81,6 +133,7 @@ pub enum Op {
     Claim {
         call: Call,
         known: Known,
+        min: usize,
         max: usize,
     },
     Complete {
@@ -91,16 +144,17 @@ pub enum Op {
     Fail {
         call: Call,
         known: Known,
-        items: Vec<(Token, Until)>,
+        items: Vec<Failure>,
     },
     Unclaim {
         call: Call,
         known: Known,
         tokens: Vec<Token>,
     },
+    /// Each with its checkpoint, if any.
     Extend {
         known: Known,
-        tokens: Vec<Token>,
+        items: Vec<(Token, Option<String>)>,
     },
     /// With all leases and delays of the destination as hints, over or not.
     Reap {
@@ -121,13 +175,35 @@ pub enum Op {
         lanes: Vec<LaneRequest>,
     },
     Postpone {
-        who: usize,
-        epoch: u64,
+        refused: Refused,
+        wait: Until,
+    },
+    Halt {
+        refused: Refused,
+    },
+    /// By a stranger, or by who takes itself for the owner.
+    Withdraw {
+        who: Option<usize>,
+        known: Known,
+        how: Tombstone,
+        /// Failed attempts at delivery, if that is the reason.
+        failed: Option<u32>,
+        messages: Vec<(Lane, Sequence)>,
+    },
+    Retry {
         known: Known,
         lane: Lane,
         sequence: Sequence,
-        attempts: u64,
-        wait: Until,
+        repaired: Option<String>,
+    },
+    Discard {
+        known: Known,
+        letters: Vec<Sequence>,
+    },
+    /// `""`, `"ingest"`, `"delivery"` or both.
+    Pause {
+        name: Name,
+        paused: &'static str,
     },
     Define {
         name: Name,
@@ -183,6 +259,7 @@ pub enum Ingested {
     Duplicate { epoch: u64, sequence: Sequence },
     Conflict,
     BacklogFull,
+    Gone,
 }
 
 /// A message as a processor or the sender gets it.
@@ -191,10 +268,13 @@ pub struct Given {
     pub sequence: Sequence,
     pub epoch: u64,
     pub previous: Sequence,
-    pub key: Lane,
+    pub key: Key,
     pub body: String,
-    pub tombstone: bool,
-    pub attempts: u64,
+    pub priority: u8,
+    pub charge: u64,
+    pub idempotency_key: Option<String>,
+    pub tombstone: Option<Tombstone>,
+    pub left: Left,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,6 +307,7 @@ pub enum Reply {
     Reaped {
         leases: usize,
         delays: usize,
+        halted: usize,
     },
     /// Sequences of leases and of delays that are over, by destination.
     Overdue(Vec<(Name, Vec<Sequence>, Vec<Sequence>)>),
@@ -235,7 +316,19 @@ pub enum Reply {
         quarantine: Until,
     },
     Disowned(bool),
-    Runs(Vec<Run>),
+    Runs {
+        orders: u64,
+        runs: Vec<Run>,
+    },
+    Withdrawn(Vec<Withdrawn>),
+    /// True if it waits to be processed now; false if it is ready.
+    Retried {
+        waits: bool,
+    },
+    Discarded(u64),
+    Paused {
+        changed: bool,
+    },
     Defined {
         version: u64,
         changed: bool,

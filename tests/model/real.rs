@@ -2,14 +2,17 @@
 //! in the model's words.
 
 mod ask;
+mod words;
+
+pub use ask::REASON;
 
 use std::collections::BTreeMap;
 
 use redis::aio::MultiplexedConnection;
 use reseq::{
     config,
-    domain::{Destination, Sequence, Stamped},
-    store::{Keys, Known as StoreKnown, OwnerToken, Store},
+    domain::{Destination, Processing, Sequence, Stamped},
+    store::{DeadLetter, Keys, Known as StoreKnown, LogEntry, OwnerToken, Paused, Store},
 };
 use sha2::{Digest, Sha256};
 
@@ -37,6 +40,20 @@ end
 local time = redis.call('TIME')
 return {time[1] * 1000 + math.floor(time[2] / 1000), all}";
 
+/// The digest of a body, without the id behind it.
+fn digest_of(digest_and_id: &str) -> String {
+    digest_and_id.split(' ').next().unwrap_or_default().to_owned()
+}
+
+pub fn digest(body: &str) -> String {
+    Sha256::digest(body)[..16].iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Text that [`Real::dump`] made of bytes that are no text.
+pub fn bytes_of(text: &str) -> Vec<u8> {
+    text.chars().map(|c| c as u8).collect()
+}
+
 pub struct Real {
     _redis: TestRedis,
     pub connection: MultiplexedConnection,
@@ -60,8 +77,16 @@ pub fn number(text: &str) -> u64 {
 fn destination(name: Name, definition: &Definition) -> Destination {
     let mut made = Destination::new(name.parse().unwrap(), "http://127.0.0.1:9/in");
     made.ordering = definition.ordering;
+    made.processing = if definition.serial { Processing::Serial } else { Processing::Parallel };
     made.transform.kind = definition.kind;
+    made.transform.attempts_max = definition.attempts_max;
+    made.transform.crashes_max = definition.crashes_max;
     made.max_backlog = definition.max_backlog;
+    made.max_backlog_bytes = definition.max_backlog_bytes;
+    if !definition.has_window {
+        made.idempotency_window_ms = 0;
+    }
+    made.log_max = definition.log_max;
     made
 }
 
@@ -145,6 +170,23 @@ impl Real {
         messages.into_iter().flatten().collect()
     }
 
+    /// The dead letters of a destination, as the store reads them.
+    pub async fn letters(&mut self, name: Name) -> Vec<DeadLetter> {
+        let Some(known) = self.known.get(name).copied() else { return Vec::new() };
+        self.store.dead_letters(&self.known_of(&known), 0, 1000).await.unwrap()
+    }
+
+    /// The log of a destination, the oldest entry first.
+    pub async fn log(&mut self, name: Name) -> Vec<(Sequence, LogEntry)> {
+        let Some(known) = self.known.get(name).copied() else { return Vec::new() };
+        let known = self.known_of(&known);
+        let order = self.store.log_order(&known, 0, 1000).await.unwrap();
+        let entries = self.store.log_entries(&known, &order).await.unwrap();
+        let entries =
+            entries.into_iter().map(|entry| entry.expect("what is in order has an entry"));
+        order.into_iter().zip(entries).collect()
+    }
+
     /// Which of the model's epochs this is; 0 if none.
     pub fn epoch(&self, actual: u64) -> u64 {
         self.epochs.iter().find(|(_, known)| **known == actual).map_or(0, |(epoch, _)| *epoch)
@@ -173,20 +215,20 @@ impl Real {
             );
         }
         if key.starts_with("calls:") {
-            let bytes: Vec<u8> = value.chars().map(|c| c as u8).collect();
+            let bytes = bytes_of(value);
             let mut rest = &bytes[1..];
             let number: u64 = rmp_serde::from_read(&mut rest).expect("a call has its number");
             return number.to_string();
         }
-        let bodies = ["body 0", "body 1"];
-        let body = bodies.iter().find(|body| {
-            let digest: String =
-                Sha256::digest(body)[..16].iter().map(|b| format!("{b:02x}")).collect();
-            // After it comes the id.
-            words[3].split(' ').next() == Some(digest.as_str())
-        });
-        let epoch = self.epoch(number(words[0]));
-        format!("{epoch} {} {} {}", words[1], when(words[2]), body.unwrap_or(&"?"))
+        let (epoch, body) = (self.epoch(number(words[0])), digest_of(words[3]));
+        format!("{epoch} {} {} {body}", words[1], when(words[2]))
+    }
+
+    /// What was stamped under an idempotency key while its message is pending.
+    fn unique(&self, value: &str) -> String {
+        let words: Vec<&str> = value.splitn(4, ' ').collect();
+        let (epoch, body) = (self.epoch(number(words[0])), digest_of(words[3]));
+        format!("{epoch} {} {body}", words[1])
     }
 
     pub fn field(
@@ -203,8 +245,10 @@ impl Real {
             ("epoch", _) => when(value),
             ("destinations", "*") => value.to_owned(),
             ("destinations", _) => {
-                self.version(field, number(value.split(' ').next().unwrap_or_default())).to_string()
+                let words: Vec<&str> = value.splitn(3, ' ').collect();
+                format!("{} {}", self.version(field, number(words[0])), words[1])
             }
+            _ if key.ends_with(":unique") => self.unique(value),
             (_, "version") => self.version(&key["d:".len()..], number(value)).to_string(),
             _ => value.to_owned(),
         }
@@ -241,7 +285,12 @@ impl Real {
     fn known_of(&self, known: &Known) -> StoreKnown {
         let destination = destination(known.name, &known.definition);
         let version = self.versions.get(&(known.name, known.version)).copied().unwrap_or(1);
-        StoreKnown { partition: destination.name.partition(1), destination, version }
+        StoreKnown {
+            partition: destination.name.partition(1),
+            destination,
+            version,
+            paused: Paused::default(),
+        }
     }
 
     /// Puts the operation to Redis, of which the model says that it leads to `state`.

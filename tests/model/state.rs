@@ -7,16 +7,38 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reseq::{
-    domain::{Ordering, Sequence, TransformKind},
+    domain::{Ordering, Sequence, Stage, Tombstone, TransformKind, TroubleKind},
     store::Claimers,
 };
 
 /// The destinations of the model.
-pub const NAMES: [&str; 3] = ["alpha", "beta", "gamma"];
+pub const NAMES: [&str; 4] = ["alpha", "beta", "delta", "gamma"];
 
 pub type Name = &'static str;
-/// A lane's key; none for the destination's own lane.
-pub type Lane = Option<&'static str>;
+/// An ordering key.
+pub type Key = Option<&'static str>;
+
+/// What must stay in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// The destination is one lane.
+    Whole,
+    /// The messages of one ordering key.
+    Key(&'static str),
+    /// Nothing is in order: each message is a lane.
+    Single(Sequence),
+}
+
+impl Lane {
+    /// As the store names it.
+    pub fn name(self) -> Option<String> {
+        match self {
+            Lane::Whole => None,
+            Lane::Key(key) => Some(key.to_owned()),
+            Lane::Single(sequence) => Some(sequence.to_string()),
+        }
+    }
+}
 
 /// A deadline, seen from now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,8 +50,16 @@ pub enum Until {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Definition {
     pub ordering: Ordering,
+    pub serial: bool,
     pub kind: TransformKind,
     pub max_backlog: u64,
+    /// 0: no limit.
+    pub max_backlog_bytes: u64,
+    /// False: an idempotency key is remembered while its message is pending.
+    pub has_window: bool,
+    pub attempts_max: u32,
+    pub crashes_max: u32,
+    pub log_max: u64,
 }
 
 impl Definition {
@@ -40,48 +70,121 @@ impl Definition {
         }
     }
 
-    pub fn lane_of(&self, key: Lane) -> Lane {
+    pub fn lane_of(&self, sequence: Sequence, key: Key) -> Lane {
         match self.ordering {
-            Ordering::Destination => None,
-            Ordering::Key => Some(key.unwrap_or_default()),
+            Ordering::Destination => Lane::Whole,
+            Ordering::Key => Lane::Key(key.unwrap_or_default()),
+            Ordering::None => Lane::Single(sequence),
         }
+    }
+
+    /// The key of the sets that a message with this ordering key stands in.
+    pub fn set_of(&self, key: Key) -> Key {
+        (self.ordering == Ordering::Key).then(|| key.unwrap_or_default())
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stand {
     Waiting,
-    Leased { secret: String, until: Until },
-    Delayed { until: Until },
+    /// Behind another of its serial lane; if delayed, its time has not come either.
+    Held {
+        delayed: bool,
+    },
+    Leased {
+        secret: String,
+        until: Until,
+    },
+    Delayed {
+        until: Until,
+    },
     Ready,
+    Halted(Stage),
+}
+
+/// What attempts left behind. Of troubles only the kinds, the latest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Left {
+    pub failed: u32,
+    pub crashes: u32,
+    pub checkpoint: Option<String>,
+    pub troubles: Vec<TroubleKind>,
+}
+
+impl Left {
+    pub fn note(&mut self, kind: TroubleKind) {
+        self.troubles.insert(0, kind);
+        self.troubles.truncate(5);
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     pub epoch: u64,
     pub previous: Sequence,
-    pub key: Lane,
+    pub key: Key,
     pub body: String,
-    pub tombstone: bool,
-    pub attempts: u64,
+    pub priority: u8,
+    /// The bytes that it counts for.
+    pub charge: u64,
+    /// Where it is forgotten together with the message.
+    pub idempotency_key: Option<String>,
+    pub tombstone: Option<Tombstone>,
+    pub left: Left,
+    /// How it is to leave when it comes out of the hand it is in.
+    pub order: Option<Tombstone>,
     pub stand: Stand,
+}
+
+impl Message {
+    /// True if its processing has finished, or it is a tombstone.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.stand, Stand::Ready | Stand::Halted(Stage::Delivery))
+    }
+
+    pub fn is_halted(&self) -> bool {
+        matches!(self.stand, Stand::Halted(_))
+    }
+
+    /// True if it may be handed to a sender when its turn comes.
+    pub fn may_leave(&self) -> bool {
+        self.stand == Stand::Ready
+    }
+}
+
+/// A dead letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    pub stage: Stage,
+    pub was_halted: bool,
+    /// As it was when it was set aside.
+    pub message: Message,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     pub version: u64,
     pub definition: Definition,
+    pub paused: &'static str,
     /// The epoch in which it was made.
     pub born: u64,
     pub deleted: bool,
     pub last: Sequence,
     pub delivered: u64,
     pub dropped: u64,
+    pub skipped: u64,
+    pub cancelled: u64,
+    pub discarded: u64,
     pub messages: BTreeMap<Sequence, Message>,
     /// Those that are waiting, in the order in which they will be claimed.
     pub waiting: Vec<Sequence>,
-    /// Where lanes are keys: which may have a head to release, and not before when.
-    pub lanes: BTreeMap<&'static str, Until>,
+    /// Where there are several lanes: which may have a head to release, and not before when.
+    pub lanes: BTreeMap<String, Until>,
+    /// Idempotency keys that are remembered while their messages are pending.
+    pub unique: BTreeMap<String, Seen>,
+    pub letters: BTreeMap<Sequence, Letter>,
+    /// What became of the last messages, the oldest first.
+    pub log: Vec<(Sequence, Option<Tombstone>)>,
 }
 
 impl Destination {
@@ -89,23 +192,44 @@ impl Destination {
         self.messages.len() as u64
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.messages.values().map(|message| message.charge).sum()
+    }
+
+    pub fn orders(&self) -> u64 {
+        self.messages.values().filter(|message| message.order.is_some()).count() as u64
+    }
+
+    pub fn lane_of(&self, sequence: Sequence, message: &Message) -> Lane {
+        self.definition.lane_of(sequence, message.key)
+    }
+
     /// The messages of a lane, in order.
     pub fn lane(&self, lane: Lane) -> impl DoubleEndedIterator<Item = (Sequence, &Message)> {
-        let of_lane = move |message: &Message| self.definition.lane_of(message.key) == lane;
         let all = self.messages.iter().map(|(sequence, message)| (*sequence, message));
-        all.filter(move |(_, message)| of_lane(message))
+        all.filter(move |(sequence, message)| self.lane_of(*sequence, message) == lane)
     }
 
     pub fn head(&self, lane: Lane) -> Option<(Sequence, &Message)> {
         self.lane(lane).next()
     }
 
-    pub fn lanes_in_use(&self) -> BTreeSet<Lane> {
-        self.messages.values().map(|message| self.definition.lane_of(message.key)).collect()
+    pub fn is_head(&self, sequence: Sequence) -> bool {
+        let Some(message) = self.messages.get(&sequence) else { return false };
+        self.head(self.lane_of(sequence, message)).is_some_and(|(head, _)| head == sequence)
     }
 
-    pub fn count(&self, is: impl Fn(&Stand) -> bool) -> u64 {
-        self.messages.values().filter(|message| is(&message.stand)).count() as u64
+    /// The first message of a lane that is not finished.
+    pub fn unfinished(&self, lane: Lane) -> Option<Sequence> {
+        self.lane(lane).find(|(_, message)| !message.is_finished()).map(|(sequence, _)| sequence)
+    }
+
+    pub fn lanes_in_use(&self) -> BTreeSet<Lane> {
+        self.messages.iter().map(|(sequence, message)| self.lane_of(*sequence, message)).collect()
+    }
+
+    pub fn count(&self, is: impl Fn(&Message) -> bool) -> u64 {
+        self.messages.values().filter(|message| is(message)).count() as u64
     }
 }
 
@@ -152,8 +276,8 @@ pub struct State {
     pub active_worker: BTreeSet<Name>,
     pub releasable: BTreeMap<Name, Until>,
     pub calls: BTreeMap<usize, (u64, Kept)>,
-    /// The index of all destinations: their versions, and how often it has changed.
-    pub index: BTreeMap<Name, u64>,
+    /// The index of all destinations: their versions, what is paused, and how often it has changed.
+    pub index: BTreeMap<Name, (u64, &'static str)>,
     pub revision: u64,
     /// The last version that was given to a definition.
     pub version: u64,
@@ -165,58 +289,5 @@ impl State {
             Claimers::Builtin => &mut self.active_builtin,
             Claimers::Worker => &mut self.active_worker,
         }
-    }
-
-    /// What must hold in every state; the first that does not.
-    pub fn broken_invariant(&self) -> Option<String> {
-        for (name, destination) in &self.destinations {
-            let waiting: BTreeSet<Sequence> = destination.waiting.iter().copied().collect();
-            let standing = destination.messages.iter();
-            let standing = standing.filter(|(_, message)| message.stand == Stand::Waiting);
-            if destination.waiting.len() != waiting.len()
-                || !standing.map(|(sequence, _)| sequence).eq(&waiting)
-            {
-                return Some(format!("{name}: each waiting message is to be claimed once"));
-            }
-            if destination.messages.keys().any(|&sequence| sequence > destination.last) {
-                return Some(format!("{name}: a message has a number that was not stamped"));
-            }
-            let settled = destination.last - destination.pending();
-            if settled != destination.delivered + destination.dropped {
-                return Some(format!("{name}: ingested is not pending + settled"));
-            }
-            if !destination.deleted
-                && let Some(hint) = self.missing_hint(name, destination)
-            {
-                return Some(format!("{name}: {hint}"));
-            }
-        }
-        None
-    }
-
-    /// Hints may name too many, never too few.
-    fn missing_hint(&self, name: Name, destination: &Destination) -> Option<String> {
-        let active = match destination.definition.claimers() {
-            Claimers::Builtin => &self.active_builtin,
-            Claimers::Worker => &self.active_worker,
-        };
-        if !destination.waiting.is_empty() && !active.contains(name) {
-            return Some("its claimers are not told that messages wait".to_owned());
-        }
-        for lane in destination.lanes_in_use() {
-            if destination.head(lane).is_none_or(|(_, head)| head.stand != Stand::Ready) {
-                continue;
-            }
-            let of_destination = self.releasable.get(name);
-            let of_lane = match lane {
-                None => of_destination,
-                Some(key) => destination.lanes.get(key),
-            };
-            match (of_destination, of_lane) {
-                (Some(looked_at), Some(not_before)) if looked_at <= not_before => {}
-                _ => return Some(format!("the owner is not told that lane {lane:?} may move")),
-            }
-        }
-        None
     }
 }

@@ -1,20 +1,22 @@
 //! What each operation does to a partition, and answers.
 
 mod define;
+mod ingest;
 mod leases;
 mod owner;
+mod person;
 
-use reseq::domain::{Ordering, Sequence, TransformKind};
+use reseq::domain::{Ordering, Sequence};
 
 use super::{
-    op::{Arrival, Call, Deadline, Given, Ingested, Known, Op, Refusal, Reply},
-    state::{
-        Definition, Destination, Kept, Lane, Message, Name, Seen, Server, Stand, State, Until,
-    },
+    op::{Deadline, Given, Known, Op, Refusal, Reply},
+    state::{Destination, Kept, Lane, Left, Message, Name, Server, Stand, State, Until},
 };
-use define::{begin_remove, define, end_remove};
-use leases::{complete, extend, fail, overdue, reap, unclaim};
-use owner::{disown, own, owned, postpone, release};
+use define::{begin_remove, define, end_remove, pause};
+use ingest::ingest;
+use leases::{claim, claimed, complete, extend, fail, overdue, reap, unclaim};
+use owner::{disown, halt, own, postpone, release};
+use person::{discard, retry, withdraw};
 
 /// Carries out an operation, or refuses it. `memory_full`: Redis takes nothing more in.
 pub fn step(state: &mut State, op: &Op, memory_full: bool) -> Reply {
@@ -43,8 +45,8 @@ fn numbered(state: &mut State, op: &Op) -> Answer {
         _ => {}
     }
     let (reply, kept) = match op {
-        Op::Claim { known, max, .. } => {
-            let sequences = claim(state, known, *max, &call)?;
+        Op::Claim { known, min, max, .. } => {
+            let sequences = claim(state, known, *min, *max, &call)?;
             let reply = claimed(state, known.name, &sequences, &call);
             (reply, Kept::Claimed { name: known.name, sequences })
         }
@@ -64,16 +66,22 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
         Op::Complete { known, items, .. } => Ok(complete(state, known, items)),
         Op::Fail { known, items, .. } => Ok(fail(state, known.name, items)),
         Op::Unclaim { known, tokens, .. } => Ok(unclaim(state, known.name, tokens)),
-        Op::Extend { known, tokens } => Ok(extend(state, known.name, tokens)),
+        Op::Extend { known, items } => Ok(extend(state, known.name, items)),
         Op::Reap { known } => Ok(reap(state, known.name)),
         Op::Overdue => Ok(overdue(state)),
         Op::Own { who } => own(state, *who),
         Op::Disown { who } => Ok(disown(state, *who)),
         Op::Release { who, epoch, known, lanes } => release(state, *who, *epoch, known, lanes),
-        Op::Postpone { who, epoch, known, lane, sequence, attempts, wait } => {
-            owned(state, *who, *epoch, true)?;
-            postpone(state, known.name, *lane, *sequence, *attempts, *wait)
+        Op::Postpone { refused, wait } => postpone(state, refused, *wait),
+        Op::Halt { refused } => halt(state, refused),
+        Op::Withdraw { who, known, how, failed, messages } => {
+            withdraw(state, *who, known, *how, *failed, messages)
         }
+        Op::Retry { known, lane, sequence, repaired } => {
+            retry(state, known, *lane, *sequence, repaired.as_deref())
+        }
+        Op::Discard { known, letters } => discard(state, known, letters),
+        Op::Pause { name, paused } => pause(state, name, paused),
         Op::Define { name, definition } => define(state, name, *definition),
         Op::BeginRemove { name } => begin_remove(state, name, true),
         Op::EndRemove { name } => end_remove(state, name),
@@ -115,122 +123,83 @@ fn current<'a>(state: &'a mut State, known: &Known) -> Result<&'a mut Destinatio
     Ok(destination)
 }
 
-fn ingest(state: &mut State, known: &Known, epoch: u64, arrivals: &[Arrival]) -> Answer {
-    notice_server(state);
-    if state.epoch != epoch {
-        return Err(Refusal::StaleEpoch(state.epoch));
+/// The head of a lane may leave, not before so long: the owner is told.
+fn may_leave(state: &mut State, name: Name, lane: Lane, not_before: Until) {
+    let Some(destination) = state.destinations.get_mut(name) else { return };
+    let mut earliest = not_before;
+    if let Some(lane) = lane.name() {
+        destination.lanes.insert(lane, not_before);
+        earliest = destination.lanes.values().copied().min().unwrap_or(not_before);
     }
-    current(state, known)?;
-    let results = arrivals.iter().map(|arrival| arrive(state, known.name, epoch, arrival));
-    Ok(Reply::Ingested(results.collect()))
+    state.releasable.insert(name, earliest);
 }
 
-fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival) -> Ingested {
-    let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
-    if let Some(key) = &arrival.idempotency_key {
-        let seen = state.seen.get(&(name, key.clone()));
-        let seen = seen.filter(|s| s.until == Until::Future && s.epoch >= destination.born);
-        if let Some(Seen { epoch, sequence, body, .. }) = seen {
-            let (epoch, sequence) = (*epoch, *sequence);
-            let is_same = *body == arrival.body;
-            return if is_same {
-                Ingested::Duplicate { epoch, sequence }
-            } else {
-                Ingested::Conflict
-            };
-        }
-    }
-    let Definition { ordering, kind, max_backlog } = destination.definition;
-    if destination.pending() >= max_backlog {
-        return Ingested::BacklogFull;
-    }
-    let lane = destination.definition.lane_of(arrival.key);
-    let previous = match ordering {
-        Ordering::Destination => destination.last,
-        Ordering::Key => destination.lane(lane).next_back().map_or(0, |(sequence, _)| sequence),
-    };
-    let was_empty = destination.head(lane).is_none();
-    let needs_processing = kind != TransformKind::None;
-    destination.last += 1;
-    let sequence = destination.last;
-    let message = Message {
-        epoch,
-        previous,
-        key: arrival.key,
-        body: arrival.body.clone(),
-        tombstone: false,
-        attempts: 0,
-        stand: if needs_processing { Stand::Waiting } else { Stand::Ready },
-    };
-    destination.messages.insert(sequence, message);
-    if let Some(key) = &arrival.idempotency_key {
-        let body = arrival.body.clone();
-        let seen = Seen { epoch, sequence, body, until: Until::Future };
-        state.seen.insert((name, key.clone()), seen);
-    }
-    if needs_processing {
-        destination.waiting.push(sequence);
-        let claimers = destination.definition.claimers();
-        state.active(claimers).insert(name);
-    } else if was_empty {
-        may_leave(state, name, lane);
-    }
-    Ingested::Stamped { epoch, sequence }
+/// Messages wait to be claimed: as the last ones, or where nothing is in order by their priority.
+fn wait(state: &mut State, name: Name, sequences: &[Sequence]) {
+    put(state, name, sequences, usize::MAX);
 }
 
-/// The head of a lane may leave now: the owner is told.
-fn may_leave(state: &mut State, name: Name, lane: Lane) {
-    let destination = state.destinations.get_mut(name);
-    if let (Some(destination), Some(key)) = (destination, lane) {
-        destination.lanes.insert(key, Until::Past);
-    }
-    state.releasable.insert(name, Until::Past);
+/// Messages wait in front of all others, or where nothing is in order by their priority.
+fn wait_in_front(state: &mut State, name: Name, sequences: &[Sequence]) {
+    put(state, name, sequences, 0);
 }
 
-fn claim(
-    state: &mut State,
-    known: &Known,
-    max: usize,
-    call: &Call,
-) -> Result<Vec<Sequence>, Refusal> {
-    let destination = current(state, known)?;
-    let taken: Vec<_> = destination.waiting.drain(..max.min(destination.waiting.len())).collect();
-    for sequence in &taken {
+fn put(state: &mut State, name: Name, sequences: &[Sequence], at: usize) {
+    let Some(destination) = state.destinations.get_mut(name) else { return };
+    if sequences.is_empty() {
+        return;
+    }
+    let mut sequences = sequences.to_vec();
+    sequences.sort_unstable();
+    for sequence in &sequences {
         if let Some(message) = destination.messages.get_mut(sequence) {
-            message.stand = Stand::Leased { secret: call.secret(), until: Until::Future };
+            message.stand = Stand::Waiting;
         }
     }
-    if destination.waiting.is_empty() {
-        let claimers = destination.definition.claimers();
-        state.active(claimers).remove(known.name);
+    let was_empty = destination.waiting.is_empty();
+    let at = at.min(destination.waiting.len());
+    destination.waiting.splice(at..at, sequences);
+    if destination.definition.ordering == Ordering::None {
+        let messages = &destination.messages;
+        destination.waiting.sort_by_key(|sequence| {
+            let priority = messages.get(sequence).map_or(0, |message| message.priority);
+            (std::cmp::Reverse(priority), *sequence)
+        });
     }
-    Ok(taken)
+    let claimers = destination.definition.claimers();
+    if was_empty {
+        state.active(claimers).insert(name);
+    }
 }
 
-/// What is still held of a claim.
-fn claimed(state: &State, name: Name, sequences: &[Sequence], call: &Call) -> Reply {
-    let messages = state.destinations.get(name).map(|destination| &destination.messages);
-    let held = sequences.iter().filter_map(|sequence| {
-        let message = messages?.get(sequence)?;
-        let is_mine = holds(message, &call.secret());
-        is_mine.then(|| given(*sequence, message, message.attempts))
-    });
-    Reply::Claimed(held.collect())
+/// The message of a serial lane that was on its way is finished: the next is on its way.
+fn advance(state: &mut State, name: Name, lane: Lane) {
+    let Some(destination) = state.destinations.get_mut(name) else { return };
+    let Some(next) = destination.unfinished(lane) else { return };
+    let Some(message) = destination.messages.get_mut(&next) else { return };
+    if message.stand == (Stand::Held { delayed: true }) {
+        message.stand = Stand::Delayed { until: Until::Future };
+    } else {
+        wait(state, name, &[next]);
+    }
 }
 
 fn holds(message: &Message, by: &str) -> bool {
     matches!(&message.stand, Stand::Leased { secret, .. } if secret == by)
 }
 
-fn given(sequence: Sequence, message: &Message, attempts: u64) -> Given {
+pub fn given(sequence: Sequence, message: &Message, left: Left) -> Given {
     Given {
         sequence,
         epoch: message.epoch,
         previous: message.previous,
         key: message.key,
         body: message.body.clone(),
+        priority: message.priority,
+        charge: message.charge,
+        idempotency_key: message.idempotency_key.clone(),
         tombstone: message.tombstone,
-        attempts,
+        left,
     }
 }
 

@@ -2,6 +2,8 @@
 //! tests of what no store would do.
 #![allow(dead_code)] // Each test file uses its own part.
 
+mod steer;
+
 use redis::{RedisResult, Value, aio::MultiplexedConnection};
 use reseq::{
     domain::DestinationName,
@@ -10,6 +12,9 @@ use reseq::{
 
 /// How long leases, delays and quarantines last: none ends by itself while a test runs.
 pub const LONG: &str = "3600000";
+/// In place of the wait of a failed message: there is no other attempt.
+pub const FINAL: &str = "never";
+const TROUBLE: &str = r#"{"stage":"transform","kind":"failed","detail":"no"}"#;
 /// What every caller calls itself.
 const CALLER: &str = "pod:test";
 
@@ -41,8 +46,28 @@ fn call(script: &'static str, keys: &[&String], args: &[&str]) -> Call {
     Call { script, keys, args: args.iter().map(|arg| (*arg).to_owned()).collect() }
 }
 
-/// A message on its way in: its lane (from 1), its idempotency key and digest or nothing, its body.
-pub type Arrival<'a> = (usize, &'a str, &'a str);
+/// A message on its way in: its lane (from 1), its idempotency key and digest or nothing, its
+/// record, its options.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    pub lane: usize,
+    pub seen: &'a str,
+    pub record: &'a str,
+    pub options: &'a str,
+}
+
+impl<'a> Arrival<'a> {
+    pub fn new(lane: usize, seen: &'a str, record: &'a str) -> Arrival<'a> {
+        Arrival { lane, seen, record, options: "" }
+    }
+
+    pub fn with(self, options: &'a str) -> Arrival<'a> {
+        Arrival { options, ..self }
+    }
+}
+
+/// A record as the scripts read it: format, charge, length of the header, header, body.
+pub const RECORD: &str = "14,6;headerbody";
 
 /// The calls about one destination whose lanes are keys.
 pub struct Calls {
@@ -54,6 +79,11 @@ pub struct Calls {
     pub epoch: String,
     /// Who makes up the messages' minds: 'waiting' or 'ready'.
     pub stand: &'static str,
+    /// 'key' or 'none'.
+    pub ordering: &'static str,
+    pub processing: &'static str,
+    /// How long idempotency keys are remembered, in ms.
+    pub window: &'static str,
     number: std::cell::Cell<u64>,
 }
 
@@ -68,6 +98,9 @@ impl Calls {
             version: String::new(),
             epoch: String::new(),
             stand: "waiting",
+            ordering: "key",
+            processing: "parallel",
+            window: LONG,
             number: std::cell::Cell::new(0),
         }
     }
@@ -101,15 +134,24 @@ impl Calls {
 
     fn with_lanes(&self, mut call: Call, lanes: &[&str]) -> Call {
         for lane in lanes {
-            call.keys.extend([self.keys.in_progress(Some(lane)), self.keys.ready(Some(lane))]);
+            call.keys
+                .extend([self.keys.in_progress(self.set(lane)), self.keys.ready(self.set(lane))]);
         }
         call
+    }
+
+    /// The key of the sets that a lane's messages stand in.
+    fn set<'a>(&self, lane: &'a str) -> Option<&'a str> {
+        Some(lane).filter(|_| self.ordering == "key")
     }
 
     pub fn define(&self, definition: &str) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [&p.epoch(), &k.hash(), &k.waiting(), &self.builtin(), &self.worker()];
-        call("define", &keys, &[self.name.as_str(), definition, "key", "builtin", LONG])
+        let (ordering, processing) = (self.ordering, self.processing);
+        let args =
+            [self.name.as_str(), definition, ordering, "builtin", LONG, processing, "3", "3"];
+        call("define", &keys, &args)
     }
 
     pub fn index(&self, noted: &str) -> Call {
@@ -130,15 +172,25 @@ impl Calls {
             &k.lanes(),
             &p.wake_waiting(),
             &p.wake_releasable(),
+            &p.delayed(),
+            &k.attempts(),
+            &k.unique(),
+            &k.dead(),
+            &k.letters(),
         ];
-        let (number, count, name) = (self.next(), lanes.len().to_string(), self.name.as_str());
-        let args = [&number, name, &self.version, &self.epoch, LONG, self.stand, "100", LONG];
+        let (number, name) = (self.next(), self.name.as_str());
+        let args = [&number, name, &self.version, &self.epoch, LONG, self.stand, "100", "0"];
         let mut made = self.with_lanes(call("ingest", &keys, &args), lanes);
-        made.keys.extend(seen.iter().map(|key| k.seen(key)));
-        made.args.extend(["key".to_owned(), count]);
-        made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
-        for (lane, seen, body) in arrivals {
-            made.args.extend([lane.to_string(), (*seen).to_owned(), (*body).to_owned()]);
+        let has_window = self.window != "0";
+        made.keys.extend(seen.iter().filter(|_| has_window).map(|key| k.seen(key)));
+        let names = if has_window { &[] } else { seen };
+        let counts = [lanes.len().to_string(), names.len().to_string()];
+        let more = [self.window, self.ordering, self.processing];
+        made.args.extend(more.into_iter().map(str::to_owned).chain(counts));
+        made.args.extend(lanes.iter().chain(names).map(|text| (*text).to_owned()));
+        for Arrival { lane, seen, record, options } in arrivals {
+            made.args.extend([lane.to_string(), (*seen).to_owned(), (*record).to_owned()]);
+            made.args.extend(["4".to_owned(), (*options).to_owned()]);
         }
         made
     }
@@ -157,7 +209,9 @@ impl Calls {
         ];
         let (number, most) = (self.next(), most.to_string());
         let args = [&number, self.name.as_str(), &self.version, secret, LONG, &most, "1000000"];
-        call("claim", &keys, &args)
+        let mut made = call("claim", &keys, &args);
+        made.args.extend(["1".to_owned(), self.ordering.to_owned()]);
+        made
     }
 
     /// Completes messages: of each its lane (from 1) and its sequence.
@@ -172,29 +226,35 @@ impl Calls {
             &p.releasable(),
             &k.lanes(),
             &p.wake_releasable(),
+            &k.waiting(),
+            &p.delayed(),
+            &self.builtin(),
+            &self.worker(),
+            &p.wake_waiting(),
         ];
         let (number, count) = (self.next(), lanes.len().to_string());
-        let args = [&number, self.name.as_str(), "key", &count];
+        let args = [&number, self.name.as_str(), &count];
         let mut made = self.with_lanes(call("complete", &keys, &args), lanes);
         made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
         for (lane, sequence) in messages {
             let member = self.member(*sequence, secret);
             made.args.extend([lane.to_string(), sequence.to_string(), member]);
-            made.args.push(format!("output {sequence}"));
+            made.args.push(RECORD.to_owned());
         }
         made
     }
 
     pub fn extend(&self, secret: &str, sequences: &[u64]) -> Call {
-        let keys = [&self.keys.messages(), &self.keys.partition.leases()];
+        let keys = [&self.keys.messages(), &self.keys.partition.leases(), &self.keys.attempts()];
         let mut made = call("extend", &keys, &[LONG]);
         for sequence in sequences {
             made.args.extend([sequence.to_string(), self.member(*sequence, secret)]);
+            made.args.push("{}".to_owned());
         }
         made
     }
 
-    /// Fails messages: of each its sequence, and how long it waits, in milliseconds.
+    /// Fails messages: of each its sequence, and how long it waits, in milliseconds, or [`FINAL`].
     pub fn fail(&self, secret: &str, messages: &[(u64, &str)]) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [
@@ -205,14 +265,17 @@ impl Calls {
             &k.attempts(),
             &p.leases(),
             &p.delayed(),
+            &k.halted(),
             &self.builtin(),
             &self.worker(),
             &p.wake_waiting(),
         ];
         let mut made = call("fail", &keys, &[&self.next(), self.name.as_str()]);
         for (sequence, wait) in messages {
-            let member = self.member(*sequence, secret);
-            made.args.extend([sequence.to_string(), member, (*wait).to_owned()]);
+            let (member, is_final) = (self.member(*sequence, secret), *wait == FINAL);
+            let wait = if is_final { "0" } else { wait };
+            made.args.extend([sequence.to_string(), member, wait.to_owned()]);
+            made.args.extend([u8::from(is_final).to_string(), TROUBLE.to_owned()]);
         }
         made
     }
@@ -244,6 +307,8 @@ impl Calls {
             &k.attempts(),
             &p.leases(),
             &p.delayed(),
+            &k.messages(),
+            &k.halted(),
             &self.builtin(),
             &self.worker(),
             &p.wake_waiting(),
@@ -253,52 +318,10 @@ impl Calls {
         made
     }
 
-    pub fn own(&self, token: &str) -> Call {
-        let p = &self.keys.partition;
-        call("own", &[&p.epoch(), &p.owner()], &[token, LONG])
-    }
-
-    pub fn disown(&self, token: &str) -> Call {
-        let p = &self.keys.partition;
-        call("disown", &[&p.owner(), &p.wake_owner()], &[token])
-    }
-
-    /// Releases lanes: of each its key, the last sequence settled, the most to hand out.
-    pub fn release(&self, token: &str, lanes: &[(&str, u64, usize)]) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [
-            &p.epoch(),
-            &p.owner(),
-            &k.hash(),
-            &k.messages(),
-            &k.attempts(),
-            &p.releasable(),
-            &k.lanes(),
-        ];
-        let name = self.name.as_str();
-        let args = [token, &self.epoch, &self.version, name, "key", LONG, "1000000"];
-        let of_lanes: Vec<&str> = lanes.iter().map(|(lane, ..)| *lane).collect();
-        let mut made = self.with_lanes(call("release", &keys, &args), &of_lanes);
-        for (lane, settled_to, most) in lanes {
-            made.args.extend([(*lane).to_owned(), settled_to.to_string()]);
-            made.args.extend(["0".to_owned(), "0".to_owned(), most.to_string()]);
-        }
-        made
-    }
-
-    pub fn postpone(&self, token: &str, lane: &str, sequence: u64, wait: &str) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
-        let in_progress = k.in_progress(Some(lane));
-        let keys =
-            [&p.epoch(), &p.owner(), &k.attempts(), &p.releasable(), &k.lanes(), &in_progress];
-        let (name, sequence) = (self.name.as_str(), sequence.to_string());
-        let args = [token, &self.epoch, name, "key", LONG, lane, &sequence, "1", wait];
-        call("postpone", &keys, &args)
-    }
-
     pub fn remove(&self) -> Call {
         let releasable = self.keys.partition.releasable();
-        let keys = [&self.keys.hash(), &self.builtin(), &self.worker(), &releasable];
+        let keys =
+            [&self.keys.hash(), &self.builtin(), &self.worker(), &releasable, &self.keys.dead()];
         call("remove", &keys, &[self.name.as_str(), "1"])
     }
 
@@ -333,6 +356,13 @@ impl Calls {
             &self.builtin(),
             &self.worker(),
             &p.releasable(),
+            &k.halted(),
+            &k.orders(),
+            &k.unique(),
+            &k.dead(),
+            &k.letters(),
+            &k.log(),
+            &k.log_order(),
         ];
         call("forget", &keys, &[LONG, self.name.as_str()])
     }

@@ -151,9 +151,7 @@ pub async fn drained(pod: &Pod, ledger: &Ledger, destinations: &[&str]) {
     for name in destinations {
         let numbers = eventually(&format!("{name} is drained"), async || {
             let numbers = stats(pod, name).await?;
-            let pending = ["waiting", "processing", "ready", "delivering", "delayed"];
-            let left: u64 = pending.iter().filter_map(|field| numbers[field].as_u64()).sum();
-            let is_drained = left == 0 && numbers["last_sequence"].is_u64();
+            let is_drained = numbers["pending"] == 0;
             if is_drained { Ok(numbers) } else { Err(numbers.to_string()) }
         })
         .await;
@@ -177,7 +175,7 @@ pub async fn forgotten(redis: &mut MultiplexedConnection) {
                     | ["reseq", _, "owner" | "epoch"]
                     | ["reseq", _, "d", _]
                     | ["reseq", _, "calls", ..]
-                    | ["reseq", _, "d", _, "seen", ..]
+                    | ["reseq", _, "d", _, "seen" | "log", ..]
             )
         };
         let left: Vec<&String> = keys.iter().filter(|key| !lasting(key)).collect();

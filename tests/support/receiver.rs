@@ -23,7 +23,7 @@ use super::{
 /// How an exchange fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// 500 over HTTP, `REJECT` over TCP: not accepted.
+    /// 500 over HTTP, `RETRY 1` over TCP: not accepted.
     Refused,
     /// 503, or `RETRY`: not accepted.
     Unavailable,
@@ -176,7 +176,7 @@ async fn converse(
         let delivery = Delivery { destination: destination.to_owned(), body, headers: None };
         let text = match desk.take(delivery).await {
             None => "OK",
-            Some(Fault::Refused) => "REJECT not now",
+            Some(Fault::Refused) => "RETRY 1",
             Some(Fault::Unavailable) => "RETRY",
             Some(Fault::AskedToWait) => "RETRY 2",
             Some(Fault::CutUnread | Fault::CutAccepted) => return Ok(()),

@@ -9,18 +9,22 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Items, Results, existing, group};
+use super::{Items, Results, even_null, group, messages_of};
 use crate::{
     api::{Api, problem_of, read_json},
-    domain::Body,
-    store::{Completion, Status},
+    domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
+    store::{Completion, Known, Status, wall_clock_ms},
     wire::problem::Problem,
 };
+
+/// The longest content type.
+const CONTENT_TYPE_BYTES_MAX: usize = 256;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CompleteItem {
     token: String,
+    #[serde(default, deserialize_with = "even_null")]
     body: Option<Box<RawValue>>,
     body_base64: Option<String>,
     content_type: Option<String>,
@@ -39,35 +43,46 @@ pub(in crate::api) async fn complete(
         .enumerate()
         .map(|(at, item)| output_of(item, at, api.body_bytes_max))
         .collect::<Result<_, _>>()?;
-    let groups = group(items.iter().map(|item| item.token.as_str()))?;
-    let mut results = Results::stale(items.iter().map(|item| item.token.clone()));
-    for (name, of_name) in groups {
-        let Some(known) = existing(&api, &name).await? else { continue };
+    let tokens = items.iter().map(|item| item.token.as_str()).collect();
+    let (mut results, groups) = group(&api, tokens).await?;
+    for of_one in groups {
         // The message's own part of the record: only the holder of the lease can change it.
-        let sequences: Vec<u64> = of_name.iter().map(|(_, token)| token.sequence).collect();
-        let held = api.store.messages(&known, &sequences).await.map_err(|e| problem_of(&e))?;
+        let held = messages_of(&api, &of_one).await?;
+        let known = of_one.known;
         let (mut at, mut completions) = (Vec::new(), Vec::new());
-        for ((index, token), message) in of_name.into_iter().zip(held) {
-            let Some(mut output) = message else {
+        for ((index, token), message) in of_one.at.into_iter().zip(of_one.tokens).zip(held) {
+            let Some(message) = message else {
                 results.set(index, Status::Settled);
                 continue;
             };
-            match &outputs[index] {
-                Some(body) => output.message.body = body.clone(),
-                None => output.tombstone = true,
-            }
             at.push(index);
-            completions.push(Completion { token, output });
+            completions.push(completion(&known, token, message, outputs[index].clone()));
         }
         if completions.is_empty() {
             continue;
         }
-        let caller = api.callers.take(&api, &name);
+        let name = &known.destination.name;
+        let caller = api.callers.take(&api, name);
         let answer = api.store.complete(&caller, &known, &completions).await;
-        api.callers.put_back(&name, caller);
-        results.fill(&at, answer.map_err(|error| problem_of(&error))?);
+        api.callers.put_back(name, caller);
+        results.fill(&at, &answer.map_err(|error| problem_of(&error))?);
     }
     Ok(Json(results))
+}
+
+fn completion(
+    known: &Known,
+    token: LeaseToken,
+    message: Stamped,
+    output: Option<Body>,
+) -> Completion {
+    let processed = Processed {
+        waited_ms: token.claimed_ms.saturating_sub(message.message.received_ms),
+        took_ms: wall_clock_ms().saturating_sub(token.claimed_ms),
+        attempts: message.attempts.number(),
+    };
+    let output = message.finished(output, processed, known.destination.log_bodies);
+    Completion { token, output }
 }
 
 /// What a worker made of a message; none if it dropped it.
@@ -85,6 +100,8 @@ fn output_of(item: &CompleteItem, at: usize, bytes_max: usize) -> Result<Option<
         },
         _ => return Err(invalid("give body, or body_base64 with content_type, or \"drop\": true")),
     };
+    check_text("content_type", &body.content_type, CONTENT_TYPE_BYTES_MAX)
+        .map_err(|problem| invalid(&problem))?;
     if body.bytes.len() > bytes_max {
         return Err(invalid(&format!("the body is longer than {bytes_max} bytes")));
     }

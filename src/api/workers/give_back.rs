@@ -8,14 +8,16 @@ use axum::{
     extract::{State, rejection::BytesRejection},
 };
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{
-    Items, LEASE_MS, RETRY_MS_MAX, Results, check_range, existing, group, half_a_minute, rfc3339,
+    Group, Items, LEASE_MS, RETRY_MS_MAX, Results, check_range, even_null, group, half_a_minute,
+    messages_of, rfc3339,
 };
 use crate::{
     api::{Api, problem_of, read_json},
-    domain::LeaseToken,
-    store::{Failed, Known, Status},
+    domain::{LeaseToken, Stage, Stamped, Trouble, TroubleKind, attempts::CHECKPOINT_BYTES_MAX},
+    store::{Extension, Failed, Known, Status},
     wire::{answer::excerpt, problem::Problem},
 };
 
@@ -36,6 +38,9 @@ struct ExtendItem {
     token: String,
     #[serde(default = "half_a_minute")]
     lease_ms: u64,
+    /// What the next attempt is to be given; left out: what was noted before.
+    #[serde(default, deserialize_with = "even_null")]
+    checkpoint: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -54,42 +59,43 @@ pub(in crate::api) async fn fail(
         let what = format!("items[{at}].retry_ms");
         check_range(&what, item.retry_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)?;
     }
-    let groups = group(items.iter().map(|item| item.token.as_str()))?;
-    let mut results = Results::stale(items.iter().map(|item| item.token.clone()));
-    for (name, of_name) in groups {
-        let Some(known) = existing(&api, &name).await? else { continue };
-        let sequences: Vec<u64> = of_name.iter().map(|(_, token)| token.sequence).collect();
-        let held = api.store.messages(&known, &sequences).await.map_err(|e| problem_of(&e))?;
-        let (mut at, mut failed) = (Vec::new(), Vec::new());
-        for ((index, token), message) in of_name.into_iter().zip(held) {
-            let item = &items[index];
-            let attempt = message.map_or(1, |message| message.attempts + 1);
-            let wait = wait_of(item, &known, attempt);
-            let error = excerpt(item.error.as_bytes());
-            tracing::warn!(
-                destination = %name, sequence = token.sequence, attempt, error,
-                wait_ms = wait.as_millis() as u64,
-                "a worker failed a message, and it is tried again",
-            );
-            at.push(index);
-            failed.push(Failed { token, wait });
-        }
-        let caller = api.callers.take(&api, &name);
+    let tokens = items.iter().map(|item| item.token.as_str()).collect();
+    let (mut results, groups) = group(&api, tokens).await?;
+    for of_one in groups {
+        let held = messages_of(&api, &of_one).await?;
+        let Group { known, at, tokens } = of_one;
+        let of_each = at.iter().zip(tokens).zip(held);
+        let failed: Vec<Failed> = of_each
+            .map(|((&index, token), message)| failed(&items[index], &known, token, message))
+            .collect();
+        let name = &known.destination.name;
+        let caller = api.callers.take(&api, name);
         let answer = api.store.fail(&caller, &known, &failed).await;
-        api.callers.put_back(&name, caller);
-        failed.iter().for_each(|one| api.due.note(known.partition, one.wait));
-        results.fill(&at, answer.map_err(|error| problem_of(&error))?);
+        api.callers.put_back(name, caller);
+        let statuses = answer.map_err(|error| problem_of(&error))?;
+        api.due.note_failed(known.partition, &failed, &statuses);
+        api.store.settle_failed(&known, &failed, &statuses).await;
+        results.fill(&at, &statuses);
+        results.exhausted(&at, known.destination.on_exhausted);
     }
     Ok(Json(results))
 }
 
-fn wait_of(item: &FailItem, known: &Known, attempt: u32) -> Duration {
+fn failed(item: &FailItem, known: &Known, token: LeaseToken, message: Option<Stamped>) -> Failed {
+    let attempts = message.map(|message| message.attempts).unwrap_or_default();
     let backoff = known.destination.transform.backoff();
-    match item.retry_ms {
+    let wait = match item.retry_ms {
         Some(wait_ms) => Duration::from_millis(wait_ms),
-        None if item.is_final => Duration::from_millis(backoff.max_ms),
-        None => backoff.wait(attempt, rand::random()),
-    }
+        None => backoff.wait(attempts.failed.saturating_add(1), rand::random()),
+    };
+    tracing::warn!(
+        destination = %token.destination, sequence = token.sequence, attempt = attempts.number(),
+        error = excerpt(item.error.as_bytes()), is_final = item.is_final,
+        wait_ms = wait.as_millis() as u64,
+        "a worker failed a message",
+    );
+    let trouble = Trouble::new(Stage::Transform, TroubleKind::Failed, &item.error);
+    Failed { token, wait, is_final: item.is_final, trouble }
 }
 
 /// `POST /v1/leases/extend`
@@ -100,28 +106,34 @@ pub(in crate::api) async fn extend(
     let Items { items } = read_json::<Items<ExtendItem>>(body, api.batch_bytes_max)?;
     for (at, item) in items.iter().enumerate() {
         check_range(&format!("items[{at}].lease_ms"), item.lease_ms, LEASE_MS)?;
-    }
-    let groups = group(items.iter().map(|item| item.token.as_str()))?;
-    let mut results = Results::stale(items.iter().map(|item| item.token.clone()));
-    for (name, of_name) in groups {
-        let Some(known) = existing(&api, &name).await? else { continue };
-        // One call for each length of lease, of which there is usually one.
-        let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<LeaseToken>)> = BTreeMap::new();
-        for (index, token) in of_name {
-            let (at, tokens) = by_length.entry(items[index].lease_ms).or_default();
-            at.push(index);
-            tokens.push(token);
+        let length = item.checkpoint.as_ref().map_or(0, |json| json.get().len());
+        if length > CHECKPOINT_BYTES_MAX {
+            let problem = format!("is {length} bytes of JSON, more than {CHECKPOINT_BYTES_MAX}");
+            return Err(Problem::invalid_field(format!("items[{at}].checkpoint: {problem}")));
         }
-        for (lease_ms, (at, tokens)) in by_length {
+    }
+    let tokens = items.iter().map(|item| item.token.as_str()).collect();
+    let (mut results, groups) = group(&api, tokens).await?;
+    for Group { known, at, tokens } in groups {
+        // One call for each length of lease, of which there is usually one.
+        let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<Extension>)> = BTreeMap::new();
+        for (index, token) in at.into_iter().zip(tokens) {
+            let item = &items[index];
+            let (at, extensions) = by_length.entry(item.lease_ms).or_default();
+            at.push(index);
+            let checkpoint = item.checkpoint.as_ref().map(|json| json.get().to_owned());
+            extensions.push(Extension { token, checkpoint });
+        }
+        for (lease_ms, (at, extensions)) in by_length {
             let lease = Duration::from_millis(lease_ms);
-            let answer = api.store.extend(&known, &tokens, lease).await;
+            let answer = api.store.extend(&known, &extensions, lease).await;
             let (deadline_ms, statuses) = answer.map_err(|error| problem_of(&error))?;
             for (&index, status) in at.iter().zip(&statuses) {
                 if *status == Status::Ok {
                     results.results[index].deadline = Some(rfc3339(deadline_ms));
                 }
             }
-            results.fill(&at, statuses);
+            results.fill(&at, &statuses);
         }
     }
     Ok(Json(results))
@@ -133,15 +145,14 @@ pub(in crate::api) async fn release(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<ReleaseItem>>(body, api.batch_bytes_max)?;
-    let groups = group(items.iter().map(|item| item.token.as_str()))?;
-    let mut results = Results::stale(items.iter().map(|item| item.token.clone()));
-    for (name, of_name) in groups {
-        let Some(known) = existing(&api, &name).await? else { continue };
-        let (at, tokens): (Vec<_>, Vec<_>) = of_name.into_iter().unzip();
-        let caller = api.callers.take(&api, &name);
+    let tokens = items.iter().map(|item| item.token.as_str()).collect();
+    let (mut results, groups) = group(&api, tokens).await?;
+    for Group { known, at, tokens } in groups {
+        let name = &known.destination.name;
+        let caller = api.callers.take(&api, name);
         let answer = api.store.unclaim(&caller, &known, &tokens).await;
-        api.callers.put_back(&name, caller);
-        results.fill(&at, answer.map_err(|error| problem_of(&error))?);
+        api.callers.put_back(name, caller);
+        results.fill(&at, &answer.map_err(|error| problem_of(&error))?);
     }
     Ok(Json(results))
 }

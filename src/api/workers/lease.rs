@@ -1,7 +1,8 @@
 //! `POST /v1/leases`: claiming, with a long poll.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, HashSet, btree_map::Entry},
+    ops::RangeInclusive,
     sync::Arc,
     time::Duration,
 };
@@ -16,14 +17,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::{sync::broadcast, time::Instant};
 
-use super::{ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, check_range, find, half_a_minute, rfc3339};
+use super::{
+    ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, check_range, find, half_a_minute, line::Place, rfc3339,
+};
 use crate::{
     api::{Api, problem_of, read_json},
-    domain::{DestinationName, LeaseToken, Message, Stamped},
+    domain::{DestinationName, LeaseToken, Message, Stamped, Trouble},
     store::{Claimed, Claimers, Known, StoreError, Wake},
     telemetry,
     wire::problem::Problem,
 };
+
+/// The most messages that a call may insist on: that many bodies make one answer.
+const MIN_MAX: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +37,8 @@ struct LeaseRequest {
     destinations: Vec<DestinationName>,
     #[serde(default = "one")]
     max: usize,
+    #[serde(default = "one")]
+    min: usize,
     #[serde(default)]
     wait_ms: u64,
     #[serde(default = "half_a_minute")]
@@ -56,6 +64,10 @@ struct Lease {
     id: String,
     key: Option<String>,
     attempt: u32,
+    /// What the last attempt noted for this one.
+    checkpoint: Option<Box<RawValue>>,
+    /// Why the last attempt did not succeed.
+    last_error: Option<LastError>,
     deadline: String,
     content_type: String,
     headers: BTreeMap<String, String>,
@@ -65,33 +77,66 @@ struct Lease {
     body_base64: Option<String>,
 }
 
+#[derive(Serialize)]
+struct LastError {
+    #[serde(flatten)]
+    trouble: Trouble,
+    at: String,
+}
+
 /// `POST /v1/leases`
 pub(in crate::api) async fn lease(
     State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Leases>, Problem> {
-    let request: LeaseRequest = read_json(body, api.batch_bytes_max)?;
-    check_range("max", request.max as u64, 1..=ITEMS_MAX as u64)?;
-    check_range("wait_ms", request.wait_ms, 0..=WAIT_MS_MAX)?;
-    check_range("lease_ms", request.lease_ms, LEASE_MS)?;
-    if request.destinations.is_empty() || request.destinations.len() > ITEMS_MAX {
-        let detail = format!("destinations: name 1 to {ITEMS_MAX} of them");
-        return Err(Problem::invalid_field(detail));
-    }
+    let mut request: LeaseRequest = read_json(body, api.batch_bytes_max)?;
+    request.check()?;
+    let mut seen = HashSet::new();
+    request.destinations.retain(|name| seen.insert(name.clone()));
+    // Who waits for several at once must not hold up those who take what there is.
+    let stands_in_line = request.wait_ms > 0 && request.min == 1;
+    let place = stands_in_line.then(|| api.callers.lines.join(&request.destinations));
     // Listen first, then look: what comes in between is heard.
     let mut wakes = api.wakes.listen();
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
     loop {
-        let leases = claim(&api, &request).await?;
+        let leases = claim(&api, &request, place.as_ref()).await?;
         if !leases.is_empty() || Instant::now() >= deadline || api.stop.is_cancelled() {
             return Ok(Json(Leases { leases }));
         }
-        let poll = (Instant::now() + Duration::from_secs(1)).min(deadline);
+        let poll = (Instant::now() + request.poll()).min(deadline);
         tokio::select! {
             () = api.stop.cancelled() => {}
             () = tokio::time::sleep_until(poll) => {}
             () = work_for(&request.destinations, &mut wakes) => {}
+            () = turn(place.as_ref()) => {}
         }
+    }
+}
+
+impl LeaseRequest {
+    /// How often to look though nothing was heard. Wake-ups tell of the first waiting message, not of
+    /// the one with which there are enough for a call that waits for several.
+    fn poll(&self) -> Duration {
+        Duration::from_millis(if self.min > 1 { 500 } else { 1000 })
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        check_range("max", self.max as u64, 1..=ITEMS_MAX as u64)?;
+        // So many are claimed however long their bodies are.
+        check_range("min", self.min as u64, 1..=self.max.min(MIN_MAX) as u64)?;
+        check_range("wait_ms", self.wait_ms, 0..=WAIT_MS_MAX)?;
+        check_range("lease_ms", self.lease_ms, LEASE_MS)?;
+        let named = self.destinations.len();
+        if named == 0 || named > ITEMS_MAX {
+            let detail = format!("destinations: name 1 to {ITEMS_MAX} of them");
+            return Err(Problem::invalid_field(detail));
+        }
+        if self.min > 1 && named > 1 {
+            let detail = "min: more than 1 only with one destination; name one, or leave min out";
+            return Err(Problem::invalid_field(detail));
+        }
+        Ok(())
     }
 }
 
@@ -107,27 +152,57 @@ async fn work_for(names: &[DestinationName], wakes: &mut broadcast::Receiver<Wak
     }
 }
 
-/// Claims from the destinations, each in turn.
-async fn claim(api: &Api, request: &LeaseRequest) -> Result<Vec<Lease>, Problem> {
-    let lease = Duration::from_millis(request.lease_ms);
-    let mut leases = Vec::new();
-    // Begins somewhere else each time, so that none is always asked last.
-    let count = request.destinations.len();
-    let start = rand::random_range(0..count);
-    for at in 0..count {
-        let name = &request.destinations[(start + at) % count];
-        let left = request.max - leases.len();
-        if left == 0 {
-            break;
-        }
+/// Resolves when it is this one's turn somewhere.
+async fn turn(place: Option<&Place>) {
+    match place {
+        Some(place) => place.moved().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Claims from the destinations where it is this one's turn: from the longest unserved first, from
+/// each its share by weight.
+async fn claim(
+    api: &Api,
+    request: &LeaseRequest,
+    place: Option<&Place>,
+) -> Result<Vec<Lease>, Problem> {
+    let mut names = request.destinations.clone();
+    api.callers.served.sort(&mut names);
+    let mut all = Vec::with_capacity(names.len());
+    for name in &names {
         let known = find(api, name).await?;
         if known.claimers() != Claimers::Worker {
             let detail = format!("destinations: {name:?} has no transform of kind \"worker\"");
             return Err(Problem::invalid_field(detail));
         }
-        let share = left.div_ceil(count - at);
-        let claimed = claim_from(api, known, share, lease).await?;
+        if place.is_none_or(|place| place.is_first(name)) {
+            all.push(known);
+        }
+    }
+    if all.len() > 1 || request.min > 1 {
+        // One look at all of them: a claim of each would be a call of each, though most are empty.
+        all = api.store.active_among(all).await.map_err(|error| problem_of(&error))?;
+    }
+    let mut weights: u64 = all.iter().map(|known| u64::from(known.destination.weight)).sum();
+    let lease = Duration::from_millis(request.lease_ms);
+    let mut leases = Vec::new();
+    for known in all {
+        let left = request.max - leases.len();
+        if left == 0 {
+            break;
+        }
+        let share = known.destination.share(left, weights);
+        weights -= u64::from(known.destination.weight);
+        let name = known.destination.name.clone();
+        let claimed = match claim_from(api, known, request.min..=share, lease).await {
+            Ok(claimed) => claimed,
+            // What is claimed already would be lost until its leases run out.
+            Err(_) if !leases.is_empty() => break,
+            Err(problem) => return Err(problem),
+        };
         if !claimed.messages.is_empty() {
+            api.callers.served.note(&name);
             telemetry::claimed(name.as_str(), claimed.messages.len());
         }
         let deadline = rfc3339(claimed.deadline_ms);
@@ -140,18 +215,18 @@ async fn claim(api: &Api, request: &LeaseRequest) -> Result<Vec<Lease>, Problem>
 async fn claim_from(
     api: &Api,
     known: Arc<Known>,
-    max: usize,
+    count: RangeInclusive<usize>,
     lease: Duration,
 ) -> Result<Claimed, Problem> {
     let name = known.destination.name.clone();
     let mut known = known;
     let caller = api.callers.take(api, &name);
-    let mut claimed = api.store.claim(&caller, &known, max, lease).await;
+    let mut claimed = api.store.claim(&caller, &known, count.clone(), lease).await;
     if matches!(claimed, Err(StoreError::StaleDefinition)) {
         let refreshed = api.catalog.refresh(&name).await;
         if let Ok(Some(fresh)) = refreshed {
             known = fresh;
-            claimed = api.store.claim(&caller, &known, max, lease).await;
+            claimed = api.store.claim(&caller, &known, count, lease).await;
         }
     }
     api.callers.put_back(&name, caller);
@@ -164,6 +239,8 @@ fn shown(token: LeaseToken, message: Stamped, deadline: &str) -> Lease {
         let media_type = media_type.trim();
         media_type == "application/json" || media_type.ends_with("+json")
     });
+    let attempt = message.attempts.number();
+    let last_error = message.attempts.troubles.into_iter().next();
     // What only says that it is JSON goes as bytes.
     let text = is_json.then(|| String::from_utf8(body.bytes.to_vec()).ok()).flatten();
     let json = text.and_then(|text| RawValue::from_string(text).ok());
@@ -174,7 +251,9 @@ fn shown(token: LeaseToken, message: Stamped, deadline: &str) -> Lease {
         epoch: message.place.epoch,
         id,
         key,
-        attempt: message.attempts + 1,
+        attempt,
+        checkpoint: message.attempts.checkpoint.and_then(|json| RawValue::from_string(json).ok()),
+        last_error: last_error.map(|(at_ms, trouble)| LastError { trouble, at: rfc3339(at_ms) }),
         deadline: deadline.to_owned(),
         body_base64: json.is_none().then(|| STANDARD.encode(&body.bytes)),
         content_type: body.content_type,

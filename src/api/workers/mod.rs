@@ -3,6 +3,7 @@
 mod complete;
 mod give_back;
 mod lease;
+mod line;
 
 pub(super) use complete::complete;
 pub(super) use give_back::{extend, fail, release};
@@ -16,12 +17,15 @@ use std::{
     },
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use line::{Lines, Served};
 
 use super::{Api, problem_of};
 use crate::{
-    domain::{DestinationName, LeaseToken},
+    domain::{DestinationName, LeaseToken, OnExhausted, Stamped},
     store::{Caller, Known, Status},
     wire::problem::Problem,
 };
@@ -35,11 +39,14 @@ const LEASE_MS: std::ops::RangeInclusive<u64> = 100..=24 * 3_600_000;
 /// The longest wait that a worker may ask for before the next attempt, in milliseconds.
 const RETRY_MS_MAX: u64 = 24 * 3_600_000;
 
-/// Callers for calls on behalf of workers: one for each that is under way at once.
+/// What the calls of workers share: callers, one for each call that is under way at once; who waits
+/// for messages; and which destinations were served when.
 #[derive(Default)]
 pub struct Callers {
     idle: Mutex<HashMap<DestinationName, Vec<Caller>>>,
     made: AtomicU64,
+    lines: Arc<Lines>,
+    served: Served,
 }
 
 impl Callers {
@@ -81,38 +88,80 @@ struct ItemResult {
     status: Status,
     #[serde(skip_serializing_if = "Option::is_none")]
     deadline: Option<String>,
+    /// What becomes of it, where its attempts are used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exhausted: Option<&'static str>,
 }
 
 impl Results {
-    /// Until something better is known: a token that is none of ours holds no lease.
-    fn stale(tokens: impl Iterator<Item = String>) -> Results {
-        let result = |token| ItemResult { token, status: Status::StaleLease, deadline: None };
-        Results { results: tokens.map(result).collect() }
-    }
-
     fn set(&mut self, index: usize, status: Status) {
         self.results[index].status = status;
     }
 
-    fn fill(&mut self, at: &[usize], statuses: Vec<Status>) {
-        at.iter().zip(statuses).for_each(|(&index, status)| self.set(index, status));
+    fn fill(&mut self, at: &[usize], statuses: &[Status]) {
+        at.iter().zip(statuses).for_each(|(&index, &status)| self.set(index, status));
+    }
+
+    /// Tells of those of these items that are halted what their destination does with them.
+    fn exhausted(&mut self, at: &[usize], policy: OnExhausted) {
+        let fate = match policy {
+            OnExhausted::Halt => "halted",
+            OnExhausted::Skip => "skipped",
+            OnExhausted::Drop => "dropped",
+        };
+        for &index in at {
+            let result = &mut self.results[index];
+            if result.status == Status::Halted {
+                result.status = Status::Ok;
+                result.exhausted = Some(fate);
+            }
+        }
     }
 }
 
-type Groups = BTreeMap<DestinationName, Vec<(usize, LeaseToken)>>;
+/// The items of one destination: each by its place in the request, with its lease.
+struct Group {
+    known: Arc<Known>,
+    at: Vec<usize>,
+    tokens: Vec<LeaseToken>,
+}
 
-/// The items of each destination, by their place in the request. What is no token is left out.
-fn group<'t>(tokens: impl Iterator<Item = &'t str>) -> Result<Groups, Problem> {
-    let mut groups = Groups::new();
-    let mut count = 0;
-    for (index, text) in tokens.enumerate() {
-        count += 1;
+/// The items of each destination, and a result for each until something better is known. What is
+/// no token of ours, or belongs to a destination that is gone, holds no lease.
+async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Problem> {
+    check_range("items", tokens.len() as u64, 1..=ITEMS_MAX as u64)?;
+    let mut by_name: BTreeMap<DestinationName, (Vec<usize>, Vec<LeaseToken>)> = BTreeMap::new();
+    for (index, text) in tokens.iter().enumerate() {
         if let Ok(token) = LeaseToken::decode(text) {
-            groups.entry(token.destination.clone()).or_default().push((index, token));
+            let (at, tokens) = by_name.entry(token.destination.clone()).or_default();
+            at.push(index);
+            tokens.push(token);
         }
     }
-    check_range("items", count, 1..=ITEMS_MAX as u64)?;
-    Ok(groups)
+    let mut groups = Vec::with_capacity(by_name.len());
+    for (name, (at, tokens)) in by_name {
+        if let Some(known) = existing(api, &name).await? {
+            groups.push(Group { known, at, tokens });
+        }
+    }
+    let stale = |token: &str| ItemResult {
+        token: token.to_owned(),
+        status: Status::StaleLease,
+        deadline: None,
+        exhausted: None,
+    };
+    Ok((Results { results: tokens.into_iter().map(stale).collect() }, groups))
+}
+
+/// The messages of these leases, as far as they are there.
+async fn messages_of(api: &Api, group: &Group) -> Result<Vec<Option<Stamped>>, Problem> {
+    let sequences: Vec<u64> = group.tokens.iter().map(|token| token.sequence).collect();
+    api.store.messages(&group.known, &sequences).await.map_err(|error| problem_of(&error))
+}
+
+/// `null` is JSON like any other, not a field that was left out.
+fn even_null<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Deserialize::deserialize(from).map(Some)
 }
 
 fn check_range(

@@ -41,11 +41,26 @@ pub struct SendArgs {
     #[arg(long, env = "RESEQ_URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
     /// The destination. With --ndjson only for the lines that name none.
-    #[arg(short, long, required_unless_present = "ndjson")]
+    #[arg(short, long, required_unless_present_any = ["ndjson", "topic"])]
     pub destination: Option<String>,
+    /// The topic, in place of a destination. With --ndjson only for the lines that name none.
+    #[arg(short, long, conflicts_with = "destination")]
+    pub topic: Option<String>,
     /// The ordering key of all messages that have none of their own.
     #[arg(long)]
     pub key: Option<String>,
+    /// Not to be processed before so long, such as 500ms, 30s, 15m, 12h or 1d.
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    pub delay: Option<u64>,
+    /// Not to be processed before this time, such as 2026-11-21T10:00:00Z.
+    #[arg(long, value_name = "TIME", conflicts_with = "delay")]
+    pub not_before: Option<String>,
+    /// 0 to 9, where the destination's ordering is "none": what is higher is processed first.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub priority: Option<u8>,
+    /// The idempotency key of the message; of several, each gets `<key>/<line>`.
+    #[arg(long)]
+    pub idempotency_key: Option<String>,
     /// Each line is an object as for POST /v1/messages, in place of a message's body.
     #[arg(long)]
     pub ndjson: bool,
@@ -58,6 +73,23 @@ pub struct SendArgs {
     /// Send each of these; `-`, or none at all, is each line of standard input.
     #[arg(value_name = "MESSAGE")]
     pub messages: Vec<String>,
+}
+
+/// A span of time with its unit, in ms.
+fn milliseconds(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        "d" => Some(86_400_000),
+        _ => None,
+    };
+    let number = number.parse::<u64>().ok();
+    let product = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    product.ok_or_else(|| "write a number with a unit: ms, s, m, h or d".to_owned())
 }
 
 /// What the service has accepted of one destination.

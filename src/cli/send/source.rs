@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{
     json,
@@ -48,7 +48,14 @@ struct Line {
 /// How a line becomes an object.
 struct Form {
     destination: Option<String>,
+    topic: Option<String>,
     key: Option<String>,
+    delay_ms: Option<u64>,
+    not_before: Option<String>,
+    priority: Option<u8>,
+    /// That of the only message, or the beginning of those of several.
+    idempotency_key: Option<String>,
+    is_one: bool,
     ndjson: bool,
     /// Random, one for each run: with the line's number it makes an idempotency key.
     run: Uuid,
@@ -59,7 +66,13 @@ impl Source {
     pub async fn open(args: &SendArgs) -> anyhow::Result<Source> {
         let form = Form {
             destination: args.destination.clone(),
+            topic: args.topic.clone(),
             key: args.key.clone(),
+            delay_ms: args.delay,
+            not_before: args.not_before.clone(),
+            priority: args.priority,
+            idempotency_key: args.idempotency_key.clone(),
+            is_one: matches!(args.messages.as_slice(), [one] if one != "-"),
             ndjson: args.ndjson,
             run: Uuid::new_v4(),
         };
@@ -159,7 +172,11 @@ impl Form {
     /// The message of a line; `None` for a blank line between objects.
     fn item(&self, line: Line) -> anyhow::Result<Option<Item>> {
         let Line { number, bytes, text } = line;
-        let idempotency_key = format!("send-{}-{number}", self.run.simple());
+        let idempotency_key = match &self.idempotency_key {
+            Some(key) if self.is_one => key.clone(),
+            Some(key) => format!("{key}/{number}"),
+            None => format!("send-{}-{number}", self.run.simple()),
+        };
         let json = if !self.ndjson {
             serde_json::to_vec(&self.wrapped(&text, &idempotency_key))?
         } else if text.trim_ascii().is_empty() {
@@ -170,16 +187,30 @@ impl Form {
         Ok(Some(Item { line: number, bytes, json }))
     }
 
+    /// What the arguments say of each message that does not say it itself.
+    fn options(&self) -> impl Iterator<Item = (&'static str, serde_json::Value)> {
+        let key = self.key.as_deref().map(|key| ("key", key.into()));
+        let delay = self.delay_ms.map(|delay_ms| ("delay_ms", delay_ms.into()));
+        let priority = self.priority.map(|priority| ("priority", priority.into()));
+        let not_before = self.not_before.as_deref().map(|time| ("not_before", time.into()));
+        key.into_iter().chain(delay).chain(not_before).chain(priority)
+    }
+
+    /// Where messages go that do not say it themselves.
+    fn target(&self) -> Option<(&'static str, serde_json::Value)> {
+        let topic = self.topic.as_deref().map(|topic| ("topic", topic.into()));
+        topic.or_else(|| self.destination.as_ref().map(|name| ("destinations", json!([name]))))
+    }
+
     /// A body as an object.
     fn wrapped(&self, text: &[u8], idempotency_key: &str) -> serde_json::Value {
         let mut object = json!({
-            "destinations": [self.destination],
             "body_base64": STANDARD.encode(text),
             "content_type": TEXT,
             "idempotency_key": idempotency_key,
         });
-        if let Some(key) = &self.key {
-            object["key"] = key.as_str().into();
+        for (name, value) in self.options().chain(self.target()) {
+            object[name] = value;
         }
         object
     }
@@ -194,17 +225,15 @@ impl Form {
             Ok(())
         };
         complete("idempotency_key", idempotency_key.into())?;
-        if let Some(key) = &self.key {
-            complete("key", key.as_str().into())?;
-        }
-        if let Some(destination) = &self.destination
-            && !object.contains_key("topic")
-        {
-            let value = to_raw_value(&[destination])?;
-            object.entry("destinations".to_owned()).or_insert(value);
+        for (name, value) in self.options() {
+            complete(name, value)?;
         }
         let names_one = ["destinations", "topic"].iter().any(|name| object.contains_key(*name));
-        ensure!(names_one, "names no \"destinations\"; add them, or -d");
+        if !names_one {
+            let target = self.target();
+            let (name, value) = target.context("names no \"destinations\"; add them, or -d")?;
+            object.insert(name.to_owned(), to_raw_value(&value)?);
+        }
         // A carriage return between tokens is the only line break that a line can hold.
         let mut json = serde_json::to_vec(&object)?;
         json.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b' ');
@@ -254,6 +283,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_topic_and_a_time_go_with_each() {
+        let time = "2026-11-21T10:00:00Z";
+        let (batches, _) = batches(&["--topic", "orders", "--not-before", time, "a"], 2).await;
+        let only = &batches[0][0];
+        assert_eq!((&only["topic"], &only["not_before"]), (&json!("orders"), &json!(time)));
+        assert!(only.get("destinations").is_none());
+    }
+
+    #[tokio::test]
     async fn objects_keep_what_they_say_and_a_bad_line_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let lines = [
@@ -276,10 +314,22 @@ mod tests {
 
     #[test]
     fn numbers_of_an_object_stay_the_text_that_was_read() {
-        let form = Form { destination: None, key: None, ndjson: true, run: Uuid::nil() };
+        let form = Form {
+            destination: None,
+            topic: None,
+            key: None,
+            delay_ms: Some(900_000),
+            not_before: None,
+            priority: None,
+            idempotency_key: Some("mine".into()),
+            is_one: false,
+            ndjson: true,
+            run: Uuid::nil(),
+        };
         let text = br#"{"destinations":["a"],"body":123456789012345678901234567890.10}"#;
         let json = String::from_utf8(form.completed(text, "k").unwrap()).unwrap();
         assert!(json.contains("123456789012345678901234567890.10"), "{json}");
+        assert!(json.contains(r#""delay_ms":900000"#) && !json.contains("priority"), "{json}");
         assert!(form.completed(br#"{"body":1}"#, "k").is_err());
     }
 }

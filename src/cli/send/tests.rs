@@ -58,7 +58,12 @@ async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyho
     let args = SendArgs {
         url,
         destination: Some("erp".into()),
+        topic: None,
         key: None,
+        delay: None,
+        not_before: None,
+        priority: None,
+        idempotency_key: None,
         ndjson: true,
         file: Some(file.path().into()),
         retry_s: 10,
@@ -98,4 +103,13 @@ async fn a_message_that_is_bad_for_good_stops_with_its_line() {
     let problem = format!("{:#}", outcome.unwrap_err());
     assert_eq!(problem, "line 3: body: no (invalid_field, status 400)");
     assert_eq!(sending.tallies["erp"].count, 2);
+}
+
+#[test]
+fn a_delay_needs_a_unit() {
+    let known = ["500ms", "30s", "15m", "2h", "1d"].map(|text| milliseconds(text).unwrap());
+    assert_eq!(known, [500, 30_000, 900_000, 7_200_000, 86_400_000]);
+    for bad in ["15", "m", "", "-1s", "1.5h", "1 s", "99999999999999999999d"] {
+        assert!(milliseconds(bad).is_err(), "{bad}");
+    }
 }

@@ -1,3 +1,5 @@
+use uuid::Uuid;
+
 use super::*;
 use crate::domain::message::{HEADERS_BYTES_MAX, HEADERS_MAX};
 
@@ -20,8 +22,8 @@ fn everything_that_can_be_said_is_kept() {
              "headers": {"X-Tenant": "7", "ce-type": "ü", "traceparent": "00-1"}} "#,
     )
     .unwrap();
-    let names: Vec<&str> = item.destinations.iter().map(DestinationName::as_str).collect();
-    assert_eq!(names, ["erp", "crm"]);
+    let names = ["erp", "crm"].map(|name| name.parse().unwrap());
+    assert_eq!(item.to, Recipients::Destinations(names.into()));
     let pairs = [("x-tenant", "7"), ("ce-type", "ü"), ("traceparent", "00-1")];
     let message = Message {
         id: "order-7".into(),
@@ -33,7 +35,10 @@ fn everything_that_can_be_said_is_kept() {
         },
         received_ms: 1_700_000_000_000,
     };
-    assert_eq!(item.arrival, Arrival { message, idempotency_key: Some("k1".into()) });
+    assert_eq!(
+        item.arrival,
+        Arrival { idempotency_key: Some("k1".into()), ..Arrival::of(message) }
+    );
 }
 
 #[test]
@@ -66,6 +71,29 @@ fn an_item_without_an_id_gets_a_uuid_of_its_time() {
     assert_eq!(Uuid::parse_str(&first.id).unwrap().get_version_num(), 7);
     assert_ne!(first.id, second.id);
     assert_eq!(second.key, None);
+}
+
+#[test]
+fn a_topic_stands_in_place_of_destinations() {
+    let item = parse(r#"{"topic": "orders", "body": 1}"#).unwrap();
+    assert_eq!(item.to, Recipients::Topic("orders".parse().unwrap()));
+    let again = |id| {
+        let text = format!(r#"{{"topic": "t", "body": 1, "idempotency_key": "k"{id}}}"#);
+        parse(&text).unwrap().arrival.message.id
+    };
+    assert_eq!((again(""), again(r#", "id": "mine""#)), (again(""), "mine".to_owned()));
+}
+
+#[test]
+fn delays_and_priorities_are_kept() {
+    let kept = |fields: &str| {
+        let arrival = parse(&with(&format!(r#""body": 1, {fields}"#))).unwrap().arrival;
+        (arrival.due, arrival.priority)
+    };
+    assert_eq!(kept(r#""delay_ms": 1500"#), (Some(Due::After(1500)), None));
+    assert_eq!(kept(r#""delay_ms": 0, "priority": 0"#), (None, Some(0)));
+    let time = r#""not_before": "2023-11-14T22:13:21Z", "delay_ms": 0, "priority": 9"#;
+    assert_eq!(kept(time), (Some(Due::At(1_700_000_001_000)), Some(9)));
 }
 
 /// Rows of what is sent, the code, and a part of the detail.
@@ -110,8 +138,10 @@ fn bad_destinations_are_named() {
         (r#"{"destinations": ["a", "ERP"], "body": 1}"#, "unknown_destination", "ERP"),
         (r#"{"destinations": [""], "body": 1}"#, "unknown_destination", r#""""#),
         (r#"{"destinations": ["a{b}"], "body": 1}"#, "unknown_destination", "a{b}"),
-        (r#"{"topic": "t", "body": 1}"#, "invalid_field", "topic: not supported"),
-        (&with(r#""topic": [], "body": 1"#), "invalid_field", "topic: not supported"),
+        (&with(r#""topic": "t", "body": 1"#), "invalid_field", "topic: give either"),
+        (&with(r#""topic": [], "body": 1"#), "invalid_field", "topic: "),
+        (r#"{"topic": "T", "body": 1}"#, "unknown_topic", "T"),
+        (r#"{"topic": "", "body": 1}"#, "unknown_topic", r#""""#),
     ]);
 }
 
@@ -121,7 +151,17 @@ fn unknown_and_bad_fields_are_named() {
     assert_refused(&[
         (&with(r#""body": 1, "colour": "red""#), "invalid_field", "colour"),
         (&with(r#""body": 1, "body": 2"#), "invalid_field", "duplicate field `body`"),
-        (&with(r#""body": 1, "delay_ms": 5"#), "invalid_field", "delay_ms: not supported yet"),
+        (&with(r#""body": 1, "delay_ms": 31536000001"#), "invalid_field", "delay_ms: a message"),
+        (&with(r#""body": 1, "not_before": "soon""#), "invalid_field", "not_before: a time"),
+        (&with(r#""body": 1, "not_before": 7"#), "invalid_field", "not_before"),
+        (
+            &with(r#""body": 1, "not_before": "2023-11-14T22:13:21Z", "delay_ms": 1"#),
+            "invalid_field",
+            "not_before: give either",
+        ),
+        (&with(r#""body": 1, "priority": 10"#), "invalid_field", "priority: a priority is"),
+        (&with(r#""body": 1, "priority": -1"#), "invalid_field", "priority"),
+        (&with(r#""body": 1, "priority": "high""#), "invalid_field", "priority"),
         (&with(r#""body": 1, "delay_ms": -1"#), "invalid_field", "delay_ms"),
         (&with(r#""body": 1, "delay_ms": "1s""#), "invalid_field", "delay_ms"),
         (&with(r#""body": 1, "id": """#), "invalid_field", "id must"),

@@ -7,8 +7,8 @@ use reqwest::{Response, StatusCode, header::CONTENT_TYPE};
 
 use super::{Failure, Output, Transform};
 use crate::{
-    domain::{self, Body, Stamped},
-    wire::http::{BodyError, Endpoint, drain, refusal, retry_after},
+    domain::{self, Body, Stamped, TroubleKind, attempts::DETAIL_BYTES_MAX},
+    wire::http::{BodyError, Endpoint, NoAnswer, drain, excerpt_of, refusal, retry_after},
 };
 
 /// A service that transforms over HTTP.
@@ -40,36 +40,42 @@ impl Http {
     async fn output(&self, answer: Response, input: &Body) -> Result<Output, Failure> {
         let named = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = named.unwrap_or(&input.content_type).to_owned();
+        let status = answer.status().as_u16();
         match self.endpoint.read(answer, self.output_bytes_max).await {
             Ok(bytes) => Ok(Output::Deliver(Body { content_type, bytes })),
-            Err(error) => Err(Failure {
-                reason: error.to_string(),
-                retry_after: None,
-                is_final: matches!(error, BodyError::TooLong { .. }),
-            }),
+            Err(BodyError::Broken(none)) => Err(unanswered(none).with_status(status)),
+            Err(error @ BodyError::TooLong { .. }) => {
+                Err(Failure::last(error.to_string()).with_status(status))
+            }
         }
     }
+}
+
+fn unanswered(none: NoAnswer) -> Failure {
+    Failure::again(none.reason).with_kind(none.kind)
 }
 
 #[async_trait]
 impl Transform for Http {
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
-        let attempt = message.attempts.saturating_add(1);
-        let answer = self.endpoint.post(message, attempt).await.map_err(|reason| Failure {
-            reason,
-            retry_after: None,
-            is_final: false,
-        })?;
+        let attempt = message.attempts.number();
+        let answer = self.endpoint.send(message, attempt).await.map_err(unanswered)?;
         let status = answer.status();
         if status.is_success() && status != StatusCode::NO_CONTENT {
             return self.output(answer, &message.message.body).await;
         }
-        let retry_after = retry_after(answer.headers(), SystemTime::now());
-        drain(answer).await;
         if status == StatusCode::NO_CONTENT {
+            drain(answer).await;
             return Ok(Output::Drop);
         }
+        let retry_after = retry_after(answer.headers(), SystemTime::now());
+        let mut reason = refusal(status);
+        let said = excerpt_of(answer, DETAIL_BYTES_MAX).await;
+        if !said.is_empty() {
+            reason = format!("{reason}: {said}");
+        }
         let is_final = status.is_client_error() && !matches!(status.as_u16(), 408 | 425 | 429);
-        Err(Failure { reason: refusal(status), retry_after, is_final })
+        let (kind, status) = (TroubleKind::Status, Some(status.as_u16()));
+        Err(Failure { reason, retry_after, is_final, kind, status })
     }
 }

@@ -11,13 +11,15 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    domain::{Body, DestinationName, Stamped, TransformKind},
+    domain::{self, Body, DestinationName, Stamped, TransformKind, TroubleKind},
     store::Known,
 };
 
 mod http;
+pub mod jq;
 
 pub use http::Http;
+pub use jq::Jq;
 
 /// What a transform that succeeded says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,12 +34,56 @@ pub enum Output {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Failure {
-    /// What happened, for people. Never a secret.
+    /// What happened, for people: it is kept with the message, the first 2 kB of it. Never a
+    /// secret.
     pub reason: String,
     /// How long to wait at least before the next attempt, if the other side said.
     pub retry_after: Option<Duration>,
     /// True when another attempt cannot help.
     pub is_final: bool,
+    /// What kind of trouble it was.
+    pub kind: TroubleKind,
+    /// The HTTP status, if there was one.
+    pub status: Option<u16>,
+}
+
+impl Default for Failure {
+    fn default() -> Failure {
+        Failure {
+            reason: "the transform failed".into(),
+            retry_after: None,
+            is_final: false,
+            kind: TroubleKind::Failed,
+            status: None,
+        }
+    }
+}
+
+impl Failure {
+    /// It may succeed another time.
+    pub fn again(reason: impl Into<String>) -> Failure {
+        Failure { reason: reason.into(), ..Failure::default() }
+    }
+
+    /// It never will succeed: what the destination's `on_exhausted` says happens at once.
+    pub fn last(reason: impl Into<String>) -> Failure {
+        Failure { is_final: true, ..Failure::again(reason) }
+    }
+
+    /// The same, with what kind of trouble it was.
+    pub fn with_kind(self, kind: TroubleKind) -> Failure {
+        Failure { kind, ..self }
+    }
+
+    /// The same, with the HTTP status that it came with.
+    pub fn with_status(self, status: u16) -> Failure {
+        Failure { status: Some(status), ..self }
+    }
+
+    /// The same, with the least to wait before the next attempt.
+    pub fn retry_after(self, wait: Duration) -> Failure {
+        Failure { retry_after: Some(wait), ..self }
+    }
 }
 
 /// Processes messages. Called for many messages at once, in any order.
@@ -46,10 +92,16 @@ pub trait Transform: Send + Sync {
     /// One attempt at one message. It may be run again for the same message, also after it
     /// succeeded (a crash before the result was kept), so it should be idempotent.
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure>;
+
+    /// How many attempts make sense at once, if that is less than `transform.concurrency`: what waits
+    /// for its turn is then not claimed at all.
+    fn at_once_max(&self) -> Option<usize> {
+        None
+    }
 }
 
-/// A transform, and the version of the definition that it was built from.
-type Built = (u64, Arc<dyn Transform>);
+/// A transform, and the definition that it was built from.
+type Built = (domain::Transform, Arc<dyn Transform>);
 
 /// Finds the transform of a destination: built from its definition, or registered by name.
 pub struct Transforms {
@@ -76,18 +128,36 @@ impl Transforms {
             TransformKind::None => Some(Arc::new(Identity)),
             TransformKind::Worker => None,
             TransformKind::Native => self.native.get(definition.name.as_deref()?).cloned(),
-            TransformKind::Http => {
+            TransformKind::Http | TransformKind::Jq => {
                 let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some((version, transform)) = built.get(&known.destination.name)
-                    && *version == known.version
+                if let Some((of, transform)) = built.get(&known.destination.name)
+                    && of == definition
                 {
                     return Some(transform.clone());
                 }
-                let client = self.client.clone();
-                let transform = Arc::new(Http::new(definition, client, self.output_bytes_max));
-                built.insert(known.destination.name.clone(), (known.version, transform.clone()));
+                let transform = self.build(definition);
+                let entry = (definition.clone(), transform.clone());
+                built.insert(known.destination.name.clone(), entry);
                 Some(transform)
             }
+        }
+    }
+
+    /// Lets go of what was built for destinations that are gone, or need it no more.
+    pub fn keep(&self, known: impl Fn(&DestinationName) -> Option<Arc<Known>>) {
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        built.retain(|name, (of, _)| {
+            known(name).is_some_and(|known| known.destination.transform.kind == of.kind)
+        });
+    }
+
+    fn build(&self, definition: &domain::Transform) -> Arc<dyn Transform> {
+        let output_bytes_max = self.output_bytes_max;
+        match definition.kind {
+            TransformKind::Jq => {
+                Arc::new(Jq::new(definition, output_bytes_max, jq::Program::of_environment()))
+            }
+            _ => Arc::new(Http::new(definition, self.client.clone(), output_bytes_max)),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Handing one message to its receiver: the trait, and one file per kind of receiver.
+//! Handing messages to their receiver: the trait, and one file per kind of receiver.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::domain::{Destination, Stamped};
+use crate::domain::{Destination, Stamped, Trouble};
 
 pub use crate::wire::http::client;
 
@@ -14,22 +14,37 @@ mod tcp;
 /// What came of one attempt at a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The receiver has it.
-    Accepted,
-    /// The receiver does not have it, or did not say so.
+    /// The receiver has the first so many of the messages, at least one.
+    Accepted(usize),
+    /// The receiver does not have the first message, or did not say so.
     Refused {
-        /// What happened, for people: a status, a time-out, a reason. Never a secret.
-        reason: String,
+        /// What happened.
+        trouble: Trouble,
         /// How long the receiver asked to wait, if it did.
         retry_after: Option<Duration>,
+        /// Whether to try again.
+        finality: Finality,
     },
+}
+
+/// What a refusal says about further attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finality {
+    /// Another attempt may succeed.
+    Again,
+    /// No attempt at this message will ever succeed.
+    Final,
+    /// No attempt at any message will: the receiver is gone, and a person must look.
+    Halts,
 }
 
 /// A way to a receiver. One value serves all lanes of a destination at once.
 #[async_trait]
 pub trait Deliver: Send + Sync {
-    /// One attempt, the `attempt`th (from 1), within the destination's `delivery.timeout_ms`.
-    async fn deliver(&self, message: &Stamped, attempt: u32) -> Verdict;
+    /// One attempt at messages of one lane, in order, the `attempt`th (from 1) at the first of
+    /// them, within the destination's `delivery.timeout_ms`. More than one only where
+    /// `delivery.batch_max` says so.
+    async fn deliver(&self, messages: &[Arc<Stamped>], attempt: u32) -> Verdict;
 }
 
 /// The way to this destination's receiver, by its URL.

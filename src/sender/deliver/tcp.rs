@@ -13,7 +13,7 @@
 
 use std::{
     io::{self, Read},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -24,9 +24,9 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_util::codec::Framed;
 
-use super::{Deliver, Verdict};
+use super::{Deliver, Finality, Verdict};
 use crate::{
-    domain::{Ack, Destination, Framing, Stamped},
+    domain::{Ack, Destination, Framing, Stage, Stamped, Trouble, TroubleKind},
     wire::{
         FrameCodec, FrameError,
         answer::{ANSWER_BYTES_MAX, FromReceiver},
@@ -77,27 +77,37 @@ impl Tcp {
         }
     }
 
-    async fn attempt(&self, body: Bytes) -> Result<Verdict, String> {
-        let mut connection = self.send(body).await?;
+    async fn attempt(&self, body: Bytes) -> Result<Verdict, Trouble> {
+        let mut connection = self.send(body).await.map_err(broken)?;
         if self.ack == Ack::None {
             self.keep(connection);
-            return Ok(Verdict::Accepted);
+            return Ok(Verdict::Accepted(1));
         }
         let answer = match connection.next().await {
-            Some(Ok(frame)) => FromReceiver::parse(&frame).map_err(|error| error.to_string())?,
+            Some(Ok(frame)) => FromReceiver::parse(&frame)
+                .map_err(|error| trouble(TroubleKind::Status, error.to_string()))?,
             Some(Err(FrameError::TooLong { max })) => {
-                return Err(format!("the answer is longer than {max} bytes"));
+                let reason = format!("the answer is longer than {max} bytes");
+                return Err(trouble(TroubleKind::Status, reason));
             }
-            Some(Err(error)) => return Err(format!("no answer: {error}")),
-            None => return Err("the receiver closed the connection without an answer".to_owned()),
+            Some(Err(error)) => return Err(broken(format!("no answer: {error}"))),
+            None => {
+                let reason = "the receiver closed the connection without an answer";
+                return Err(broken(reason.to_owned()));
+            }
         };
         self.keep(connection);
         Ok(match answer {
-            FromReceiver::Ok => Verdict::Accepted,
+            FromReceiver::Ok => Verdict::Accepted(1),
             FromReceiver::Retry(retry_after) => {
-                Verdict::Refused { reason: "the receiver answered RETRY".to_owned(), retry_after }
+                let trouble =
+                    trouble(TroubleKind::Status, "the receiver answered RETRY".to_owned());
+                Verdict::Refused { trouble, retry_after, finality: Finality::Again }
             }
-            FromReceiver::Reject(reason) => refused(format!("rejected: {reason}")),
+            FromReceiver::Reject(reason) => {
+                let trouble = trouble(TroubleKind::Rejected, format!("rejected: {reason}"));
+                refused(trouble, Finality::Final)
+            }
         })
     }
 
@@ -153,21 +163,39 @@ impl Tcp {
 
 #[async_trait]
 impl Deliver for Tcp {
-    async fn deliver(&self, message: &Stamped, _attempt: u32) -> Verdict {
+    /// A frame is one message: the first.
+    async fn deliver(&self, messages: &[Arc<Stamped>], _attempt: u32) -> Verdict {
+        let Some(message) = messages.first() else {
+            let trouble = trouble(TroubleKind::Unsendable, "there is nothing to send".to_owned());
+            return refused(trouble, Finality::Again);
+        };
         let body = &message.message.body.bytes;
         if self.framing == Framing::Lines && body.contains(&b'\n') {
-            return refused(FrameError::ContainsNewline.to_string());
+            let reason = FrameError::ContainsNewline.to_string();
+            return refused(trouble(TroubleKind::Unsendable, reason), Finality::Final);
         }
         match timeout(self.timeout, self.attempt(body.clone())).await {
             Ok(Ok(verdict)) => verdict,
-            Ok(Err(reason)) => refused(reason),
-            Err(_) => refused(format!("timed out after {} ms", self.timeout.as_millis())),
+            Ok(Err(trouble)) => refused(trouble, Finality::Again),
+            Err(_) => {
+                let reason = format!("timed out after {} ms", self.timeout.as_millis());
+                refused(trouble(TroubleKind::Timeout, reason), Finality::Again)
+            }
         }
     }
 }
 
-fn refused(reason: String) -> Verdict {
-    Verdict::Refused { reason, retry_after: None }
+fn refused(trouble: Trouble, finality: Finality) -> Verdict {
+    Verdict::Refused { trouble, retry_after: None, finality }
+}
+
+fn trouble(kind: TroubleKind, reason: String) -> Trouble {
+    Trouble::new(Stage::Delivery, kind, reason)
+}
+
+/// No connection, or one that broke.
+fn broken(reason: String) -> Trouble {
+    trouble(TroubleKind::Connection, reason)
 }
 
 fn describe(failure: WriteFailure) -> String {
@@ -237,7 +265,7 @@ mod tests {
             (first, tcp.attempt(Bytes::from_static(b"two")).await)
         };
         let (served, verdicts) = tokio::join!(serve, deliver);
-        assert_eq!(verdicts, (Ok(Verdict::Accepted), Ok(Verdict::Accepted)));
+        assert_eq!(verdicts, (Ok(Verdict::Accepted(1)), Ok(Verdict::Accepted(1))));
         assert_eq!(
             served.iter().map(|(_, line)| line.as_str()).collect::<Vec<_>>(),
             ["one\n", "two\n"]

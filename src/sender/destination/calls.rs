@@ -1,31 +1,32 @@
-//! What a destination asks of Redis, one call at a time: to settle and release, to postpone, to name
-//! lanes.
+//! What a destination asks of Redis, one call at a time: to settle and release, to name lanes, to
+//! carry out what a refusal or an order comes to.
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{
-    FutureExt,
-    future::{BoxFuture, join_all},
-};
-use tokio::time::Instant;
+use futures::{FutureExt, future::BoxFuture};
 
-use super::{DestinationSender, LaneKey};
+use super::{DestinationSender, exhausted::Ended, now};
 use crate::{
     domain,
-    sender::lane::{Lane, Refused},
-    store::{Known, LaneRequest, LaneRun, StoreError},
+    store::{Known, LaneRequest, Order, Released, StoreError},
 };
 
 /// The most lanes of one call.
-const CALL_LANES_MAX: usize = 256;
+pub(super) const CALL_LANES_MAX: usize = 256;
+/// The most lanes whose names are kept for when there is room.
+const NAMED_MAX: usize = 1024;
 /// The pause after a call that Redis did not answer.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What Redis answered.
 pub(super) enum Answer {
-    Released(Vec<LaneRequest>, Result<Vec<LaneRun>, StoreError>),
-    Postponed(Vec<(LaneKey, Refused, Result<(), StoreError>)>),
+    Released(Vec<LaneRequest>, Result<Released, StoreError>),
+    Ended(Vec<Ended>),
     Lanes(usize, Result<Vec<String>, StoreError>),
+    /// Some orders, and where the next look goes on.
+    Orders(Result<(Vec<Order>, u64), StoreError>),
+    /// How many orders were carried out.
+    Withdrawn(usize, Result<(), StoreError>),
     /// The pause after a failed call is over.
     Rested,
 }
@@ -33,7 +34,9 @@ pub(super) enum Answer {
 impl DestinationSender {
     /// Begins the next call to Redis, if there is anything to ask.
     pub(super) fn begin_call(&mut self) {
-        let Some((known, _)) = self.known.clone() else { return };
+        let Some(known) = self.current.as_ref().map(|current| current.known.clone()) else {
+            return;
+        };
         if self.call.is_some() {
             return;
         }
@@ -43,44 +46,39 @@ impl DestinationSender {
             return;
         }
         self.call = self
-            .postpone_call(&known)
+            .withdraw_call(&known)
+            .or_else(|| self.end_call(&known))
+            .or_else(|| self.orders_call(&known))
+            // In turn: under load there is always something to settle.
+            .or_else(|| if self.named_last { None } else { self.names_call(&known) })
             .or_else(|| self.release_call(&known))
-            .or_else(|| self.take_lanes(&known));
-    }
-
-    fn postpone_call(&self, known: &Arc<Known>) -> Option<BoxFuture<'static, Answer>> {
-        let refused =
-            self.lanes.iter().filter_map(|(key, lane)| Some((key.clone(), lane.to_postpone()?)));
-        let refused: Vec<(LaneKey, Refused)> = refused.take(CALL_LANES_MAX).collect();
-        if refused.is_empty() {
-            return None;
-        }
-        let (store, owner, known) = (self.store.clone(), self.tenure.owner.clone(), known.clone());
-        let call = async move {
-            let calls = refused.into_iter().map(|(key, head)| {
-                let (store, owner, known) = (&store, &owner, &known);
-                async move {
-                    let lane = key.as_deref();
-                    let Refused { sequence, attempts, wait } = head;
-                    let done = store.postpone(owner, known, lane, sequence, attempts, wait).await;
-                    (key, head, done)
-                }
+            .or_else(|| self.names_call(&known))
+            .or_else(|| {
+                // No release tells whether there are orders.
+                self.orders.ask = std::mem::take(&mut self.orders.suspected);
+                self.orders_call(&known)
             });
-            Answer::Postponed(join_all(calls).await)
-        };
-        Some(call.boxed())
     }
 
-    fn release_call(&self, known: &Arc<Known>) -> Option<BoxFuture<'static, Answer>> {
+    fn release_call(&mut self, known: &Arc<Known>) -> Option<BoxFuture<'static, Answer>> {
         let stop = self.tenure.draining.is_cancelled();
-        let requests = self
-            .lanes
-            .iter()
-            .filter_map(|(key, lane)| lane.request(key.as_deref(), self.run_max, stop));
-        let requests: Vec<LaneRequest> = requests.take(CALL_LANES_MAX).collect();
+        let rules = self.current.as_ref()?.rules.clone();
+        self.named_last = false;
+        let mut requests: Vec<LaneRequest> = Vec::new();
+        while requests.len() < CALL_LANES_MAX
+            && let Some(key) = self.to_ask.pop()
+        {
+            let Some(lane) = self.lanes.get_mut(&key) else { continue };
+            match lane.request(key.as_deref(), &rules, stop) {
+                Some(request) => requests.push(request),
+                None if lane.is_done(stop) => self.let_go(&key),
+                None => {}
+            }
+        }
         if requests.is_empty() {
             return None;
         }
+        self.orders.suspected = false;
         let (store, owner, known) = (self.store.clone(), self.tenure.owner.clone(), known.clone());
         let call = async move {
             let answer = store.release(&owner, &known, &requests).await;
@@ -89,33 +87,20 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// Takes lanes in hand that may have something to release: the destination's own, or those
-    /// that Redis names.
-    fn take_lanes(&mut self, known: &Arc<Known>) -> Option<BoxFuture<'static, Answer>> {
-        let lanes_max = known.destination.delivery.lanes_max as usize;
-        let room = lanes_max.saturating_sub(self.lanes.len());
-        if !self.look || room == 0 || self.tenure.draining.is_cancelled() {
+    /// Asks for the names of lanes, where there is room for some; more than there is room for, so
+    /// that not each lane that is done makes another call.
+    fn names_call(&mut self, known: &Arc<Known>) -> Option<BoxFuture<'static, Answer>> {
+        let is_one_lane = known.destination.ordering == domain::Ordering::Destination;
+        let is_wanted = self.look && self.named.is_empty() && !self.is_full();
+        if is_one_lane || !is_wanted || self.tenure.draining.is_cancelled() {
             return None;
         }
-        match known.destination.ordering {
-            domain::Ordering::Destination => {
-                self.look = false;
-                if self.lanes.contains_key(&None) {
-                    return None;
-                }
-                self.lanes.insert(None, Lane::default());
-                self.release_call(known)
-            }
-            domain::Ordering::Key => {
-                let (store, known) = (self.store.clone(), known.clone());
-                // Those in hand are named too.
-                let max = self.lanes.len() + room.min(CALL_LANES_MAX);
-                let call =
-                    async move { Answer::Lanes(max, store.releasable_lanes(&known, max).await) };
-                self.look = false;
-                Some(call.boxed())
-            }
-        }
+        (self.look, self.named_last) = (false, true);
+        // Those in hand are named too.
+        let max = self.lanes.len() + self.lanes_max().clamp(CALL_LANES_MAX, NAMED_MAX);
+        let (store, known) = (self.store.clone(), known.clone());
+        let call = async move { Answer::Lanes(max, store.releasable_lanes(&known, max).await) };
+        Some(call.boxed())
     }
 
     pub(super) async fn answered(&mut self, answer: Answer) {
@@ -124,52 +109,50 @@ impl DestinationSender {
             Answer::Lanes(max, Ok(keys)) => {
                 // As many as were asked for: there may be more.
                 self.look |= keys.len() == max;
-                for key in keys {
-                    if self.is_full() {
-                        self.look = true;
-                        break;
-                    }
-                    self.lanes.entry(Some(key)).or_default();
-                }
+                let is_new = |key: &String| !self.lanes.contains_key(&Some(key.clone()));
+                self.named.extend(keys.into_iter().filter(is_new));
             }
             Answer::Lanes(_, Err(error)) => {
                 self.look = true;
                 self.failed(error).await;
             }
-            Answer::Released(requests, Ok(runs)) => self.released(&requests, runs),
-            Answer::Released(_, Err(error)) => self.failed(error).await,
-            Answer::Postponed(answers) => {
-                for (key, head, done) in answers {
-                    match done {
-                        Ok(()) | Err(StoreError::WrongHead) => {
-                            self.lanes.remove(&key);
-                            self.look_after(head.wait);
-                        }
-                        Err(error) => self.failed(error).await,
-                    }
-                }
+            Answer::Released(requests, Ok(released)) => self.released(&requests, released),
+            Answer::Released(requests, Err(error)) => {
+                requests.into_iter().for_each(|request| self.to_ask.push(&request.key));
+                self.orders.suspected = true;
+                self.failed(error).await;
             }
+            Answer::Ended(answers) => self.ended(answers).await,
+            Answer::Orders(orders) => self.ordered(orders).await,
+            Answer::Withdrawn(done, answer) => self.withdrawn(done, answer).await,
         }
     }
 
-    fn released(&mut self, requests: &[LaneRequest], runs: Vec<LaneRun>) {
-        for (request, run) in requests.iter().zip(runs) {
+    fn released(&mut self, requests: &[LaneRequest], released: Released) {
+        self.orders.count(released.orders);
+        let stop = self.tenure.draining.is_cancelled();
+        let Some(rules) = self.current.as_ref().map(|current| current.rules.clone()) else {
+            return;
+        };
+        for (request, run) in requests.iter().zip(released.runs) {
             if !run.wait.is_zero() {
                 self.look_after(run.wait);
             }
-            if let Some(lane) = self.lanes.get_mut(&request.key) {
-                lane.answered(request, run.messages);
+            let Some(lane) = self.lanes.get_mut(&request.key) else { continue };
+            lane.answered(request, run.messages, &rules, now());
+            if lane.to_end().is_some() {
+                self.to_end.push(&request.key);
+            }
+            if lane.is_done(stop) {
+                self.let_go(&request.key);
+            } else {
+                self.to_send.push(&request.key);
+                self.to_ask.push(&request.key);
             }
         }
     }
 
-    /// Looks for lanes again when a backoff is over. The server compares whole milliseconds, so
-    /// a look at the very instant is too early.
-    fn look_after(&mut self, wait: Duration) {
-        self.due.insert(Instant::now() + wait + Duration::from_millis(2));
-    }
-
-    async fn failed(&mut self, error: StoreError) {
+    pub(super) async fn failed(&mut self, error: StoreError) {
         match error {
             StoreError::StaleEpoch(_) | StoreError::NotOwner => {
                 tracing::debug!(destination = %self.name, %error, "the tenure is over");

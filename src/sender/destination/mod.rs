@@ -1,9 +1,17 @@
 //! Delivers the lanes of one destination, side by side, under one tenure of its partition.
+//!
+//! Each event concerns one lane, which goes into the lines of those that have something to send
+//! and something to ask; nothing looks at all lanes but the beginning of the end of a tenure.
 
 mod calls;
+mod deliveries;
+mod exhausted;
+mod line;
+mod orders;
+mod pace;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -14,28 +22,30 @@ use std::{
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{sync::Notify, time::Instant};
 
-use calls::Answer;
+use calls::{Answer, CALL_LANES_MAX};
+use deliveries::Delivered;
+use line::Line;
+use orders::Orders;
+use pace::Pace;
 
 use super::{
-    deliver::{self, Deliver, Verdict},
-    lane::Lane,
+    deliver::{self, Deliver},
+    lane::{Lane, Now, Rules},
     tenure::Tenure,
 };
 use crate::{
-    domain::{self, DestinationName, Stamped},
+    domain::{self, DestinationName},
     store::{Catalog, Known, Store},
-    telemetry,
 };
 
-/// After so many runs a lane goes to the end of the line, if others wait.
-const RUNS_MAX: usize = 4;
-/// The longest wait that a receiver may ask for.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+/// The most messages that one call releases of one lane.
+const RUN_MAX: usize = 1024;
 
-/// A lane's key; none for the destination's own lane.
+/// A lane's key; none for the destination's own lane. Where nothing is in order each message is a
+/// lane, and its sequence the key.
 type LaneKey = Option<String>;
 
-/// Deliveries in flight just now, for people to see.
+/// Messages in flight just now, for people to see.
 #[derive(Default)]
 pub(super) struct Gauge(AtomicUsize);
 
@@ -49,12 +59,13 @@ impl Gauge {
     }
 }
 
-/// A delivery that has ended.
-struct Delivered {
-    key: LaneKey,
-    message: Arc<Stamped>,
-    verdict: Verdict,
-    took: Duration,
+/// What is known of the destination.
+#[derive(Clone)]
+struct Current {
+    known: Arc<Known>,
+    /// The way to its receiver.
+    way: Arc<dyn Deliver>,
+    rules: Arc<Rules>,
 }
 
 pub(super) struct DestinationSender {
@@ -64,12 +75,31 @@ pub(super) struct DestinationSender {
     run_max: usize,
     name: DestinationName,
     tenure: Arc<Tenure>,
-    /// What is known of the destination, and the way to its receiver.
-    known: Option<(Arc<Known>, Arc<dyn Deliver>)>,
+    current: Option<Current>,
     lanes: HashMap<LaneKey, Lane>,
+    /// Lanes that may have something to send.
+    to_send: Line,
+    /// Lanes that would have something to send, were the destination not paused.
+    resting: Line,
+    /// Lanes that may have something to ask, or may be let go of.
+    to_ask: Line,
+    /// Lanes whose heads were refused, and may be postponed or given up.
+    to_end: Line,
+    /// Lanes that Redis named, and there was no room for yet.
+    named: VecDeque<String>,
+    /// When to look at lanes whose batches wait to become full.
+    lingering: BTreeSet<(Instant, LaneKey)>,
     deliveries: FuturesUnordered<BoxFuture<'static, Delivered>>,
+    /// Messages in flight.
+    in_flight: usize,
+    pace: Pace,
+    /// When the next delivery may begin, where there is a limit and it is reached.
+    next_slot: Option<Instant>,
     /// One call at a time: what comes together meanwhile makes the next.
     call: Option<BoxFuture<'static, Answer>>,
+    /// The last call was for the names of lanes.
+    named_last: bool,
+    orders: Orders,
     /// When to look for lanes whose backoff is over.
     due: BTreeSet<Instant>,
     /// There may be lanes to take in hand.
@@ -93,19 +123,31 @@ impl DestinationSender {
             run_max,
             name,
             tenure,
-            known: None,
+            current: None,
             lanes: HashMap::new(),
+            to_send: Line::default(),
+            resting: Line::default(),
+            to_ask: Line::default(),
+            to_end: Line::default(),
+            named: VecDeque::new(),
+            lingering: BTreeSet::new(),
             deliveries: FuturesUnordered::new(),
+            in_flight: 0,
+            pace: Pace::default(),
+            next_slot: None,
             call: None,
+            named_last: false,
+            orders: Orders::default(),
             due: BTreeSet::new(),
             look: true,
             pause: Duration::ZERO,
         }
     }
 
-    /// Runs until the tenure is over. `poke` says that a head may leave.
+    /// Runs until the tenure is over. `poke` says that a head may leave, or that there is an order.
     pub(super) async fn run(mut self, poke: Arc<Notify>, gauge: Arc<Gauge>) {
         let tenure = self.tenure.clone();
+        let mut changes = self.catalog.changes();
         let mut ended = std::pin::pin!(tenure.ended());
         let mut draining = std::pin::pin!(tenure.draining.cancelled().fuse());
         tokio::select! {
@@ -113,114 +155,174 @@ impl DestinationSender {
             () = &mut ended => return,
             () = tenure.draining.cancelled() => return,
         }
+        let mut was_draining = false;
         loop {
             if !self.adopt_definition().await {
                 return;
             }
-            self.begin_deliveries();
-            gauge.set(self.deliveries.len());
             let is_draining = tenure.draining.is_cancelled();
-            // A lane that made way for others may have more: it is looked for like them.
-            self.look |= self.lanes.values().any(|lane| lane.yielding && lane.is_done(is_draining));
-            self.lanes.retain(|_, lane| !lane.is_done(is_draining));
+            if is_draining && !was_draining {
+                self.lanes.keys().for_each(|key| self.to_ask.push(key));
+            }
+            was_draining = is_draining;
+            self.take_lanes();
+            self.begin_deliveries();
+            gauge.set(self.in_flight);
             self.begin_call();
             if is_draining && self.lanes.is_empty() && self.call.is_none() {
                 return;
             }
-            let next_due = self.due.first().copied();
+            let next_time = self.next_time();
             tokio::select! {
                 () = &mut ended => return,
                 () = &mut draining, if !is_draining => {}
-                () = poke.notified() => self.look = true,
+                // Paused, resumed, or defined anew: the next round takes it over.
+                _ = changes.changed() => {}
+                () = poke.notified() => {
+                    self.look = true;
+                    self.orders.suspected = true;
+                }
                 Some(delivered) = self.deliveries.next() => self.delivered(delivered),
                 answer = pending_or(&mut self.call) => {
                     self.call = None;
                     self.answered(answer).await;
                 }
-                () = sleep_until(next_due) => {
-                    let later = self.due.split_off(&Instant::now());
-                    self.due = later;
-                    self.look = true;
-                }
+                () = sleep_until(next_time) => self.time_has_come(),
             }
         }
     }
 
     /// Takes over a definition that has changed. False if the destination is gone.
     async fn adopt_definition(&mut self) -> bool {
-        let current = match self.catalog.find(&self.name).await {
-            Ok(Some(current)) => current,
+        let known = match self.catalog.find(&self.name).await {
+            Ok(Some(known)) => known,
             Ok(None) => return false,
             // Redis does not answer: what is known goes on, if anything is.
-            Err(_) => return self.known.is_some(),
+            Err(_) => return self.current.is_some(),
         };
-        let is_current = |(known, _): &(Arc<Known>, _)| known.version == current.version;
-        if !self.known.as_ref().is_some_and(is_current) {
-            let way = deliver::connect(&current.destination, &self.client);
-            self.known = Some((current, way));
+        let way = match &self.current {
+            Some(current) if Arc::ptr_eq(&current.known, &known) => return true,
+            Some(current) if current.known.destination == known.destination => current.way.clone(),
+            _ => deliver::connect(&known.destination, &self.client),
+        };
+        let ordering = known.destination.ordering;
+        if self.current.as_ref().is_some_and(|old| old.known.destination.ordering != ordering) {
+            self.begin_anew();
         }
+        self.pace.set(known.destination.delivery.per_second_max);
+        let rules = Arc::new(rules_of(&known.destination, self.run_max));
+        self.current = Some(Current { known, way, rules });
         true
     }
 
-    fn begin_deliveries(&mut self) {
-        let Some((_, way)) = &self.known else { return };
-        for (key, lane) in &mut self.lanes {
-            // Asked for each delivery: by the clock, the lease may have just run out.
-            if !self.tenure.may_send() {
-                return;
-            }
-            let Some(message) = lane.begin() else { continue };
-            let (key, way) = (key.clone(), way.clone());
-            let delivery = async move {
-                let begun = Instant::now();
-                let verdict = way.deliver(&message, message.attempts + 1).await;
-                Delivered { key, message, verdict, took: begun.elapsed() }
-            };
-            self.deliveries.push(delivery.boxed());
+    /// The lanes are others now. Nothing was pending when that changed, so nothing is in hand.
+    fn begin_anew(&mut self) {
+        self.lanes.clear();
+        for line in [&mut self.to_send, &mut self.resting, &mut self.to_ask, &mut self.to_end] {
+            *line = Line::default();
         }
+        self.named.clear();
+        self.lingering.clear();
+        self.due.clear();
+        self.call = None;
+        self.look = true;
+    }
+
+    /// When something is to be looked at, even if nothing else happens.
+    fn next_time(&self) -> Option<Instant> {
+        let lingering = self.lingering.first().map(|(until, _)| *until);
+        // Asking waits for the call that is under way.
+        let orders_due = self.orders.due.filter(|_| self.call.is_none());
+        [self.due.first().copied(), lingering, self.next_slot, orders_due]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn time_has_come(&mut self) {
+        let now = Instant::now();
+        while self.due.first().is_some_and(|due| *due <= now) {
+            self.due.pop_first();
+            self.look = true;
+        }
+        while self.lingering.first().is_some_and(|(until, _)| *until <= now) {
+            if let Some((_, key)) = self.lingering.pop_first() {
+                self.to_send.push(&key);
+            }
+        }
+    }
+
+    fn lanes_max(&self) -> usize {
+        let delivery = self.current.as_ref().map(|current| &current.known.destination.delivery);
+        delivery.map_or(0, |delivery| delivery.lanes_max as usize)
     }
 
     /// True when no further lane can be taken in hand.
     fn is_full(&self) -> bool {
-        let lanes_max =
-            |(known, _): &(Arc<Known>, _)| known.destination.delivery.lanes_max as usize;
-        self.known.as_ref().is_none_or(|known| self.lanes.len() >= lanes_max(known))
+        self.lanes.len() >= self.lanes_max()
     }
 
-    fn delivered(&mut self, delivered: Delivered) {
-        let Delivered { key, message, verdict, took } = delivered;
-        let others_wait = self.look && self.is_full();
-        let Some(lane) = self.lanes.get_mut(&key) else { return };
-        match verdict {
-            Verdict::Accepted => {
-                lane.accepted();
-                lane.yielding |= others_wait && lane.delivered >= RUNS_MAX * self.run_max;
-                telemetry::delivered(self.name.as_str(), "accepted", took);
-                telemetry::end_to_end(self.name.as_str(), age(&message));
-            }
-            Verdict::Refused { reason, retry_after } => {
-                let attempt = message.attempts + 1;
-                let backoff = match &self.known {
-                    Some((known, _)) => known.destination.delivery.backoff(),
-                    None => domain::Delivery::default().backoff(),
-                };
-                let chance = rand::random::<f64>();
-                let wait = backoff.wait_asked(attempt, chance, retry_after, RETRY_AFTER_MAX);
-                lane.refused(attempt, wait);
-                telemetry::delivered(self.name.as_str(), "refused", took);
-                tracing::warn!(
-                    destination = %self.name, sequence = message.place.sequence, key, attempt,
-                    reason, wait_ms = wait.as_millis() as u64,
-                    "a delivery was not accepted, and is tried again",
-                );
-            }
+    /// Takes lanes in hand that may have something to release: the destination's own, or those
+    /// that Redis named.
+    fn take_lanes(&mut self) {
+        let Some(current) = &self.current else { return };
+        if self.tenure.draining.is_cancelled() {
+            return;
         }
+        if current.known.destination.ordering == domain::Ordering::Destination {
+            // One that is in hand is looked at again when it has been let go of.
+            if self.look && !self.lanes.contains_key(&None) {
+                self.look = false;
+                self.take(None);
+            }
+            return;
+        }
+        while !self.is_full()
+            && let Some(key) = self.named.pop_front()
+        {
+            self.take(Some(key));
+        }
+    }
+
+    fn take(&mut self, key: LaneKey) {
+        if !self.lanes.contains_key(&key) {
+            self.to_ask.push(&key);
+            self.lanes.insert(key, Lane::default());
+        }
+    }
+
+    fn let_go(&mut self, key: &LaneKey) {
+        if let Some(lane) = self.lanes.remove(key) {
+            // A lane that made way for others may have more: it is looked for like them.
+            self.look |= lane.yielding;
+        }
+    }
+
+    /// Looks for lanes again when a backoff is over. The server compares whole milliseconds, so
+    /// a look at the very instant is too early.
+    fn look_after(&mut self, wait: Duration) {
+        self.due.insert(Instant::now() + wait + Duration::from_millis(2));
     }
 }
 
-fn age(message: &Stamped) -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(Duration::from_millis(message.message.received_ms))
+/// What the definition says of each lane.
+fn rules_of(destination: &domain::Destination, run_max: usize) -> Rules {
+    let delivery = &destination.delivery;
+    let is_single = destination.ordering == domain::Ordering::None;
+    let batch_max = if destination.is_tcp() { 1 } else { delivery.batch_max as usize };
+    Rules {
+        run_max: if is_single { 1 } else { run_max.max(batch_max).min(RUN_MAX) },
+        batch_max,
+        batch_bytes_max: delivery.batch_bytes_max,
+        linger: Duration::from_millis(if batch_max > 1 { delivery.batch_linger_ms } else { 0 }),
+        is_single,
+        log: (destination.log_max > 0).then_some(destination.log_bodies),
+    }
+}
+
+fn now() -> Now {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { instant: Instant::now(), ms: since_1970.as_millis() as u64 }
 }
 
 async fn pending_or(call: &mut Option<BoxFuture<'static, Answer>>) -> Answer {

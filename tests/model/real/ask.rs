@@ -1,48 +1,30 @@
 //! One call of the store an operation, and its answer in the model's words.
 
 use reseq::{
-    domain::{Arrival, Body, LeaseToken, Message, Place, Sequence, Stamped},
+    domain::{Arrival, LeaseToken, Sequence, Stage, State, TroubleKind},
     store::{
-        Caller, Completion, Failed, Ingested as StoreIngested, LaneRequest as StoreRequest, Owner,
-        StoreError,
+        Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Retry,
+        StoreError, Who, Withdrawal,
     },
 };
 
-use super::{LONG, Real, destination};
+use super::{
+    LONG, Real, destination,
+    words::{arrival, message, request, trouble, until, wait},
+};
 use crate::model::{
-    op::{
-        self, Call, Deadline, Given, Ingested, LaneRequest, Op, Output, Refusal, Reply, Run, Token,
-    },
-    state::{Lane, NAMES, Name, Until},
+    op::{Deadline, Failure, Op, Refused, Reply, Run, Token},
+    state::{NAMES, Name},
 };
 use crate::scripts::Calls;
 
+/// Why messages are withdrawn.
+pub const REASON: &str = "why";
 /// An answer, to be told once it is known which epochs and versions there are.
 pub type Told = Box<dyn FnOnce(&mut Real) -> Reply>;
 
 fn told(reply: Reply) -> Result<Told, StoreError> {
     Ok(Box::new(move |_| reply))
-}
-
-fn until(wait: std::time::Duration) -> Until {
-    if wait.is_zero() { Until::Past } else { Until::Future }
-}
-
-fn wait(until: Until) -> std::time::Duration {
-    match until {
-        Until::Past => std::time::Duration::ZERO,
-        Until::Future => LONG,
-    }
-}
-
-fn message(key: Lane, body: &str) -> Message {
-    Message {
-        id: "m".into(),
-        key: key.map(str::to_owned),
-        headers: Vec::new(),
-        body: Body { content_type: "text/plain".into(), bytes: body.to_owned().into() },
-        received_ms: 0,
-    }
 }
 
 fn sequences_of(members: &[String]) -> Vec<Sequence> {
@@ -57,6 +39,7 @@ impl Real {
         let store = self.store.clone();
         match op {
             Op::Ingest { call, known, epoch, arrivals } => {
+                let arrival = |one| arrival(one, known.name, self.actual_epoch(*epoch));
                 let arrivals: Vec<Arrival> = arrivals.iter().map(arrival).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
                 let all: Vec<&Arrival> = arrivals.iter().collect();
@@ -66,9 +49,9 @@ impl Real {
                     Reply::Ingested(results.into_iter().map(|one| real.ingested(one)).collect())
                 }))
             }
-            Op::Claim { call, known, max } => {
+            Op::Claim { call, known, min, max } => {
                 let (caller, known) = (self.caller(call), self.known_of(known));
-                let claimed = store.claim(&caller, &known, *max, LONG).await?;
+                let claimed = store.claim(&caller, &known, *min..=*max, LONG).await?;
                 let name = call.secret();
                 Ok(Box::new(move |real| {
                     for (token, _) in &claimed.messages {
@@ -86,25 +69,30 @@ impl Real {
                 told(Reply::Statuses(store.complete(&caller, &known, &items).await?))
             }
             Op::Fail { call, known, items } => {
-                let items: Vec<Failed> = items
-                    .iter()
-                    .map(|(token, until)| Failed {
-                        token: self.token(known.name, token),
-                        wait: wait(*until),
-                    })
-                    .collect();
+                let fail = |failure: &Failure| Failed {
+                    token: self.token(known.name, &failure.token),
+                    wait: wait(failure.wait),
+                    is_final: failure.is_final,
+                    trouble: trouble(Stage::Transform, TroubleKind::Status),
+                };
+                let items: Vec<Failed> = items.iter().map(fail).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
                 told(Reply::Statuses(store.fail(&caller, &known, &items).await?))
             }
             Op::Unclaim { call, known, tokens } => {
-                let tokens = self.tokens(known.name, tokens);
+                let tokens: Vec<LeaseToken> =
+                    tokens.iter().map(|token| self.token(known.name, token)).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
                 told(Reply::Statuses(store.unclaim(&caller, &known, &tokens).await?))
             }
-            Op::Extend { known, tokens } => {
-                let tokens = self.tokens(known.name, tokens);
+            Op::Extend { known, items } => {
+                let extend = |(token, checkpoint): &(Token, Option<String>)| Extension {
+                    token: self.token(known.name, token),
+                    checkpoint: checkpoint.clone(),
+                };
+                let items: Vec<Extension> = items.iter().map(extend).collect();
                 let known = self.known_of(known);
-                told(Reply::Statuses(store.extend(&known, &tokens, LONG).await?.1))
+                told(Reply::Statuses(store.extend(&known, &items, LONG).await?.1))
             }
             Op::Reap { known } => {
                 let partition = self.keys.partition(0);
@@ -113,8 +101,8 @@ impl Real {
                 leases.push(format!("{}/999/none", known.name));
                 let known = self.known_of(known);
                 let name = &known.destination.name;
-                let reaped = store.reap(name, &leases, &delays).await?;
-                told(Reply::Reaped { leases: reaped.leases, delays: reaped.delays })
+                let Reaped { leases, delays, halted } = store.reap(name, &leases, &delays).await?;
+                told(Reply::Reaped { leases, delays, halted })
             }
             Op::Overdue => {
                 let overdue = store.overdue(&[0]).await?.remove(0).by_destination;
@@ -134,22 +122,41 @@ impl Real {
             Op::Disown { who } => told(Reply::Disowned(store.disown(0, &self.owners[*who]).await?)),
             Op::Release { who, epoch, known, lanes } => {
                 let owner = self.owner(*who, *epoch);
+                let request = |one| request(one, known.definition.log_max > 0);
                 let lanes: Vec<StoreRequest> = lanes.iter().map(request).collect();
-                let runs = store.release(&owner, &self.known_of(known), &lanes).await?;
-                Ok(Box::new(|real| {
+                let released = store.release(&owner, &self.known_of(known), &lanes).await?;
+                let orders = released.orders;
+                Ok(Box::new(move |real| {
                     let run = |run: reseq::store::LaneRun| Run {
                         wait: until(run.wait),
                         messages: run.messages.iter().map(|message| real.given(message)).collect(),
                     };
-                    Reply::Runs(runs.into_iter().map(run).collect())
+                    Reply::Runs { orders, runs: released.runs.into_iter().map(run).collect() }
                 }))
             }
-            Op::Postpone { who, epoch, known, lane, sequence, attempts, wait: time } => {
-                let owner = self.owner(*who, *epoch);
-                let attempts = u32::try_from(*attempts).unwrap();
-                let known = self.known_of(known);
-                store.postpone(&owner, &known, *lane, *sequence, attempts, wait(*time)).await?;
+            Op::Postpone { refused, wait: time } => {
+                let Refused { who, epoch, known, lane, sequence, attempts } = refused;
+                let (owner, known) = (self.owner(*who, *epoch), self.known_of(known));
+                let lane = lane.name();
+                let why = trouble(Stage::Delivery, TroubleKind::Timeout);
+                let (lane, wait) = (lane.as_deref(), wait(*time));
+                let (sequence, failed) = (*sequence, *attempts);
+                let head = RefusedHead { lane, sequence, failed, trouble: &why };
+                store.postpone(&owner, &known, head, wait).await?;
                 told(Reply::Done)
+            }
+            Op::Halt { refused } => {
+                let Refused { who, epoch, known, lane, sequence, attempts } = refused;
+                let (owner, known) = (self.owner(*who, *epoch), self.known_of(known));
+                let lane = lane.name();
+                let why = trouble(Stage::Delivery, TroubleKind::Rejected);
+                let (lane, sequence, failed) = (lane.as_deref(), *sequence, *attempts);
+                let head = RefusedHead { lane, sequence, failed, trouble: &why };
+                store.halt(&owner, &known, head).await?;
+                told(Reply::Done)
+            }
+            Op::Withdraw { .. } | Op::Retry { .. } | Op::Discard { .. } | Op::Pause { .. } => {
+                self.ask_as_person(op).await
             }
             Op::Define { name, definition } => {
                 let name = *name;
@@ -179,6 +186,47 @@ impl Real {
                 self.run::<()>(&["SCRIPT", "FLUSH"]).await;
                 told(Reply::Done)
             }
+        }
+    }
+
+    async fn ask_as_person(&mut self, op: &Op) -> Result<Told, StoreError> {
+        let store = self.store.clone();
+        match op {
+            Op::Withdraw { who, known, how, failed, messages } => {
+                // The owner has heard of the epoch as it is.
+                let epoch = self.epochs.keys().max().copied().unwrap_or_default();
+                let owner = who.map(|who| self.owner(who, epoch));
+                let messages: Vec<(Option<String>, Sequence)> =
+                    messages.iter().map(|(lane, sequence)| (lane.name(), *sequence)).collect();
+                let why = trouble(Stage::Delivery, TroubleKind::Rejected);
+                let withdrawal = Withdrawal {
+                    how: *how,
+                    reason: REASON,
+                    trouble: failed.map(|failed| (failed, &why)),
+                    messages: &messages,
+                };
+                let known = self.known_of(known);
+                let who = owner.as_ref().map_or(Who::Person, Who::Owner);
+                let answer = store.withdraw(&known, who, &withdrawal).await?;
+                told(Reply::Withdrawn(answer))
+            }
+            Op::Retry { known, lane, sequence, repaired } => {
+                let repaired = repaired.as_ref().map(|body| message(None, body).body);
+                let retry = Retry { lane: lane.name(), sequence: *sequence, repaired };
+                let state = store.retry(&self.known_of(known), &retry).await?;
+                told(Reply::Retried { waits: state == State::Waiting })
+            }
+            Op::Discard { known, letters } => {
+                told(Reply::Discarded(store.discard(&self.known_of(known), letters).await?))
+            }
+            Op::Pause { name, paused } => {
+                let names = |what| paused.split(',').any(|name| name == what);
+                let (ingest, delivery) = (Some(names("ingest")), Some(names("delivery")));
+                let name = name.parse().unwrap();
+                let (_, changed) = store.pause(&name, ingest, delivery).await?;
+                told(Reply::Paused { changed })
+            }
+            _ => unreachable!("it is nothing that people ask for"),
         }
     }
 
@@ -261,105 +309,5 @@ impl Real {
         for member in members {
             self.run::<u64>(&["ZADD", &key, "XX", "1", &member]).await;
         }
-    }
-
-    pub(super) fn refusal(&self, error: StoreError) -> Refusal {
-        match error {
-            StoreError::StaleEpoch(epoch) => Refusal::StaleEpoch(self.epoch(epoch)),
-            StoreError::StaleDefinition => Refusal::StaleDefinition,
-            StoreError::UnknownDestination => Refusal::UnknownDestination,
-            StoreError::StaleCall => Refusal::StaleCall,
-            StoreError::NotOwner => Refusal::NotOwner,
-            StoreError::Owned(_) => Refusal::Owned,
-            StoreError::Quarantine(_) => Refusal::Quarantine,
-            StoreError::WrongHead => Refusal::WrongHead,
-            StoreError::WrongState(_) => Refusal::WrongState,
-            StoreError::OutOfMemory => Refusal::OutOfMemory,
-            other => Refusal::Other(other.to_string()),
-        }
-    }
-
-    /// A caller that is about to make its call of this number.
-    fn caller(&self, call: &Call) -> Caller {
-        let caller = self.store.caller(&format!("caller{}", call.caller));
-        (1..call.number).for_each(|_| caller.give_up());
-        caller
-    }
-
-    fn owner(&self, who: usize, epoch: u64) -> Owner {
-        Owner { token: self.owners[who].clone(), epoch: self.actual_epoch(epoch) }
-    }
-
-    fn tokens(&self, name: Name, tokens: &[Token]) -> Vec<LeaseToken> {
-        tokens.iter().map(|token| self.token(name, token)).collect()
-    }
-
-    fn token(&self, name: Name, token: &Token) -> LeaseToken {
-        LeaseToken {
-            destination: name.parse().unwrap(),
-            sequence: token.sequence,
-            secret: self.secrets.get(&token.secret).unwrap_or(&token.secret).clone(),
-            key: token.key.map(str::to_owned),
-        }
-    }
-
-    fn completion(&self, name: Name, token: &Token, output: &Output) -> Completion {
-        let place = Place { epoch: self.actual_epoch(output.epoch), sequence: token.sequence };
-        let output = Stamped {
-            destination: name.parse().unwrap(),
-            place,
-            previous: output.previous,
-            message: message(output.key, &output.body),
-            attempts: 0,
-            tombstone: output.tombstone,
-        };
-        Completion { token: self.token(name, token), output }
-    }
-
-    fn ingested(&self, result: StoreIngested) -> Ingested {
-        let place = |place: Place| (self.epoch(place.epoch), place.sequence);
-        match result {
-            StoreIngested::Stamped(at) => {
-                let (epoch, sequence) = place(at);
-                Ingested::Stamped { epoch, sequence }
-            }
-            StoreIngested::Duplicate(at, _) => {
-                let (epoch, sequence) = place(at);
-                Ingested::Duplicate { epoch, sequence }
-            }
-            StoreIngested::Conflict => Ingested::Conflict,
-            StoreIngested::BacklogFull => Ingested::BacklogFull,
-        }
-    }
-
-    fn given(&self, message: &Stamped) -> Given {
-        let keys = ["a", "b", "{x}:y"];
-        let key = message.message.key.as_deref();
-        Given {
-            sequence: message.place.sequence,
-            epoch: self.epoch(message.place.epoch),
-            previous: message.previous,
-            key: key.map(|key| *keys.iter().find(|known| **known == key).unwrap_or(&"?")),
-            body: String::from_utf8_lossy(&message.message.body.bytes).into_owned(),
-            tombstone: message.tombstone,
-            attempts: message.attempts.into(),
-        }
-    }
-}
-
-fn arrival(arrival: &op::Arrival) -> Arrival {
-    Arrival {
-        message: message(arrival.key, &arrival.body),
-        idempotency_key: arrival.idempotency_key.clone(),
-    }
-}
-
-fn request(request: &LaneRequest) -> StoreRequest {
-    StoreRequest {
-        key: request.lane.map(str::to_owned),
-        settled_to: request.settled_to,
-        tombstones: request.tombstones,
-        in_hand: request.in_hand,
-        want: request.want,
     }
 }

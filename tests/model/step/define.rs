@@ -1,4 +1,6 @@
-//! Making, changing and removing destinations.
+//! Making, changing, pausing and removing destinations.
+
+use reseq::store::Claimers;
 
 use super::{Answer, notice_server};
 use crate::model::{
@@ -18,7 +20,8 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
             let version = known.version;
             return Ok(Reply::Defined { version, changed: false, created });
         }
-        if known.definition.ordering != definition.ordering && known.pending() > 0 {
+        let of_lanes = |definition: &Definition| (definition.ordering, definition.serial);
+        if of_lanes(&known.definition) != of_lanes(&definition) && known.pending() > 0 {
             return Err(Refusal::WrongState);
         }
     }
@@ -27,32 +30,57 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
     let destination = state.destinations.entry(name).or_insert_with(|| Destination {
         version,
         definition,
+        paused: "",
         born,
         deleted: false,
         last: 0,
         delivered: 0,
         dropped: 0,
+        skipped: 0,
+        cancelled: 0,
+        discarded: 0,
         messages: Default::default(),
         waiting: Vec::new(),
         lanes: Default::default(),
+        unique: Default::default(),
+        letters: Default::default(),
+        log: Vec::new(),
     });
     destination.version = version;
     destination.definition = definition;
+    let paused = destination.paused;
     let has_waiting = !destination.waiting.is_empty();
-    state.active_builtin.remove(name);
-    state.active_worker.remove(name);
+    let other = match definition.claimers() {
+        Claimers::Builtin => Claimers::Worker,
+        Claimers::Worker => Claimers::Builtin,
+    };
+    state.active(other).remove(name);
     if has_waiting {
         state.active(definition.claimers()).insert(name);
     }
-    state.index.insert(name, version);
+    state.index.insert(name, (version, paused));
     state.revision += 1;
     Ok(Reply::Defined { version, changed: true, created })
+}
+
+pub fn pause(state: &mut State, name: Name, paused: &'static str) -> Answer {
+    let destination = state.destinations.get_mut(name).filter(|found| !found.deleted);
+    let destination = destination.ok_or(Refusal::UnknownDestination)?;
+    if destination.paused == paused {
+        return Ok(Reply::Paused { changed: false });
+    }
+    state.version += 1;
+    destination.version = state.version;
+    destination.paused = paused;
+    state.index.insert(name, (state.version, paused));
+    state.revision += 1;
+    Ok(Reply::Paused { changed: true })
 }
 
 pub fn begin_remove(state: &mut State, name: Name, purge: bool) -> Answer {
     let destination = state.destinations.get_mut(name).ok_or(Refusal::UnknownDestination)?;
     let purged = destination.pending();
-    if purged > 0 && !purge {
+    if !purge && (purged > 0 || !destination.letters.is_empty()) {
         return Err(Refusal::WrongState);
     }
     destination.deleted = true;

@@ -1,21 +1,60 @@
-//! The ends of a lease: complete, fail, unclaim, extend, reap.
+//! Leases and their ends: claim, complete, fail, unclaim, extend, reap.
 
-use reseq::{domain::Sequence, store::Status};
-
-use super::{holds, may_leave};
-use crate::model::{
-    op::{Known, Output, Reply, Token},
-    state::{Destination, Message, Name, Stand, State, Until},
+use reseq::{
+    domain::{Ordering, Sequence, Stage, Tombstone, TroubleKind},
+    store::Status,
 };
 
-/// Ends the leases that these tokens hold, each by `end`. Tells what became of each token, and
-/// which messages were put back to waiting.
+use super::{advance, current, given, holds, may_leave, wait_in_front};
+use crate::model::{
+    op::{Call, Failure, Known, Output, Refusal, Reply, Token},
+    state::{Destination, Lane, Left, Message, Name, Stand, State, Until},
+};
+
+pub fn claim(
+    state: &mut State,
+    known: &Known,
+    min: usize,
+    max: usize,
+    call: &Call,
+) -> Result<Vec<Sequence>, Refusal> {
+    let destination = current(state, known)?;
+    let there = max.min(destination.waiting.len());
+    if there > 0 && there < min {
+        return Ok(Vec::new());
+    }
+    let taken: Vec<_> = destination.waiting.drain(..there).collect();
+    for sequence in &taken {
+        if let Some(message) = destination.messages.get_mut(sequence) {
+            message.stand = Stand::Leased { secret: call.secret(), until: Until::Future };
+        }
+    }
+    if destination.waiting.is_empty() {
+        let claimers = destination.definition.claimers();
+        state.active(claimers).remove(known.name);
+    }
+    Ok(taken)
+}
+
+/// What is still held of a claim.
+pub fn claimed(state: &State, name: Name, sequences: &[Sequence], call: &Call) -> Reply {
+    let messages = state.destinations.get(name).map(|destination| &destination.messages);
+    let held = sequences.iter().filter_map(|sequence| {
+        let message = messages?.get(sequence)?;
+        let is_mine = holds(message, &call.secret());
+        is_mine.then(|| given(*sequence, message, message.left.clone()))
+    });
+    Reply::Claimed(held.collect())
+}
+
+/// Ends the leases that these tokens hold, each by `end`, which tells where the message goes from
+/// there: none, if the lease lasts.
 fn end_leases<'a>(
     state: &mut State,
     name: Name,
     tokens: impl Iterator<Item = &'a Token>,
-    mut end: impl FnMut(usize, &mut Message),
-) -> Vec<Status> {
+    mut end: impl FnMut(usize, &mut Message) -> (Status, Option<Stand>),
+) -> Reply {
     let mut statuses = Vec::new();
     let mut back = Vec::new();
     for (at, token) in tokens.enumerate() {
@@ -23,98 +62,129 @@ fn end_leases<'a>(
         statuses.push(match messages.and_then(|messages| messages.get_mut(&token.sequence)) {
             None => Status::Settled,
             Some(message) if holds(message, &token.secret) => {
-                end(at, message);
-                if message.stand == Stand::Waiting {
-                    back.push(token.sequence);
+                let (status, stand) = end(at, message);
+                if let Some(stand) = stand {
+                    if stand == Stand::Waiting {
+                        back.push(token.sequence);
+                    }
+                    message.stand = stand;
                 }
-                Status::Ok
+                status
             }
             Some(_) => Status::StaleLease,
         });
     }
-    put_back(state, name, back);
-    statuses
-}
-
-/// Puts messages in front of those that wait.
-fn put_back(state: &mut State, name: Name, mut back: Vec<Sequence>) {
-    let Some(destination) = state.destinations.get_mut(name) else { return };
-    if back.is_empty() {
-        return;
-    }
-    back.sort_unstable();
-    if destination.waiting.is_empty() {
-        let claimers = destination.definition.claimers();
-        state.active(claimers).insert(name);
-    }
-    if let Some(destination) = state.destinations.get_mut(name) {
-        destination.waiting.splice(0..0, back);
-    }
+    wait_in_front(state, name, &back);
+    Reply::Statuses(statuses)
 }
 
 pub fn complete(state: &mut State, known: &Known, items: &[(Token, Output)]) -> Reply {
-    let mut completed: Vec<Sequence> = Vec::new();
+    let (mut completed, mut sets) = (Vec::new(), Vec::new());
     let mut statuses = Vec::new();
     for (token, output) in items {
-        let lane = known.definition.lane_of(token.key);
+        let set = known.definition.set_of(token.key);
+        if !sets.contains(&set) {
+            sets.push(set);
+        }
         let destination = state.destinations.get_mut(known.name);
         let found = destination.and_then(|destination| {
             let definition = destination.definition;
             let message = destination.messages.get_mut(&token.sequence)?;
-            Some((definition.lane_of(message.key) == lane, message))
+            Some((definition.set_of(message.key) == set, message))
         });
         statuses.push(match found {
             None => Status::Settled,
             _ if completed.contains(&token.sequence) => Status::Settled,
             // A token that names another lane than the message's is none of ours.
             Some((true, message)) if holds(message, &token.secret) => {
-                message.body = output.body.clone();
-                message.epoch = output.epoch;
-                message.previous = output.previous;
-                message.tombstone = output.tombstone;
-                message.attempts = 0;
-                message.stand = Stand::Ready;
+                finish(message, token.sequence, output, known);
                 completed.push(token.sequence);
                 Status::Ok
             }
-            Some((true, Message { stand: Stand::Ready, .. })) => Status::Settled,
+            Some((true, message)) if message.is_finished() => Status::Settled,
             Some(_) => Status::StaleLease,
         });
     }
-    if let Some(destination) = state.destinations.get(known.name) {
-        for lane in destination.lanes_in_use() {
-            let head = state.destinations.get(known.name).and_then(|found| found.head(lane));
-            if head.is_some_and(|(sequence, _)| completed.contains(&sequence)) {
-                may_leave(state, known.name, lane);
+    for set in sets {
+        let Some(destination) = state.destinations.get(known.name) else { continue };
+        let definition = destination.definition;
+        let of_set: Vec<(Sequence, Lane)> = completed
+            .iter()
+            .filter_map(|sequence| {
+                let message = destination.messages.get(sequence)?;
+                let is_of_set = definition.set_of(message.key) == set;
+                is_of_set.then(|| (*sequence, destination.lane_of(*sequence, message)))
+            })
+            .collect();
+        for (sequence, lane) in &of_set {
+            if state.destinations.get(known.name).is_some_and(|found| found.is_head(*sequence)) {
+                may_leave(state, known.name, *lane, Until::Past);
             }
+        }
+        if let Some((_, lane)) = of_set.first().filter(|_| definition.serial) {
+            advance(state, known.name, *lane);
         }
     }
     Reply::Statuses(statuses)
 }
 
-pub fn fail(state: &mut State, name: Name, items: &[(Token, Until)]) -> Reply {
-    let tokens = items.iter().map(|(token, _)| token);
-    Reply::Statuses(end_leases(state, name, tokens, |at, message| {
-        message.attempts += 1;
-        message.stand = match items[at].1 {
-            Until::Past => Stand::Waiting,
-            until => Stand::Delayed { until },
-        };
-    }))
+/// The output takes the message's place; what went wrong before is kept.
+fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &Known) {
+    *message = Message {
+        epoch: output.epoch,
+        previous: match known.definition.ordering {
+            Ordering::Destination => sequence - 1,
+            Ordering::Key => output.previous,
+            Ordering::None => 0,
+        },
+        priority: match known.definition.ordering {
+            Ordering::None => output.priority,
+            _ => reseq::domain::message::PRIORITY_DEFAULT,
+        },
+        key: output.key,
+        body: output.body.clone(),
+        charge: output.charge,
+        idempotency_key: output.idempotency_key.clone(),
+        tombstone: output.dropped.then_some(Tombstone::Dropped),
+        left: Left { troubles: message.left.troubles.clone(), ..Left::default() },
+        order: message.order,
+        stand: Stand::Ready,
+    };
+}
+
+pub fn fail(state: &mut State, name: Name, items: &[Failure]) -> Reply {
+    let most = state.destinations.get(name).map_or(0, |found| found.definition.attempts_max);
+    let tokens = items.iter().map(|failure| &failure.token);
+    end_leases(state, name, tokens, |at, message| {
+        message.left.failed += 1;
+        message.left.note(TroubleKind::Status);
+        if items[at].is_final || most > 0 && message.left.failed >= most {
+            return (Status::Halted, Some(Stand::Halted(Stage::Transform)));
+        }
+        (
+            Status::Ok,
+            Some(match items[at].wait {
+                Until::Past => Stand::Waiting,
+                until => Stand::Delayed { until },
+            }),
+        )
+    })
 }
 
 pub fn unclaim(state: &mut State, name: Name, tokens: &[Token]) -> Reply {
-    let back = |_, message: &mut Message| message.stand = Stand::Waiting;
-    Reply::Statuses(end_leases(state, name, tokens.iter(), back))
+    end_leases(state, name, tokens.iter(), |_, _| (Status::Ok, Some(Stand::Waiting)))
 }
 
-pub fn extend(state: &mut State, name: Name, tokens: &[Token]) -> Reply {
-    let extended = |_, message: &mut Message| {
+pub fn extend(state: &mut State, name: Name, items: &[(Token, Option<String>)]) -> Reply {
+    end_leases(state, name, items.iter().map(|(token, _)| token), |at, message| {
         if let Stand::Leased { until, .. } = &mut message.stand {
             *until = Until::Future;
         }
-    };
-    Reply::Statuses(end_leases(state, name, tokens.iter(), extended))
+        if let Some(checkpoint) = &items[at].1 {
+            message.left.checkpoint = Some(checkpoint.clone());
+        }
+        (Status::Ok, None)
+    })
 }
 
 fn over(destination: &Destination) -> (Vec<Sequence>, Vec<Sequence>) {
@@ -138,15 +208,23 @@ pub fn overdue(state: &State) -> Reply {
 
 pub fn reap(state: &mut State, name: Name) -> Reply {
     let Some(destination) = state.destinations.get_mut(name) else {
-        return Reply::Reaped { leases: 0, delays: 0 };
+        return Reply::Reaped { leases: 0, delays: 0, halted: 0 };
     };
+    let most = destination.definition.crashes_max;
     let (leases, delays) = over(destination);
-    for sequence in leases.iter().chain(&delays) {
-        if let Some(message) = destination.messages.get_mut(sequence) {
-            message.attempts += u64::from(leases.contains(sequence));
-            message.stand = Stand::Waiting;
+    let mut back = delays.clone();
+    let mut halted = 0;
+    for sequence in &leases {
+        let Some(message) = destination.messages.get_mut(sequence) else { continue };
+        message.left.crashes += 1;
+        message.left.note(TroubleKind::Crash);
+        if most > 0 && message.left.crashes >= most {
+            message.stand = Stand::Halted(Stage::Transform);
+            halted += 1;
+        } else {
+            back.push(*sequence);
         }
     }
-    put_back(state, name, [&leases[..], &delays[..]].concat());
-    Reply::Reaped { leases: leases.len(), delays: delays.len() }
+    wait_in_front(state, name, &back);
+    Reply::Reaped { leases: leases.len(), delays: delays.len(), halted }
 }

@@ -1,11 +1,11 @@
-//! What an owner does: own, disown, release, postpone.
+//! What an owner does: own, disown, release, postpone, halt.
 
-use reseq::domain::Sequence;
+use reseq::domain::{Ordering, Sequence, Stage, Tombstone, TroubleKind};
 
-use super::{Answer, current, given, notice_server};
+use super::{Answer, current, given, may_leave, notice_server};
 use crate::model::{
-    op::{Given, Known, LaneRequest, Refusal, Reply, Run},
-    state::{Lane, Name, Stand, State, Until},
+    op::{Given, Gone, Known, LaneRequest, Refusal, Refused, Reply, Run},
+    state::{Lane, Left, Name, Stand, State, Until},
 };
 
 pub fn own(state: &mut State, who: usize) -> Answer {
@@ -26,13 +26,12 @@ pub fn disown(state: &mut State, who: usize) -> Reply {
     Reply::Disowned(was_mine)
 }
 
+pub fn owns(state: &State, who: usize) -> bool {
+    state.owner == Some((who, Until::Future))
+}
+
 /// The fence: only the owner, in the epoch that it knows.
-pub fn owned(
-    state: &mut State,
-    who: usize,
-    epoch: u64,
-    in_quarantine: bool,
-) -> Result<(), Refusal> {
+fn owned(state: &mut State, who: usize, epoch: u64, in_quarantine: bool) -> Result<(), Refusal> {
     notice_server(state);
     if state.epoch != epoch {
         return Err(Refusal::StaleEpoch(state.epoch));
@@ -40,10 +39,7 @@ pub fn owned(
     if !in_quarantine && state.quarantine == Some(Until::Future) {
         return Err(Refusal::Quarantine);
     }
-    match state.owner {
-        Some((owner, Until::Future)) if owner == who => Ok(()),
-        _ => Err(Refusal::NotOwner),
-    }
+    if owns(state, who) { Ok(()) } else { Err(Refusal::NotOwner) }
 }
 
 pub fn release(
@@ -55,76 +51,146 @@ pub fn release(
 ) -> Answer {
     owned(state, who, epoch, false)?;
     current(state, known)?;
-    let runs = lanes.iter().map(|request| release_lane(state, known.name, request));
-    Ok(Reply::Runs(runs.collect()))
+    let mut gone: Vec<&Gone> = Vec::new();
+    let mut runs = Vec::new();
+    for request in lanes {
+        gone.extend(settle(state, known.name, request));
+        runs.push(next_run(state, known.name, request));
+    }
+    let Some(destination) = state.destinations.get_mut(known.name) else {
+        unreachable!("it was found")
+    };
+    if known.definition.log_max == 0 {
+        destination.log.clear();
+    }
+    for Gone { sequence, tombstone, idempotency_key, .. } in gone {
+        if known.definition.log_max > 0 {
+            destination.log.push((*sequence, *tombstone));
+            while destination.log.len() as u64 > known.definition.log_max {
+                destination.log.remove(0);
+            }
+        }
+        // Another message may have the key by now: the one that has left was a tombstone.
+        if let Some(key) = idempotency_key
+            && destination.unique.get(key).is_some_and(|first| first.sequence == *sequence)
+        {
+            destination.unique.remove(key);
+        }
+    }
+    let orders = destination.orders();
+    let has_lanes = known.definition.ordering != Ordering::Destination;
+    if has_lanes && destination.lanes.is_empty() && orders == 0 {
+        state.releasable.remove(known.name);
+    }
+    Ok(Reply::Runs { orders, runs })
 }
 
-fn release_lane(state: &mut State, name: Name, request: &LaneRequest) -> Run {
+/// Removes what has left; tells what that was, as the owner knows it.
+fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'a Gone> {
     let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
-    let settled: Vec<Sequence> = destination
+    let is_gone: Vec<Sequence> = destination
         .lane(request.lane)
-        .filter(|(at, message)| *at <= request.settled_to && message.stand == Stand::Ready)
+        .filter(|(at, message)| *at <= request.settled_to && message.is_finished())
         .map(|(sequence, _)| sequence)
         .collect();
-    settled.iter().for_each(|sequence| drop(destination.messages.remove(sequence)));
-    let dropped = request.tombstones.min(settled.len() as u64);
-    destination.dropped += dropped;
-    destination.delivered += settled.len() as u64 - dropped;
+    is_gone.iter().for_each(|sequence| drop(destination.messages.remove(sequence)));
+    if let (Lane::Single(_), Some(name), [_, ..]) =
+        (request.lane, request.lane.name(), is_gone.as_slice())
+    {
+        destination.lanes.remove(&name);
+    }
+    let gone = request.settled.iter().filter(|gone| is_gone.contains(&gone.sequence));
+    let gone: Vec<&Gone> = gone.collect();
+    for one in &gone {
+        match one.tombstone {
+            None => destination.delivered += 1,
+            Some(Tombstone::Dropped) => destination.dropped += 1,
+            Some(Tombstone::Skipped) => destination.skipped += 1,
+            Some(Tombstone::Cancelled) => destination.cancelled += 1,
+        }
+    }
+    gone
+}
 
+fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
+    let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
     let holds_nothing = request.in_hand == 0;
-    let not_before = match request.lane {
+    let hint = request.lane.name();
+    let not_before = match &hint {
         None => state.releasable.get(name).copied(),
-        Some(key) => destination.lanes.get(key).copied(),
+        Some(lane) => destination.lanes.get(lane).copied(),
     };
     let wait = not_before.filter(|_| holds_nothing).unwrap_or(Until::Past);
     if request.want == 0 || wait == Until::Future {
         return Run { wait, messages: Vec::new() };
     }
-    let messages: Vec<Given> = destination
-        .lane(request.lane)
-        .filter(|(sequence, _)| *sequence > request.in_hand)
-        .take_while(|(_, message)| message.stand == Stand::Ready)
-        .take(request.want)
+    let behind = destination.lane(request.lane).filter(|(at, _)| *at > request.in_hand);
+    let ready: Vec<_> = behind.take_while(|(_, m)| m.may_leave()).take(request.want).collect();
+    let is_empty = ready.is_empty();
+    let messages: Vec<Given> = ready
+        .into_iter()
+        .take_while(|(_, message)| message.order.is_none())
         .enumerate()
-        .map(|(at, (sequence, m))| given(sequence, m, if at == 0 { m.attempts } else { 0 }))
+        .map(|(at, (sequence, message))| {
+            let left = if at == 0 { message.left.clone() } else { Left::default() };
+            given(sequence, message, left)
+        })
         .collect();
-    if messages.is_empty() && holds_nothing {
-        let is_last = match request.lane {
-            None => true,
-            Some(key) => {
-                destination.lanes.remove(key);
-                destination.lanes.is_empty()
-            }
-        };
-        if is_last {
-            state.releasable.remove(name);
+    if is_empty && holds_nothing {
+        match &hint {
+            None if destination.orders() == 0 => drop(state.releasable.remove(name)),
+            None => {}
+            Some(lane) => drop(destination.lanes.remove(lane)),
         }
     }
     Run { wait, messages }
 }
 
-pub fn postpone(
-    state: &mut State,
-    name: Name,
-    lane: Lane,
-    sequence: Sequence,
-    attempts: u64,
-    wait: Until,
-) -> Answer {
-    let destination = state.destinations.get_mut(name).ok_or(Refusal::WrongHead)?;
-    if destination.head(lane).map(|(head, _)| head) != Some(sequence) {
+pub fn postpone(state: &mut State, refused: &Refused, wait: Until) -> Answer {
+    let Refused { who, epoch, known, lane, sequence, attempts } = refused;
+    owned(state, *who, *epoch, true)?;
+    let destination = state.destinations.get_mut(known.name).ok_or(Refusal::WrongHead)?;
+    if !is_head_of(destination.head(*lane), *sequence) {
         return Err(Refusal::WrongHead);
     }
-    if let Some(message) = destination.messages.get_mut(&sequence) {
-        message.attempts = attempts;
-    }
-    let earliest = match lane {
-        None => wait,
-        Some(key) => {
-            destination.lanes.insert(key, wait);
-            destination.lanes.values().copied().min().unwrap_or(wait)
+    if let Some(message) = destination.messages.get_mut(sequence) {
+        if message.left.failed != *attempts {
+            message.left.note(TroubleKind::Timeout);
         }
-    };
-    state.releasable.insert(name, earliest);
+        message.left.failed = *attempts;
+    }
+    let has_lanes = destination.definition.ordering != Ordering::Destination;
+    let has_orders = has_lanes && destination.orders() > 0;
+    may_leave(state, known.name, *lane, wait);
+    if has_orders {
+        state.releasable.insert(known.name, Until::Past);
+    }
     Ok(Reply::Done)
+}
+
+pub fn halt(state: &mut State, refused: &Refused) -> Answer {
+    let Refused { who, epoch, known, lane, sequence, attempts } = refused;
+    owned(state, *who, *epoch, true)?;
+    let destination = state.destinations.get_mut(known.name).ok_or(Refusal::WrongHead)?;
+    let message = destination.messages.get(sequence);
+    if message.is_some_and(|message| message.is_halted()) {
+        return Ok(Reply::Done);
+    }
+    let is_ready = message.is_some_and(|message| message.is_finished());
+    if !is_ready || !is_head_of(destination.head(*lane), *sequence) {
+        return Err(Refusal::WrongHead);
+    }
+    if let Some(message) = destination.messages.get_mut(sequence) {
+        message.left.failed = *attempts;
+        message.left.note(TroubleKind::Rejected);
+        message.stand = Stand::Halted(Stage::Delivery);
+    }
+    if let Some(lane) = lane.name() {
+        destination.lanes.remove(&lane);
+    }
+    Ok(Reply::Done)
+}
+
+fn is_head_of<T>(head: Option<(Sequence, T)>, sequence: Sequence) -> bool {
+    head.is_some_and(|(head, _)| head == sequence)
 }

@@ -1,5 +1,8 @@
 //! A destination: a named receiver with its transform and its policies.
 
+pub mod expression;
+mod validate;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -29,12 +32,31 @@ pub struct Destination {
     /// What stays in order.
     #[serde(default)]
     pub ordering: Ordering,
+    /// How many messages of a lane are processed at a time.
+    #[serde(default)]
+    pub processing: Processing,
+    /// What becomes of a message when its attempts are used up.
+    #[serde(default)]
+    pub on_exhausted: OnExhausted,
+    /// Its share of the processors' claims, against that of other destinations.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
     /// Ingest refuses what would make more messages than this pending.
     #[serde(default = "default_max_backlog")]
     pub max_backlog: u64,
-    /// How long an idempotency key is remembered, in milliseconds.
+    /// Ingest refuses what would make more bytes of bodies than this pending; 0: no limit.
+    #[serde(default)]
+    pub max_backlog_bytes: u64,
+    /// How long an idempotency key is remembered, in milliseconds; 0: as long as the message that
+    /// first had it is pending.
     #[serde(default = "default_idempotency_window_ms")]
     pub idempotency_window_ms: u64,
+    /// How many of the last settled messages the log holds; 0: no log.
+    #[serde(default = "default_log_max")]
+    pub log_max: u64,
+    /// True if the log holds bodies too, as they arrived: what a replay needs.
+    #[serde(default)]
+    pub log_bodies: bool,
 }
 
 /// What must stay in order.
@@ -46,6 +68,32 @@ pub enum Ordering {
     Destination,
     /// The messages of one ordering key: one lane a key, made on demand.
     Key,
+    /// Nothing: each message leaves when it is ready.
+    None,
+}
+
+/// How many messages of a lane are processed at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Processing {
+    /// As many as there are processors for.
+    #[default]
+    Parallel,
+    /// One, and the next only when the one before it has been processed.
+    Serial,
+}
+
+/// What becomes of a message when its attempts are used up, or when it can never succeed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnExhausted {
+    /// It stays where it stands, and its lane waits for a person.
+    #[default]
+    Halt,
+    /// It becomes a dead letter; a tombstone keeps its place until the lane has passed it.
+    Skip,
+    /// It is gone; a tombstone keeps its place until the lane has passed it.
+    Drop,
 }
 
 /// How messages are processed.
@@ -60,6 +108,9 @@ pub struct Transform {
     /// `native`: the name that the Rust transform was registered under.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// `jq`: the expression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expression: Option<String>,
     /// `http`: static headers of each request.
     #[serde(skip_serializing_if = "Headers::is_empty")]
     pub headers: Headers,
@@ -67,10 +118,16 @@ pub struct Transform {
     pub timeout_ms: u64,
     /// Attempts at once, in one processor pod.
     pub concurrency: u32,
+    /// After so many failed attempts the message is given up (`on_exhausted`); 0: never.
+    pub attempts_max: u32,
+    /// After so many leases that ran out (its processors died) the message is given up; 0: never.
+    pub crashes_max: u32,
     /// The upper end of the first wait between attempts, in milliseconds.
     pub backoff_ms: u64,
     /// The longest wait between attempts, in milliseconds.
     pub backoff_max_ms: u64,
+    /// The longest wait that the other side may ask for (`Retry-After`), in milliseconds.
+    pub retry_after_max_ms: u64,
 }
 
 /// Who processes a destination's messages.
@@ -84,6 +141,8 @@ pub enum TransformKind {
     Http,
     /// A user's own process, over the worker API.
     Worker,
+    /// A `jq` expression, run by the processor.
+    Jq,
     /// Rust code linked into the processor (Reseq as a library).
     Native,
 }
@@ -96,14 +155,39 @@ pub struct Delivery {
     pub timeout_ms: u64,
     /// Lanes in flight at once.
     pub lanes_max: u32,
+    /// Deliveries begun in one second, at most; 0: no limit.
+    pub per_second_max: u32,
+    /// After so many failed attempts the message is given up (`on_exhausted`); 0: never.
+    pub attempts_max: u32,
     /// The upper end of the first wait between attempts, in milliseconds.
     pub backoff_ms: u64,
     /// The longest wait between attempts, in milliseconds.
     pub backoff_max_ms: u64,
+    /// The longest wait that the other side may ask for (`Retry-After`), in milliseconds.
+    pub retry_after_max_ms: u64,
+    /// HTTP: the most messages of one request; 1: each by itself, as it is.
+    pub batch_max: u32,
+    /// HTTP: the most bytes of bodies in one batch (one message is always sent).
+    pub batch_bytes_max: u64,
+    /// HTTP: how long a batch that is not full waits for more, in milliseconds.
+    pub batch_linger_ms: u64,
+    /// HTTP: how a batch is written.
+    pub batch_format: BatchFormat,
     /// TCP: how messages are told apart on the connection.
     pub framing: Framing,
     /// TCP: whether the receiver answers each frame.
     pub ack: Ack,
+}
+
+/// How a batch of messages is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BatchFormat {
+    /// One JSON array of envelopes.
+    #[default]
+    Json,
+    /// One envelope a line.
+    Ndjson,
 }
 
 /// How messages are told apart on a TCP connection.
@@ -137,11 +221,15 @@ impl Default for Transform {
             kind: TransformKind::None,
             url: None,
             name: None,
+            expression: None,
             headers: Headers::new(),
             timeout_ms: 30_000,
             concurrency: 64,
+            attempts_max: 10,
+            crashes_max: 5,
             backoff_ms: 200,
             backoff_max_ms: 30_000,
+            retry_after_max_ms: 3_600_000,
         }
     }
 }
@@ -151,12 +239,27 @@ impl Default for Delivery {
         Delivery {
             timeout_ms: 15_000,
             lanes_max: 64,
+            per_second_max: 0,
+            attempts_max: 0,
             backoff_ms: 200,
             backoff_max_ms: 30_000,
+            retry_after_max_ms: 3_600_000,
+            batch_max: 1,
+            batch_bytes_max: 1 << 20,
+            batch_linger_ms: 0,
+            batch_format: BatchFormat::Json,
             framing: Framing::Lines,
             ack: Ack::Line,
         }
     }
+}
+
+fn default_weight() -> u32 {
+    1
+}
+
+fn default_log_max() -> u64 {
+    10_000
 }
 
 fn default_max_backlog() -> u64 {
@@ -201,8 +304,14 @@ impl Destination {
             transform: Transform::default(),
             delivery: Delivery::default(),
             ordering: Ordering::default(),
+            processing: Processing::default(),
+            on_exhausted: OnExhausted::default(),
+            weight: default_weight(),
             max_backlog: default_max_backlog(),
+            max_backlog_bytes: 0,
             idempotency_window_ms: default_idempotency_window_ms(),
+            log_max: default_log_max(),
+            log_bodies: false,
         }
     }
 
@@ -211,12 +320,20 @@ impl Destination {
         self.url.starts_with("tcp://")
     }
 
-    /// The lane's key of a message with this ordering key; `None` is the destination's own lane.
+    /// The key of the sets that a message with this ordering key stands in; `None`: the
+    /// destination's own.
     pub fn lane_key<'a>(&self, key: Option<&'a str>) -> Option<&'a str> {
         match self.ordering {
-            Ordering::Destination => None,
+            Ordering::Destination | Ordering::None => None,
             Ordering::Key => Some(key.unwrap_or_default()),
         }
+    }
+
+    /// Its part of so much room, at least 1, where the weights of all who want some add up to
+    /// `weights`.
+    pub fn share(&self, room: usize, weights: u64) -> usize {
+        let part = (room as u64 * u64::from(self.weight)).div_ceil(weights.max(1));
+        (part as usize).clamp(1, room.max(1))
     }
 
     /// The same with header values hidden: they tend to be secrets.
@@ -225,158 +342,5 @@ impl Destination {
         let both = shown.headers.values_mut().chain(shown.transform.headers.values_mut());
         both.for_each(|value| *value = MASK.to_owned());
         shown
-    }
-
-    /// Checks everything that serde could not. The first problem found is returned.
-    pub fn validate(&self) -> Result<(), InvalidField> {
-        check_url("url", &self.url, &["http", "https", "tcp"])?;
-        check_headers("headers", &self.headers)?;
-        check_headers("transform.headers", &self.transform.headers)?;
-        if self.is_tcp() && !self.headers.is_empty() {
-            return Err(bad("headers", "a TCP receiver gets no headers; leave them out"));
-        }
-        self.validate_transform()?;
-        let delivery = &self.delivery;
-        check_range("delivery.timeout_ms", delivery.timeout_ms, 1, 3_600_000)?;
-        check_range("delivery.lanes_max", delivery.lanes_max.into(), 1, 10_000)?;
-        check_backoff("delivery.backoff_max_ms", delivery.backoff())?;
-        check_range("max_backlog", self.max_backlog, 1, 1 << 40)?;
-        let month_ms = 31 * 24 * 3_600_000;
-        check_range("idempotency_window_ms", self.idempotency_window_ms, 1_000, month_ms)
-    }
-
-    fn validate_transform(&self) -> Result<(), InvalidField> {
-        let transform = &self.transform;
-        match (transform.kind, &transform.url) {
-            (TransformKind::Http, Some(url)) => {
-                check_url("transform.url", url, &["http", "https"])?;
-            }
-            (TransformKind::Http, None) => {
-                return Err(bad("transform.url", "a transform of kind \"http\" needs a url"));
-            }
-            (_, Some(_)) => {
-                return Err(bad("transform.url", "only a transform of kind \"http\" has a url"));
-            }
-            (_, None) => {}
-        }
-        if (transform.kind == TransformKind::Native) != transform.name.is_some() {
-            let problem = "a transform of kind \"native\" has a name, and no other has";
-            return Err(bad("transform.name", problem));
-        }
-        check_range("transform.timeout_ms", transform.timeout_ms, 1, 24 * 3_600_000)?;
-        check_range("transform.concurrency", transform.concurrency.into(), 1, 100_000)?;
-        check_backoff("transform.backoff_max_ms", transform.backoff())
-    }
-}
-
-fn bad(field: &'static str, problem: impl Into<String>) -> InvalidField {
-    InvalidField { field, problem: problem.into() }
-}
-
-fn check_range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), InvalidField> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(bad(field, format!("{value} is outside {min} to {max}")))
-}
-
-fn check_backoff(field: &'static str, backoff: Backoff) -> Result<(), InvalidField> {
-    check_range(field, backoff.max_ms, backoff.base_ms.max(1), 24 * 3_600_000)
-}
-
-fn check_url(field: &'static str, text: &str, schemes: &[&str]) -> Result<(), InvalidField> {
-    let url = url::Url::parse(text).map_err(|error| {
-        bad(field, format!("not a URL ({error}); write e.g. http://host:port/"))
-    })?;
-    if !schemes.contains(&url.scheme()) {
-        let problem = format!("the scheme must be one of {}", schemes.join(", "));
-        return Err(bad(field, problem));
-    }
-    if url.host_str().is_none_or(str::is_empty) {
-        return Err(bad(field, "names no host"));
-    }
-    if url.scheme() == "tcp" && url.port().is_none() {
-        return Err(bad(field, "a tcp:// address needs a port"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        let problem = "must not carry a user or password; send an authorization header instead";
-        return Err(bad(field, problem));
-    }
-    Ok(())
-}
-
-fn check_headers(field: &'static str, headers: &Headers) -> Result<(), InvalidField> {
-    for (name, value) in headers {
-        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-        if name.is_empty() || !name.bytes().all(token) {
-            return Err(bad(field, format!("{name:?} is not a header name")));
-        }
-        if name.to_ascii_lowercase().starts_with("reseq-") {
-            return Err(bad(field, format!("{name:?}: Reseq-* headers are Reseq's own")));
-        }
-        if value == MASK {
-            let problem = format!(
-                "{name:?} holds the mask that replaces shown secrets; write its real value"
-            );
-            return Err(bad(field, problem));
-        }
-        if value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f) {
-            return Err(bad(field, format!("the value of {name:?} holds control characters")));
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn erp() -> Destination {
-        Destination::new("erp".parse().unwrap(), "http://127.0.0.1:9001/in")
-    }
-
-    fn refused(change: impl FnOnce(&mut Destination)) -> &'static str {
-        let mut destination = erp();
-        change(&mut destination);
-        destination.validate().unwrap_err().field
-    }
-
-    #[test]
-    fn defaults_are_valid_and_every_bad_field_is_named() {
-        assert_eq!(erp().validate(), Ok(()));
-        assert_eq!(refused(|d| d.url = "ftp://h/".into()), "url");
-        assert_eq!(refused(|d| d.url = "tcp://h".into()), "url");
-        assert_eq!(refused(|d| d.url = "http://u:p@h/".into()), "url");
-        assert_eq!(refused(|d| d.transform.kind = TransformKind::Http), "transform.url");
-        assert_eq!(refused(|d| d.transform.kind = TransformKind::Native), "transform.name");
-        assert_eq!(refused(|d| d.transform.concurrency = 0), "transform.concurrency");
-        assert_eq!(refused(|d| d.delivery.lanes_max = 0), "delivery.lanes_max");
-        assert_eq!(refused(|d| d.delivery.backoff_max_ms = 1), "delivery.backoff_max_ms");
-        assert_eq!(refused(|d| d.max_backlog = 0), "max_backlog");
-        let header = |name: &str, value: &str| {
-            let entry = (name.to_owned(), value.to_owned());
-            refused(|d| d.headers = [entry].into())
-        };
-        assert_eq!(header("reseq-id", "1"), "headers");
-        assert_eq!(header("a b", "1"), "headers");
-        assert_eq!(header("x-a", "1\r\nx-b: 2"), "headers");
-        assert_eq!(header("authorization", MASK), "headers");
-    }
-
-    #[test]
-    fn shown_definitions_hide_header_values() {
-        let mut destination = erp();
-        destination.headers.insert("authorization".into(), "Bearer s3cret".into());
-        destination.transform.headers.insert("authorization".into(), "s3cret".into());
-        let shown = serde_json::to_string(&destination.masked()).unwrap();
-        assert!(!shown.contains("s3cret") && shown.contains(MASK));
-    }
-
-    #[test]
-    fn unknown_fields_and_values_are_named() {
-        let error = |json: &str| serde_json::from_str::<Destination>(json).unwrap_err().to_string();
-        assert!(error(r#"{"name":"a","url":"x","colour":1}"#).contains("colour"));
-        let framing = r#"{"name":"a","url":"x","delivery":{"framing":"morse"}}"#;
-        assert!(error(framing).contains("morse"));
     }
 }

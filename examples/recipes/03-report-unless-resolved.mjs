@@ -1,0 +1,77 @@
+// An error is reported only if it is not resolved within 15 minutes.
+//
+//   RESEQ_URL=http://127.0.0.1:8080 DELAY_MS=3000 node examples/recipes/03-report-unless-resolved.mjs
+//
+// The parts also run by themselves, as processes of their own, as in life: `… notify` takes the
+// notifications, `… report 1 2 3` reports errors, `… resolve 2` resolves some.
+import { define, done, drained, receiver, reseq, send, until } from "./lib.mjs";
+
+const delay = Number(process.env.DELAY_MS ?? 15 * 60_000);
+const [part = "all", ...named] = process.argv.slice(2);
+const said = (line) => console.log(JSON.stringify(line));
+
+// Notifies people. It is down when it is first needed; then it is told again.
+async function notify(take) {
+  let isDown = true;
+  const { url } = await receiver(({ body, attempt }) => {
+    if (isDown) {
+      isDown = false;
+      said({ refused: body.error });
+      return { status: 503 };
+    }
+    take(body.error, attempt);
+  });
+  await define("reports", {
+    url,
+    ordering: "none", // each leaves when it is due, and waits for no other
+    idempotency_window_ms: 0, // one report of an error at a time; once it is over, a new one
+    delivery: { backoff_ms: 100, backoff_max_ms: 60_000 },
+  });
+}
+
+// An error appears: a message that is not due yet, under the error's id. While it is pending, the
+// same error again changes nothing.
+const report = (error) => send("reports", { error }, { idempotency_key: error, delay_ms: delay });
+
+// It is resolved: its message is taken back. False if that is not sure: it was notified, is being
+// notified just now, or was never reported.
+async function resolve(error) {
+  const path = `/v1/destinations/reports/messages?idempotency_key=${encodeURIComponent(error)}`;
+  try {
+    return (await reseq("DELETE", path)).state === "cancelled";
+  } catch (problem) {
+    if (problem.status === 404 || problem.status === 409) return false;
+    throw problem;
+  }
+}
+
+const each = (errors, act) => Promise.all(errors.map(act));
+
+async function everything() {
+  const notified = [];
+  await notify((error) => notified.push(error));
+  const errors = Array.from({ length: 40 }, (_, number) => `error ${number}`);
+  await each(errors, report);
+  const again = await each(errors, report);
+  const resolved = await each(errors.filter((_, number) => number % 2 === 0), resolve);
+  // One that was resolved comes back.
+  const { duplicate } = await report(errors[0]);
+  await until("all others are notified", () => notified.length > errors.length / 2, delay + 60_000);
+  await drained("reports");
+  done({
+    reported: errors.length,
+    reportedAgain: again.filter(({ duplicate }) => !duplicate).length,
+    resolved: resolved.filter(Boolean).length,
+    cameBack: !duplicate,
+    notified: notified.length,
+    different: new Set(notified).size,
+  });
+}
+
+if (part === "all") await everything();
+if (part === "notify") {
+  await notify((error, attempt) => said({ notified: error, attempt }));
+  said({ ready: true });
+}
+if (part === "report") done({ reports: await each(named, report) });
+if (part === "resolve") done({ resolved: await each(named, resolve) });

@@ -1,0 +1,68 @@
+// E-mail with attachments: a big one does not hold up small ones, and the urgent ones go first.
+//
+//   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/04-mail-by-size-and-priority.mjs
+import { define, done, drained, pause, receiver, send, sendAll, stats, until, worker } from "./lib.mjs";
+
+const bigFrom = 1_000_000; // bytes of attachments
+const bytesPerMs = Number(process.env.BYTES_PER_MS ?? 5_000); // how fast attachments are read and coded
+
+// The mail server: what it was given, in order.
+const posted = [];
+const { url } = await receiver(({ body }) => void posted.push(body));
+
+// Two queues, one rule: no order within them, the highest priority first.
+const mails = { url, ordering: "none", transform: { kind: "worker" } };
+await define("mail", mails);
+await define("mail-big", mails);
+
+// A program that has a mail to send leaves it here and goes on. What is attached stays where it is:
+// the message holds only its size and place.
+const post = (mail, priority) => {
+  const bytes = mail.attachments.reduce((sum, { size }) => sum + size, 0);
+  return { destinations: [bytes < bigFrom ? "mail" : "mail-big"], body: { ...mail, priority }, priority };
+};
+const small = (subject) => ({ subject, attachments: [{ file: "logo.png", size: 20_000 }] });
+const big = (subject) => ({ subject, attachments: [{ file: "plans.pdf", size: 10_000_000 }] });
+
+// Builds a mail: the bigger what is attached, the longer it takes.
+const claimed = [];
+async function build({ body: mail }) {
+  claimed.push(mail);
+  await pause(mail.attachments.reduce((sum, { size }) => sum + size, 0) / bytesPerMs);
+  return { ...mail, built: true };
+}
+
+// Mails of all priorities wait when the first two workers come.
+const waiting = Array.from({ length: 100 }, (_, at) => post(small(`newsletter ${at}`), (at * 7) % 10));
+await sendAll(waiting);
+await until("all wait", async () => (await stats("mail")).waiting === waiting.length);
+// These two take anything …
+worker(["mail", "mail-big"], build, { max: 2 });
+await drained("mail");
+const priorities = claimed.map(({ priority }) => priority);
+const inOrder = priorities.every((priority, at) => at === 0 || priority <= priorities[at - 1]);
+// … and these two small ones only, so that there is always somebody for them.
+worker(["mail"], build, { max: 2 });
+
+// More big mails than workers; and when they are being built, small ones.
+const from = posted.length;
+for (let at = 0; at < 5; at += 1) {
+  const { destinations, body, priority } = post(big(`big ${at}`), 9);
+  await send(destinations[0], body, { priority });
+}
+await until("two big ones are being built", async () => (await stats("mail-big")).processing === 2);
+await sendAll(Array.from({ length: 40 }, (_, at) => post(small(`small ${at}`), 4)));
+await drained("mail");
+await drained("mail-big");
+
+const subjects = posted.slice(from).map(({ subject }) => subject);
+const firstBig = subjects.findIndex((subject) => subject.startsWith("big"));
+done({
+  waited: waiting.length,
+  inOrder,
+  priorities: [...new Set(priorities)],
+  posted: posted.length,
+  different: new Set(posted.map(({ subject }) => subject)).size,
+  smallBeforeFirstBig: firstBig,
+  big: subjects.length - subjects.filter((subject) => subject.startsWith("small")).length,
+});

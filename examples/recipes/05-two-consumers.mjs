@@ -1,0 +1,46 @@
+// Two consumers of one queue share the work, when there is little of it and when there is much.
+//
+//   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/05-two-consumers.mjs
+import { fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { define, done, drained, pause, receiver, send, sendAll, until, worker } from "./lib.mjs";
+
+const [part, name] = process.argv.slice(2);
+
+// A consumer: it takes what it has room for, and says which it is. Start as many as you like, when
+// you like; none knows of the others.
+async function consume() {
+  process.on("disconnect", () => process.exit());
+  process.send("ready");
+  await worker(["tasks"], async ({ body }) => {
+    await pause(2);
+    return { ...body, by: name };
+  }, { max: 4 });
+}
+
+async function everything() {
+  const finished = [];
+  const { url } = await receiver(({ body }) => void finished.push(body));
+  await define("tasks", { url, ordering: "none", transform: { kind: "worker" } });
+  const consumers = ["first", "second"].map((of) => fork(fileURLToPath(import.meta.url), ["consume", of]));
+  await Promise.all(consumers.map((one) => new Promise((ready) => one.once("message", ready))));
+
+  // Slow: the next task comes when the one before is finished.
+  const slow = Number(process.env.SLOW ?? 40);
+  for (let task = 1; task <= slow; task += 1) {
+    await send("tasks", { traffic: "slow", task });
+    await until("the task is finished", () => finished.length >= task);
+  }
+  // Fast: all at once.
+  const fast = Number(process.env.FAST ?? 2000);
+  const task = (_, number) => ({ destinations: ["tasks"], body: { traffic: "fast", task: number } });
+  await sendAll(Array.from({ length: fast }, task));
+  await drained("tasks");
+
+  const share = (traffic, by) => finished.filter((one) => one.traffic === traffic && one.by === by).length;
+  const shares = (traffic) => [share(traffic, "first"), share(traffic, "second")];
+  consumers.forEach((one) => one.kill());
+  done({ slow: shares("slow"), fast: shares("fast"), finished: finished.length });
+}
+
+await (part === "consume" ? consume() : everything());

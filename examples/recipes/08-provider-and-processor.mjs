@@ -1,0 +1,119 @@
+// A provider adds, lists and deletes entries while several processors work through them. What was
+// deleted never takes effect, what took effect cannot be deleted, and nothing is lost or done twice.
+//
+//   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/08-provider-and-processor.mjs
+import { fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { define, done, drained, pause, receiver, reseq, send, until, worker } from "./lib.mjs";
+
+const count = Number(process.env.ENTRIES ?? 600);
+const processors = Number(process.env.PROCESSORS ?? 3);
+const today = new Date().toISOString();
+const path = "/v1/destinations/entries/messages";
+
+// A processor, a process of its own: prepares entries; what it returns takes effect when it is delivered.
+if (process.argv[2] === "processor") {
+  process.on("disconnect", () => process.exit());
+  await worker(["entries"], async ({ sequence, body }) => {
+    const began = Date.now();
+    await pause(3);
+    process.send({ sequence, began });
+    return { entry: body.entry, result: body.entry * 2 };
+  }, { max: 2 });
+}
+
+// Where results take effect, each once: the receiver keeps the last of what it has by its place.
+const effects = new Map();
+let effectsTwice = 0;
+const seen = new Set();
+const { url } = await receiver(({ epoch, sequence, body }) => {
+  const place = `${epoch}/${sequence}`;
+  if (seen.has(place)) return;
+  seen.add(place);
+  if (effects.has(sequence)) effectsTwice += 1;
+  effects.set(sequence, body);
+});
+// Entries have nothing to do with each other: no order among them.
+await define("entries", { url, ordering: "none", transform: { kind: "worker" } });
+
+const began = [];
+const children = Array.from({ length: processors }, () => fork(fileURLToPath(import.meta.url), ["processor"]));
+for (const child of children) child.on("message", (start) => began.push(start));
+
+// The provider: three loops side by side.
+const keyOf = (entry) => `${today} ${entry}`;
+const added = new Map();
+async function add() {
+  for (let entry = 1; entry <= count; entry += 1) {
+    const { sequence } = await send("entries", { entry }, { idempotency_key: keyOf(entry) });
+    added.set(sequence, entry);
+  }
+}
+
+let listings = 0;
+let longest = 0;
+const wanted = new Set();
+const deleted = new Map();
+const refused = [];
+let isAdded = false;
+async function listAndDelete() {
+  while (!isAdded || (await list()).length > 0) {
+    const items = await list();
+    listings += 1;
+    longest = Math.max(longest, items.length);
+    // Now from the front, where the processors are, now from the back.
+    const some = new Set([...items.slice(0, 2), ...items.slice(-4)].map(({ sequence }) => sequence));
+    await Promise.all([...some].filter((sequence) => !wanted.has(sequence)).map(remove));
+    await pause(5);
+  }
+}
+const list = async () => (await reseq("GET", `${path}?limit=500`)).items;
+
+/** Deletes an entry; it is certain only when Reseq says so. */
+async function remove(sequence) {
+  wanted.add(sequence);
+  // By its place, or by the key that it was added with.
+  const key = sequence % 2 && added.has(sequence) && keyOf(added.get(sequence));
+  const which = key ? `?idempotency_key=${encodeURIComponent(key)}` : `/${sequence}`;
+  try {
+    const { state } = await reseq("DELETE", path + which);
+    // "ordered": a processor has it in hand, and it goes when that attempt is over.
+    if (state === "cancelled") deleted.set(sequence, Date.now());
+  } catch (error) {
+    if (error.code !== "wrong_state") throw error;
+    refused.push(sequence);
+  }
+}
+
+const adding = add().then(() => (isAdded = true));
+await Promise.all([adding, listAndDelete()]);
+await drained("entries");
+
+// What Reseq says in the end of each entry.
+const fate = new Map();
+for (const sequence of added.keys()) fate.set(sequence, (await reseq("GET", `${path}/${sequence}`)).state);
+const having = (state) => [...fate].filter(([, its]) => its === state).map(([sequence]) => sequence);
+// What took effect cannot be deleted any more.
+const late = await Promise.all(
+  having("delivered").slice(0, 50).map((sequence) =>
+    reseq("DELETE", `${path}/${sequence}`).then(() => "deleted", ({ status, code }) => `${status} ${code}`)),
+);
+await until("the processors have told everything", () => new Set(began.map(({ sequence }) => sequence)).size >= effects.size);
+for (const child of children) child.kill();
+
+done({
+  added: added.size,
+  delivered: having("delivered").length,
+  cancelled: having("cancelled").length,
+  effects: effects.size,
+  effectsTwice,
+  wrongEffects: [...effects].filter(([sequence, { entry, result }]) => added.get(sequence) !== entry || result !== entry * 2).length,
+  effectsOfDeleted: [...deleted.keys()].filter((sequence) => effects.has(sequence)).length,
+  begunAfterDeletion: began.filter(({ sequence, began }) => began > deleted.get(sequence)).length,
+  refusedButCancelled: refused.filter((sequence) => fate.get(sequence) !== "delivered").length,
+  confirmed: deleted.size,
+  refused: refused.length,
+  late: [...new Set(late)],
+  listings,
+  longest,
+});

@@ -1,0 +1,95 @@
+// Some resources, many takers that each need two at once: take two or none, act, give back. Nobody
+// holds one while waiting for another, so there is no deadlock; a taker that dies loses nothing.
+//
+//   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/09-two-resources-or-none.mjs
+import { fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { define, done, pause, reseq, send, stats, until } from "./lib.mjs";
+
+const resources = Number(process.env.RESOURCES ?? 10);
+const takers = Number(process.env.TAKERS ?? 20);
+const takes = Number(process.env.TAKES ?? 20);
+const leaseMs = Number(process.env.LEASE_MS ?? 3000);
+
+/** Takes two, or none, for as long as `leaseMs`. */
+async function takeTwo() {
+  const asked = { destinations: ["resources"], min: 2, max: 2, wait_ms: 20_000, lease_ms: leaseMs };
+  for (;;) {
+    const { leases } = await reseq("POST", "/v1/leases", asked);
+    if (leases.length > 0) return leases;
+  }
+}
+
+/** Gives them back, unchanged. Whoever held on for longer than the lease hears `stale_lease`. */
+const giveBack = (leases) => reseq("POST", "/v1/leases/release", { items: leases.map(({ token }) => ({ token })) });
+
+// A taker that dies with two in hand.
+if (process.argv[2] === "dying") {
+  process.send(await takeTwo());
+  await new Promise(() => setInterval(() => {}, 60_000));
+}
+
+// A resource is a message that is leased and given back, over and over, and never delivered. Dying
+// takers must not use it up: crashes_max 0. Each is there once, and after it was used up may be added
+// again: idempotency_window_ms 0.
+await define("resources", {
+  url: "http://127.0.0.1:9/never",
+  ordering: "none",
+  transform: { kind: "worker", crashes_max: 0 },
+  idempotency_window_ms: 0,
+});
+for (let at = 0; at < resources; at += 1) {
+  await send("resources", { name: `resource ${at}` }, { idempotency_key: `resource ${at}` });
+}
+
+const held = new Map();
+const found = { takes: 0, most: 0, shared: 0, tooEarly: 0, stale: 0, errors: 0 };
+
+/** Notes who has it, and whether anybody else had it still. */
+function note(lease, holder) {
+  const before = held.get(lease.sequence);
+  if (before?.diesAt > Date.now()) found.tooEarly += 1;
+  if (before && !before.diesAt) found.shared += 1;
+  held.set(lease.sequence, holder);
+  found.most = Math.max(found.most, held.size);
+}
+
+async function taker(number) {
+  for (let take = 0; take < takes; take += 1) {
+    const two = await takeTwo();
+    two.forEach((lease) => note(lease, { number }));
+    if (new Set(two.map(({ sequence }) => sequence)).size !== 2) found.shared += 1;
+    try {
+      await pause(Math.random() * 4);
+      if (take % 5 === 4) throw new Error("the action went wrong");
+      found.takes += 1;
+    } catch {
+      found.errors += 1;
+    }
+    two.forEach(({ sequence }) => held.delete(sequence));
+    const { results } = await giveBack(two);
+    found.stale += results.filter(({ status }) => status !== "ok").length;
+  }
+  return number;
+}
+
+// One taker is killed with two in hand; the others go on with the rest.
+const child = fork(fileURLToPath(import.meta.url), ["dying"]);
+const taken = await new Promise((resolve) => child.on("message", resolve));
+child.kill("SIGKILL");
+taken.forEach((lease) => note(lease, { diesAt: Date.parse(lease.deadline) }));
+const through = await Promise.all(Array.from({ length: takers }, (_, number) => taker(number)));
+const all = async (free) => (await stats("resources")).waiting === free;
+await until("the dead one's two are there again", () => all(resources));
+held.clear();
+
+// One is used up for good: it is completed in place of being given back. An odd number is left.
+const [used, other] = await takeTwo();
+await reseq("POST", "/v1/leases/complete", { items: [{ token: used.token, drop: true }] });
+await giveBack([other]);
+const start = Date.now();
+await Promise.all(Array.from({ length: takers }, (_, number) => taker(number)));
+const oddMs = Date.now() - start;
+await until("all are back but the one that was used up", () => all(resources - 1));
+
+done({ ...found, through: through.length, left: resources - 1, oddMs });

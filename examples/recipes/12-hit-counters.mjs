@@ -1,0 +1,60 @@
+// Hit counters: each hit is cheap to record, batches of them are added up in one go, and a counter that
+// passes a threshold sends one mail.
+//
+//   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/12-hit-counters.mjs
+import { define, done, drained, receiver, send, sendAll } from "./lib.mjs";
+
+const hits = Number(process.env.HITS ?? 20_000);
+const threshold = Number(process.env.THRESHOLD ?? 5000);
+const today = new Date().toISOString();
+const pages = ["home", "shop", "cart", "help", "jobs"];
+
+const mails = [];
+let askedForMail = 0;
+const postOffice = await receiver(({ id, body }) => {
+  if (!mails.some((mail) => mail.id === id)) mails.push({ id, ...body });
+});
+
+// The counters, and beside them (in one transaction with them) the last hit that they hold.
+const counters = new Map();
+let last = { epoch: 0, sequence: 0 };
+const isNew = ({ epoch, sequence }) => epoch > last.epoch || (epoch === last.epoch && sequence > last.sequence);
+let requests = 0;
+let lostAnswers = 0;
+let repeatsSeen = 0;
+const counter = await receiver(async ({ body: batch }) => {
+  requests += 1;
+  const fresh = batch.filter(isNew);
+  repeatsSeen += batch.length - fresh.length;
+  for (const { body, epoch, sequence } of fresh) {
+    counters.set(body.page, (counters.get(body.page) ?? 0) + 1);
+    last = { epoch, sequence };
+  }
+  // Asked for again and again, also by several counters: the key makes it one mail.
+  for (const [page, count] of counters) {
+    if (count < threshold) continue;
+    askedForMail += 1;
+    await send("mail", { page, threshold }, { idempotency_key: `threshold ${page} ${today}` });
+  }
+  // Now and then the answer is lost, and the same batch comes again.
+  if (requests % 10 === 3) {
+    lostAnswers += 1;
+    return { status: 503 };
+  }
+});
+
+await define("mail", { url: postOffice.url });
+const delivery = { batch_max: 500, batch_linger_ms: 50, backoff_ms: 20, backoff_max_ms: 100 };
+await define("hits", { url: counter.url, delivery });
+
+// The pages: what has come in since the last flush goes out together. Only "home" passes the threshold.
+const expected = Object.fromEntries(pages.map((page) => [page, page === "home" ? hits * 0.4 : hits * 0.15]));
+const ofPage = (page) => Array.from({ length: expected[page] }, (_, hit) => ({ page, hit }));
+const all = pages.flatMap(ofPage).sort((a, b) => a.hit - b.hit);
+const items = all.map(({ page }) => ({ destinations: ["hits"], body: { page } }));
+await sendAll(items, 1000);
+await drained("hits");
+await drained("mail");
+
+done({ hits: items.length, counters: Object.fromEntries(counters), expected, requests, lostAnswers,
+  repeatsSeen, askedForMail, mails });

@@ -1,0 +1,79 @@
+// What to do with a message that fails: try again with backoff, set it aside as a dead letter, discard
+// it, or hold its lane until a person has mended it.
+//
+//   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/14-retry-and-dead-letters.mjs
+import { define, done, drained, receiver, reseq, sendAll, stats, until } from "./lib.mjs";
+
+const count = Number(process.env.MESSAGES ?? 100);
+const backoff = { backoff_ms: 40, backoff_max_ms: 300 };
+
+/** A receiver that refuses as `refusal` says, and notes what it took and when it refused. */
+async function shop(name, fields, refusal) {
+  const seen = { took: [], refused: new Map(), origins: [], isMended: false };
+  const { url } = await receiver(({ body, attempt, headers }) => {
+    const status = seen.isMended ? undefined : refusal(body.item, attempt);
+    if (status) {
+      seen.refused.set(body.item, [...(seen.refused.get(body.item) ?? []), Date.now()]);
+      return { status };
+    }
+    seen.took.push(body.item);
+    if (headers["reseq-origin"]) seen.origins.push(headers["reseq-origin"]);
+  });
+  const { delivery, ...rest } = fields;
+  await define(name, { url, ...rest, delivery: { ...backoff, ...delivery } });
+  await sendAll(Array.from({ length: count }, (_, item) => ({ destinations: [name], body: { item } })));
+  return seen;
+}
+const isPoison = (item) => item % 25 === 10;
+const at = (name, what) => `/v1/destinations/${name}/${what}`;
+
+// 1. Retry: the service is busy now and then. It is asked again, later and later, at a random moment.
+async function retried() {
+  const seen = await shop("retry", {}, (item, attempt) => (isPoison(item) && attempt < 6 ? 503 : undefined));
+  await drained("retry");
+  const waits = [...seen.refused.values()].map((times) => times.slice(1).map((time, n) => time - times[n]));
+  return { took: seen.took, attempts: [...seen.refused.values()].map((times) => times.length + 1), waits };
+}
+
+// 2. Dead letters: after three attempts it is set aside, and those behind it go on. When the service is
+// mended they are redriven: each arrives anew, and says where it was.
+async function setAside() {
+  const seen = await shop("letters", { on_exhausted: "skip", delivery: { attempts_max: 3 } }, (item) => (isPoison(item) ? 500 : undefined));
+  await drained("letters");
+  const before = [...seen.took];
+  const letters = (await reseq("GET", at("letters", "dead-letters"))).items;
+  const letter = await reseq("GET", at("letters", `dead-letters/${letters[0].sequence}`));
+  seen.isMended = true;
+  const redrive = (what) => reseq("POST", at("letters", "dead-letters/redrive"), what);
+  const { would_redrive } = await redrive({ all: true, dry_run: true });
+  const { redriven } = await redrive({ all: true });
+  await drained("letters");
+  return { before, letters: letters.map(({ sequence, attempts }) => ({ sequence, attempts })), body: letter.body,
+    error: letter.last_error?.status, would_redrive, redriven, after: seen.took.slice(before.length),
+    origins: seen.origins, dead: (await stats("letters")).dead };
+}
+
+// 3. Discard: what cannot be delivered in two attempts is not worth keeping.
+async function discarded() {
+  const seen = await shop("discard", { on_exhausted: "drop", delivery: { attempts_max: 2 } }, (item) => (isPoison(item) ? 500 : undefined));
+  await drained("discard");
+  return { took: seen.took, dead: (await stats("discard")).dead };
+}
+
+// 4. Halt: order matters more than anything. The lane waits for a person, who mends the message in its place.
+async function halted() {
+  const seen = await shop("halt", { on_exhausted: "halt" }, (item) => (isPoison(item) ? 422 : undefined));
+  const mended = [];
+  for (let poison = 10; poison < count; poison += 25) {
+    const isHalted = async () => (await stats("halt")).head?.state === "halted";
+    await until("a message halts its lane", isHalted);
+    const { head } = await stats("halt");
+    mended.push({ sequence: head.sequence, blocked_by: head.blocked_by, took: seen.took.length });
+    await reseq("POST", at("halt", "retry-head"), { sequence: head.sequence, body: { item: `mended ${poison}` } });
+  }
+  await drained("halt");
+  return { took: seen.took, mended };
+}
+
+const [retry, letters, discard, halt] = await Promise.all([retried(), setAside(), discarded(), halted()]);
+done({ retry, letters, discard, halt });

@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- discard: dead letters are thrown away, by a person's word.
+--
+-- KEYS:
+--   [1] destination   reseq:{p07}:d:<dest>
+--   [2] dead          reseq:{p07}:d:<dest>:dead
+--   [3] letters       reseq:{p07}:d:<dest>:letters
+-- ARGV:
+--   [1] definition version; then the sequences
+-- Returns: how many there were
+-- Errors: UNKNOWN_DESTINATION, STALE_DEFINITION
+-- Sent again it finds none of them: no call number is needed.
+-- include: expect
+
+local known = redis.call('HMGET', KEYS[1], 'version', 'deleted')
+if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if known[1] ~= ARGV[1] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+expect('HLEN', KEYS[3])
+local discarded = redis.call('ZREM', KEYS[2], unpack(ARGV, 2))
+redis.call('HDEL', KEYS[3], unpack(ARGV, 2))
+if discarded > 0 then redis.call('HINCRBY', KEYS[1], 'discarded', discarded) end
+return discarded

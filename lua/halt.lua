@@ -1,0 +1,41 @@
+#!lua flags=allow-oom
+-- halt: the receiver will not accept a lane's head, or its attempts are used up. It stays where it
+-- stands, is not released any more, and its lane waits for a person.
+--
+-- KEYS:
+--   [1] epoch         reseq:{p07}:epoch
+--   [2] owner         reseq:{p07}:owner
+--   [3] destination   reseq:{p07}:d:<dest>
+--   [4] attempts      reseq:{p07}:d:<dest>:attempts
+--   [5] halted        reseq:{p07}:d:<dest>:halted
+--   [6] lanes         reseq:{p07}:d:<dest>:lanes
+--   [7] in_progress   reseq:{p07}:d:<dest>:in-progress[:<key>]
+--   [8] ready         reseq:{p07}:d:<dest>:ready[:<key>]
+-- ARGV:
+--   [1] owner token  [2] epoch that the owner knows  [3] 'destination', 'key' or 'none'
+--   [4] quarantine, ms  [5] lane's key  [6] sequence  [7] failed attempts, with this one
+--   [8] trouble as JSON
+-- Returns: 1; 0 if it was halted before
+-- Errors: STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
+-- Sent again it changes nothing: no call number is needed.
+-- include: clock, epoch, expect, owner, attempts, head
+
+local now, sequence = now_ms(), ARGV[6]
+local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[4]))
+if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
+if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
+if redis.call('ZSCORE', KEYS[5], sequence) then return 0 end
+if not is_head(ARGV[3], KEYS[7], sequence) or not redis.call('ZSCORE', KEYS[8], sequence) then
+  return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
+end
+
+expect('HLEN', KEYS[3], KEYS[4])
+expect('ZCARD', KEYS[6])
+local attempts = attempts_of(KEYS[4], sequence)
+attempts[1], attempts[4] = tonumber(ARGV[7]), 'delivery'
+note_trouble(attempts, now, ARGV[8])
+keep_attempts(KEYS[4], sequence, attempts)
+redis.call('HINCRBY', KEYS[3], 'halted_ready', 1)
+redis.call('ZADD', KEYS[5], text(now), sequence)
+if ARGV[3] ~= 'destination' then redis.call('ZREM', KEYS[6], ARGV[5]) end
+return 1

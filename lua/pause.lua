@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+-- pause: a person pauses or resumes what a destination takes in, or what is sent to it. The version of
+-- the definition goes up, so that every script refuses whoever does not know yet.
+--
+-- KEYS:
+--   [1] destination   reseq:{p07}:d:<dest>
+-- ARGV:
+--   [1] '1' ingest is paused from here on, '0' it is resumed, '' it stays as it is  [2] the same for
+--   delivery
+-- Returns: {version, definition (JSON), 1 if this changed anything, '' or 'ingest' or 'delivery' or
+--   'ingest,delivery': what is paused now}
+-- Errors: UNKNOWN_DESTINATION
+-- Sent again it changes nothing: no call number is needed.
+-- include: clock
+
+local known = redis.call('HMGET', KEYS[1], 'version', 'deleted', 'definition', 'paused')
+if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+local names, paused = {'ingest', 'delivery'}, {}
+for i, name in ipairs(names) do
+  local is_paused = string.find(known[4] or '', name, 1, true) ~= nil
+  if ARGV[i] ~= '' then is_paused = ARGV[i] == '1' end
+  if is_paused then paused[#paused + 1] = name end
+end
+paused = table.concat(paused, ',')
+if (known[4] or '') == paused then return {known[1], known[3], 0, paused} end
+local version = text(math.max(tonumber(known[1]) + 1, now_ms()))
+redis.call('HSET', KEYS[1], 'version', version, 'paused', paused)
+return {version, known[3], 1, paused}

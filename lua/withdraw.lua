@@ -1,0 +1,183 @@
+#!lua flags=allow-oom
+-- withdraw: messages leave without being delivered: cancelled, dropped, or skipped, which makes them
+-- dead letters. Each becomes a tombstone, which keeps its place until its lane has passed it. What a
+-- processor or a sender may have in its hand is left as an order, which the owner of the partition
+-- carries out when that attempt has ended without success.
+--
+-- KEYS:
+--   [1]  epoch             reseq:{p07}:epoch
+--   [2]  owner             reseq:{p07}:owner
+--   [3]  destination       reseq:{p07}:d:<dest>
+--   [4]  waiting           reseq:{p07}:d:<dest>:waiting
+--   [5]  messages          reseq:{p07}:d:<dest>:messages
+--   [6]  attempts          reseq:{p07}:d:<dest>:attempts
+--   [7]  delayed           reseq:{p07}:delayed
+--   [8]  halted            reseq:{p07}:d:<dest>:halted
+--   [9]  orders            reseq:{p07}:d:<dest>:orders
+--   [10] dead              reseq:{p07}:d:<dest>:dead
+--   [11] letters           reseq:{p07}:d:<dest>:letters
+--   [12] releasable        reseq:{p07}:releasable
+--   [13] lanes             reseq:{p07}:d:<dest>:lanes
+--   [14] active_builtin    reseq:{p07}:active:builtin
+--   [15] active_worker     reseq:{p07}:active:worker
+--   [16] wake_waiting      reseq:{p07}:wake:waiting
+--   [17] wake_releasable   reseq:{p07}:wake:releasable
+--   [18…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+-- ARGV:
+--   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
+--   'serial'  [5] quarantine, ms  [6] 'd' dropped, 's' skipped or 'c' cancelled  [7] who asks:
+--   '' a person; 'policy', of what is halted; or '<owner token> <epoch>', the owner, who has none of
+--   them in hand  [8] reason, in words  [9] failed attempts,
+--   with this one (0: as noted)  [10] trouble as JSON, or ''  [11] number of lanes; then the lanes'
+--   keys, then per message 2: its lane (from 1), sequence
+-- Returns: {'done' | 'ordered' | 'settled' …} in order
+-- Errors: STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION, NOT_OWNER, UNREADABLE
+-- Sent again it changes nothing more: no call number is needed.
+-- include: clock, epoch, expect, owner, attempts, head, waiting, serial
+
+local now = now_ms()
+local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
+if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local epoch, quarantine = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
+local by_policy = ARGV[7] == 'policy'
+local token, known_epoch = string.match(ARGV[7], '^(%S+) (%d+)$')
+local is_owner = token and owns(KEYS[2], token, now)
+if token and text(epoch) ~= known_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
+if token and not is_owner then return redis.error_reply('NOT_OWNER another owns the partition') end
+-- Where there is no owner, or the owner says so, and no forgotten one can be left, no sender has
+-- anything in hand.
+local _, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
+local in_nobodys_hand = quarantine <= 0
+  and (is_owner or not deadline or tonumber(deadline) <= now)
+
+local destination, ordering, serial, how = ARGV[1], ARGV[3], ARGV[4] == 'serial', ARGV[6]
+local lane_count = tonumber(ARGV[11])
+local place = {
+  destination = destination, ordering = ordering, hash = KEYS[3], waiting = KEYS[4],
+  messages = KEYS[5], attempts = KEYS[6], delayed = KEYS[7], builtin = KEYS[14], worker = KEYS[15],
+  wake = KEYS[16],
+}
+expect_waiting(place)
+expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11])
+expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13])
+for i = 18, #KEYS do expect('ZCARD', KEYS[i]) end
+
+-- The record without its body, marked as a tombstone.
+local function tombstone_of(record)
+  local _, prefix_end = string.find(record, '^[PN]%d+;')
+  local length, header_at = string.match(record, '^1%d+,(%d+);()', (prefix_end or 0) + 1)
+  if not length then return nil end
+  return 'T' .. how .. string.sub(record, 1, header_at + tonumber(length) - 1)
+end
+
+local function write_letter(sequence, record, stage, left)
+  local head = table.concat({text(now), stage, #ARGV[8], #left}, ' ')
+  redis.call('HSET', KEYS[11], sequence, head .. ';' .. ARGV[8] .. left .. record)
+  redis.call('ZADD', KEYS[10], sequence, sequence)
+end
+
+-- Where a pending message stands; takes it out of there unless it must not leave now.
+local function take_out(lane, sequence, in_progress, ready)
+  local member = destination .. '/' .. sequence
+  if redis.call('ZREM', KEYS[8], sequence) == 1 then
+    if not redis.call('ZSCORE', ready, sequence) then return 'halted' end
+    redis.call('HINCRBY', KEYS[3], 'halted_ready', -1)
+    return 'ready'
+  elseif by_policy then
+    -- A person has seen to it meanwhile.
+    return 'settled'
+  elseif redis.call('ZSCORE', ready, sequence) then
+    return in_nobodys_hand and 'ready' or 'in hand'
+  elseif redis.call('ZREM', KEYS[7], member) == 1 then
+    redis.call('HINCRBY', KEYS[3], 'delayed', -1)
+    return 'delayed'
+  elseif serial and first_unfinished(in_progress, ready) ~= sequence then
+    redis.call('HINCRBY', KEYS[3], 'held', -1)
+    return 'held'
+  end
+  local taken
+  if ordering == 'none' then
+    taken = redis.call('ZREM', KEYS[4], sequence)
+  else
+    taken = redis.call('LREM', KEYS[4], 1, sequence)
+  end
+  return taken == 1 and 'waiting' or 'in hand'
+end
+
+local function order(lane_key, sequence)
+  local text_of = how .. #lane_key .. ' ' .. lane_key .. ARGV[8]
+  if redis.call('HSETNX', KEYS[9], sequence, text_of) == 0 then return end
+  redis.call('HINCRBY', KEYS[3], 'orders', 1)
+  -- Where there is one lane, the hint is its head's not-before: left as it is.
+  redis.call('ZADD', KEYS[12], ordering == 'destination' and 'NX' or 'LT', text(now), destination)
+  redis.call('PUBLISH', KEYS[17], destination)
+end
+
+local function forget_order(sequence)
+  if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'orders', -1) end
+end
+
+-- Notes the last trouble, if that is why; tells the stage that the message had reached.
+local function what_was_left(sequence, stood)
+  local attempts = attempts_of(KEYS[6], sequence)
+  local stage = stood == 'ready' and 'delivery' or 'transform'
+  if attempts[4] ~= '' then stage = attempts[4] end
+  if ARGV[10] ~= '' then
+    attempts[1] = tonumber(ARGV[9])
+    note_trouble(attempts, now, ARGV[10])
+  end
+  return stage, cmsgpack.pack(attempts)
+end
+
+local tombstones = {}
+for i = 12 + lane_count, #ARGV, 2 do
+  local record = redis.call('HGET', KEYS[5], ARGV[i + 1])
+  if record and string.sub(record, 1, 1) ~= 'T' then
+    tombstones[ARGV[i + 1]] = tombstone_of(record)
+    if not tombstones[ARGV[i + 1]] then
+      return redis.error_reply('UNREADABLE the record of ' .. ARGV[i + 1] .. ' has another format')
+    end
+  end
+end
+
+local answer = {}
+for i = 12 + lane_count, #ARGV, 2 do
+  local lane, sequence = tonumber(ARGV[i]), ARGV[i + 1]
+  local lane_key = ARGV[11 + lane]
+  local in_progress, ready = KEYS[16 + 2 * lane], KEYS[17 + 2 * lane]
+  local record = redis.call('HGET', KEYS[5], sequence)
+  local stood = 'settled'
+  if record and redis.call('ZSCORE', in_progress, sequence) then
+    if string.sub(record, 1, 1) ~= 'T' then
+      stood = take_out(lane, sequence, in_progress, ready)
+    else
+      -- Its transform dropped it meanwhile: that ends the order.
+      forget_order(sequence)
+    end
+  end
+  if stood == 'settled' then
+    answer[#answer + 1] = 'settled'
+  elseif stood == 'in hand' then
+    order(lane_key, sequence)
+    answer[#answer + 1] = 'ordered'
+  else
+    local stage, left = what_was_left(sequence, stood)
+    if how == 's' then write_letter(sequence, record, stage, left) end
+    redis.call('HSET', KEYS[5], sequence, tombstones[sequence])
+    redis.call('HDEL', KEYS[6], sequence)
+    forget_order(sequence)
+    if stood ~= 'ready' then
+      redis.call('ZADD', ready, sequence, sequence)
+      redis.call('HINCRBY', KEYS[3], 'ready', 1)
+      if serial and stood ~= 'held' then advance(place, in_progress, ready, now) end
+    end
+    if is_head(ordering, in_progress, sequence) then
+      local key = ordering == 'none' and sequence or lane_key
+      may_leave(KEYS[12], KEYS[13], destination, ordering, key, now)
+      redis.call('PUBLISH', KEYS[17], destination)
+    end
+    answer[#answer + 1] = 'done'
+  end
+end
+return answer

@@ -1,0 +1,164 @@
+//! `/v1/destinations/{d}/messages`: which messages are pending, what became of one, and taking one
+//! out.
+
+use axum::{
+    Json,
+    extract::{Path, Query, State, rejection::QueryRejection},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+
+use super::{
+    Api, problem_of,
+    request::{Target, cursor_of, limit_of, query_of, sequence_of},
+    shown::{Gone, Items, Letter, Pending},
+    withdraw::{self, name, wrong_state},
+};
+use crate::{
+    domain::{self, Place, Sequence, Tombstone, message},
+    store::{Listed, Store, Which},
+    wire::problem::Problem,
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listing {
+    state: Option<domain::State>,
+    key: Option<String>,
+    #[serde(default)]
+    from: Sequence,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// `GET /v1/destinations/{d}/messages`
+pub(super) async fn list(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<Items<Pending>>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let listing = query_of(query)?;
+    if let Some(state @ (domain::State::Delivering | domain::State::Delivered)) = listing.state {
+        let detail = format!(
+            "state: messages that are {} cannot be listed here; those in a sender's hand are \
+             listed as ready, those that are gone stand in the log",
+            name(state)
+        );
+        return Err(Problem::invalid_field(detail));
+    }
+    let which = Which {
+        state: listing.state,
+        key: listing.key,
+        from: listing.from,
+        cursor: cursor_of(listing.cursor.as_deref())?,
+        limit: limit_of(listing.limit)?,
+    };
+    let page = api.store.pending(target.known(), &which).await?;
+    let now_ms = now(&api).await?;
+    let shown = |one: &Listed| Pending::of(target.known(), one, now_ms, false);
+    Ok(Json(Items {
+        items: page.items.iter().map(shown).collect(),
+        next_cursor: page.next.map(|next| next.to_string()),
+    }))
+}
+
+/// `GET /v1/destinations/{d}/messages/{sequence}`
+pub(super) async fn show(
+    State(api): State<Api>,
+    Path((destination, sequence)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let sequence = sequence_of(&sequence)?;
+    let store = &api.store;
+    let listed = store.listed(target.known(), &[sequence]).await?;
+    if let Some(one) = listed.first() {
+        let shown = Pending::of(target.known(), one, now(&api).await?, true);
+        return Ok(Json(shown).into_response());
+    }
+    let letter = store.dead_letter(target.known(), sequence).await?;
+    let entries = store.log_entries(target.known(), &[sequence]).await?;
+    match (entries.into_iter().next().flatten(), letter) {
+        (Some(entry), letter) => {
+            Ok(Json(Gone::of(sequence, &entry, letter.is_some())).into_response())
+        }
+        (None, Some(letter)) => Ok(Json(Letter::of(&letter, true)).into_response()),
+        (None, None) => Err(unknown(&target, sequence).await?),
+    }
+}
+
+/// `DELETE /v1/destinations/{d}/messages/{sequence}`
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    Path((destination, sequence)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let mut target = Target::find(&api, &destination).await?;
+    let sequence = sequence_of(&sequence)?;
+    cancel_one(&mut target, sequence, None).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ByKey {
+    idempotency_key: String,
+}
+
+/// `DELETE /v1/destinations/{d}/messages?idempotency_key=…`
+pub(super) async fn cancel_by_key(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    query: Result<Query<ByKey>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let mut target = Target::find(&api, &destination).await?;
+    let ByKey { idempotency_key: key } = query_of(query)?;
+    message::check_text("idempotency_key", &key, message::IDEMPOTENCY_KEY_BYTES_MAX)
+        .map_err(Problem::invalid_field)?;
+    let place = api.store.stamped_under(target.known(), &key).await?;
+    let Some(place) = place else {
+        let detail = "no message is known under this idempotency key; keys are forgotten after \
+                      the destination's idempotency_window_ms";
+        return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail));
+    };
+    cancel_one(&mut target, place.sequence, Some(place)).await
+}
+
+/// Cancels a message; with `place`, only if it is the one at that place: after Redis has forgotten
+/// something its number may have been stamped again.
+async fn cancel_one(
+    target: &mut Target,
+    sequence: Sequence,
+    place: Option<Place>,
+) -> Result<Response, Problem> {
+    let store = target.api.store.clone();
+    let found = store.messages(target.known(), &[sequence]).await?;
+    let found = found.into_iter().next().flatten();
+    match found.filter(|found| place.is_none_or(|place| place == found.place)) {
+        Some(found) => {
+            let lane = Store::lane_of(target.known(), found.message.key.as_deref(), sequence);
+            withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
+        }
+        None => match withdraw::fate(target, sequence).await? {
+            withdraw::Fate::Ended(state) => Err(wrong_state(format!(
+                "message {sequence} has left already: it was {}",
+                name(state)
+            ))),
+            _ => Err(unknown(target, sequence).await?),
+        },
+    }
+}
+
+/// The problem that nothing is known of a sequence, and why.
+async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem> {
+    withdraw::check_stamped(target, sequence).await?;
+    let log_max = target.known().destination.log_max;
+    let detail = format!(
+        "{sequence} has left, and the log, which holds the last {log_max} (log_max), does not know \
+         it any more"
+    );
+    Ok(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail))
+}
+
+async fn now(api: &Api) -> Result<u64, Problem> {
+    api.store.server_time_ms().await.map_err(|error| problem_of(&error))
+}

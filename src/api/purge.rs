@@ -1,0 +1,186 @@
+//! `POST /v1/destinations/{d}/purge`: cancels everything that is pending.
+//!
+//! What is finished gets its orders first, and what blocks it is cancelled after that: else what
+//! stands behind a halted head would be delivered while the purge is under way.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State, rejection::BytesRejection},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Api, draining,
+    request::{Target, read_optional},
+    withdraw::name,
+};
+use crate::{
+    domain::{self, Ordering, Sequence, Tombstone},
+    store::{Listed, Page, Stats, Store, Which, Withdrawal, Withdrawn},
+    wire::problem::Problem,
+};
+
+/// Messages of one call.
+const AT_ONCE: usize = 500;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Purge {
+    #[serde(default)]
+    dry_run: bool,
+    key: Option<String>,
+}
+
+/// `POST /v1/destinations/{d}/purge`
+pub(super) async fn purge(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Value>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    let Purge { dry_run, key } = read_optional(body, api.batch_bytes_max)?;
+    let mut purging = Purging { target, key, last: 0, cancelled: 0, ordered: 0 };
+    let store = &api.store;
+    let counts = store.counts(purging.target.known()).await?;
+    // What comes from here on is left alone, or it would never end.
+    purging.last = counts.last_sequence;
+    if dry_run {
+        let by_state = match purging.key {
+            None => by_state(&counts),
+            Some(_) => purging.count().await?,
+        };
+        let pending: u64 = by_state.values().sum();
+        return Ok(Json(json!({"pending": pending, "by_state": by_state})));
+    }
+    purging.sweep(|state| state == domain::State::Ready).await?;
+    purging.waiting().await?;
+    purging.sweep(|_| true).await?;
+    Ok(Json(json!({"cancelled": purging.cancelled, "ordered": purging.ordered})))
+}
+
+fn by_state(counts: &Stats) -> BTreeMap<String, u64> {
+    let states = [
+        ("waiting", counts.waiting),
+        ("processing", counts.processing),
+        ("delayed", counts.delayed),
+        ("ready", counts.ready),
+        ("delivering", counts.delivering),
+        ("halted", counts.halted),
+    ];
+    states.into_iter().map(|(state, count)| (state.to_owned(), count)).collect()
+}
+
+struct Purging {
+    target: Target,
+    key: Option<String>,
+    /// The last sequence that is cancelled.
+    last: Sequence,
+    cancelled: u64,
+    ordered: u64,
+}
+
+impl Purging {
+    /// Cancels all that are in one of these states.
+    async fn sweep(&mut self, wanted: impl Fn(domain::State) -> bool) -> Result<(), Problem> {
+        let mut cursor = None;
+        loop {
+            let page = self.page(None, cursor).await?;
+            let next = self.next(&page);
+            let mut items = page.items;
+            items.retain(|one| wanted(one.state));
+            // Heads last: what is behind them must not leave meanwhile.
+            items.sort_by_key(|one| std::cmp::Reverse(one.message.place.sequence));
+            self.cancel(&items).await?;
+            cursor = next;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Cancels those that wait, in the order in which they do: the first is the soonest found, and
+    /// the next that would be claimed. A sweep must follow.
+    async fn waiting(&mut self) -> Result<(), Problem> {
+        loop {
+            let page = self.page(Some(domain::State::Waiting), None).await?;
+            if self.cancel(&page.items).await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where to go on, unless only later arrivals are there.
+    fn next(&self, page: &Page) -> Option<u64> {
+        let known = self.target.known();
+        let by_sequence = known.destination.ordering != Ordering::Key || self.key.is_some();
+        page.next.filter(|next| !by_sequence || *next <= self.last)
+    }
+
+    /// Some of the pending ones, but not those that have their end before them anyway.
+    async fn page(
+        &mut self,
+        state: Option<domain::State>,
+        cursor: Option<u64>,
+    ) -> Result<Page, Problem> {
+        let which = Which { state, key: self.key.clone(), from: 0, cursor, limit: AT_ONCE };
+        let store = self.target.api.store.clone();
+        let mut page = store.pending(self.target.known(), &which).await?;
+        let last = self.last;
+        page.items.retain(|one| {
+            one.message.tombstone.is_none() && !one.ordered && one.message.place.sequence <= last
+        });
+        Ok(page)
+    }
+
+    /// Cancels these; tells how many are not pending any more.
+    async fn cancel(&mut self, items: &[Listed]) -> Result<u64, Problem> {
+        let before = self.cancelled;
+        let known = self.target.known().clone();
+        for some in items.chunks(AT_ONCE) {
+            if self.target.api.stop.is_cancelled() {
+                let done = [("cancelled", self.cancelled), ("ordered", self.ordered)];
+                return Err(draining(&done));
+            }
+            let lane_of = |one: &Listed| {
+                let (key, sequence) =
+                    (one.message.message.key.as_deref(), one.message.place.sequence);
+                (Store::lane_of(&known, key, sequence), sequence)
+            };
+            let messages: Vec<_> = some.iter().map(lane_of).collect();
+            let withdrawal = Withdrawal {
+                how: Tombstone::Cancelled,
+                reason: "purged",
+                trouble: None,
+                messages: &messages,
+            };
+            for answer in self.target.withdraw(&withdrawal).await? {
+                match answer {
+                    Withdrawn::Done => self.cancelled += 1,
+                    Withdrawn::Ordered => self.ordered += 1,
+                    Withdrawn::Settled => {}
+                }
+            }
+        }
+        Ok(self.cancelled - before)
+    }
+
+    /// How many there are in each state, where only some are meant.
+    async fn count(&mut self) -> Result<BTreeMap<String, u64>, Problem> {
+        let mut by_state = BTreeMap::new();
+        let mut cursor = None;
+        loop {
+            let page = self.page(None, cursor).await?;
+            for one in &page.items {
+                *by_state.entry(name(one.state)).or_insert(0) += 1;
+            }
+            cursor = self.next(&page);
+            if cursor.is_none() {
+                return Ok(by_state);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `POST /v1/destinations/{d}/dead-letters/redrive`: dead letters arrive anew, at the end of their
+//! lanes.
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State, rejection::BytesRejection},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Api,
+    arrive::{Arrivals, received_now},
+    request::{Target, read_optional},
+    selection::{Selection, Walk},
+};
+use crate::{
+    domain::{Arrival, Attempts, Message, Ordering, Origin, Redrive, Sequence, Stage, Stamped},
+    store::{DeadLetter, Known},
+    wire::problem::Problem,
+};
+
+/// `POST /v1/destinations/{d}/dead-letters/redrive`
+pub(super) async fn redrive(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Value>, Problem> {
+    let mut target = Target::find(&api, &destination).await?;
+    let selection: Selection = read_optional(body, api.batch_bytes_max)?;
+    let dry_run = selection.dry_run;
+    let mut walk = Walk::begin(&target, selection).await?;
+    let mut arrivals = Arrivals::new(&target, true);
+    let (mut found, mut missing) = (0, 0);
+    while let Some(step) = walk.next(&target).await? {
+        found += step.letters.len() as u64;
+        missing += step.missing;
+        if dry_run {
+            continue;
+        }
+        arrivals.tally.gone += step.missing;
+        let known = target.known().clone();
+        let anew: Vec<_> = step.letters.into_iter().map(|letter| anew(letter, &known)).collect();
+        arrivals.stamp(&mut target, &anew).await?;
+    }
+    if dry_run {
+        return Ok(Json(json!({"would_redrive": found, "gone": missing})));
+    }
+    let tally = arrivals.tally;
+    Ok(Json(json!({
+        "redriven": tally.stamped,
+        "gone": tally.gone,
+        "refused": tally.refused,
+        "deliveries": tally.deliveries,
+    })))
+}
+
+/// A dead letter as an arrival. What had been processed is not processed again.
+fn anew(letter: DeadLetter, known: &Known) -> (Sequence, Arrival) {
+    let DeadLetter { stage, message: old, .. } = letter;
+    let (sequence, priority) = (old.place.sequence, old.priority);
+    let origin = Origin { destination: old.destination.clone(), place: old.place };
+    let message = Message { received_ms: received_now(), ..old.message.clone() };
+    let processed = (stage == Stage::Delivery).then(|| {
+        Box::new(Stamped {
+            message: message.clone(),
+            attempts: Attempts::default(),
+            idempotency_key: None,
+            origin: Some(origin.clone()),
+            ..old
+        })
+    });
+    let by_priority = known.destination.ordering == Ordering::None;
+    let arrival = Arrival {
+        priority: by_priority.then_some(priority),
+        origin: Some(origin),
+        redrive: Some(Redrive { letter: sequence, processed }),
+        ..Arrival::of(message)
+    };
+    (sequence, arrival)
+}

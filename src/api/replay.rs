@@ -1,0 +1,183 @@
+//! `POST /v1/destinations/{d}/replay`: what was delivered arrives anew, here or at another
+//! destination.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State, rejection::BytesRejection},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Api,
+    arrive::{Arrivals, Tally, received_now},
+    request::{Target, read_optional, time_of},
+    withdraw::wrong_state,
+};
+use crate::{
+    domain::{
+        Arrival, Body, DestinationName, Message, Origin, Place, Sequence, State as MessageState,
+        message::check_text,
+    },
+    store::{Content, Known, LogEntry},
+    wire::problem::Problem,
+};
+
+/// Entries that are read together: each holds a body.
+const AT_ONCE: usize = 100;
+/// Sequences of the log that are read together.
+const ORDER_AT_ONCE: usize = 10_000;
+/// The longest idempotency key of a replay: the place of each message is added.
+const KEY_BYTES_MAX: usize = 200;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Replay {
+    from_sequence: Option<Sequence>,
+    from_time: Option<String>,
+    to_sequence: Option<Sequence>,
+    to_destination: Option<DestinationName>,
+    #[serde(default)]
+    dry_run: bool,
+    idempotency_key: Option<String>,
+}
+
+/// What is replayed.
+struct Range {
+    from: Sequence,
+    to: Sequence,
+    settled_from_ms: u64,
+}
+
+impl Replay {
+    fn range(&self) -> Result<Range, Problem> {
+        let to = self.to_sequence.unwrap_or(Sequence::MAX);
+        match (self.from_sequence, &self.from_time) {
+            (Some(from), None) => Ok(Range { from, to, settled_from_ms: 0 }),
+            (None, Some(time)) => {
+                let settled_from_ms = time_of("from_time", time)?;
+                Ok(Range { from: 0, to, settled_from_ms })
+            }
+            _ => {
+                let detail = "from_sequence: give exactly one of from_sequence and from_time";
+                Err(Problem::invalid_field(detail))
+            }
+        }
+    }
+}
+
+/// `POST /v1/destinations/{d}/replay`
+pub(super) async fn replay(
+    State(api): State<Api>,
+    Path(destination): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Value>, Problem> {
+    let source = Target::find(&api, &destination).await?;
+    let request: Replay = read_optional(body, api.batch_bytes_max)?;
+    let range = request.range()?;
+    if let Some(key) = &request.idempotency_key {
+        check_text("idempotency_key", key, KEY_BYTES_MAX).map_err(Problem::invalid_field)?;
+    }
+    let to = request.to_destination.as_ref().unwrap_or(&source.name).as_str().to_owned();
+    let mut to = Target::find(&api, &to).await?;
+    let known: Arc<Known> = source.known().clone();
+    let sequences = logged(&source, &range).await?;
+
+    let mut arrivals = Arrivals::new(&to, request.idempotency_key.is_some());
+    let (mut replayable, mut without_body) = (Tally::default(), 0_u64);
+    for some in sequences.chunks(AT_ONCE) {
+        let entries = api.store.log_entries(source.known(), some).await?;
+        let mut anew = Vec::new();
+        for (sequence, entry) in some.iter().zip(entries) {
+            let Some(entry) = entry.filter(|entry| is_wanted(entry, &range)) else { continue };
+            let Some(content) = &entry.content else {
+                without_body += 1;
+                continue;
+            };
+            replayable.stamped += 1;
+            replayable.covers(*sequence);
+            if !request.dry_run {
+                let name = &known.destination.name;
+                let key = request.idempotency_key.as_deref();
+                anew.push((*sequence, arrival(name, *sequence, &entry, content, key)));
+            }
+        }
+        arrivals.stamp(&mut to, &anew).await?;
+    }
+    if replayable.stamped == 0 && without_body > 0 {
+        return Err(wrong_state(format!(
+            "the log holds {without_body} of them, but no bodies; set log_bodies of the destination, \
+             and what is delivered from then on can be replayed"
+        )));
+    }
+    Ok(Json(answer(request.dry_run, &replayable, &arrivals.tally, without_body)))
+}
+
+/// The sequences of the log as it is now, in their order: what is replayed here and delivered
+/// meanwhile is not replayed again.
+async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem> {
+    let store = source.api.store.clone();
+    let (mut sequences, mut before) = (Vec::new(), None);
+    loop {
+        let page = store.log_newest(source.known(), before, ORDER_AT_ONCE).await?;
+        let wanted = |sequence: &Sequence| (range.from..=range.to).contains(sequence);
+        sequences.extend(page.sequences.into_iter().filter(wanted));
+        before = page.next;
+        if before.is_none() {
+            sequences.sort_unstable();
+            return Ok(sequences);
+        }
+    }
+}
+
+fn is_wanted(entry: &LogEntry, range: &Range) -> bool {
+    entry.outcome == MessageState::Delivered && entry.settled_ms >= range.settled_from_ms
+}
+
+/// A message of the log as an arrival.
+fn arrival(
+    source: &DestinationName,
+    sequence: Sequence,
+    entry: &LogEntry,
+    content: &Content,
+    idempotency_key: Option<&str>,
+) -> Arrival {
+    let Content { headers, content_type, bytes } = content.clone();
+    let message = Message {
+        id: entry.id.clone(),
+        key: entry.key.clone(),
+        headers,
+        body: Body { content_type, bytes },
+        received_ms: received_now(),
+    };
+    let place = Place { epoch: entry.epoch, sequence };
+    Arrival {
+        idempotency_key: idempotency_key.map(|key| format!("{key}/{}/{sequence}", entry.epoch)),
+        origin: Some(Origin { destination: source.clone(), place }),
+        ..Arrival::of(message)
+    }
+}
+
+fn answer(dry_run: bool, replayable: &Tally, tally: &Tally, without_body: u64) -> Value {
+    if dry_run {
+        return json!({
+            "would_replay": replayable.stamped,
+            "without_body": without_body,
+            "first_sequence": replayable.first,
+            "last_sequence": replayable.last,
+        });
+    }
+    json!({
+        "replayed": tally.stamped,
+        "duplicates": tally.duplicates,
+        "refused": tally.refused,
+        "without_body": without_body,
+        "first_sequence": replayable.first,
+        "last_sequence": replayable.last,
+        "new_first_sequence": tally.new_first,
+        "new_last_sequence": tally.new_last,
+    })
+}

@@ -1,0 +1,139 @@
+//! Which dead letters a call is about, and walking through them.
+
+use serde::Deserialize;
+
+use super::request::Target;
+use crate::{
+    domain::{Sequence, Stage},
+    store::DeadLetter,
+    wire::problem::Problem,
+};
+
+/// The most sequences that one call names.
+const NAMED_MAX: usize = 10_000;
+/// Letters that are read together: each may be as long as a message.
+const AT_ONCE: usize = 100;
+
+/// The body of a redrive, and of a discard.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Selection {
+    sequences: Option<Vec<Sequence>>,
+    #[serde(default)]
+    all: bool,
+    filter: Option<Filter>,
+    #[serde(default)]
+    pub(super) dry_run: bool,
+}
+
+/// What letters must be like. Fields that are left out do not matter.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    /// Of this ordering key.
+    pub(super) key: Option<String>,
+    /// That came this far.
+    pub(super) stage: Option<Stage>,
+    /// From this sequence on.
+    pub(super) from: Option<Sequence>,
+    /// Up to this sequence.
+    pub(super) to: Option<Sequence>,
+    /// With this in the reason or in the detail of one of its errors.
+    pub(super) error: Option<String>,
+}
+
+impl Filter {
+    pub(super) fn takes(&self, letter: &DeadLetter) -> bool {
+        let sequence = letter.message.place.sequence;
+        let says = |text: &String| {
+            let troubles = &letter.message.attempts.troubles;
+            letter.reason.contains(text)
+                || troubles.iter().any(|(_, trouble)| trouble.detail.contains(text))
+        };
+        self.from.is_none_or(|from| from <= sequence)
+            && self.to.is_none_or(|to| sequence <= to)
+            && self.stage.is_none_or(|stage| stage == letter.stage)
+            // "" is the lane of those without a key.
+            && self.key.as_deref().is_none_or(|key| {
+                key == letter.message.message.key.as_deref().unwrap_or_default()
+            })
+            && self.error.as_ref().is_none_or(says)
+    }
+}
+
+/// Walks through dead letters, in ascending order of their sequences.
+pub(super) enum Walk {
+    /// Through those that are named, the next one last.
+    Named(Vec<Sequence>),
+    /// Through those from a sequence up to another that a filter takes.
+    Filtered { filter: Filter, from: Sequence, to: Sequence },
+}
+
+/// Some letters of a walk.
+pub(super) struct Step {
+    pub(super) letters: Vec<DeadLetter>,
+    /// How many of those that were named are not there.
+    pub(super) missing: u64,
+}
+
+impl Walk {
+    /// Begins one. Letters that are written after that are not met.
+    pub(super) async fn begin(target: &Target, selection: Selection) -> Result<Walk, Problem> {
+        let Selection { sequences, all, filter, .. } = selection;
+        let filter = match (sequences, all, filter) {
+            (Some(mut named), false, None) => {
+                if named.is_empty() || named.len() > NAMED_MAX {
+                    let detail = format!("sequences: name 1 to {NAMED_MAX} of them");
+                    return Err(Problem::invalid_field(detail));
+                }
+                named.sort_unstable_by(|a, b| b.cmp(a));
+                named.dedup();
+                return Ok(Walk::Named(named));
+            }
+            (None, true, None) => Filter::default(),
+            (None, false, Some(filter)) => filter,
+            _ => {
+                let detail = "sequences: give exactly one of sequences, all (true) and filter";
+                return Err(Problem::invalid_field(detail));
+            }
+        };
+        let store = target.api.store.clone();
+        let last = store.counts(target.known()).await?.last_sequence;
+        let from = filter.from.unwrap_or_default();
+        let to = filter.to.unwrap_or(last).min(last);
+        Ok(Walk::Filtered { filter, from, to })
+    }
+
+    /// The next letters; none at the end.
+    pub(super) async fn next(&mut self, target: &Target) -> Result<Option<Step>, Problem> {
+        let store = target.api.store.clone();
+        match self {
+            Walk::Named(named) => {
+                let some: Vec<Sequence> = named.split_off(named.len().saturating_sub(AT_ONCE));
+                if some.is_empty() {
+                    return Ok(None);
+                }
+                let mut step = Step { letters: Vec::with_capacity(some.len()), missing: 0 };
+                for sequence in some.into_iter().rev() {
+                    match store.dead_letter(target.known(), sequence).await? {
+                        Some(letter) => step.letters.push(letter),
+                        None => step.missing += 1,
+                    }
+                }
+                Ok(Some(step))
+            }
+            Walk::Filtered { filter, from, to } => {
+                let start = *from;
+                if start > *to {
+                    return Ok(None);
+                }
+                let looked_at = store.dead_letters_from(target.known(), start, AT_ONCE).await?;
+                let (mut letters, Some(last)) = looked_at else { return Ok(None) };
+                *from = last + 1;
+                letters
+                    .retain(|letter| filter.takes(letter) && letter.message.place.sequence <= *to);
+                Ok(Some(Step { letters, missing: 0 }))
+            }
+        }
+    }
+}

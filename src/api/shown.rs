@@ -1,0 +1,301 @@
+//! Messages as people are shown them.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use crate::{
+    domain::{
+        Body, DestinationName, Ordering, Origin, Sequence, Stage, Stamped, State, Trouble,
+        TroubleKind,
+    },
+    store::{DeadLetter, Known, Listed, LogEntry},
+    wire::problem::Problem,
+};
+
+/// A page of a list.
+#[derive(Serialize)]
+pub(super) struct Items<T> {
+    pub(super) items: Vec<T>,
+    pub(super) next_cursor: Option<String>,
+}
+
+/// What every message has, wherever it is.
+#[derive(Serialize)]
+pub(super) struct Common {
+    sequence: Sequence,
+    epoch: u64,
+    id: String,
+    key: Option<String>,
+    received: String,
+    attempts: u32,
+    crashes: u32,
+    bytes: u64,
+    content_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Was>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<Failure>,
+}
+
+/// The message that a redriven or replayed one was before.
+#[derive(Serialize)]
+struct Was {
+    destination: DestinationName,
+    epoch: u64,
+    sequence: Sequence,
+}
+
+/// An attempt that went wrong, and when.
+#[derive(Serialize)]
+pub(super) struct Failure {
+    at: String,
+    stage: Stage,
+    kind: TroubleKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    detail: String,
+}
+
+/// What only a look at one message shows.
+#[derive(Serialize)]
+pub(super) struct Inside {
+    previous: Sequence,
+    headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+    errors: Vec<Failure>,
+    checkpoint: bool,
+}
+
+/// A pending message.
+#[derive(Serialize)]
+pub(super) struct Pending {
+    #[serde(flatten)]
+    common: Common,
+    state: State,
+    age_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    halted_since: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<u8>,
+    ordered: bool,
+    #[serde(flatten)]
+    inside: Option<Inside>,
+}
+
+/// A dead letter.
+#[derive(Serialize)]
+pub(super) struct Letter {
+    #[serde(flatten)]
+    common: Common,
+    state: State,
+    set_aside: String,
+    stage: Stage,
+    reason: String,
+    #[serde(flatten)]
+    inside: Option<Inside>,
+}
+
+/// A message that is gone.
+#[derive(Serialize)]
+pub(super) struct Gone {
+    sequence: Sequence,
+    epoch: u64,
+    id: String,
+    key: Option<String>,
+    state: State,
+    received: String,
+    settled: String,
+    attempts: u32,
+    latency: Latency,
+    dead_letter: bool,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    waited_ms: Option<u64>,
+    processing_ms: Option<u64>,
+    delivery_ms: u64,
+    total_ms: u64,
+}
+
+impl Common {
+    fn of(message: &Stamped) -> Common {
+        Common {
+            sequence: message.place.sequence,
+            epoch: message.place.epoch,
+            id: message.message.id.clone(),
+            key: message.message.key.clone(),
+            received: rfc3339(message.message.received_ms),
+            attempts: message.attempts.failed,
+            crashes: message.attempts.crashes,
+            bytes: message.charge,
+            content_type: message.message.body.content_type.clone(),
+            origin: message.origin.as_ref().map(Was::of),
+            last_error: message.attempts.troubles.first().map(Failure::of),
+        }
+    }
+}
+
+impl Was {
+    fn of(origin: &Origin) -> Was {
+        let Origin { destination, place } = origin;
+        Was { destination: destination.clone(), epoch: place.epoch, sequence: place.sequence }
+    }
+}
+
+impl Failure {
+    fn of((at_ms, trouble): &(u64, Trouble)) -> Failure {
+        let Trouble { stage, kind, status, detail } = trouble.clone();
+        Failure { at: rfc3339(*at_ms), stage, kind, status, detail }
+    }
+}
+
+impl Inside {
+    fn of(message: &Stamped) -> Inside {
+        let (body, body_base64) = body_shown(&message.message.body);
+        Inside {
+            previous: message.previous,
+            headers: joined(&message.message.headers),
+            body,
+            body_base64,
+            errors: message.attempts.troubles.iter().map(Failure::of).collect(),
+            checkpoint: message.attempts.checkpoint.is_some(),
+        }
+    }
+}
+
+impl Pending {
+    /// As in a list; with what is inside, if `whole`.
+    pub(super) fn of(known: &Known, listed: &Listed, now_ms: u64, whole: bool) -> Pending {
+        let message = &listed.message;
+        let by_priority = known.destination.ordering == Ordering::None;
+        Pending {
+            common: Common::of(message),
+            state: listed.state,
+            age_ms: now_ms.saturating_sub(message.message.received_ms),
+            due: listed.due_ms.map(rfc3339),
+            halted_since: listed.halted_ms.map(rfc3339),
+            priority: by_priority.then_some(message.priority),
+            ordered: listed.ordered,
+            inside: whole.then(|| Inside::of(message)),
+        }
+    }
+}
+
+impl Letter {
+    /// As in a list; with what is inside, if `whole`.
+    pub(super) fn of(letter: &DeadLetter, whole: bool) -> Letter {
+        Letter {
+            common: Common::of(&letter.message),
+            state: State::Skipped,
+            set_aside: rfc3339(letter.at_ms),
+            stage: letter.stage,
+            reason: letter.reason.clone(),
+            inside: whole.then(|| Inside::of(&letter.message)),
+        }
+    }
+}
+
+impl Gone {
+    /// As the log tells it.
+    pub(super) fn of(sequence: Sequence, entry: &LogEntry, dead_letter: bool) -> Gone {
+        Gone {
+            sequence,
+            epoch: entry.epoch,
+            id: entry.id.clone(),
+            key: entry.key.clone(),
+            state: entry.outcome,
+            received: rfc3339(entry.received_ms),
+            settled: rfc3339(entry.settled_ms),
+            attempts: entry.attempts,
+            latency: Latency {
+                waited_ms: entry.processed.map(|processed| processed.waited_ms),
+                processing_ms: entry.processed.map(|processed| processed.took_ms),
+                delivery_ms: entry.delivery_ms,
+                total_ms: entry.settled_ms.saturating_sub(entry.received_ms),
+            },
+            dead_letter,
+        }
+    }
+}
+
+/// A body as JSON if it is JSON and called so, else in base64.
+fn body_shown(body: &Body) -> (Option<Box<RawValue>>, Option<String>) {
+    let is_json = body.content_type.split(';').next().is_some_and(|media_type| {
+        let media_type = media_type.trim();
+        media_type == "application/json" || media_type.ends_with("+json")
+    });
+    // What only says that it is JSON is shown as bytes.
+    let text = is_json.then(|| String::from_utf8(body.bytes.to_vec()).ok()).flatten();
+    match text.and_then(|text| RawValue::from_string(text).ok()) {
+        Some(json) => (Some(json), None),
+        None => (None, Some(STANDARD.encode(&body.bytes))),
+    }
+}
+
+/// A body that a request gives: as JSON, or as base64 with its content type; none if it gives none.
+pub(super) fn body_given(
+    json: Option<&RawValue>,
+    base64: Option<&str>,
+    content_type: Option<&str>,
+    bytes_max: usize,
+) -> Result<Option<Body>, Problem> {
+    let (bytes, default) = match (json, base64) {
+        (Some(_), Some(_)) => {
+            return Err(Problem::invalid_field("body: give it or body_base64, not both"));
+        }
+        (None, None) if content_type.is_some() => {
+            let detail = "content_type: goes with body_base64, and there is none";
+            return Err(Problem::invalid_field(detail));
+        }
+        (None, None) => return Ok(None),
+        (Some(json), None) => (json.get().as_bytes().to_vec(), "application/json"),
+        (None, Some(text)) => {
+            let bytes = STANDARD
+                .decode(text)
+                .map_err(|_| Problem::invalid_field("body_base64: is not base64"))?;
+            (bytes, "application/octet-stream")
+        }
+    };
+    if bytes.len() > bytes_max {
+        let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
+        let detail = format!("the body is longer than {bytes_max} bytes");
+        return Err(Problem::new(status, "body_too_large", detail));
+    }
+    let content_type = content_type.unwrap_or(default);
+    crate::domain::message::check_text("content_type", content_type, 256)
+        .map_err(Problem::invalid_field)?;
+    Ok(Some(Body { content_type: content_type.to_owned(), bytes: bytes.into() }))
+}
+
+/// Headers of one name become one, its values joined as RFC 9110, 5.3 allows.
+fn joined(headers: &[(String, String)]) -> BTreeMap<String, String> {
+    let mut joined: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in headers {
+        joined
+            .entry(name.clone())
+            .and_modify(|whole| {
+                whole.push_str(", ");
+                whole.push_str(value);
+            })
+            .or_insert_with(|| value.clone());
+    }
+    joined
+}
+
+/// A time in ms since 1970, for people and programs.
+pub(super) fn rfc3339(ms: u64) -> String {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000)
+        .ok()
+        .and_then(|instant| instant.format(&Rfc3339).ok())
+        .unwrap_or_default()
+}

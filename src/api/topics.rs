@@ -1,0 +1,94 @@
+//! `/v1/topics`: make, change, show and remove.
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State, rejection::BytesRejection},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde_json::{Map, Value, json};
+
+use super::{Api, at_path, problem_of, read_json};
+use crate::{
+    domain::{Topic, TopicName},
+    wire::problem::Problem,
+};
+
+/// `GET /v1/topics`
+pub(super) async fn list(State(api): State<Api>) -> Json<Value> {
+    let items: Vec<Value> =
+        api.catalog.topics().values().map(|known| shown(&api, &known.topic)).collect();
+    Json(json!({"items": items, "next_cursor": null}))
+}
+
+/// `GET /v1/topics/{t}`
+pub(super) async fn show(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let unknown = || Problem::unknown_topic(&name);
+    let parsed: TopicName = name.parse().map_err(|_| unknown())?;
+    let known = api.catalog.find_topic(&parsed).await.map_err(|error| problem_of(&error))?;
+    Ok(Json(shown(&api, &known.ok_or_else(unknown)?.topic)))
+}
+
+/// `PUT /v1/topics/{t}`
+pub(super) async fn define(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let name = parse_name(&name)?;
+    refuse_if_in_file(&api, &name)?;
+    let mut object: Map<String, Value> = read_json(body, api.batch_bytes_max)?;
+    let named = object.insert("name".into(), json!(name));
+    if named.is_some_and(|named| named != json!(name)) {
+        return Err(Problem::invalid_field("name: differs from the name in the path"));
+    }
+    let topic = serde_path_to_error::deserialize::<_, Topic>(Value::Object(object))
+        .map_err(|error| Problem::invalid_field(at_path(&error)))?;
+    topic.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
+    for destination in &topic.destinations {
+        let known = api.catalog.find(destination).await.map_err(|error| problem_of(&error))?;
+        known.ok_or_else(|| Problem::unknown_destination(destination.as_str()))?;
+    }
+    let created = api.store.define_topic(&topic).await.map_err(|error| problem_of(&error))?;
+    api.catalog.refresh_topic(&name).await.map_err(|error| problem_of(&error))?;
+    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(shown(&api, &topic))).into_response())
+}
+
+/// `DELETE /v1/topics/{t}`
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let name = parse_name(&name)?;
+    refuse_if_in_file(&api, &name)?;
+    let removed = api.store.remove_topic(&name).await.map_err(|error| problem_of(&error))?;
+    api.catalog.refresh_topic(&name).await.map_err(|error| problem_of(&error))?;
+    match removed {
+        true => Ok(Json(json!({"removed": name}))),
+        false => Err(Problem::unknown_topic(name.as_str())),
+    }
+}
+
+fn shown(api: &Api, topic: &Topic) -> Value {
+    json!({
+        "name": topic.name, "destinations": topic.destinations,
+        "defined_in_file": api.topics_in_file.contains(&topic.name),
+    })
+}
+
+fn parse_name(text: &str) -> Result<TopicName, Problem> {
+    text.parse().map_err(|invalid| Problem::invalid_field(format!("{text:?}: {invalid}")))
+}
+
+fn refuse_if_in_file(api: &Api, name: &TopicName) -> Result<(), Problem> {
+    if !api.topics_in_file.contains(name) {
+        return Ok(());
+    }
+    let detail = format!("{name:?} is defined in the configuration file; change it there");
+    Err(Problem::new(StatusCode::CONFLICT, "defined_in_file", detail))
+}

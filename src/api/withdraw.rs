@@ -1,0 +1,131 @@
+//! Having one message leave without being delivered, and telling what became of it.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::request::Target;
+use crate::{
+    domain::{Sequence, State, Tombstone},
+    store::{Withdrawal, Withdrawn},
+    wire::problem::Problem,
+};
+
+/// How long an answer waits for an order to be carried out.
+const ORDER_WAIT: Duration = Duration::from_secs(2);
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What there is of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is pending, and no tombstone.
+    Pending,
+    /// It has ended as this, or is a tombstone that will.
+    Ended(State),
+    /// It is gone, and nothing tells as what.
+    Forgotten,
+}
+
+/// A 409: what the state of things does not allow.
+pub(super) fn wrong_state(detail: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::CONFLICT, "wrong_state", detail)
+}
+
+/// Has a message, with the key of its lane, leave; or orders that it does, if it is in somebody's
+/// hand.
+pub(super) async fn one(
+    target: &mut Target,
+    how: Tombstone,
+    reason: &str,
+    message: (Option<String>, Sequence),
+) -> Result<Response, Problem> {
+    let (sequence, messages) = (message.1, [message]);
+    let withdrawal = Withdrawal { how, reason, trouble: None, messages: &messages };
+    let answers = target.withdraw(&withdrawal).await?;
+    let state = State::from(how);
+    match answers.first() {
+        Some(Withdrawn::Done) => Ok(done(sequence, state)),
+        Some(Withdrawn::Ordered) => ordered(target, sequence, state).await,
+        Some(Withdrawn::Settled) | None => match fate(target, sequence).await? {
+            Fate::Ended(ended) if ended == state => Ok(done(sequence, state)),
+            Fate::Ended(ended) => Err(wrong_state(format!("it is {} already", name(ended)))),
+            Fate::Pending | Fate::Forgotten => {
+                Err(wrong_state("it has left already, and nothing tells as what"))
+            }
+        },
+    }
+}
+
+/// Waits a little for an order to be carried out.
+async fn ordered(target: &Target, sequence: Sequence, state: State) -> Result<Response, Problem> {
+    let deadline = Instant::now() + ORDER_WAIT;
+    loop {
+        match fate(target, sequence).await? {
+            Fate::Ended(ended) if ended == state => return Ok(done(sequence, state)),
+            Fate::Ended(ended) => {
+                return Err(wrong_state(format!("it was {} meanwhile", name(ended))));
+            }
+            Fate::Forgotten => {
+                let detail = "it has left; the destination has no log (log_max 0) that tells \
+                              whether it was delivered before";
+                return Ok(accepted(sequence, detail));
+            }
+            Fate::Pending if Instant::now() >= deadline => {
+                let detail = "it is being processed or delivered just now; it leaves as soon as \
+                              that attempt has failed, and not at all if it succeeds in delivering";
+                return Ok(accepted(sequence, detail));
+            }
+            Fate::Pending => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+/// What there is of a message that was stamped.
+pub(super) async fn fate(target: &Target, sequence: Sequence) -> Result<Fate, Problem> {
+    let store = target.api.store.clone();
+    let listed = store.listed(target.known(), &[sequence]).await?;
+    if let Some(one) = listed.first() {
+        return Ok(match one.message.tombstone {
+            Some(tombstone) => Fate::Ended(tombstone.into()),
+            None => Fate::Pending,
+        });
+    }
+    let entry = store.log_entries(target.known(), &[sequence]).await?;
+    if let Some(entry) = entry.into_iter().next().flatten() {
+        return Ok(Fate::Ended(entry.outcome));
+    }
+    let letter = store.dead_letter(target.known(), sequence).await?;
+    Ok(letter.map_or(Fate::Forgotten, |_| Fate::Ended(State::Skipped)))
+}
+
+/// Refuses a sequence that no message has had yet.
+pub(super) async fn check_stamped(target: &Target, sequence: Sequence) -> Result<(), Problem> {
+    let store = target.api.store.clone();
+    let last = store.counts(target.known()).await?.last_sequence;
+    if (1..=last).contains(&sequence) {
+        return Ok(());
+    }
+    let detail = format!("{sequence} was never stamped; the last sequence is {last}");
+    Err(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail))
+}
+
+/// A state, as the API spells it.
+pub(super) fn name(state: State) -> String {
+    json!(state).as_str().unwrap_or_default().to_owned()
+}
+
+fn done(sequence: Sequence, state: State) -> Response {
+    Json(json!({"sequence": sequence, "state": state})).into_response()
+}
+
+fn accepted(sequence: Sequence, detail: &str) -> Response {
+    let body = json!({"sequence": sequence, "state": "ordered", "detail": detail});
+    (StatusCode::ACCEPTED, Json(body)).into_response()
+}

@@ -1,0 +1,34 @@
+//! `reseq cancel`: one message leaves without being delivered.
+
+use clap::Args;
+
+use super::{
+    common::{At, path_of, query},
+    skip_head::withdrawn,
+};
+
+/// The arguments of `reseq cancel`.
+#[derive(Debug, Clone, Args)]
+pub struct CancelArgs {
+    #[command(flatten)]
+    at: At,
+    /// The destination.
+    destination: String,
+    /// The message.
+    #[arg(required_unless_present = "idempotency_key", conflicts_with = "idempotency_key")]
+    sequence: Option<u64>,
+    /// The message that was stamped under this idempotency key.
+    #[arg(long)]
+    idempotency_key: Option<String>,
+}
+
+/// Cancels it.
+pub async fn run(args: CancelArgs) -> anyhow::Result<()> {
+    let rest = match args.sequence {
+        Some(sequence) => format!("messages/{sequence}"),
+        None => format!("messages{}", query(&[("idempotency_key", args.idempotency_key)])),
+    };
+    let answer = args.at.delete(&path_of(&args.destination, &rest)).await?;
+    args.at.print(&answer, withdrawn);
+    Ok(())
+}

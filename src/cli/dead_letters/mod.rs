@@ -1,0 +1,103 @@
+//! `reseq dead-letters list|show|redrive|discard`.
+
+mod look;
+mod selection;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::{
+    common::{At, path_of},
+    purge::is_sure,
+};
+use selection::Which;
+
+/// The arguments of `reseq dead-letters`.
+#[derive(Debug, Clone, Args)]
+pub struct DeadLettersArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Command {
+    /// List dead letters.
+    List(look::ListArgs),
+    /// Show one, with its body and its errors.
+    Show(look::ShowArgs),
+    /// Have dead letters arrive anew, at the end of their lanes.
+    Redrive(Many),
+    /// Throw dead letters away.
+    Discard(DiscardArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+struct Many {
+    #[command(flatten)]
+    at: At,
+    /// The destination.
+    destination: String,
+    #[command(flatten)]
+    which: Which,
+    /// Only say how many there are.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+struct DiscardArgs {
+    #[command(flatten)]
+    many: Many,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Does it.
+pub async fn run(args: DeadLettersArgs) -> anyhow::Result<()> {
+    match args.command {
+        Command::List(args) => look::list(args).await,
+        Command::Show(args) => look::show(args).await,
+        Command::Redrive(args) => redrive(args).await,
+        Command::Discard(args) => discard(args).await,
+    }
+}
+
+async fn redrive(args: Many) -> anyhow::Result<()> {
+    let path = path_of(&args.destination, "dead-letters/redrive");
+    let answer = args.at.post(&path, &args.which.request(args.dry_run)?).await?;
+    args.at.print(&answer, |answer| match answer["would_redrive"].as_u64() {
+        Some(count) => format!("{count} would arrive anew"),
+        None => {
+            let mut text = format!("{} have arrived anew", answer["redriven"]);
+            for (field, what) in
+                [("gone", "are no dead letters any more"), ("refused", "can never be delivered")]
+            {
+                if answer[field] != 0 {
+                    text += &format!("; {} {what}", answer[field]);
+                }
+            }
+            text
+        }
+    });
+    Ok(())
+}
+
+async fn discard(args: DiscardArgs) -> anyhow::Result<()> {
+    let DiscardArgs { many: args, yes } = args;
+    let path = path_of(&args.destination, "dead-letters/discard");
+    if !args.dry_run && !yes {
+        let counts = args.at.post(&path, &args.which.request(true)?).await?;
+        let count = &counts["would_discard"];
+        anyhow::ensure!(
+            is_sure(&format!("{count} dead letters of {} go for good.", args.destination))?,
+            "nothing was discarded"
+        );
+    }
+    let answer = args.at.post(&path, &args.which.request(args.dry_run)?).await?;
+    args.at.print(&answer, |answer| match answer["would_discard"].as_u64() {
+        Some(count) => format!("{count} would be discarded"),
+        None => format!("{} were discarded", answer.get("discarded").unwrap_or(&json!(0))),
+    });
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Which dead letters a command is about.
+
+use anyhow::ensure;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cli::common::object;
+
+/// Sequences, all, or a filter.
+#[derive(Debug, Clone, Args)]
+pub struct Which {
+    /// These.
+    #[arg(value_name = "SEQUENCE")]
+    sequences: Vec<u64>,
+    /// All of the destination.
+    #[arg(long)]
+    all: bool,
+    /// Those of this ordering key.
+    #[arg(long)]
+    key: Option<String>,
+    /// Those that came as far as `transform` or `delivery`.
+    #[arg(long)]
+    stage: Option<String>,
+    /// Those from this sequence on.
+    #[arg(long)]
+    from: Option<u64>,
+    /// Those up to this sequence.
+    #[arg(long)]
+    to: Option<u64>,
+    /// Those with this in their reason or in one of their errors.
+    #[arg(long)]
+    error: Option<String>,
+}
+
+impl Which {
+    /// As the service is asked.
+    pub fn request(&self, dry_run: bool) -> anyhow::Result<Value> {
+        let filter = object(&[
+            ("key", self.key.as_deref().map(Value::from)),
+            ("stage", self.stage.as_deref().map(Value::from)),
+            ("from", self.from.map(Value::from)),
+            ("to", self.to.map(Value::from)),
+            ("error", self.error.as_deref().map(Value::from)),
+        ]);
+        let is_filtered = filter.as_object().is_some_and(|filter| !filter.is_empty());
+        let ways = [!self.sequences.is_empty(), self.all, is_filtered];
+        ensure!(
+            ways.iter().filter(|way| **way).count() == 1,
+            "name sequences, or --all, or some of --key, --stage, --from, --to and --error"
+        );
+        Ok(object(&[
+            ("sequences", (!self.sequences.is_empty()).then(|| json!(self.sequences))),
+            ("all", self.all.then_some(json!(true))),
+            ("filter", is_filtered.then_some(filter)),
+            ("dry_run", dry_run.then_some(json!(true))),
+        ]))
+    }
+}

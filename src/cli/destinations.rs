@@ -1,0 +1,82 @@
+//! `reseq destinations list|put|delete`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::common::{At, list as as_list, percent_encoded, text_of};
+
+/// The arguments of `reseq destinations`.
+#[derive(Debug, Clone, Args)]
+pub struct DestinationsArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Command {
+    /// List destinations.
+    List(At),
+    /// Make or replace the destination that a file of JSON defines, by its `name`.
+    Put {
+        #[command(flatten)]
+        at: At,
+        /// The file, as for PUT /v1/destinations.
+        file: PathBuf,
+    },
+    /// Remove a destination.
+    Delete {
+        #[command(flatten)]
+        at: At,
+        /// The destination.
+        destination: String,
+        /// Its pending messages and dead letters too.
+        #[arg(long)]
+        purge: bool,
+    },
+}
+
+/// Does it.
+pub async fn run(args: DestinationsArgs) -> anyhow::Result<()> {
+    let path_of = |name: &str| format!("/v1/destinations/{}", percent_encoded(name));
+    match args.command {
+        Command::List(at) => {
+            let answer = at.get("/v1/destinations").await?;
+            let columns = ["destination", "ordering", "transform", "url", "version"];
+            at.print(&answer, |answer| as_list(answer, &columns, row));
+        }
+        Command::Put { at, file } => {
+            let shown = file.display();
+            let text =
+                std::fs::read_to_string(&file).with_context(|| format!("reading {shown}"))?;
+            let definition: Value =
+                serde_json::from_str(&text).with_context(|| format!("{shown} is not JSON"))?;
+            let name = definition["name"].as_str();
+            let name = name.with_context(|| format!("{shown} names no destination: add name"))?;
+            let answer = at.put(&path_of(name), &definition).await?;
+            let version = |answer: &Value| format!("{name} has version {}", answer["version"]);
+            at.print(&answer, version);
+        }
+        Command::Delete { at, destination, purge } => {
+            let query = if purge { "?purge=true" } else { "" };
+            let answer = at.delete(&format!("{}{query}", path_of(&destination))).await?;
+            at.print(&answer, |answer| {
+                let (name, purged) = (text_of(answer, "removed"), &answer["purged"]);
+                format!("{name} was removed, with {purged} pending messages")
+            });
+        }
+    }
+    Ok(())
+}
+
+fn row(destination: &Value) -> Vec<String> {
+    vec![
+        text_of(destination, "name"),
+        text_of(destination, "ordering"),
+        text_of(&destination["transform"], "kind"),
+        text_of(destination, "url"),
+        text_of(destination, "version"),
+    ]
+}

@@ -1,0 +1,72 @@
+//! `reseq pause` and `reseq resume`.
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use super::common::{At, object, path_of};
+
+/// What can be paused.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum What {
+    /// What is sent to the receiver.
+    Delivery,
+    /// What producers send.
+    Ingest,
+}
+
+impl What {
+    fn as_str(self) -> &'static str {
+        match self {
+            What::Delivery => "delivery",
+            What::Ingest => "ingest",
+        }
+    }
+}
+
+/// The arguments of `reseq pause`.
+#[derive(Debug, Clone, Args)]
+pub struct PauseArgs {
+    #[command(flatten)]
+    at: At,
+    /// The destination.
+    destination: String,
+    /// What is paused.
+    what: What,
+}
+
+/// The arguments of `reseq resume`.
+#[derive(Debug, Clone, Args)]
+pub struct ResumeArgs {
+    #[command(flatten)]
+    at: At,
+    /// The destination.
+    destination: String,
+    /// What goes on; both if it is left out.
+    what: Option<What>,
+}
+
+/// Pauses.
+pub async fn pause(args: PauseArgs) -> anyhow::Result<()> {
+    let PauseArgs { at, destination, what } = args;
+    let body = json!({"what": what.as_str()});
+    let answer = at.post(&path_of(&destination, "pause"), &body).await?;
+    at.print(&answer, |answer| in_words(&destination, answer));
+    Ok(())
+}
+
+/// Resumes.
+pub async fn resume(args: ResumeArgs) -> anyhow::Result<()> {
+    let ResumeArgs { at, destination, what } = args;
+    let body = object(&[("what", what.map(|what| json!(what.as_str())))]);
+    let answer = at.post(&path_of(&destination, "resume"), &body).await?;
+    at.print(&answer, |answer| in_words(&destination, answer));
+    Ok(())
+}
+
+fn in_words(destination: &str, answer: &Value) -> String {
+    let is = |what: &str| match answer["paused"][what].as_bool() {
+        Some(true) => "paused",
+        _ => "running",
+    };
+    format!("{destination}: ingest is {}, delivery is {}", is("ingest"), is("delivery"))
+}

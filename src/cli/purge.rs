@@ -1,0 +1,85 @@
+//! `reseq purge`: all pending messages leave without being delivered.
+
+use std::io::{IsTerminal, Write};
+
+use anyhow::bail;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::common::{At, object, path_of};
+
+/// The arguments of `reseq purge`.
+#[derive(Debug, Clone, Args)]
+pub struct PurgeArgs {
+    #[command(flatten)]
+    at: At,
+    /// The destination.
+    destination: String,
+    /// Only those of this ordering key.
+    #[arg(long)]
+    key: Option<String>,
+    /// Only say how many there are.
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Counts them, asks, and cancels them.
+pub async fn run(args: PurgeArgs) -> anyhow::Result<()> {
+    let path = path_of(&args.destination, "purge");
+    let request = |dry_run: bool| {
+        let key = args.key.as_deref().map(Value::from);
+        object(&[("key", key), ("dry_run", dry_run.then_some(json!(true)))])
+    };
+    if args.dry_run {
+        let counts = args.at.post(&path, &request(true)).await?;
+        args.at.print(&counts, |counts| match states(&counts["by_state"]) {
+            none if none.is_empty() => "none are pending".to_owned(),
+            some => format!("{} would be cancelled ({some})", counts["pending"]),
+        });
+        return Ok(());
+    }
+    if !args.yes {
+        let counts = args.at.post(&path, &request(true)).await?;
+        let question = format!(
+            "{} messages of {} are pending ({}). Cancel them all?",
+            counts["pending"],
+            args.destination,
+            states(&counts["by_state"]),
+        );
+        if !is_sure(&question)? {
+            bail!("nothing was cancelled");
+        }
+    }
+    let answer = args.at.post(&path, &request(false)).await?;
+    args.at.print(&answer, |answer| {
+        let (cancelled, ordered) = (&answer["cancelled"], &answer["ordered"]);
+        match ordered.as_u64() {
+            Some(0) | None => format!("{cancelled} were cancelled"),
+            Some(ordered) => format!(
+                "{cancelled} were cancelled; {ordered} are being processed or delivered and leave \
+                 when that attempt has failed"
+            ),
+        }
+    });
+    Ok(())
+}
+
+fn states(by_state: &Value) -> String {
+    let counts = by_state.as_object().into_iter().flatten().filter(|(_, count)| **count != 0);
+    counts.map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Asks a person; what is not a terminal must say so beforehand.
+pub fn is_sure(question: &str) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!("{question} Say --yes: there is nobody to ask");
+    }
+    eprint!("{question} [y/N] ");
+    std::io::stderr().flush()?;
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,69 @@
+//! `reseq replay`: delivered messages arrive anew.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::common::{At, object, path_of};
+
+/// The arguments of `reseq replay`.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArgs {
+    #[command(flatten)]
+    at: At,
+    /// The destination whose log is replayed.
+    destination: String,
+    /// From this sequence on.
+    #[arg(long, required_unless_present = "from_time", conflicts_with = "from_time")]
+    from_sequence: Option<u64>,
+    /// What was delivered at this time or later, such as 2026-11-21T10:00:00Z.
+    #[arg(long)]
+    from_time: Option<String>,
+    /// Up to this sequence.
+    #[arg(long)]
+    to_sequence: Option<u64>,
+    /// Where it arrives; the same destination if left out.
+    #[arg(long)]
+    to_destination: Option<String>,
+    /// With the same key again, nothing is doubled.
+    #[arg(long)]
+    idempotency_key: Option<String>,
+    /// Only say how much there is.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Replays.
+pub async fn run(args: ReplayArgs) -> anyhow::Result<()> {
+    let request = object(&[
+        ("from_sequence", args.from_sequence.map(Value::from)),
+        ("from_time", args.from_time.map(Value::from)),
+        ("to_sequence", args.to_sequence.map(Value::from)),
+        ("to_destination", args.to_destination.map(Value::from)),
+        ("idempotency_key", args.idempotency_key.map(Value::from)),
+        ("dry_run", args.dry_run.then_some(json!(true))),
+    ]);
+    let answer = args.at.post(&path_of(&args.destination, "replay"), &request).await?;
+    args.at.print(&answer, in_words);
+    Ok(())
+}
+
+fn in_words(answer: &Value) -> String {
+    let range = match (&answer["first_sequence"], &answer["last_sequence"]) {
+        (Value::Null, _) => String::new(),
+        (first, last) => format!(" (of {first} to {last})"),
+    };
+    let mut text = match answer["would_replay"].as_u64() {
+        Some(count) => format!("{count} would arrive anew{range}"),
+        None => format!("{} have arrived anew{range}", answer["replayed"]),
+    };
+    for (field, what) in [
+        ("duplicates", "had been replayed before"),
+        ("refused", "can never be delivered there"),
+        ("without_body", "have no body in the log (log_bodies)"),
+    ] {
+        if answer[field].as_u64().unwrap_or_default() > 0 {
+            text += &format!("; {} {what}", answer[field]);
+        }
+    }
+    text
+}

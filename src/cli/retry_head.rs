@@ -1,0 +1,65 @@
+//! `reseq retry-head`: the head of a lane is tried again now.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+
+use super::common::{At, object, path_of, text_of};
+
+/// The arguments of `reseq retry-head`.
+#[derive(Debug, Clone, Args)]
+pub struct RetryHeadArgs {
+    #[command(flatten)]
+    at: At,
+    /// The destination.
+    destination: String,
+    /// The ordering key of the lane, where lanes are keys; "" is that of messages without one.
+    #[arg(long)]
+    key: Option<String>,
+    /// The head: refused if it is another by now. Required where nothing is in order.
+    #[arg(long)]
+    sequence: Option<u64>,
+    /// A repaired body for a halted head: a file, or `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+    /// The media type of the repaired body; as before if it is left out.
+    #[arg(long, requires = "body")]
+    content_type: Option<String>,
+    /// Every halted head of the destination.
+    #[arg(long, conflicts_with_all = ["key", "sequence", "body"])]
+    all: bool,
+}
+
+/// Has it tried again.
+pub async fn run(args: RetryHeadArgs) -> anyhow::Result<()> {
+    let body = match &args.body {
+        Some(file) => Some(read(file).await?),
+        None => None,
+    };
+    let request = object(&[
+        ("key", args.key.map(Value::from)),
+        ("sequence", args.sequence.map(Value::from)),
+        ("body_base64", body.map(|bytes| json!(STANDARD.encode(bytes)))),
+        ("content_type", args.content_type.map(Value::from)),
+        ("all", args.all.then_some(json!(true))),
+    ]);
+    let answer = args.at.post(&path_of(&args.destination, "retry-head"), &request).await?;
+    args.at.print(&answer, |answer| match answer["retried"].as_u64() {
+        Some(retried) => format!("{retried} halted heads are tried again"),
+        None => format!("{} is {} again", answer["sequence"], text_of(answer, "state")),
+    });
+    Ok(())
+}
+
+async fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        tokio::io::stdin().read_to_end(&mut bytes).await.context("reading standard input")?;
+        return Ok(bytes);
+    }
+    tokio::fs::read(file).await.with_context(|| format!("reading {}", file.display()))
+}

@@ -1,0 +1,39 @@
+//! `reseq skip-head`: the head of a lane becomes a dead letter, and the lane goes on.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::common::{At, object, path_of, text_of};
+
+/// The arguments of `reseq skip-head`.
+#[derive(Debug, Clone, Args)]
+pub struct SkipHeadArgs {
+    #[command(flatten)]
+    at: At,
+    /// The destination.
+    destination: String,
+    /// The ordering key of the lane, where lanes are keys; "" is that of messages without one.
+    #[arg(long)]
+    key: Option<String>,
+    /// The head: refused if it is another by now. Required where nothing is in order.
+    #[arg(long)]
+    sequence: Option<u64>,
+}
+
+/// Skips it.
+pub async fn run(args: SkipHeadArgs) -> anyhow::Result<()> {
+    let request =
+        object(&[("key", args.key.map(Value::from)), ("sequence", args.sequence.map(Value::from))]);
+    let answer = args.at.post(&path_of(&args.destination, "skip-head"), &request).await?;
+    args.at.print(&answer, withdrawn);
+    Ok(())
+}
+
+/// What came of a withdrawal, in words.
+pub fn withdrawn(answer: &Value) -> String {
+    let (sequence, state) = (&answer["sequence"], text_of(answer, "state"));
+    match answer["detail"].as_str() {
+        Some(detail) => format!("{sequence} is {state}: {detail}"),
+        None => format!("{sequence} is {state}"),
+    }
+}

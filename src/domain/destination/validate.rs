@@ -1,0 +1,221 @@
+//! What a definition may hold: checked when it is made, so that nothing fails later by it.
+
+use super::{
+    Destination, Headers, InvalidField, MASK, Ordering, Processing, TransformKind,
+    expression::Expression,
+};
+use crate::domain::Backoff;
+
+const DAY_MS: u64 = 24 * 3_600_000;
+
+impl Destination {
+    /// Checks everything that serde could not. The first problem found is returned.
+    pub fn validate(&self) -> Result<(), InvalidField> {
+        check_url("url", &self.url, &["http", "https", "tcp"])?;
+        check_headers("headers", &self.headers)?;
+        check_headers("transform.headers", &self.transform.headers)?;
+        if self.is_tcp() && !self.headers.is_empty() {
+            return Err(bad("headers", "a TCP receiver gets no headers; leave them out"));
+        }
+        self.validate_transform()?;
+        let delivery = &self.delivery;
+        check_range("delivery.timeout_ms", delivery.timeout_ms, 1, 3_600_000)?;
+        check_range("delivery.lanes_max", delivery.lanes_max.into(), 1, 10_000)?;
+        check_range("delivery.backoff_ms", delivery.backoff_ms, 1, DAY_MS)?;
+        check_backoff("delivery.backoff_max_ms", delivery.backoff())?;
+        check_range("delivery.per_second_max", delivery.per_second_max.into(), 0, 1_000_000)?;
+        let asked_ms = delivery.retry_after_max_ms;
+        check_range("delivery.retry_after_max_ms", asked_ms, 0, DAY_MS)?;
+        self.validate_batch()?;
+        if self.processing == Processing::Serial && self.ordering == Ordering::None {
+            let problem = "\"serial\" processes a lane's messages one by one, and with ordering \
+                           \"none\" there are no lanes; use ordering \"key\" or \"destination\"";
+            return Err(bad("processing", problem));
+        }
+        check_range("weight", self.weight.into(), 1, 100)?;
+        check_range("max_backlog", self.max_backlog, 1, 1 << 40)?;
+        check_range("max_backlog_bytes", self.max_backlog_bytes, 0, 1 << 50)?;
+        if self.idempotency_window_ms > 0 {
+            let window_ms = self.idempotency_window_ms;
+            check_range("idempotency_window_ms", window_ms, 1_000, 31 * DAY_MS)?;
+        }
+        if self.log_bodies && self.log_max == 0 {
+            let problem = "there is no log that could hold them; give log_max, or leave it out";
+            return Err(bad("log_bodies", problem));
+        }
+        check_range("log_max", self.log_max, 0, 10_000_000)
+    }
+
+    fn validate_batch(&self) -> Result<(), InvalidField> {
+        let delivery = &self.delivery;
+        check_range("delivery.batch_max", delivery.batch_max.into(), 1, 1_000)?;
+        check_range("delivery.batch_bytes_max", delivery.batch_bytes_max, 1, 64 << 20)?;
+        check_range("delivery.batch_linger_ms", delivery.batch_linger_ms, 0, 60_000)?;
+        if delivery.batch_max > 1 && self.is_tcp() {
+            return Err(bad("delivery.batch_max", "only an http:// receiver takes batches"));
+        }
+        Ok(())
+    }
+
+    fn validate_transform(&self) -> Result<(), InvalidField> {
+        let transform = &self.transform;
+        match (transform.kind, &transform.url) {
+            (TransformKind::Http, Some(url)) => {
+                check_url("transform.url", url, &["http", "https"])?;
+            }
+            (TransformKind::Http, None) => {
+                return Err(bad("transform.url", "a transform of kind \"http\" needs a url"));
+            }
+            (_, Some(_)) => {
+                return Err(bad("transform.url", "only a transform of kind \"http\" has a url"));
+            }
+            (_, None) => {}
+        }
+        if (transform.kind == TransformKind::Jq) != transform.expression.is_some() {
+            let problem = "a transform of kind \"jq\" has an expression, and no other has";
+            return Err(bad("transform.expression", problem));
+        }
+        if let Some(expression) = &transform.expression {
+            Expression::parse(expression).map_err(|p| bad("transform.expression", p))?;
+        }
+        if (transform.kind == TransformKind::Native) != transform.name.is_some() {
+            let problem = "a transform of kind \"native\" has a name, and no other has";
+            return Err(bad("transform.name", problem));
+        }
+        check_range("transform.timeout_ms", transform.timeout_ms, 1, DAY_MS)?;
+        check_range("transform.concurrency", transform.concurrency.into(), 1, 100_000)?;
+        let asked_ms = transform.retry_after_max_ms;
+        check_range("transform.retry_after_max_ms", asked_ms, 0, DAY_MS)?;
+        check_range("transform.backoff_ms", transform.backoff_ms, 1, DAY_MS)?;
+        check_backoff("transform.backoff_max_ms", transform.backoff())
+    }
+}
+
+fn bad(field: &'static str, problem: impl Into<String>) -> InvalidField {
+    InvalidField { field, problem: problem.into() }
+}
+
+fn check_range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), InvalidField> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(bad(field, format!("{value} is outside {min} to {max}")))
+}
+
+fn check_backoff(field: &'static str, backoff: Backoff) -> Result<(), InvalidField> {
+    check_range(field, backoff.max_ms, backoff.base_ms, DAY_MS)
+}
+
+fn check_url(field: &'static str, text: &str, schemes: &[&str]) -> Result<(), InvalidField> {
+    let url = url::Url::parse(text).map_err(|error| {
+        bad(field, format!("not a URL ({error}); write e.g. http://host:port/"))
+    })?;
+    if !schemes.contains(&url.scheme()) {
+        let problem = format!("the scheme must be one of {}", schemes.join(", "));
+        return Err(bad(field, problem));
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(bad(field, "names no host"));
+    }
+    if url.scheme() == "tcp" && url.port().is_none() {
+        return Err(bad(field, "a tcp:// address needs a port"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        let problem = "must not carry a user or password; send an authorization header instead";
+        return Err(bad(field, problem));
+    }
+    Ok(())
+}
+
+fn check_headers(field: &'static str, headers: &Headers) -> Result<(), InvalidField> {
+    for (name, value) in headers {
+        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        if name.is_empty() || !name.bytes().all(token) {
+            return Err(bad(field, format!("{name:?} is not a header name")));
+        }
+        if name.to_ascii_lowercase().starts_with("reseq-") {
+            return Err(bad(field, format!("{name:?}: Reseq-* headers are Reseq's own")));
+        }
+        if value == MASK {
+            let problem = format!(
+                "{name:?} holds the mask that replaces shown secrets; write its real value"
+            );
+            return Err(bad(field, problem));
+        }
+        if value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f) {
+            return Err(bad(field, format!("the value of {name:?} holds control characters")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn erp() -> Destination {
+        Destination::new("erp".parse().unwrap(), "http://127.0.0.1:9001/in")
+    }
+
+    fn refused(change: impl FnOnce(&mut Destination)) -> &'static str {
+        let mut destination = erp();
+        change(&mut destination);
+        destination.validate().unwrap_err().field
+    }
+
+    #[test]
+    fn defaults_are_valid_and_every_bad_field_is_named() {
+        assert_eq!(erp().validate(), Ok(()));
+        assert_eq!(refused(|d| d.url = "ftp://h/".into()), "url");
+        assert_eq!(refused(|d| d.url = "tcp://h".into()), "url");
+        assert_eq!(refused(|d| d.url = "http://u:p@h/".into()), "url");
+        assert_eq!(refused(|d| d.transform.kind = TransformKind::Http), "transform.url");
+        assert_eq!(refused(|d| d.transform.kind = TransformKind::Native), "transform.name");
+        assert_eq!(refused(|d| d.transform.concurrency = 0), "transform.concurrency");
+        assert_eq!(refused(|d| d.delivery.lanes_max = 0), "delivery.lanes_max");
+        assert_eq!(refused(|d| d.delivery.backoff_max_ms = 1), "delivery.backoff_max_ms");
+        assert_eq!(refused(|d| d.delivery.backoff_ms = 0), "delivery.backoff_ms");
+        assert_eq!(refused(|d| d.transform.backoff_ms = 0), "transform.backoff_ms");
+        assert_eq!(refused(|d| (d.log_bodies, d.log_max) = (true, 0)), "log_bodies");
+        assert_eq!(refused(|d| d.max_backlog = 0), "max_backlog");
+        assert_eq!(refused(|d| d.transform.kind = TransformKind::Jq), "transform.expression");
+        assert_eq!(refused(|d| d.delivery.batch_max = 0), "delivery.batch_max");
+        let batches_over_tcp = |d: &mut Destination| {
+            d.url = "tcp://h:1".into();
+            d.delivery.batch_max = 2;
+        };
+        assert_eq!(refused(batches_over_tcp), "delivery.batch_max");
+        let serial_without_lanes = |d: &mut Destination| {
+            d.processing = Processing::Serial;
+            d.ordering = Ordering::None;
+        };
+        assert_eq!(refused(serial_without_lanes), "processing");
+        assert_eq!(refused(|d| d.weight = 0), "weight");
+        assert_eq!(refused(|d| d.idempotency_window_ms = 10), "idempotency_window_ms");
+        let header = |name: &str, value: &str| {
+            let entry = (name.to_owned(), value.to_owned());
+            refused(|d| d.headers = [entry].into())
+        };
+        assert_eq!(header("reseq-id", "1"), "headers");
+        assert_eq!(header("a b", "1"), "headers");
+        assert_eq!(header("x-a", "1\r\nx-b: 2"), "headers");
+        assert_eq!(header("authorization", MASK), "headers");
+    }
+
+    #[test]
+    fn shown_definitions_hide_header_values() {
+        let mut destination = erp();
+        destination.headers.insert("authorization".into(), "Bearer s3cret".into());
+        destination.transform.headers.insert("authorization".into(), "s3cret".into());
+        let shown = serde_json::to_string(&destination.masked()).unwrap();
+        assert!(!shown.contains("s3cret") && shown.contains(MASK));
+    }
+
+    #[test]
+    fn unknown_fields_and_values_are_named() {
+        let error = |json: &str| serde_json::from_str::<Destination>(json).unwrap_err().to_string();
+        assert!(error(r#"{"name":"a","url":"x","colour":1}"#).contains("colour"));
+        let framing = r#"{"name":"a","url":"x","delivery":{"framing":"morse"}}"#;
+        assert!(error(framing).contains("morse"));
+    }
+}

@@ -1,0 +1,57 @@
+//! Where a message is to go.
+
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::domain::{DestinationName, TopicName};
+
+/// Where a message is to go, as its producer named it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recipients {
+    /// At least one, none twice, in the order in which they were named.
+    Destinations(Vec<DestinationName>),
+    /// The destinations that a topic stands for when the message arrives.
+    Topic(TopicName),
+}
+
+impl Recipients {
+    /// An id for a message that brings none: a UUIDv7. Where copies may be stamped by several
+    /// tries under one idempotency key, it is made of that key and the body, so that all copies
+    /// have the same.
+    pub(super) fn fresh_id(&self, idempotency_key: Option<&str>, body: &[u8]) -> String {
+        let is_one = matches!(self, Recipients::Destinations(names) if names.len() == 1);
+        let Some(key) = idempotency_key.filter(|_| !is_one) else {
+            return Uuid::now_v7().to_string();
+        };
+        let mut digest = Sha256::new();
+        digest.update((key.len() as u64).to_be_bytes());
+        digest.update(key);
+        digest.update(body);
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest.finalize()[..16]);
+        Uuid::new_v8(bytes).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_one_publication_agree_on_an_id_and_nothing_else_does() {
+        let topic = Recipients::Topic("orders".parse().unwrap());
+        let both = Recipients::Destinations(["erp", "crm"].map(|d| d.parse().unwrap()).into());
+        let id = topic.fresh_id(Some("k"), b"body");
+        assert_eq!((&id, 8), (&both.fresh_id(Some("k"), b"body"), version(&id)));
+        assert_ne!(id, topic.fresh_id(Some("kb"), b"ody"));
+        let one = Recipients::Destinations(vec!["erp".parse().unwrap()]);
+        for (to, key) in [(&topic, None), (&one, Some("k"))] {
+            assert_eq!(version(&to.fresh_id(key, b"body")), 7);
+            assert_ne!(to.fresh_id(key, b"body"), to.fresh_id(key, b"body"));
+        }
+    }
+
+    fn version(id: &str) -> usize {
+        Uuid::parse_str(id).unwrap().get_version_num()
+    }
+}

@@ -1,0 +1,104 @@
+//! What becomes of an arrival: its place, or why it was not taken.
+
+use axum::http::StatusCode;
+
+use crate::{domain::Place, wire::problem::Problem};
+
+/// An arrival that Redis has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its place in the order.
+    pub place: Place,
+    /// If the same had been stamped before, here: the id that it has.
+    pub duplicate_of: Option<String>,
+}
+
+/// Why an arrival was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such destination.
+    #[error("there is no destination {0:?}; PUT /v1/destinations/{0} makes one")]
+    UnknownDestination(String),
+    /// There is no such topic.
+    #[error("there is no topic {0:?}; PUT /v1/topics/{0} makes one")]
+    UnknownTopic(String),
+    /// The destination could never take it.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The idempotency key stands for another body.
+    #[error(
+        "the idempotency key was used before for another body; use a new key for a new message"
+    )]
+    Conflict,
+    /// The destination has as much pending as it may have.
+    #[error(
+        "the destination has as many pending messages, or bytes of them, as it may have \
+         (max_backlog, max_backlog_bytes); nothing was stored, send again later"
+    )]
+    BacklogFull,
+    /// A person has paused the destination's ingest.
+    #[error("the destination is paused and takes nothing in; send again when it is resumed")]
+    Paused,
+    /// Redis has little memory left, or none.
+    #[error(
+        "Redis has little memory left (ingest.memory_high_percent); nothing was stored, send again \
+         later"
+    )]
+    MemoryHigh,
+    /// Redis did not take it.
+    #[error("Redis is not available; nothing was stored, send again later")]
+    RedisUnavailable,
+    /// No answer came from Redis.
+    #[error(
+        "Redis did not confirm the message: it may be there. Sending again is safe only with an \
+         idempotency key"
+    )]
+    NotConfirmed,
+    /// An earlier message of the same producer failed.
+    #[error("an earlier message was not taken, and this one must not overtake it; send both again")]
+    Aborted,
+    /// The process is stopping.
+    #[error("this pod is stopping; send again, to another")]
+    Draining,
+}
+
+impl Refusal {
+    /// The stable code, and the status that goes with it over HTTP.
+    pub fn code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Refusal::UnknownDestination(_) => (StatusCode::NOT_FOUND, "unknown_destination"),
+            Refusal::UnknownTopic(_) => (StatusCode::NOT_FOUND, "unknown_topic"),
+            Refusal::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid_field"),
+            Refusal::Conflict => (StatusCode::CONFLICT, "idempotency_conflict"),
+            Refusal::BacklogFull => (StatusCode::TOO_MANY_REQUESTS, "backlog_full"),
+            Refusal::Paused => (StatusCode::SERVICE_UNAVAILABLE, "paused"),
+            Refusal::MemoryHigh => (StatusCode::SERVICE_UNAVAILABLE, "memory_high"),
+            Refusal::RedisUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "redis_unavailable"),
+            Refusal::NotConfirmed => (StatusCode::SERVICE_UNAVAILABLE, "not_confirmed"),
+            Refusal::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "aborted"),
+            Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        }
+    }
+
+    /// True if sending the same again later may succeed.
+    pub fn is_temporary(&self) -> bool {
+        let (status, _) = self.code();
+        status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    /// True if there only is no room, or no leave, to store it just now: surely it is not there.
+    pub fn is_wait(&self) -> bool {
+        matches!(self, Refusal::BacklogFull | Refusal::Paused | Refusal::MemoryHigh)
+    }
+
+    /// As an HTTP client is told.
+    pub fn problem(&self) -> Problem {
+        let (status, code) = self.code();
+        let mut problem = Problem::new(status, code, self.to_string());
+        problem.retry_after = self.is_temporary().then_some(1);
+        problem
+    }
+}
+
+/// What becomes of one arrival.
+pub type Outcome = Result<Receipt, Refusal>;

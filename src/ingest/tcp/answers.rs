@@ -1,0 +1,261 @@
+//! The answering half of a TCP connection, and what it keeps while there is no room.
+
+use std::{collections::VecDeque, future::Future, time::Duration};
+
+use bytes::Bytes;
+use futures::{FutureExt, SinkExt};
+use tokio::{io::Interest, net::tcp::OwnedWriteHalf, sync::mpsc};
+use tokio_util::{codec::FramedWrite, sync::CancellationToken};
+
+use super::{
+    super::{Outcome, Refusal, Session},
+    Connection, Frame, Taken,
+};
+use crate::{
+    domain::Arrival,
+    telemetry,
+    wire::{FrameCodec, FrameError, answer::ToProducer},
+};
+
+/// A producer that does not read its answers for so long is gone.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// The first pause before what was refused is submitted again, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Writes the answers in order. After a temporary failure nothing more is taken: the connection
+/// ends, and `ended` says so. Where there only is no room, it waits until there is.
+pub(super) async fn answer(
+    connection: &Connection,
+    stream: FramedWrite<OwnedWriteHalf, FrameCodec>,
+    queue: mpsc::UnboundedReceiver<Frame>,
+    ended: &CancellationToken,
+) {
+    let mut writer = Writer { connection, stream, queue, kept: VecDeque::new() };
+    while let Some(frame) = writer.queue.recv().await {
+        if !writer.answer_from(frame).await {
+            break;
+        }
+    }
+    // What was submitted after the failure is answered too, as far as it goes: it was aborted.
+    ended.cancel();
+    writer.queue.close();
+    writer.answer_the_rest().await;
+    written(writer.stream.close()).await;
+}
+
+struct Writer<'c> {
+    connection: &'c Connection,
+    stream: FramedWrite<OwnedWriteHalf, FrameCodec>,
+    queue: mpsc::UnboundedReceiver<Frame>,
+    /// What waits for room, in order, and what became of what was submitted behind it.
+    kept: VecDeque<Kept>,
+}
+
+enum Kept {
+    /// To be submitted again: surely it is not there.
+    Again(Taken),
+    Settled(Outcome),
+    /// The connection ends with this answer.
+    Last(ToProducer),
+}
+
+impl Writer<'_> {
+    /// Answers this frame, and then what is there. False when the connection ends.
+    async fn answer_from(&mut self, first: Frame) -> bool {
+        let mut next = Some(first);
+        while let Some(frame) = next {
+            let (answer, is_last) = match frame {
+                Frame::Last(answer) => (answer, true),
+                Frame::Submitted(pending, taken) => {
+                    // What is answered already is not held back for what is not.
+                    if pending.is_waiting() && !written(self.stream.flush()).await {
+                        return false;
+                    }
+                    let outcome = only(pending.outcomes().await);
+                    if outcome.as_ref().err().is_some_and(Refusal::is_wait) {
+                        if !self.wait_for_room(taken).await {
+                            return false;
+                        }
+                        next = self.queue.try_recv().ok();
+                        continue;
+                    }
+                    answer_to(outcome)
+                }
+            };
+            if !self.write(answer).await || is_last {
+                return false;
+            }
+            next = self.queue.try_recv().ok();
+        }
+        written(self.stream.flush()).await
+    }
+
+    /// Keeps all that was read, from `first` on, and submits it again until all of it is taken
+    /// and answered. Nothing is read meanwhile: the producer feels its socket fill up. False when
+    /// the connection ends.
+    async fn wait_for_room(&mut self, first: Taken) -> bool {
+        let connection = self.connection;
+        let mut session = connection.turn.lock().await;
+        let _paused = telemetry::TcpPaused::begin();
+        tracing::debug!(destination = %connection.destination, "no room: reading stops");
+        self.kept.push_back(Kept::Again(first));
+        self.keep_the_queue().await;
+        *session = Session::default();
+        let goes_on = self.submit_until_taken().await;
+        if !goes_on {
+            // The reader may hold one more frame: it must not get in front of what was refused.
+            session.fail();
+        }
+        goes_on
+    }
+
+    /// Submits what is kept until all of it is taken and answered. False when the connection ends.
+    async fn submit_until_taken(&mut self) -> bool {
+        let mut pause = PAUSE_MIN;
+        // One first, then ever more: what is full is not sent everything each time.
+        let mut count = 0;
+        while !self.kept.is_empty() {
+            if !written(self.stream.flush()).await {
+                return false;
+            }
+            if count == 0 {
+                if !self.pause(pause).await {
+                    return false;
+                }
+                (pause, count) = ((pause * 2).min(PAUSE_MAX), 1);
+            }
+            let submitted = self.submit_again(count).await;
+            let Some(answered) = self.answer_kept().await else { return false };
+            if answered > 0 {
+                pause = PAUSE_MIN;
+            }
+            count = if answered >= submitted { count * 2 } else { 0 };
+        }
+        written(self.stream.flush()).await
+    }
+
+    /// Takes everything out of the queue, and sees what became of it. Behind a frame that found no
+    /// room everything was refused, and is kept; what was not is answered in its turn.
+    async fn keep_the_queue(&mut self) {
+        while let Ok(frame) = self.queue.try_recv() {
+            let kept = match frame {
+                Frame::Last(answer) => Kept::Last(answer),
+                Frame::Submitted(pending, taken) => kept(only(pending.outcomes().await), taken),
+            };
+            self.kept.push_back(kept);
+        }
+    }
+
+    /// Waits before the next try. False when the process stops, or the producer has gone.
+    async fn pause(&mut self, pause: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.connection.stop.cancelled() => {
+                self.kept.pop_front();
+                self.kept.push_front(Kept::Settled(Err(Refusal::Draining)));
+                return false;
+            }
+            () = tokio::time::sleep(pause) => {}
+        }
+        // A connection that was reset says so at once; one that is only closed in one direction
+        // may still want its answers.
+        let socket = self.stream.get_ref().ready(Interest::WRITABLE).now_or_never();
+        !socket.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_write_closed()))
+    }
+
+    /// Submits the first `count` of what is kept, in order; the first is to be submitted. Returns
+    /// how many.
+    async fn submit_again(&mut self, count: usize) -> usize {
+        let again = |kept: &Kept| match kept {
+            Kept::Again(taken) => Some(Arrival::clone(&taken.arrival)),
+            _ => None,
+        };
+        let arrivals: Vec<Arrival> = self.kept.iter().take(count).map_while(again).collect();
+        let submitted = arrivals.len();
+        let Connection { destination, shared, .. } = self.connection;
+        let session = Session::default();
+        let pending = shared.committer.submit(destination, arrivals, &session).await;
+        let outcomes = pending.outcomes().await;
+        for (held, outcome) in self.kept.iter_mut().zip(outcomes) {
+            if !is_to_come_again(&outcome) {
+                *held = Kept::Settled(outcome);
+            }
+        }
+        submitted
+    }
+
+    /// Answers what is kept up to the first that is to be submitted again. Returns how many; none
+    /// when the connection ends.
+    async fn answer_kept(&mut self) -> Option<usize> {
+        let mut answered = 0;
+        while let Some(kept) = self.kept.pop_front() {
+            let (answer, is_last) = match kept {
+                Kept::Again(_) => {
+                    self.kept.push_front(kept);
+                    break;
+                }
+                Kept::Settled(outcome) => answer_to(outcome),
+                Kept::Last(answer) => (answer, true),
+            };
+            if !self.write(answer).await || is_last {
+                return None;
+            }
+            answered += 1;
+        }
+        Some(answered)
+    }
+
+    async fn answer_the_rest(&mut self) {
+        loop {
+            let outcome = match self.kept.pop_front() {
+                Some(Kept::Again(_)) => Err(Refusal::Aborted),
+                Some(Kept::Settled(outcome)) => outcome,
+                Some(Kept::Last(_)) => continue,
+                None => match self.queue.recv().await {
+                    Some(Frame::Submitted(pending, _)) => only(pending.outcomes().await),
+                    Some(Frame::Last(_)) => continue,
+                    None => return,
+                },
+            };
+            if !self.write(answer_to(outcome).0).await {
+                return;
+            }
+        }
+    }
+
+    async fn write(&mut self, answer: ToProducer) -> bool {
+        written(self.stream.feed(Bytes::from(answer.to_string()))).await
+    }
+}
+
+fn kept(outcome: Outcome, taken: Taken) -> Kept {
+    if is_to_come_again(&outcome) { Kept::Again(taken) } else { Kept::Settled(outcome) }
+}
+
+/// True if it found no room, or stood behind what did.
+fn is_to_come_again(outcome: &Outcome) -> bool {
+    outcome.as_ref().err().is_some_and(|refusal| refusal.is_wait() || *refusal == Refusal::Aborted)
+}
+
+/// The outcome of a frame that was submitted alone.
+fn only(mut outcomes: Vec<Outcome>) -> Outcome {
+    outcomes.pop().unwrap_or(Err(Refusal::Draining))
+}
+
+/// True if it was written, in time.
+async fn written(writing: impl Future<Output = Result<(), FrameError>>) -> bool {
+    matches!(tokio::time::timeout(WRITE_PATIENCE, writing).await, Ok(Ok(())))
+}
+
+/// The answer, and whether the connection ends with it.
+fn answer_to(outcome: Outcome) -> (ToProducer, bool) {
+    match outcome {
+        Ok(receipt) => (ToProducer::Ok(receipt.place.sequence), false),
+        Err(refusal) => {
+            let (_, code) = refusal.code();
+            let answer = ToProducer::Err { code, sentence: refusal.to_string().into() };
+            (answer, refusal.is_temporary())
+        }
+    }
+}

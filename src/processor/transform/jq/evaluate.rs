@@ -1,0 +1,209 @@
+//! The side of the runner: evaluates one request after the other, within what its process may use.
+
+use std::{
+    io::{self, Write},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::mpsc,
+    thread,
+};
+
+use bytes::Bytes;
+use jaq_json::{
+    Map, Val, read,
+    write::{Pp, write},
+};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use serde::de::IgnoredAny;
+
+use super::protocol::{self, Answer, GREETING, Request, Setup, VERSION};
+use crate::{domain::Expression, wire::answer::excerpt};
+
+/// The address space of a runner, in bytes: all of it, its program too.
+pub const MEMORY_BYTES_MAX: u64 = 512 << 20;
+/// The stack that an expression may use up by recursion.
+const STACK_BYTES: usize = 64 << 20;
+/// How deep a body may nest: reading it recurses.
+const NESTING_MAX: usize = 1000;
+
+/// Answers requests on standard input until it is closed. That ends it at once, also amid an
+/// evaluation: a processor that was killed leaves no runner behind.
+pub fn run() -> io::Result<()> {
+    bound()?;
+    let (mut input, mut output) = (io::stdin().lock(), io::stdout());
+    output.write_all(GREETING)?;
+    protocol::write(&mut output, &VERSION)?;
+    let Some(setup) = protocol::read::<Setup>(&mut input)? else { return Ok(()) };
+    let (sender, requests) = mpsc::channel();
+    thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+        let answering = catch_unwind(AssertUnwindSafe(|| answer_all(&setup, &requests)));
+        // Whatever ended it, the processor must not wait for an answer.
+        std::process::exit(i32::from(!matches!(answering, Ok(Ok(())))));
+    })?;
+    while let Some(request) = protocol::read::<Request>(&mut input)? {
+        if sender.send(request).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// No more memory than [`MEMORY_BYTES_MAX`]; and no core file when that ends it.
+fn bound() -> io::Result<()> {
+    let to = |max| Rlimit { current: Some(max), maximum: Some(max) };
+    setrlimit(Resource::Core, to(0))?;
+    Ok(setrlimit(Resource::As, to(MEMORY_BYTES_MAX))?)
+}
+
+fn answer_all(setup: &Setup, requests: &mpsc::Receiver<Request>) -> io::Result<()> {
+    let expression = Expression::parse(&setup.expression);
+    for request in requests {
+        let evaluated = match &expression {
+            Ok(expression) => evaluate(expression, request, setup.output_bytes_max),
+            Err(problem) => {
+                Err(format!("the expression is wrong: {}", excerpt(problem.as_bytes())))
+            }
+        };
+        let answer = match evaluated {
+            Ok(Some(bytes)) => Answer::Deliver(bytes),
+            Ok(None) => Answer::Drop,
+            Err(reason) => Answer::Failed(reason),
+        };
+        protocol::write(&mut io::stdout(), &answer)?;
+    }
+    Ok(())
+}
+
+/// The output of the expression, if it has one; or why it cannot be delivered.
+fn evaluate(
+    expression: &Expression,
+    request: Request,
+    output_bytes_max: usize,
+) -> Result<Option<Bytes>, String> {
+    let input = input(&request.body)?;
+    let mut outputs = expression.outputs(input, variables(request));
+    let raised = |error: String| format!("the expression failed: {}", excerpt(error.as_bytes()));
+    let Some(output) = outputs.next() else { return Ok(None) };
+    let output = output.map_err(raised)?;
+    if let Some(second) = outputs.next() {
+        second.map_err(raised)?;
+        return Err(
+            "the expression makes more than one output; collect them into an array, as in \
+                    [.items[]]"
+                .into(),
+        );
+    }
+    written(&output, output_bytes_max).map(Some)
+}
+
+fn variables(request: Request) -> [Val; 5] {
+    let mut headers = Map::<Val, Val>::default();
+    let mut joined = std::collections::BTreeMap::<String, String>::new();
+    for (name, value) in request.headers {
+        let known = joined.entry(name).or_default();
+        known.push_str(if known.is_empty() { "" } else { ", " });
+        known.push_str(&value);
+    }
+    headers.extend(joined.into_iter().map(|(name, value)| (Val::from(name), Val::from(value))));
+    [
+        Val::from(request.id),
+        Val::from(request.destination),
+        Val::from(request.sequence as usize),
+        request.key.map_or(Val::Null, Val::from),
+        Val::obj(headers),
+    ]
+}
+
+fn input(body: &[u8]) -> Result<Val, String> {
+    let not_json = |error: &dyn std::fmt::Display| format!("the body is not JSON: {error}");
+    // jaq reads more than JSON (NaN, comments, bytes).
+    check_json(body).map_err(|error| not_json(&error))?;
+    if nesting(body) > NESTING_MAX {
+        return Err(format!("the body nests deeper than {NESTING_MAX}"));
+    }
+    read::parse_single(body).map_err(|error| not_json(&error))
+}
+
+fn check_json(bytes: &[u8]) -> Result<(), String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// How deep arrays and objects nest in `json`.
+fn nesting(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_text, mut escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// The value as compact JSON.
+fn written(value: &Val, bytes_max: usize) -> Result<Bytes, String> {
+    let mut bounded = Bounded { bytes: Vec::new(), bytes_max };
+    write(&mut bounded, &Pp::default(), 0, value)
+        .map_err(|_| format!("the output is longer than {bytes_max} bytes"))?;
+    // jaq writes more than JSON, too.
+    check_json(&bounded.bytes).map_err(|_| {
+        "the output is not JSON: it has a number such as nan or infinite, bytes, or a key that is \
+         not a text"
+            .to_owned()
+    })?;
+    Ok(bounded.bytes.into())
+}
+
+/// Takes no more than `bytes_max`.
+struct Bounded {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + part.len() > self.bytes_max {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        self.bytes.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nesting_is_counted_outside_of_texts() {
+        for (json, depth) in
+            [("1", 0), ("[]", 1), (r#"{"a":[{}],"b":[]}"#, 3), (r#"["[[[","\"[[",["\\"]]"#, 2)]
+        {
+            assert_eq!(nesting(json.as_bytes()), depth, "{json}");
+        }
+    }
+
+    #[test]
+    fn only_json_is_written_and_only_so_much() {
+        let value = read::parse_single(br#"{"a": [1, 1.50, 100000000000000000000, "x\u0007"]}"#);
+        let json = br#"{"a":[1,1.50,100000000000000000000,"x\u0007"]}"#;
+        let value = value.unwrap();
+        assert_eq!(written(&value, json.len()).unwrap(), &json[..]);
+        assert!(written(&value, json.len() - 1).unwrap_err().contains("longer than"));
+        for other in [Val::from(f64::NAN), Val::byte_str("x"), Val::utf8_str(&b"\xff"[..])] {
+            assert!(written(&other, 100).unwrap_err().contains("not JSON"), "{other}");
+        }
+    }
+}

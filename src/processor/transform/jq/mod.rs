@@ -1,0 +1,139 @@
+//! The transform that evaluates a `jq` expression, in a process that can be killed: an expression
+//! may run for ever and take any memory, and a thread cannot be stopped.
+
+pub mod evaluate;
+mod protocol;
+mod runner;
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
+
+use super::{Failure, Output, Transform};
+use crate::domain::{self, Body, Stamped, TroubleKind};
+use protocol::{Answer, Request, Setup};
+use runner::Runner;
+
+pub use runner::{PROGRAM_VARIABLE, Program, is_meant_as_runner};
+
+/// The content type of every output.
+const JSON: &str = "application/json";
+
+/// A `jq` expression.
+///
+/// ```text
+/// one output                         deliver it
+/// none (empty)                       drop
+/// more than one, an error, no JSON   failed for good
+/// timed out, its process died        again
+/// ```
+pub struct Jq {
+    setup: Setup,
+    program: Program,
+    timeout: Duration,
+    /// As many evaluate at once as there are processors: more would not be faster.
+    slots: Semaphore,
+    slots_max: usize,
+    /// Runners that wait for a request; with those at work never more than slots.
+    idle: Mutex<Vec<Runner>>,
+}
+
+impl Jq {
+    /// The expression of this definition. An output longer than `output_bytes_max` fails for good.
+    pub fn new(transform: &domain::Transform, output_bytes_max: usize, program: Program) -> Jq {
+        let expression = transform.expression.clone().unwrap_or_default();
+        let slots = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+        Jq {
+            setup: Setup { expression, output_bytes_max },
+            program,
+            timeout: Duration::from_millis(transform.timeout_ms),
+            slots: Semaphore::new(slots),
+            slots_max: slots,
+            idle: Mutex::default(),
+        }
+    }
+
+    /// The process ids of the runners that wait for a request.
+    pub fn idle(&self) -> Vec<u32> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.iter().filter_map(Runner::id).collect()
+    }
+
+    async fn runner(&self) -> Result<Runner, String> {
+        loop {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(mut runner) = idle else { break };
+            // One that somebody killed meanwhile is no failed attempt.
+            if runner.is_alive() {
+                return Ok(runner);
+            }
+        }
+        let setup = protocol::frame(&self.setup).map_err(|error| error.to_string())?;
+        Runner::start(&self.program, &setup).await
+    }
+
+    fn timed_out(&self, what: &str) -> Failure {
+        let reason = format!("timed out after {} ms: {what}", self.timeout.as_millis());
+        Failure::again(reason).with_kind(TroubleKind::Timeout)
+    }
+}
+
+#[async_trait]
+impl Transform for Jq {
+    async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
+        let deadline = Instant::now() + self.timeout;
+        let Ok(slot) = timeout_at(deadline, self.slots.acquire()).await else {
+            return Err(self.timed_out("other evaluations of the expression took all that time"));
+        };
+        let Ok(runner) = timeout_at(deadline, self.runner()).await else {
+            let what = format!(
+                "the program that runs expressions did not answer (see {PROGRAM_VARIABLE})"
+            );
+            return Err(self.timed_out(&what));
+        };
+        let mut runner = runner.map_err(again)?;
+        let request = request(message);
+        let asked = runner.ask(&request, self.setup.output_bytes_max);
+        let Ok(answer) = timeout_at(deadline, asked).await else {
+            // Dropping the runner kills it.
+            return Err(self.timed_out("the expression was still running, and was stopped"));
+        };
+        let answer = answer.map_err(again)?;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(runner);
+        drop(slot);
+        match answer {
+            Answer::Deliver(bytes) => {
+                Ok(Output::Deliver(Body { content_type: JSON.into(), bytes }))
+            }
+            Answer::Drop => Ok(Output::Drop),
+            Answer::Failed(reason) => Err(Failure::last(reason)),
+        }
+    }
+
+    fn at_once_max(&self) -> Option<usize> {
+        Some(self.slots_max)
+    }
+}
+
+fn again(reason: String) -> Failure {
+    Failure::again(reason)
+}
+
+fn request(message: &Stamped) -> Request {
+    let Stamped { message, place, destination, .. } = message;
+    Request {
+        body: message.body.bytes.clone(),
+        id: message.id.clone(),
+        destination: destination.to_string(),
+        sequence: place.sequence,
+        key: message.key.clone(),
+        headers: message.headers.clone(),
+    }
+}

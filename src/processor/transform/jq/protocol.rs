@@ -1,0 +1,88 @@
+//! What a processor and its `jq` runners say to each other: 4 bytes of length, big-endian, then so
+//! many bytes of MessagePack.
+//!
+//! ```text
+//! runner     GREETING, its version
+//! processor  Setup
+//! processor  Request      runner  Answer     and so on, until the runner's input is closed
+//! ```
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// What a runner says first: a program that does not is none. Its last digit changes with the
+/// protocol.
+pub const GREETING: &[u8; 8] = b"RESEQJQ1";
+/// The version that a runner says after it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What a runner is for.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Setup {
+    /// The expression.
+    pub expression: String,
+    /// The longest output, in bytes.
+    pub output_bytes_max: usize,
+}
+
+/// A message to transform.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// The input.
+    pub body: Bytes,
+    /// `$id`
+    pub id: String,
+    /// `$destination`
+    pub destination: String,
+    /// `$sequence`
+    pub sequence: u64,
+    /// `$key`
+    pub key: Option<String>,
+    /// `$headers`
+    pub headers: Vec<(String, String)>,
+}
+
+/// What became of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// The one output, as JSON.
+    Deliver(Bytes),
+    /// There was no output.
+    Drop,
+    /// Why there is none that could be delivered. It would be the same another time.
+    Failed(String),
+}
+
+/// What is said, with its length before it.
+pub fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    rmp_serde::encode::write(&mut frame, value).map_err(io::Error::other)?;
+    let length = u32::try_from(frame.len() - 4).map_err(io::Error::other)?;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    Ok(frame)
+}
+
+/// What the bytes of a frame say.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    rmp_serde::from_slice(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+}
+
+/// Says it.
+pub fn write(output: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    output.write_all(&frame(value)?)?;
+    output.flush()
+}
+
+/// Listens for the next frame; none at the end of the input.
+pub fn read<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match input.read_exact(&mut length) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let mut bytes = vec![0; u32::from_be_bytes(length) as usize];
+    input.read_exact(&mut bytes)?;
+    decode(&bytes).map(Some)
+}

@@ -1,0 +1,158 @@
+//! The side of the processor: a child process that evaluates, and can be killed.
+
+use std::{ffi::OsString, io, os::unix::process::ExitStatusExt, process::Stdio};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+use super::{
+    evaluate::MEMORY_BYTES_MAX,
+    protocol::{self, Answer, GREETING, Request, VERSION},
+};
+
+/// Names the program that runs expressions.
+pub const PROGRAM_VARIABLE: &str = "RESEQ_JQ_RUNNER";
+/// Set in what was started as a runner.
+const CHILD_VARIABLE: &str = "RESEQ_JQ_CHILD";
+/// What an answer may be longer than the output in it.
+const ANSWER_OVERHEAD: usize = 64 * 1024;
+
+/// True if this process was started to be a runner: by a program that is not `reseq`, and so cannot
+/// be one.
+pub fn is_meant_as_runner() -> bool {
+    std::env::var_os(CHILD_VARIABLE).is_some()
+}
+
+/// The program that runs expressions: a `reseq` binary.
+#[derive(Debug, Clone)]
+pub struct Program(OsString);
+
+impl Program {
+    /// This one.
+    pub fn new(path: impl Into<OsString>) -> Program {
+        Program(path.into())
+    }
+
+    /// The one that `RESEQ_JQ_RUNNER` names, or else the program of this process itself.
+    pub fn of_environment() -> Program {
+        let named = std::env::var_os(PROGRAM_VARIABLE).filter(|path| !path.is_empty());
+        Program(named.unwrap_or_else(|| {
+            // On Linux this is the same program also after its file has been replaced.
+            match cfg!(target_os = "linux") {
+                true => "/proc/self/exe".into(),
+                false => std::env::current_exe().map_or_else(|_| "reseq".into(), Into::into),
+            }
+        }))
+    }
+
+    /// A failure of this program, with what can be done about it.
+    fn unfit(&self, problem: &str) -> String {
+        let path = self.0.to_string_lossy();
+        format!(
+            "no expression can be run: {path} {problem}; {PROGRAM_VARIABLE} must name a reseq \
+             {VERSION} binary"
+        )
+    }
+}
+
+/// A process that evaluates one expression. Dropping it kills it.
+pub struct Runner {
+    child: Child,
+    requests: ChildStdin,
+    answers: ChildStdout,
+}
+
+impl Runner {
+    /// Starts one, for what the framed setup says. An error is in words.
+    pub async fn start(program: &Program, setup: &[u8]) -> Result<Runner, String> {
+        let mut child = Command::new(&program.0)
+            .arg("jq-runner")
+            // It has no use for this process's surroundings, which hold secrets, nor for its signals.
+            .env_clear()
+            .env(CHILD_VARIABLE, "1")
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| program.unfit(&format!("could not be started ({error})")))?;
+        let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(program.unfit("has no input and output"));
+        };
+        let mut runner = Runner { child, requests, answers };
+        let version = runner.greeting().await;
+        let version = version.map_err(|_| program.unfit("does not answer as a jq runner does"))?;
+        if version != VERSION {
+            return Err(program.unfit(&format!("is version {version:.20}")));
+        }
+        let sent = runner.requests.write_all(setup).await;
+        sent.map_err(|error| program.unfit(&format!("ended ({error})")))?;
+        Ok(runner)
+    }
+
+    async fn greeting(&mut self) -> io::Result<String> {
+        let mut greeting = [0; GREETING.len()];
+        self.answers.read_exact(&mut greeting).await?;
+        if greeting != *GREETING {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        protocol::decode(&self.frame(ANSWER_OVERHEAD).await?)
+    }
+
+    async fn frame(&mut self, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let length = self.answers.read_u32().await? as usize;
+        if length > bytes_max {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut bytes = vec![0; length];
+        self.answers.read_exact(&mut bytes).await?;
+        Ok(bytes)
+    }
+
+    /// True as long as it has not ended.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Its process id, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// One request and its answer. After an error, in words, it is of no more use; and so it is if
+    /// this was not awaited to its end.
+    pub async fn ask(
+        &mut self,
+        request: &Request,
+        output_bytes_max: usize,
+    ) -> Result<Answer, String> {
+        let asked = async {
+            self.requests.write_all(&protocol::frame(request)?).await?;
+            let answer = self.frame(output_bytes_max + ANSWER_OVERHEAD).await?;
+            protocol::decode(&answer)
+        };
+        match asked.await {
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.death(&error).await),
+        }
+    }
+
+    /// What ended it, in words.
+    async fn death(&mut self, error: &io::Error) -> String {
+        let _ = self.child.start_kill();
+        let memory = MEMORY_BYTES_MAX >> 20;
+        match self.child.wait().await.map(|status| (status.signal(), status.code())) {
+            Ok((Some(signal), _)) => format!(
+                "the process of the expression died of signal {signal}: it used up its memory \
+                 ({memory} MiB) or its stack, or was killed"
+            ),
+            Ok((None, Some(code))) => {
+                format!("the process of the expression ended with code {code} ({error})")
+            }
+            _ => format!("the process of the expression broke off: {error}"),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What a destination sends: which lanes' fronts, when, and what comes of it.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use tokio::time::Instant;
+
+use super::{Current, DestinationSender, LaneKey, exhausted::fate, now};
+use crate::{
+    domain::{Stamped, Trouble},
+    sender::{
+        deliver::{Finality, Verdict},
+        lane::{Fate, Turn},
+    },
+    telemetry,
+};
+
+/// After so many runs a lane goes to the end of the line, if others wait.
+const RUNS_MAX: usize = 4;
+
+/// A delivery that has ended.
+pub(super) struct Delivered {
+    key: LaneKey,
+    messages: Vec<Arc<Stamped>>,
+    verdict: Verdict,
+    took: Duration,
+}
+
+impl DestinationSender {
+    /// Begins what may begin: in turn, one a lane, as the pace allows.
+    pub(super) fn begin_deliveries(&mut self) {
+        self.next_slot = None;
+        let Some(current) = self.current.clone() else { return };
+        let is_paused = current.known.paused.delivery;
+        while !is_paused && let Some(key) = self.resting.pop() {
+            self.to_send.push(&key);
+        }
+        // Asked for each delivery: by the clock, the lease may have just run out.
+        while self.tenure.may_send()
+            && let Some(key) = self.to_send.pop()
+        {
+            if is_paused {
+                self.rest(&key, &current);
+            } else if let Err(wait) = self.begin_delivery(&key, &current) {
+                self.to_send.push_front(key);
+                self.next_slot = Some(Instant::now() + wait);
+                return;
+            }
+        }
+    }
+
+    /// Tombstones are passed also while the destination is paused; nothing is sent.
+    fn rest(&mut self, key: &LaneKey, current: &Current) {
+        if let Some(lane) = self.lanes.get_mut(key) {
+            lane.pass_tombstones(&current.rules, now());
+            self.to_ask.push(key);
+            self.resting.push(key);
+        }
+    }
+
+    /// Begins a lane's next delivery, if there is one. An error says how long the pace forbids it.
+    fn begin_delivery(&mut self, key: &LaneKey, current: &Current) -> Result<(), Duration> {
+        let Some(lane) = self.lanes.get_mut(key) else { return Ok(()) };
+        let turn = lane.turn(&current.rules, now());
+        // Tombstones may have been passed.
+        self.to_ask.push(key);
+        match turn {
+            Turn::No => return Ok(()),
+            Turn::At(instant) => {
+                self.lingering.insert((instant, key.clone()));
+                return Ok(());
+            }
+            Turn::Yes => self.pace.take()?,
+        }
+        let messages = lane.begin(&current.rules);
+        let Some(first) = messages.first() else { return Ok(()) };
+        let attempt = first.attempts.failed + 1;
+        self.in_flight += messages.len();
+        let (key, way) = (key.clone(), current.way.clone());
+        let delivery = async move {
+            let begun = Instant::now();
+            let verdict = way.deliver(&messages, attempt).await;
+            Delivered { key, messages, verdict, took: begun.elapsed() }
+        };
+        self.deliveries.push(delivery.boxed());
+        Ok(())
+    }
+
+    pub(super) fn delivered(&mut self, delivered: Delivered) {
+        let Delivered { key, messages, verdict, took } = delivered;
+        self.in_flight -= messages.len();
+        match verdict {
+            Verdict::Accepted(count) => self.accepted(&key, &messages, count, took),
+            Verdict::Refused { trouble, retry_after, finality } => {
+                telemetry::delivered(self.name.as_str(), "refused", took);
+                self.refused(&key, &messages, trouble, retry_after, finality);
+            }
+        }
+        self.heed_again(&key);
+        self.to_send.push(&key);
+        self.to_ask.push(&key);
+        if self.lanes.get(&key).is_some_and(|lane| lane.to_end().is_some()) {
+            self.to_end.push(&key);
+        }
+    }
+
+    fn accepted(&mut self, key: &LaneKey, messages: &[Arc<Stamped>], count: usize, took: Duration) {
+        let others_wait = self.is_full() && (self.look || !self.named.is_empty());
+        let Some(current) = &self.current else { return };
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        let now = now();
+        lane.accepted(count, took.as_millis() as u64, &current.rules, now);
+        lane.yielding |= others_wait && lane.delivered >= RUNS_MAX * self.run_max;
+        telemetry::delivered(self.name.as_str(), "accepted", took);
+        for message in &messages[..count.min(messages.len())] {
+            let age_ms = now.ms.saturating_sub(message.message.received_ms);
+            telemetry::end_to_end(self.name.as_str(), Duration::from_millis(age_ms));
+        }
+    }
+
+    fn refused(
+        &mut self,
+        key: &LaneKey,
+        messages: &[Arc<Stamped>],
+        trouble: Trouble,
+        retry_after: Option<Duration>,
+        finality: Finality,
+    ) {
+        let (Some(current), Some(head)) = (&self.current, messages.first()) else { return };
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        let destination = &current.known.destination;
+        let (sequence, attempt) = (head.place.sequence, head.attempts.failed + 1);
+        let fate = match self.orders.of(sequence) {
+            Some(order) => Fate::Withdraw(order.how, order.reason.clone()),
+            None => fate(destination, attempt, finality, retry_after, rand::random()),
+        };
+        let key = key.as_deref();
+        let reason = &trouble.detail;
+        match &fate {
+            Fate::Postpone(wait) => {
+                let wait_ms = wait.as_millis() as u64;
+                tracing::warn!(
+                    destination = %self.name, sequence, key, attempt, reason, wait_ms,
+                    "a delivery was not accepted, and is tried again",
+                );
+            }
+            // Told when it has been done.
+            Fate::Halt | Fate::Withdraw(..) => {}
+        }
+        let count = messages.len();
+        let is_ordered = self.orders.of(sequence).is_some();
+        let may_be_another = count > 1 && finality != Finality::Halts && !is_ordered;
+        if may_be_another && !matches!(fate, Fate::Postpone(_)) {
+            tracing::warn!(
+                destination = %self.name, sequence, key, count, reason,
+                "a batch was not accepted, and its messages are sent one by one",
+            );
+            lane.refused_together(count);
+        } else {
+            lane.refused(attempt, trouble, fate);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What becomes of a head that was refused: it is tried again, or its attempts are used up.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+
+use super::{Answer, CALL_LANES_MAX, DestinationSender, LaneKey};
+use crate::{
+    domain::{Destination, OnExhausted, Tombstone},
+    sender::{
+        deliver::Finality,
+        lane::{Fate, Refused},
+    },
+    store::{Known, Owner, RefusedHead, Store, StoreError, Who, Withdrawal},
+    telemetry,
+};
+
+/// What a definition says of a head whose attempt number `failed` was refused. `chance` is a
+/// random number in `[0, 1)`.
+pub(super) fn fate(
+    destination: &Destination,
+    failed: u32,
+    finality: Finality,
+    retry_after: Option<Duration>,
+    chance: f64,
+) -> Fate {
+    let delivery = &destination.delivery;
+    if finality == Finality::Again && (delivery.attempts_max == 0 || failed < delivery.attempts_max)
+    {
+        let asked_max = Duration::from_millis(delivery.retry_after_max_ms);
+        let wait = delivery.backoff().wait_asked(failed, chance, retry_after, asked_max);
+        return Fate::Postpone(wait);
+    }
+    let reason = match finality {
+        Finality::Final => "the receiver will never take it",
+        Finality::Again | Finality::Halts => "the attempts at its delivery are used up",
+    };
+    match (finality, destination.on_exhausted) {
+        (Finality::Halts, _) | (_, OnExhausted::Halt) => Fate::Halt,
+        (_, OnExhausted::Skip) => Fate::Withdraw(Tombstone::Skipped, reason.to_owned()),
+        (_, OnExhausted::Drop) => Fate::Withdraw(Tombstone::Dropped, reason.to_owned()),
+    }
+}
+
+/// A head whose fate is carried out, and what came of it.
+pub(super) type Ended = (LaneKey, Refused, Result<(), StoreError>);
+
+impl DestinationSender {
+    /// Carries out the fates of heads that were refused, where all before them is settled.
+    pub(super) fn end_call(&mut self, known: &Arc<Known>) -> Option<BoxFuture<'static, Answer>> {
+        let mut heads: Vec<(LaneKey, Refused)> = Vec::new();
+        while heads.len() < CALL_LANES_MAX
+            && let Some(key) = self.to_end.pop()
+        {
+            let head = self.lanes.get(&key).and_then(|lane| lane.to_end()).cloned();
+            heads.extend(head.map(|head| (key, head)));
+        }
+        if heads.is_empty() {
+            return None;
+        }
+        let (store, owner, known) = (self.store.clone(), self.tenure.owner.clone(), known.clone());
+        let call = async move {
+            let calls = heads.into_iter().map(|(key, head)| {
+                let (store, owner, known) = (&store, &owner, &known);
+                async move {
+                    let done = carry_out(store, owner, known, &key, &head).await;
+                    (key, head, done)
+                }
+            });
+            Answer::Ended(join_all(calls).await)
+        };
+        Some(call.boxed())
+    }
+
+    /// The lanes of these heads are let go of.
+    pub(super) async fn ended(&mut self, answers: Vec<Ended>) {
+        for (key, head, done) in answers {
+            match done {
+                Ok(()) => {
+                    self.let_go(&key);
+                    self.tell(&key, &head);
+                }
+                // Somebody else saw to it, or it is not the head any more.
+                Err(StoreError::WrongHead) => {
+                    self.let_go(&key);
+                    self.look = true;
+                }
+                Err(error) => {
+                    self.to_end.push(&key);
+                    self.failed(error).await;
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, key: &LaneKey, head: &Refused) {
+        let (destination, sequence) = (self.name.as_str(), head.sequence);
+        let outcome = match &head.fate {
+            Fate::Postpone(wait) => return self.look_after(*wait),
+            Fate::Halt => "halted",
+            Fate::Withdraw(Tombstone::Dropped, _) => "dropped",
+            Fate::Withdraw(Tombstone::Skipped, _) => "skipped",
+            Fate::Withdraw(Tombstone::Cancelled, _) => "cancelled",
+        };
+        telemetry::exhausted(destination, outcome);
+        let (attempts, trouble) = (head.failed, &head.trouble.detail);
+        if head.fate == Fate::Halt {
+            tracing::error!(
+                destination,
+                sequence,
+                key = key.as_deref(),
+                attempts,
+                trouble,
+                "a lane is halted: its head was not delivered, and waits for a person"
+            );
+        } else {
+            tracing::warn!(
+                destination,
+                sequence,
+                key = key.as_deref(),
+                attempts,
+                trouble,
+                outcome,
+                "a message leaves without being delivered"
+            );
+            // The tombstone can be passed at once.
+            self.look = true;
+        }
+    }
+}
+
+async fn carry_out(
+    store: &Store,
+    owner: &Owner,
+    known: &Known,
+    key: &LaneKey,
+    head: &Refused,
+) -> Result<(), StoreError> {
+    let Refused { sequence, failed, trouble, fate } = head;
+    let (sequence, failed) = (*sequence, *failed);
+    let refused = RefusedHead { lane: key.as_deref(), sequence, failed, trouble };
+    match fate {
+        Fate::Postpone(wait) => store.postpone(owner, known, refused, *wait).await,
+        Fate::Halt => store.halt(owner, known, refused).await,
+        Fate::Withdraw(how, reason) => {
+            let withdrawal = Withdrawal {
+                how: *how,
+                reason,
+                trouble: Some((failed, trouble)),
+                messages: &[(key.clone(), sequence)],
+            };
+            store.withdraw(known, Who::Owner(owner), &withdrawal).await.map(drop)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn destination(attempts_max: u32, on_exhausted: OnExhausted) -> Destination {
+        let mut destination = Destination::new("erp".parse().unwrap(), "http://h/");
+        destination.delivery.attempts_max = attempts_max;
+        destination.delivery.retry_after_max_ms = 9_000;
+        destination.on_exhausted = on_exhausted;
+        destination
+    }
+
+    #[test]
+    fn a_head_is_tried_again_until_its_attempts_are_used_up() {
+        let of = |attempts_max, failed| {
+            let destination = destination(attempts_max, OnExhausted::Halt);
+            fate(&destination, failed, Finality::Again, Some(Duration::from_secs(60)), 0.0)
+        };
+        let postponed = Fate::Postpone(Duration::from_secs(9));
+        assert_eq!(of(0, 1_000_000), postponed, "0: for ever");
+        assert_eq!((of(3, 1), of(3, 2)), (postponed.clone(), postponed));
+        assert_eq!((of(3, 3), of(3, 4), of(1, 1)), (Fate::Halt, Fate::Halt, Fate::Halt));
+    }
+
+    #[test]
+    fn what_is_final_is_not_tried_again_and_what_is_gone_always_halts() {
+        let of =
+            |on_exhausted, finality| fate(&destination(0, on_exhausted), 1, finality, None, 0.5);
+        let withdrawn = |how| Fate::Withdraw(how, "the receiver will never take it".into());
+        assert_eq!(of(OnExhausted::Halt, Finality::Final), Fate::Halt);
+        assert_eq!(of(OnExhausted::Skip, Finality::Final), withdrawn(Tombstone::Skipped));
+        assert_eq!(of(OnExhausted::Drop, Finality::Final), withdrawn(Tombstone::Dropped));
+        for on_exhausted in [OnExhausted::Halt, OnExhausted::Skip, OnExhausted::Drop] {
+            assert_eq!(of(on_exhausted, Finality::Halts), Fate::Halt);
+        }
+    }
+}

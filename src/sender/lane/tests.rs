@@ -1,0 +1,453 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{Body, Message, Place, Stage, State, TroubleKind};
+
+const LAST: Sequence = 20;
+
+fn rules(batch_max: usize) -> Rules {
+    Rules {
+        run_max: 6,
+        batch_max,
+        batch_bytes_max: 1 << 20,
+        linger: Duration::ZERO,
+        is_single: false,
+        log: Some(false),
+    }
+}
+
+fn at(ms: u64) -> Now {
+    // Instants cannot be made, only counted from one.
+    thread_local!(static START: Instant = Instant::now());
+    Now { instant: START.with(|start| *start) + Duration::from_millis(ms), ms }
+}
+
+fn message(sequence: Sequence, tombstone: Option<Tombstone>) -> Stamped {
+    let message = Message {
+        id: sequence.to_string(),
+        key: None,
+        headers: Vec::new(),
+        body: Body { content_type: "text/plain".into(), bytes: Bytes::from_static(b"0123456789") },
+        received_ms: 0,
+    };
+    let place = Place { epoch: 1, sequence };
+    Stamped {
+        tombstone,
+        charge: sequence,
+        idempotency_key: Some(format!("k{sequence}")),
+        ..Stamped::new("erp".parse().unwrap(), place, sequence - 1, message)
+    }
+}
+
+fn trouble() -> Trouble {
+    Trouble::new(Stage::Delivery, TroubleKind::Status, "status 500")
+}
+
+fn with(rules: &Rules, messages: &[Stamped]) -> Lane {
+    let mut lane = Lane::default();
+    let request = lane.request(None, rules, false).unwrap();
+    lane.answered(&request, messages.to_vec(), rules, at(0));
+    lane
+}
+
+fn plain(sequences: std::ops::RangeInclusive<Sequence>) -> Vec<Stamped> {
+    sequences.map(|sequence| message(sequence, None)).collect()
+}
+
+/// What is sent next, if something is.
+fn begin(lane: &mut Lane, rules: &Rules, now: Now) -> Vec<Sequence> {
+    if lane.turn(rules, now) != Turn::Yes {
+        return Vec::new();
+    }
+    lane.begin(rules).iter().map(|message| message.place.sequence).collect()
+}
+
+#[test]
+fn the_next_is_not_sent_before_the_one_in_flight_is_accepted() {
+    let rules = rules(1);
+    let mut lane = with(&rules, &plain(1..=2));
+    assert_eq!(begin(&mut lane, &rules, at(0)), [1]);
+    assert!(begin(&mut lane, &rules, at(0)).is_empty());
+    lane.accepted(1, 5, &rules, at(0));
+    assert_eq!(begin(&mut lane, &rules, at(0)), [2]);
+}
+
+#[test]
+fn a_refused_head_meets_its_fate_only_after_all_before_it_is_settled() {
+    let rules = rules(1);
+    for fate in [
+        Fate::Postpone(Duration::from_millis(5)),
+        Fate::Halt,
+        Fate::Withdraw(Tombstone::Skipped, String::new()),
+    ] {
+        let mut lane = with(&rules, &plain(1..=3));
+        begin(&mut lane, &rules, at(0));
+        lane.accepted(1, 5, &rules, at(0));
+        begin(&mut lane, &rules, at(0));
+        lane.refused(1, trouble(), fate.clone());
+        assert!(begin(&mut lane, &rules, at(0)).is_empty());
+        assert_eq!(lane.to_end(), None);
+        let request = lane.request(None, &rules, false).unwrap();
+        assert_eq!((request.settled.upto, request.in_hand, request.want), (1, 2, 0));
+        assert_eq!(lane.to_end(), None, "the call may not have been carried out");
+        lane.answered(&request, Vec::new(), &rules, at(0));
+        let head = lane.to_end().unwrap();
+        assert_eq!((head.sequence, head.failed, &head.fate), (2, 1, &fate));
+    }
+}
+
+#[test]
+fn tombstones_are_settled_by_kind_without_being_sent() {
+    let rules = rules(3);
+    let kinds = [Tombstone::Dropped, Tombstone::Skipped, Tombstone::Cancelled, Tombstone::Skipped];
+    let mut messages: Vec<Stamped> =
+        (1..).zip(kinds).map(|(sequence, kind)| message(sequence, Some(kind))).collect();
+    messages.insert(2, message(10, None));
+    for (at, message) in messages.iter_mut().enumerate() {
+        message.place.sequence = at as Sequence + 1;
+    }
+    let mut lane = with(&rules, &messages);
+    assert_eq!(begin(&mut lane, &rules, at(7)), [3]);
+    let before = lane.request(None, &rules, false).unwrap().settled;
+    assert_eq!((before.upto, before.dropped, before.skipped, before.cancelled), (2, 1, 1, 0));
+    assert_eq!(before.log[1].1.outcome, State::Skipped);
+    lane.accepted(1, 30, &rules, at(9));
+    assert!(begin(&mut lane, &rules, at(9)).is_empty());
+    // The first call is not answered: it is made again as it was.
+    assert_eq!(lane.request(None, &rules, false).unwrap().settled, before);
+    let request = lane.request(None, &rules, false).unwrap();
+    lane.answered(&request, Vec::new(), &rules, at(9));
+    let after = lane.request(None, &rules, false).unwrap().settled;
+    assert_eq!((after.upto, after.dropped, after.skipped, after.cancelled), (5, 0, 1, 1));
+    assert_eq!((after.bytes, after.idempotency_keys.len()), (10 + 3 + 4, 3));
+    let outcomes: Vec<_> =
+        after.log.iter().map(|(sequence, e)| (*sequence, e.outcome, e.delivery_ms)).collect();
+    let expected = [(3, State::Delivered, 30), (4, State::Cancelled, 0), (5, State::Skipped, 0)];
+    assert_eq!(outcomes, expected);
+}
+
+#[test]
+fn a_lane_that_is_given_back_settles_what_was_delivered_and_drops_the_rest() {
+    let rules = rules(1);
+    let mut lane = with(&rules, &plain(1..=2));
+    begin(&mut lane, &rules, at(0));
+    assert!(!lane.is_done(true), "one is in flight");
+    lane.accepted(1, 5, &rules, at(0));
+    let request = lane.request(None, &rules, true).unwrap();
+    assert_eq!((request.settled.upto, request.in_hand, request.want), (1, 0, 0));
+    lane.answered(&request, Vec::new(), &rules, at(0));
+    assert!(lane.is_done(true));
+    assert!(Lane::default().is_done(true), "nothing was asked for yet");
+}
+
+#[test]
+fn a_batch_is_cut_by_number_and_by_bytes() {
+    let mut rules = rules(4);
+    let mut lane = with(&rules, &plain(1..=6));
+    rules.batch_bytes_max = 25;
+    assert_eq!(begin(&mut lane, &rules, at(0)), [1, 2]);
+    lane.accepted(2, 5, &rules, at(0));
+    rules.batch_bytes_max = 1;
+    assert_eq!(begin(&mut lane, &rules, at(0)), [3], "one is always sent");
+    lane.accepted(1, 5, &rules, at(0));
+    rules.batch_bytes_max = 1000;
+    assert_eq!(begin(&mut lane, &rules, at(0)), [4, 5, 6]);
+}
+
+#[test]
+fn a_batch_that_is_not_full_waits_and_asks_for_more() {
+    let rules = Rules { linger: Duration::from_millis(40), ..rules(3) };
+    let mut lane = with(&rules, &plain(1..=2));
+    assert_eq!(lane.turn(&rules, at(5)), Turn::At(at(15).instant));
+    assert!(lane.request(None, &rules, false).is_none(), "it was just asked");
+    assert_eq!(lane.turn(&rules, at(15)), Turn::At(at(25).instant));
+    let request = lane.request(None, &rules, false).unwrap();
+    assert_eq!((request.in_hand, request.want), (2, 4));
+    lane.answered(&request, plain(3..=3), &rules, at(16));
+    assert_eq!(begin(&mut lane, &rules, at(16)), [1, 2, 3], "full");
+
+    let mut lane = with(&rules, &plain(1..=2));
+    assert_eq!(lane.turn(&rules, at(39)), Turn::At(at(40).instant));
+    assert_eq!(begin(&mut lane, &rules, at(40)), [1, 2], "it has waited long enough");
+}
+
+#[test]
+fn what_was_not_accepted_of_a_batch_goes_with_the_next() {
+    let rules = rules(3);
+    let mut lane = with(&rules, &plain(1..=6));
+    assert_eq!(begin(&mut lane, &rules, at(0)), [1, 2, 3]);
+    lane.accepted(2, 5, &rules, at(0));
+    assert_eq!(begin(&mut lane, &rules, at(0)), [3, 4, 5]);
+    lane.refused_together(3);
+    for sequence in 3..=5 {
+        assert_eq!(begin(&mut lane, &rules, at(0)), [sequence]);
+        lane.accepted(1, 5, &rules, at(0));
+    }
+    assert_eq!(begin(&mut lane, &rules, at(0)), [6]);
+}
+
+#[test]
+fn an_order_cuts_the_queue_unless_the_message_is_in_flight() {
+    let rules = rules(2);
+    let mut lane = with(&rules, &plain(1..=6));
+    begin(&mut lane, &rules, at(0));
+    let mut heed = |sequence| lane.heed(sequence, Tombstone::Cancelled, "test");
+    assert!(!heed(2) && heed(4) && heed(6) && heed(9));
+    let request = lane.request(None, &rules, false).unwrap();
+    assert_eq!((request.in_hand, request.want), (3, 3));
+    // An order that cuts while a call is in flight: what the call brings would leave a gap.
+    assert!(lane.heed(3, Tombstone::Cancelled, "test"));
+    lane.answered(&request, plain(4..=6), &rules, at(0));
+    assert_eq!(lane.request(None, &rules, false).unwrap().in_hand, 2);
+    lane.refused(1, trouble(), Fate::Postpone(Duration::ZERO));
+    assert!(!lane.heed(1, Tombstone::Cancelled, "test"));
+    let fate = Fate::Withdraw(Tombstone::Cancelled, "test".into());
+    assert_eq!(lane.to_end().unwrap().fate, fate, "it is not tried again");
+}
+
+#[test]
+fn a_lane_of_one_message_asks_once_and_is_done_when_it_is_settled() {
+    let rules = Rules { run_max: 1, is_single: true, linger: Duration::from_secs(1), ..rules(9) };
+    let mut lane = with(&rules, &plain(7..=7));
+    assert_eq!(begin(&mut lane, &rules, at(0)), [7]);
+    lane.accepted(1, 5, &rules, at(0));
+    let request = lane.request(Some("7"), &rules, false).unwrap();
+    assert_eq!((request.settled.upto, request.in_hand, request.want), (7, 0, 0));
+    lane.answered(&request, Vec::new(), &rules, at(0));
+    assert!(lane.is_done(false));
+    assert!(with(&rules, &[]).is_done(false), "the name was an old one");
+}
+
+/// What may happen to a lane, as its destination drives it.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Begin,
+    Accept(usize),
+    Refuse(u8),
+    RefuseTogether,
+    Ask,
+    Answer,
+    /// The call fails, before or after it was carried out.
+    Fail(bool),
+    Finish(Sequence),
+    Order(Sequence),
+    Heed,
+    Tick(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => Just(Step::Begin),
+        4 => (1usize..5).prop_map(Step::Accept),
+        1 => (0u8..3).prop_map(Step::Refuse),
+        1 => Just(Step::RefuseTogether),
+        3 => Just(Step::Ask),
+        3 => Just(Step::Answer),
+        1 => any::<bool>().prop_map(Step::Fail),
+        4 => (1..=LAST).prop_map(Step::Finish),
+        1 => (1..=LAST).prop_map(Step::Order),
+        1 => Just(Step::Heed),
+        1 => (1u64..30).prop_map(Step::Tick),
+    ];
+    prop::collection::vec(step, 0..500)
+}
+
+/// Redis's side of one lane, and the receiver's.
+#[derive(Default)]
+struct World {
+    finished: BTreeSet<Sequence>,
+    tombstones: BTreeMap<Sequence, Tombstone>,
+    orders: BTreeSet<Sequence>,
+    /// What left, in order, as it was told.
+    log: Vec<(Sequence, State)>,
+    counts: (u64, u64, u64, u64),
+    keys: Vec<String>,
+    accepted: BTreeSet<Sequence>,
+    in_flight: Vec<Sequence>,
+    asked: Option<LaneRequest>,
+    ms: u64,
+}
+
+impl World {
+    fn new() -> World {
+        let kinds = [(7, Tombstone::Dropped), (8, Tombstone::Skipped), (14, Tombstone::Cancelled)];
+        World { tombstones: kinds.into(), ..World::default() }
+    }
+
+    fn settled(&self) -> Sequence {
+        self.log.last().map_or(0, |(sequence, _)| *sequence)
+    }
+
+    /// As `release.lua`: a call that comes again settles nothing.
+    fn carry_out(&mut self, request: &LaneRequest) -> Vec<Stamped> {
+        let settled = &request.settled;
+        if settled.upto > self.settled() {
+            let told: Vec<Sequence> = settled.log.iter().map(|(sequence, _)| *sequence).collect();
+            let gone: Vec<Sequence> = (self.settled() + 1..=settled.upto).collect();
+            assert_eq!(told, gone, "each is told once");
+            self.log.extend(settled.log.iter().map(|(sequence, entry)| (*sequence, entry.outcome)));
+            self.counts.0 += settled.dropped;
+            self.counts.1 += settled.skipped;
+            self.counts.2 += settled.cancelled;
+            self.counts.3 += settled.bytes;
+            self.keys.extend(settled.idempotency_keys.iter().cloned());
+            self.orders.retain(|sequence| *sequence > settled.upto);
+        }
+        let from = request.in_hand.max(self.settled()) + 1;
+        let run =
+            (from..=LAST).take_while(|s| self.finished.contains(s) && !self.orders.contains(s));
+        let tombstone = |s: &Sequence| self.tombstones.get(s).copied();
+        run.take(request.want).map(|s| message(s, tombstone(&s))).collect()
+    }
+
+    fn withdraw(&mut self, sequence: Sequence, how: Tombstone) {
+        assert!(!self.accepted.contains(&sequence) && !self.in_flight.contains(&sequence));
+        assert!(sequence > self.settled());
+        self.orders.remove(&sequence);
+        self.finished.insert(sequence);
+        self.tombstones.entry(sequence).or_insert(how);
+    }
+
+    fn begin(&mut self, lane: &mut Lane, rules: &Rules) {
+        let batch = begin(lane, rules, at(self.ms));
+        let Some(&first) = batch.first() else { return };
+        assert!(batch.len() <= rules.batch_max && batch.is_sorted());
+        let has_left = |s: &Sequence| self.accepted.contains(s) || self.tombstones.contains_key(s);
+        assert!((1..first).all(|s| has_left(&s)), "{batch:?} overtakes");
+        assert!(!batch.iter().any(has_left), "{batch:?} was accepted, or is not to be sent");
+        let gaps = (first..*batch.last().unwrap()).filter(|s| !batch.contains(s));
+        assert!(gaps.into_iter().all(|s| self.tombstones.contains_key(&s)));
+        self.in_flight = batch;
+    }
+
+    fn accept(&mut self, lane: &mut Lane, count: usize, rules: &Rules) {
+        let in_flight = std::mem::take(&mut self.in_flight);
+        let count = count.min(in_flight.len());
+        self.accepted.extend(&in_flight[..count]);
+        lane.accepted(count, 5, rules, at(self.ms));
+        // What is to leave must not be sent next; the order is carried out by the next look.
+        for sequence in &self.orders {
+            lane.heed(*sequence, Tombstone::Cancelled, "ordered");
+        }
+    }
+
+    fn refuse(&mut self, lane: &mut Lane, kind: u8) {
+        let head = std::mem::take(&mut self.in_flight)[0];
+        let fate = match kind {
+            _ if self.orders.contains(&head) => {
+                Fate::Withdraw(Tombstone::Cancelled, "ordered".into())
+            }
+            0 => Fate::Postpone(Duration::ZERO),
+            1 => Fate::Halt,
+            _ => Fate::Withdraw(Tombstone::Skipped, "used up".into()),
+        };
+        lane.refused(1, trouble(), fate);
+    }
+
+    fn heed(&mut self, lane: &mut Lane) {
+        for sequence in self.orders.clone() {
+            if lane.heed(sequence, Tombstone::Cancelled, "ordered") {
+                self.withdraw(sequence, Tombstone::Cancelled);
+            }
+        }
+    }
+
+    fn step(&mut self, lane: &mut Option<Lane>, rules: &Rules, step: Step) {
+        let held = lane.get_or_insert_with(Lane::default);
+        let is_sending = !self.in_flight.is_empty();
+        match step {
+            Step::Begin => self.begin(held, rules),
+            Step::Accept(count) if is_sending => self.accept(held, count, rules),
+            Step::Refuse(kind) if is_sending => self.refuse(held, kind),
+            Step::RefuseTogether if self.in_flight.len() > 1 => {
+                held.refused_together(self.in_flight.len());
+                self.in_flight.clear();
+                for sequence in &self.orders {
+                    held.heed(*sequence, Tombstone::Cancelled, "ordered");
+                }
+            }
+            Step::Ask if self.asked.is_none() => self.asked = held.request(None, rules, false),
+            Step::Answer => {
+                if let Some(request) = self.asked.take() {
+                    let released = self.carry_out(&request);
+                    held.answered(&request, released, rules, at(self.ms));
+                }
+            }
+            Step::Fail(was_carried_out) => {
+                if let Some(request) = self.asked.take().filter(|_| was_carried_out) {
+                    self.carry_out(&request);
+                }
+            }
+            Step::Finish(sequence) => drop(self.finished.insert(sequence)),
+            Step::Order(sequence)
+                if sequence > self.settled() && !self.tombstones.contains_key(&sequence) =>
+            {
+                self.orders.insert(sequence);
+            }
+            Step::Heed if self.asked.is_none() => self.heed(held),
+            Step::Tick(ms) => self.ms += ms,
+            _ => {}
+        }
+        if self.asked.is_some() {
+            return;
+        }
+        let ended = held.to_end().cloned();
+        if let Some(Refused { sequence, fate: Fate::Withdraw(how, _), .. }) = ended {
+            self.withdraw(sequence, how);
+        }
+        if held.to_end().is_some() || held.is_done(false) {
+            *lane = None;
+        }
+    }
+
+    fn check(&self) {
+        let all: Vec<Sequence> = (1..=LAST).collect();
+        let outcome = |s: &Sequence| self.tombstones.get(s).map_or(State::Delivered, |&t| t.into());
+        let expected: Vec<_> = all.iter().map(|s| (*s, outcome(s))).collect();
+        assert_eq!(self.log, expected);
+        let count = |kind| self.tombstones.values().filter(|held| **held == kind).count() as u64;
+        let counts = (
+            count(Tombstone::Dropped),
+            count(Tombstone::Skipped),
+            count(Tombstone::Cancelled),
+            all.iter().sum(),
+        );
+        assert_eq!(self.counts, counts);
+        assert_eq!(self.keys, all.iter().map(|s| format!("k{s}")).collect::<Vec<_>>());
+        let delivered = all.iter().filter(|s| !self.tombstones.contains_key(s));
+        assert_eq!(self.accepted, delivered.copied().collect());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn whatever_happens_messages_are_sent_in_order_and_all_leave_once(
+        steps in steps(),
+        batch_max in 1usize..5,
+        linger_ms in prop_oneof![Just(0u64), Just(40)],
+    ) {
+        let rules = Rules { linger: Duration::from_millis(linger_ms), ..rules(batch_max) };
+        let mut world = World::new();
+        let mut lane = None;
+        for step in steps {
+            world.step(&mut lane, &rules, step);
+        }
+        // Everything is finished, and the receiver accepts: all must leave within a bound.
+        for sequence in 1..=LAST {
+            world.step(&mut lane, &rules, Step::Finish(sequence));
+        }
+        for _ in 0..200 {
+            let round =
+                [Step::Accept(5), Step::Begin, Step::Ask, Step::Answer, Step::Heed, Step::Tick(15)];
+            for step in round {
+                world.step(&mut lane, &rules, step);
+            }
+        }
+        world.check();
+    }
+}

@@ -1,0 +1,91 @@
+//! The numbers of many destinations in one round trip.
+
+use std::borrow::Borrow;
+
+use redis::{Pipeline, Value};
+
+use super::{Known, Stats, Store, StoreError};
+use crate::domain::Ordering;
+
+/// What of a destination's hash the numbers are made of.
+const FIELDS: [&str; 11] = [
+    "last",
+    "settled",
+    "ready",
+    "delayed",
+    "delivered",
+    "dropped",
+    "skipped",
+    "cancelled",
+    "held",
+    "halted_ready",
+    "bytes",
+];
+
+/// A hash's numbers, length of the waiting list, messages being delivered, halted, dead letters.
+type Answer = (Vec<Option<u64>>, u64, Option<u64>, u64, u64);
+/// How many answers make one [`Answer`].
+const ANSWERS: usize = 5;
+
+impl Store {
+    /// The numbers of destinations, in order, without their heads; those of a single one are of one
+    /// instant.
+    pub async fn backlogs<K: Borrow<Known>>(&self, all: &[K]) -> Result<Vec<Stats>, StoreError> {
+        if all.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = Pipeline::new();
+        if all.len() == 1 {
+            // Of one instant. Those of many are of several partitions.
+            pipe.atomic();
+        }
+        for known in all {
+            let known = known.borrow();
+            let keys = self.keys().destination(&known.destination.name);
+            pipe.hmget(keys.hash(), &FIELDS);
+            match known.destination.ordering {
+                Ordering::None => pipe.zcard(keys.waiting()),
+                Ordering::Destination | Ordering::Key => pipe.llen(keys.waiting()),
+            };
+            pipe.get(keys.delivering()).zcard(keys.halted()).zcard(keys.dead());
+        }
+        let answers: Vec<Value> = self.query(&pipe).await?;
+        let read = |(known, answer): (&K, &[Value])| {
+            let answer = redis::from_redis_value(Value::Array(answer.to_vec()));
+            let answer = answer.map_err(|_| super::unexpected("a look at numbers"))?;
+            Ok(stats(known.borrow(), answer))
+        };
+        all.iter().zip(answers.chunks(ANSWERS)).map(read).collect()
+    }
+}
+
+fn stats(known: &Known, (numbers, listed, delivering, halted, dead): Answer) -> Stats {
+    let number = |name: &str| {
+        let at = FIELDS.iter().position(|field| *field == name);
+        at.and_then(|at| numbers.get(at).copied().flatten()).unwrap_or_default()
+    };
+    let pending = number("last").saturating_sub(number("settled"));
+    let waiting = listed + number("held");
+    let finished = number("ready").saturating_sub(number("halted_ready"));
+    let delivering = delivering.unwrap_or_default().min(finished);
+    let elsewhere = waiting + finished + number("delayed") + halted;
+    Stats {
+        last_sequence: number("last"),
+        pending,
+        waiting,
+        processing: pending.saturating_sub(elsewhere),
+        ready: finished - delivering,
+        delivering,
+        halted,
+        delayed: number("delayed"),
+        pending_bytes: number("bytes"),
+        dead,
+        delivered_total: number("delivered"),
+        dropped_total: number("dropped"),
+        skipped_total: number("skipped"),
+        cancelled_total: number("cancelled"),
+        paused: known.paused,
+        head: None,
+        heads: Vec::new(),
+    }
+}

@@ -1,0 +1,162 @@
+//! What becomes of messages whose attempts to process them are used up: what their destination's
+//! `on_exhausted` says.
+
+use bytes::Bytes;
+
+use super::{Catalog, Failed, Known, Status, Store, StoreError, Who, Withdrawal, attempts};
+use crate::domain::{OnExhausted, Ordering, Sequence, Stage, Tombstone};
+
+/// The most halted messages of a destination that one look finds.
+const LOOK_MAX: isize = 100;
+/// The most of these looks.
+const PAGES_MAX: isize = 20;
+/// The most messages of one withdrawal.
+const WITHDRAW_MAX: usize = 500;
+
+const USED_UP: &str = "its attempts were used up";
+const FOR_GOOD: &str = "failed for good";
+
+/// As what a message leaves, if it does.
+fn leaves_as(policy: OnExhausted) -> Option<Tombstone> {
+    match policy {
+        OnExhausted::Halt => None,
+        OnExhausted::Skip => Some(Tombstone::Skipped),
+        OnExhausted::Drop => Some(Tombstone::Dropped),
+    }
+}
+
+/// A lane, as in [`super::LaneRequest::key`].
+fn lane_of(known: &Known, key: Option<&str>, sequence: Sequence) -> Option<String> {
+    match known.destination.ordering {
+        Ordering::None => Some(sequence.to_string()),
+        _ => known.destination.lane_key(key).map(str::to_owned),
+    }
+}
+
+impl Store {
+    /// Sees to those of `failed` that [`Store::fail`] answered to with [`Status::Halted`]. If it
+    /// comes to nothing, the owner of the partition does it.
+    pub async fn settle_failed(&self, known: &Known, failed: &[Failed], statuses: &[Status]) {
+        let name = &known.destination.name;
+        let (mut used_up, mut for_good) = (Vec::new(), Vec::new());
+        let halted = failed.iter().zip(statuses).filter(|(_, status)| **status == Status::Halted);
+        for (one, _) in halted {
+            let sequence = one.token.sequence;
+            let why = if one.is_final { FOR_GOOD } else { USED_UP };
+            match known.destination.on_exhausted {
+                OnExhausted::Halt => tracing::error!(
+                    destination = %name, sequence, why, kind = ?one.trouble.kind,
+                    "a message is halted, and waits for a person",
+                ),
+                OnExhausted::Skip | OnExhausted::Drop => tracing::warn!(
+                    destination = %name, sequence, why, kind = ?one.trouble.kind,
+                    "a message is given up",
+                ),
+            }
+            let lane = lane_of(known, one.token.key.as_deref(), sequence);
+            if one.is_final { &mut for_good } else { &mut used_up }.push((lane, sequence));
+        }
+        for (messages, reason) in [(used_up, USED_UP), (for_good, FOR_GOOD)] {
+            if let Err(error) = self.give_up(known, &messages, reason).await {
+                tracing::debug!(destination = %name, %error, "the owner will see to what is halted");
+            }
+        }
+    }
+
+    /// Sees to halted messages of destinations where none is to stay so: those that nobody has
+    /// seen to. For the owner of these partitions, once in a while.
+    pub async fn settle_all_halted(&self, catalog: &Catalog, partitions: &[u16]) {
+        let all = catalog.all();
+        let concerned = all.values().filter(|known| {
+            known.destination.on_exhausted != OnExhausted::Halt
+                && partitions.contains(&known.partition)
+        });
+        let concerned: Vec<_> = concerned.collect();
+        if concerned.is_empty() {
+            return;
+        }
+        let mut pipe = redis::pipe();
+        for known in &concerned {
+            pipe.zcard(self.keys().destination(&known.destination.name).halted());
+        }
+        let counts: Vec<u64> = match self.query(&pipe).await {
+            Ok(counts) => counts,
+            Err(error) => {
+                tracing::debug!(%error, "cannot look for what is halted");
+                return;
+            }
+        };
+        let halted = concerned.iter().zip(counts).filter(|(_, count)| *count > 0);
+        for (known, _) in halted {
+            if let Err(error) = self.settle_halted(known).await {
+                let name = &known.destination.name;
+                tracing::debug!(destination = %name, %error, "cannot see to what is halted");
+            }
+        }
+    }
+
+    /// Sees to some of a destination's messages that are halted in their processing. Tells how
+    /// many these were.
+    pub async fn settle_halted(&self, known: &Known) -> Result<usize, StoreError> {
+        for page in 0..PAGES_MAX {
+            let from = page * LOOK_MAX;
+            let (sequences, is_last) = self.halted_in_processing(known, from).await?;
+            if !sequences.is_empty() {
+                let messages = self.messages(known, &sequences).await?;
+                let lanes = messages.iter().flatten().map(|message| {
+                    let (key, sequence) = (message.message.key.as_deref(), message.place.sequence);
+                    (lane_of(known, key, sequence), sequence)
+                });
+                let lanes: Vec<_> = lanes.collect();
+                self.give_up(known, &lanes, USED_UP).await?;
+                return Ok(lanes.len());
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(0)
+    }
+
+    /// Which of some halted messages, from this rank on, are halted in their processing; what is
+    /// halted at its delivery, its sender sees to. True if there are no more.
+    async fn halted_in_processing(
+        &self,
+        known: &Known,
+        from: isize,
+    ) -> Result<(Vec<Sequence>, bool), StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut pipe = redis::pipe();
+        pipe.zrange(keys.halted(), from, from + LOOK_MAX - 1);
+        let (halted,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        if halted.is_empty() {
+            return Ok((Vec::new(), true));
+        }
+        let is_last = halted.len() < LOOK_MAX as usize;
+        let mut pipe = redis::pipe();
+        pipe.hmget(keys.attempts(), &halted);
+        let (kept,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        let mut sequences = Vec::new();
+        for (sequence, kept) in halted.into_iter().zip(kept) {
+            let attempts = attempts::read(&kept.unwrap_or_default())?;
+            if attempts.halted_in == Some(Stage::Transform) {
+                sequences.push(sequence);
+            }
+        }
+        Ok((sequences, is_last))
+    }
+
+    async fn give_up(
+        &self,
+        known: &Known,
+        messages: &[(Option<String>, Sequence)],
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        let Some(how) = leaves_as(known.destination.on_exhausted) else { return Ok(()) };
+        for messages in messages.chunks(WITHDRAW_MAX) {
+            let withdrawal = Withdrawal { how, reason, trouble: None, messages };
+            self.withdraw(known, Who::Policy, &withdrawal).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! Pending messages, as people look at them: which there are, and where each stands.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use redis::Pipeline;
+
+use super::{Known, Store, StoreError};
+use crate::domain::{Ordering, Sequence, Stamped, State, Tombstone};
+
+/// The most leases of a partition that are looked through for those of a destination.
+const LEASES_MAX: isize = 5_000;
+/// How many messages a look takes at once where it must pick some of them.
+const SCAN: usize = 500;
+/// How many messages, with their bodies, are read in one round trip.
+const READ_MAX: usize = 20;
+
+/// Which pending messages to list.
+#[derive(Debug, Clone, Default)]
+pub struct Which {
+    /// Only those in this state.
+    pub state: Option<State>,
+    /// Only those of this ordering key, where lanes are keys.
+    pub key: Option<String>,
+    /// Only those from this sequence on.
+    pub from: Sequence,
+    /// Where the page before ended.
+    pub cursor: Option<u64>,
+    /// The most of a page, about.
+    pub limit: usize,
+}
+
+/// A pending message, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The message.
+    pub message: Stamped,
+    /// Where it stands. A tombstone has the state that it will end in.
+    pub state: State,
+    /// When a delayed one is due, in ms since 1970.
+    pub due_ms: Option<u64>,
+    /// Since when a halted one is halted, in ms since 1970.
+    pub halted_ms: Option<u64>,
+    /// How it is to leave as soon as the attempt under way has ended.
+    pub ordered: bool,
+}
+
+/// Some of the pending messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Page {
+    /// In the order of their sequences, where one lane is listed; without their bodies.
+    pub items: Vec<Listed>,
+    /// Where the next page begins; none if this was the last.
+    pub next: Option<u64>,
+}
+
+impl Store {
+    /// The pending messages asked for, a page at a time.
+    pub async fn pending(&self, known: &Known, which: &Which) -> Result<Page, StoreError> {
+        let (sequences, next) = self.candidates(known, which).await?;
+        let wanted_lane = which.key.as_deref().map(|key| known.destination.lane_key(Some(key)));
+        let is_wanted = |one: &Listed| {
+            let lane = known.destination.lane_key(one.message.message.key.as_deref());
+            which.state.is_none_or(|state| state == one.state)
+                && one.message.place.sequence >= which.from
+                && wanted_lane.is_none_or(|wanted| wanted == lane)
+        };
+        let mut items = Vec::new();
+        for some in sequences.chunks(READ_MAX) {
+            let listed = self.listed(known, some).await?;
+            items.extend(listed.into_iter().filter(is_wanted).map(without_body));
+        }
+        Ok(Page { items, next })
+    }
+
+    /// Sequences among which the wanted ones are, and where to go on.
+    async fn candidates(
+        &self,
+        known: &Known,
+        which: &Which,
+    ) -> Result<(Vec<Sequence>, Option<u64>), StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let limit = which.limit.max(1);
+        let at = which.cursor.unwrap_or_default();
+        let by_rank = |found: Vec<Sequence>| {
+            let next = (found.len() == limit).then_some(at + limit as u64);
+            (found, next)
+        };
+        let end = (at as isize) + (limit as isize) - 1;
+        let mut pipe = Pipeline::new();
+        match (which.state, known.destination.ordering, &which.key) {
+            (Some(State::Halted), _, _) => {
+                pipe.zrange(keys.halted(), at as isize, end);
+                let (found,) = self.query(&pipe).await?;
+                return Ok(by_rank(found));
+            }
+            (Some(State::Waiting), Ordering::Destination | Ordering::Key, None)
+                if known.destination.processing == crate::domain::Processing::Parallel =>
+            {
+                pipe.lrange(keys.waiting(), at as isize, end);
+                let (found,) = self.query(&pipe).await?;
+                return Ok(by_rank(found));
+            }
+            (_, Ordering::Key, None) => {
+                pipe.cmd("HSCAN")
+                    .arg(keys.messages())
+                    .arg(at)
+                    .arg("COUNT")
+                    .arg(limit.min(READ_MAX));
+                let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
+                let mut found: Vec<Sequence> = found.into_iter().map(|(s, _)| s).collect();
+                found.sort_unstable();
+                return Ok((found, (next != 0).then_some(next)));
+            }
+            _ => {}
+        }
+        let set = known.destination.lane_key(which.key.as_deref());
+        let count = if which.state.is_some() { SCAN } else { limit };
+        let from = at.max(which.from);
+        pipe.zrangebyscore_limit(keys.in_progress(set), from, "+inf", 0, count as isize);
+        let (found,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        let next = found.last().filter(|_| found.len() == count).map(|last| last + 1);
+        Ok((found, next))
+    }
+
+    /// Where these messages stand; those that have left are left out. Redis cannot tell which of
+    /// those that are ready are being delivered.
+    pub async fn listed(
+        &self,
+        known: &Known,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Listed>, StoreError> {
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let name = &known.destination.name;
+        let keys = self.keys().destination(name);
+        let messages = self.messages(known, sequences).await?;
+        let messages: Vec<Stamped> = messages.into_iter().flatten().collect();
+        let mut pipe = Pipeline::new();
+        pipe.zrange(keys.partition.leases(), 0, LEASES_MAX - 1);
+        for message in &messages {
+            let sequence = message.place.sequence;
+            let set = known.destination.lane_key(message.message.key.as_deref());
+            pipe.zscore(keys.ready(set), sequence).zscore(keys.halted(), sequence);
+            pipe.zscore(keys.partition.delayed(), format!("{name}/{sequence}"));
+            pipe.hexists(keys.orders(), sequence);
+        }
+        type Scores = (Option<f64>, Option<f64>, Option<f64>, bool);
+        let answers: Vec<redis::Value> = self.query(&pipe).await?;
+        let shape = |_| super::unexpected("a look at messages");
+        let mut answers = answers.into_iter();
+        let mut next = || answers.next().unwrap_or(redis::Value::Nil);
+        let leases: Vec<String> = redis::from_redis_value(next()).map_err(shape)?;
+        let leased: HashSet<Sequence> = leases.iter().filter_map(|l| leased_of(l, known)).collect();
+        let mut listed = Vec::with_capacity(messages.len());
+        for message in messages {
+            let scores = redis::Value::Array(vec![next(), next(), next(), next()]);
+            let (ready, halted, due, ordered): Scores =
+                redis::from_redis_value(scores).map_err(shape)?;
+            let is_leased = leased.contains(&message.place.sequence);
+            let state = state_of(message.tombstone, ready, halted, due, is_leased);
+            let (due_ms, halted_ms) = (due.map(|ms| ms as u64), halted.map(|ms| ms as u64));
+            listed.push(Listed { message, state, due_ms, halted_ms, ordered });
+        }
+        Ok(listed)
+    }
+}
+
+/// A page of many messages is not to hold all their bodies; `charge` says how long they were.
+fn without_body(mut listed: Listed) -> Listed {
+    listed.message.message.body.bytes = Bytes::new();
+    listed.message.input = None;
+    listed
+}
+
+fn leased_of(member: &str, known: &Known) -> Option<Sequence> {
+    let mut parts = member.split('/');
+    let is_ours = parts.next() == Some(known.destination.name.as_str());
+    parts.next().filter(|_| is_ours)?.parse().ok()
+}
+
+fn state_of(
+    tombstone: Option<Tombstone>,
+    ready: Option<f64>,
+    halted: Option<f64>,
+    due: Option<f64>,
+    is_leased: bool,
+) -> State {
+    match (tombstone, halted, ready, due) {
+        (Some(tombstone), ..) => tombstone.into(),
+        (_, Some(_), ..) => State::Halted,
+        (_, _, Some(_), _) => State::Ready,
+        (.., Some(_)) => State::Delayed,
+        _ if is_leased => State::Processing,
+        _ => State::Waiting,
+    }
+}

@@ -1,0 +1,71 @@
+//! Making, changing and removing topics (`lua/topic.lua`).
+
+use super::{Store, StoreError};
+use crate::domain::{Topic, TopicName};
+
+/// A topic as this pod knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownTopic {
+    /// Its definition.
+    pub topic: Topic,
+    /// The definition's version: a higher one is newer.
+    pub version: u64,
+}
+
+impl Store {
+    /// Makes a topic or changes it, and tells all pods. True if there was none of this name.
+    pub async fn define_topic(&self, topic: &Topic) -> Result<bool, StoreError> {
+        let definition = serde_json::to_string(topic)
+            .map_err(|error| StoreError::WrongState(error.to_string()))?;
+        self.note_topic(&topic.name, &definition).await.map(|was_there| !was_there)
+    }
+
+    /// Removes a topic. False if there was none of this name.
+    pub async fn remove_topic(&self, name: &TopicName) -> Result<bool, StoreError> {
+        self.note_topic(name, "").await
+    }
+
+    async fn note_topic(&self, topic: &TopicName, definition: &str) -> Result<bool, StoreError> {
+        let (name, mut call) = self.script(|scripts| &scripts.topic);
+        call.key(self.keys().topics());
+        call.arg(topic.as_str()).arg(definition).arg(self.keys().wake_definitions());
+        self.run(name, &call).await
+    }
+
+    /// How often topics have changed.
+    pub(super) async fn topics_revision(&self) -> Result<u64, StoreError> {
+        let (revision,): (Option<u64>,) =
+            self.query(redis::pipe().hget(self.keys().topics(), "*")).await?;
+        Ok(revision.unwrap_or_default())
+    }
+
+    /// All topics.
+    pub(super) async fn topics(&self) -> Result<Vec<KnownTopic>, StoreError> {
+        let (entries,): (Vec<(String, String)>,) =
+            self.query(redis::pipe().hgetall(self.keys().topics())).await?;
+        let entries = entries.into_iter().filter(|(name, _)| name != "*");
+        Ok(entries.filter_map(|(name, text)| known(&name, &text)).collect())
+    }
+
+    /// The topic of this name, as Redis has it now.
+    pub(super) async fn true_topic(
+        &self,
+        name: &TopicName,
+    ) -> Result<Option<KnownTopic>, StoreError> {
+        let (text,): (Option<String>,) =
+            self.query(redis::pipe().hget(self.keys().topics(), name.as_str())).await?;
+        Ok(text.and_then(|text| known(name.as_str(), &text)))
+    }
+}
+
+fn known(name: &str, text: &str) -> Option<KnownTopic> {
+    let read = || {
+        let (version, json) = text.split_once(' ')?;
+        Some((version.parse().ok()?, serde_json::from_str(json).ok()?))
+    };
+    let Some((version, topic)) = read() else {
+        tracing::error!(topic = name, "a stored topic cannot be read");
+        return None;
+    };
+    Some(KnownTopic { topic, version })
+}

@@ -1,0 +1,162 @@
+//! Having messages leave without being delivered (`lua/withdraw.lua`).
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use redis::{FromRedisValue, ParsingError, Value};
+
+use super::{Claimers, Known, Owner, Store, StoreError, attempts, record, release::set_key};
+use crate::domain::{Ordering, Sequence, Tombstone, Trouble};
+
+/// The most orders that one look finds.
+const ORDERS_MAX: usize = 500;
+
+/// What came of a withdrawal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Withdrawn {
+    /// It is a tombstone now.
+    Done,
+    /// It is in a processor's or a sender's hand: it leaves when that attempt has ended without
+    /// success.
+    Ordered,
+    /// It had left before, or was a tombstone already.
+    Settled,
+}
+
+/// Which messages are to leave, and why.
+#[derive(Debug, Clone)]
+pub struct Withdrawal<'a> {
+    /// As what.
+    pub how: Tombstone,
+    /// Why, in words.
+    pub reason: &'a str,
+    /// Attempts at the present stage that failed, and the last trouble, where that is the reason.
+    pub trouble: Option<(u32, &'a Trouble)>,
+    /// The messages, each with the key of its lane (as in [`super::LaneRequest::key`]).
+    pub messages: &'a [(Option<String>, Sequence)],
+}
+
+/// A message that is to leave without being delivered, which only the owner can see to: it may be
+/// in somebody's hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The message.
+    pub sequence: Sequence,
+    /// Its lane, as in [`LaneRequest::key`].
+    pub lane: Option<String>,
+    /// How it is to leave.
+    pub how: Tombstone,
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl FromRedisValue for Withdrawn {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        match String::from_redis_value(value)?.as_str() {
+            "done" => Ok(Withdrawn::Done),
+            "ordered" => Ok(Withdrawn::Ordered),
+            "settled" => Ok(Withdrawn::Settled),
+            other => Err(ParsingError::from(format!("unknown outcome {other:?}"))),
+        }
+    }
+}
+
+/// Who has messages leave.
+#[derive(Debug, Clone, Copy)]
+pub enum Who<'a> {
+    /// A person.
+    Person,
+    /// The destination's policy: of what is halted, and nothing else.
+    Policy,
+    /// The owner of the partition, who has none of them in hand.
+    Owner(&'a Owner),
+}
+
+impl Store {
+    /// Has messages of one destination leave, one answer each, in order; at most 500.
+    pub async fn withdraw(
+        &self,
+        known: &Known,
+        who: Who<'_>,
+        withdrawal: &Withdrawal<'_>,
+    ) -> Result<Vec<Withdrawn>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut lanes: Vec<Option<&str>> = Vec::new();
+        let mut index = HashMap::new();
+        let mut places = Vec::with_capacity(withdrawal.messages.len());
+        for (lane, sequence) in withdrawal.messages {
+            let set = set_key(known, lane.as_deref());
+            let lane = *index.entry(set).or_insert_with(|| {
+                lanes.push(set);
+                lanes.len()
+            });
+            places.push((lane, *sequence));
+        }
+
+        let (name, mut call) = self.script(|scripts| &scripts.withdraw);
+        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
+        call.key(keys.waiting()).key(keys.messages()).key(keys.attempts());
+        call.key(keys.partition.delayed()).key(keys.halted()).key(keys.orders());
+        call.key(keys.dead()).key(keys.letters()).key(keys.partition.releasable());
+        call.key(keys.lanes()).key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.wake_releasable());
+        for lane in &lanes {
+            call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
+        }
+        call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
+        call.arg(known.processing_text()).arg(self.inner.quarantine_ms);
+        call.arg(record::letter(withdrawal.how).to_string());
+        call.arg(match who {
+            Who::Person => String::new(),
+            Who::Policy => "policy".to_owned(),
+            Who::Owner(owner) => format!("{} {}", owner.token.as_str(), owner.epoch),
+        });
+        call.arg(withdrawal.reason);
+        let (failed, trouble) = match withdrawal.trouble {
+            Some((failed, trouble)) => (failed, attempts::trouble_text(trouble)),
+            None => (0, String::new()),
+        };
+        call.arg(failed).arg(trouble).arg(lanes.len());
+        for lane in &lanes {
+            call.arg(lane.unwrap_or_default());
+        }
+        for (lane, sequence) in places {
+            call.arg(lane).arg(sequence);
+        }
+        self.run(name, &call).await
+    }
+
+    /// The orders that wait at a destination, from this cursor on (first 0), some at a time; and the
+    /// cursor to go on with, 0 if these were the last.
+    pub async fn orders(
+        &self,
+        known: &Known,
+        cursor: u64,
+    ) -> Result<(Vec<Order>, u64), StoreError> {
+        let key = self.keys().destination(&known.destination.name).orders();
+        let mut pipe = redis::pipe();
+        pipe.cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(ORDERS_MAX);
+        let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
+        let read = |(sequence, text): (Sequence, Bytes)| {
+            read_order(known, sequence, &text)
+                .ok_or_else(|| StoreError::Unreadable(format!("the order for {sequence}")))
+        };
+        Ok((found.into_iter().map(read).collect::<Result<_, _>>()?, next))
+    }
+}
+
+/// `<how><length of the lane's key> <key><reason>`
+fn read_order(known: &Known, sequence: Sequence, text: &[u8]) -> Option<Order> {
+    let how = record::tombstone_of(text.first().copied()).ok()?;
+    let text = std::str::from_utf8(text.get(1..)?).ok()?;
+    let (length, rest) = text.split_once(' ')?;
+    let (key, reason) = rest.split_at_checked(length.parse().ok()?)?;
+    let lane = match known.destination.ordering {
+        Ordering::Destination => None,
+        Ordering::Key => Some(key.to_owned()),
+        Ordering::None => Some(sequence.to_string()),
+    };
+    Some(Order { sequence, lane, how, reason: reason.to_owned() })
+}

@@ -1,0 +1,182 @@
+//! Messages as JSON, several in one body.
+//!
+//! ```text
+//! {"id": "…", "sequence": 42, "previous": 41, "epoch": 3, "key": null, "attempt": 1,
+//!  "headers": {"x-tenant": "7"}, "content_type": "application/json",
+//!  "body": {"any": "JSON"}}         or "body_base64": "…", if it is not JSON
+//! ```
+
+use std::{borrow::Borrow, collections::BTreeMap};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Map, Value, value::RawValue};
+
+use crate::domain::{BatchFormat, Body, Epoch, Origin, Sequence, Stamped};
+
+/// A message as JSON.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    id: &'a str,
+    sequence: Sequence,
+    previous: Sequence,
+    epoch: Epoch,
+    key: Option<&'a str>,
+    attempt: u32,
+    headers: BTreeMap<&'a str, String>,
+    content_type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+}
+
+/// The content type and the body of a batch.
+pub fn batch(messages: &[impl Borrow<Stamped>], format: BatchFormat) -> (&'static str, Bytes) {
+    let (content_type, begin, between, end) = match format {
+        BatchFormat::Json => ("application/json", "[", ",", "]"),
+        BatchFormat::Ndjson => ("application/x-ndjson", "", "", ""),
+    };
+    let mut body = Vec::from(begin);
+    for (at, message) in messages.iter().enumerate() {
+        if at > 0 {
+            body.extend_from_slice(between.as_bytes());
+        }
+        // Fails only for maps whose keys are no texts, and there are none.
+        let _ = serde_json::to_writer(&mut body, &envelope(message.borrow(), format));
+        if format == BatchFormat::Ndjson {
+            body.push(b'\n');
+        }
+    }
+    body.extend_from_slice(end.as_bytes());
+    (content_type, body.into())
+}
+
+/// How many messages of a batch the answer says were accepted, if it says so.
+pub fn accepted(answer: &[u8]) -> Option<usize> {
+    let answer: Map<String, Value> = serde_json::from_slice(answer).ok()?;
+    Some(answer.get("accepted")?.as_i64()?.max(0) as usize)
+}
+
+/// A message that was redriven or replayed: where it was before.
+pub fn origin_text(origin: &Origin) -> String {
+    format!("{}/{}/{}", origin.destination.as_str(), origin.place.epoch, origin.place.sequence)
+}
+
+fn envelope(message: &Stamped, format: BatchFormat) -> Envelope<'_> {
+    let Body { content_type, bytes } = &message.message.body;
+    let json = json_of(content_type, bytes, format);
+    Envelope {
+        id: &message.message.id,
+        sequence: message.place.sequence,
+        previous: message.previous,
+        epoch: message.place.epoch,
+        key: message.message.key.as_deref(),
+        attempt: message.attempts.failed + 1,
+        headers: joined(&message.message.headers),
+        content_type,
+        origin: message.origin.as_ref().map(origin_text),
+        body_base64: json.is_none().then(|| STANDARD.encode(bytes)),
+        body: json,
+    }
+}
+
+/// The body as the very JSON that it is; none if it is not JSON, or only called so.
+fn json_of(content_type: &str, bytes: &Bytes, format: BatchFormat) -> Option<Box<RawValue>> {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if media_type != "application/json" && !media_type.ends_with("+json") {
+        return None;
+    }
+    let mut text = String::from_utf8(bytes.to_vec()).ok()?;
+    if format == BatchFormat::Ndjson && text.contains(['\n', '\r']) {
+        // In JSON they stand only between values: a space is as good.
+        text = text.replace(['\n', '\r'], " ");
+    }
+    RawValue::from_string(text).ok()
+}
+
+/// Headers of one name become one, its values joined as RFC 9110, 5.3 allows.
+fn joined(headers: &[(String, String)]) -> BTreeMap<&str, String> {
+    let mut joined: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, value) in headers {
+        let whole = joined.entry(name).or_default();
+        if !whole.is_empty() {
+            whole.push_str(", ");
+        }
+        whole.push_str(value);
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::{Message, Place};
+
+    fn message(content_type: &str, body: &'static str) -> Stamped {
+        let body = Body { content_type: content_type.into(), bytes: body.into() };
+        let headers = [("x-a", "1"), ("x-a", "2")].map(|(n, v)| (n.to_owned(), v.to_owned()));
+        let message = Message {
+            id: "order-7".into(),
+            key: Some("kontō".into()),
+            headers: headers.into(),
+            body,
+            received_ms: 0,
+        };
+        Stamped::new("erp".parse().unwrap(), Place { epoch: 3, sequence: 42 }, 41, message)
+    }
+
+    #[test]
+    fn an_array_holds_an_envelope_each() {
+        let mut second = message("text/plain", "two");
+        second.message.key = None;
+        second.message.headers.clear();
+        second.attempts.failed = 2;
+        let place = Place { epoch: 1, sequence: 7 };
+        second.origin = Some(Origin { destination: "old".parse().unwrap(), place });
+        let first = message("application/json; charset=utf-8", "{\"a\":\n1.0}");
+        let (content_type, body) = batch(&[first, second], BatchFormat::Json);
+        assert_eq!(content_type, "application/json");
+        assert!(std::str::from_utf8(&body).unwrap().contains("{\"a\":\n1.0}"), "the very text");
+        let shown: Value = serde_json::from_slice(&body).unwrap();
+        let expected = json!([
+            {"id": "order-7", "sequence": 42, "previous": 41, "epoch": 3, "key": "kontō",
+             "attempt": 1, "headers": {"x-a": "1, 2"},
+             "content_type": "application/json; charset=utf-8", "body": {"a": 1.0}},
+            {"id": "order-7", "sequence": 42, "previous": 41, "epoch": 3, "key": null,
+             "attempt": 3, "headers": {}, "content_type": "text/plain", "origin": "old/1/7",
+             "body_base64": "dHdv"},
+        ]);
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn each_line_of_ndjson_is_one_envelope() {
+        let messages =
+            [message("application/json", "{\"a\":\r\n1}"), message("application/x+json", "{")];
+        let (content_type, body) = batch(&messages, BatchFormat::Ndjson);
+        assert_eq!(content_type, "application/x-ndjson");
+        let text = String::from_utf8(body.into()).unwrap();
+        assert!(text.ends_with('\n'));
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(
+            (&lines[0]["body"], &lines[1]["body_base64"]),
+            (&json!({"a": 1}), &json!("ew=="))
+        );
+    }
+
+    #[test]
+    fn only_a_number_in_an_object_says_how_many() {
+        assert_eq!(accepted(br#"{"accepted": 3, "more": true}"#), Some(3));
+        assert_eq!(accepted(br#"{"accepted": -1}"#), Some(0));
+        for other in ["", "3", "[3]", r#"{"accepted": "3"}"#, r#"{"accepted": 1.5}"#, "{}"] {
+            assert_eq!(accepted(other.as_bytes()), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What the callers remember of what they were answered.
+
+use super::{
+    super::{
+        op::{Deadline, Gone, Known, Op, Reply, Token},
+        state::State,
+    },
+    Callers,
+};
+
+/// Tokens that are remembered after their lease has ended.
+const OLD_TOKENS: usize = 12;
+
+impl Callers {
+    /// Remembers what was answered, and the definitions that there are now.
+    pub fn learn(&mut self, op: &Op, reply: &Reply, state: &State) {
+        if let Some(call) = op.call().filter(|_| !matches!(reply, Reply::Refused(_))) {
+            self.last.insert(call.caller, op.clone());
+        }
+        for (name, destination) in &state.destinations {
+            let (version, definition) = (destination.version, destination.definition);
+            let all = self.known.entry(name).or_default();
+            if all.iter().all(|other| other.version != version) {
+                all.push(Known { name, version, definition });
+            }
+        }
+        match (op, reply) {
+            (Op::Claim { call, known, .. }, Reply::Claimed(given)) => {
+                let all = self.tokens.entry(known.name).or_default();
+                for message in given {
+                    let key = known.definition.set_of(message.key);
+                    let token = Token { sequence: message.sequence, secret: call.secret(), key };
+                    if !all.contains(&token) {
+                        all.push(token);
+                    }
+                }
+                let old = all.len().saturating_sub(OLD_TOKENS);
+                all.drain(..old);
+            }
+            (Op::Release { known, lanes, .. }, Reply::Runs { runs, .. }) => {
+                for (request, run) in lanes.iter().zip(runs) {
+                    let hand = self.in_hand.entry((known.name, request.lane)).or_default();
+                    hand.retain(|one| {
+                        one.sequence > request.settled_to && one.sequence <= request.in_hand
+                    });
+                    hand.extend(run.messages.iter().map(|message| Gone {
+                        sequence: message.sequence,
+                        tombstone: message.tombstone,
+                        charge: message.charge,
+                        idempotency_key: message.idempotency_key.clone(),
+                    }));
+                }
+            }
+            // A lane that is halted, or in which something is withdrawn, is not in hand any more.
+            (Op::Halt { refused }, Reply::Done) => {
+                self.in_hand.remove(&(refused.known.name, refused.lane));
+            }
+            (Op::Withdraw { who: Some(_), known, messages, .. }, Reply::Withdrawn(_)) => {
+                for (lane, _) in messages {
+                    self.in_hand.remove(&(known.name, *lane));
+                }
+            }
+            // Whoever takes a partition holds nothing yet.
+            (Op::Own { who }, Reply::Owned { .. }) if *who != self.owner => {
+                self.owner = *who;
+                self.in_hand.clear();
+            }
+            (Op::Disown { who }, Reply::Disowned(true)) if *who == self.owner => {
+                self.in_hand.clear();
+            }
+            // What was in the hand of a tenure is not in that of the next.
+            (Op::Pass(Deadline::Owner), _) => self.in_hand.clear(),
+            (Op::Remove { name, .. } | Op::EndRemove { name }, Reply::Removed { .. }) => {
+                self.in_hand.retain(|(of, _), _| of != name);
+            }
+            _ => {}
+        }
+    }
+}

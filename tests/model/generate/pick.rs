@@ -1,0 +1,248 @@
+//! What an operation is about, picked from what there is.
+
+use reseq::domain::{Ordering, Sequence, Stage, Tombstone, TransformKind};
+
+use super::super::{
+    draw::Draw,
+    op::{Arrival, Deadline, Due, Known, Output, Redrive, Token},
+    state::{Definition, Destination, Key, Lane, Message, Name, Stand, State, Until},
+};
+
+pub const KEYS: [Key; 4] = [None, Some("a"), Some("b"), Some("{x}:y")];
+
+type Pick = (u8, u8, u8);
+
+pub fn nonempty<T>(items: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
+    let items: Vec<T> = items.into_iter().collect();
+    (!items.is_empty()).then_some(items)
+}
+
+pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> Arrival {
+    let idempotency_key = (idempotency % 4 == 0).then(|| format!("i{}", idempotency / 4 % 8));
+    let due = match body / 2 % 24 {
+        0 => Some(Due::After(Until::Past)),
+        1 => Some(Due::At(Until::Past)),
+        2 => Some(Due::After(Until::Future)),
+        3 => Some(Due::At(Until::Future)),
+        _ => None,
+    };
+    let text = if body % 16 == 7 { String::new() } else { format!("body {}", body % 2) };
+    let plain = Arrival {
+        key: KEYS[key as usize % KEYS.len()],
+        idempotency_key,
+        charge: text.len() as u64,
+        body: text,
+        due,
+        priority: (key % 3 == 0).then_some(body % 10),
+        redrive: None,
+    };
+    let letters = state.destinations.get(name).map(|destination| &destination.letters);
+    let is_redriven = idempotency % 8 < 3 && body < 200;
+    let Some((sequence, letter)) = letters.and_then(|all| all.first_key_value()) else {
+        // The letter that was meant is gone.
+        let redrive = (body == 0).then_some(Redrive { letter: 1, processed: idempotency < 128 });
+        return Arrival { redrive, ..plain };
+    };
+    if !is_redriven {
+        return plain;
+    }
+    let processed = letter.stage == Stage::Delivery;
+    let message = &letter.message;
+    Arrival {
+        key: message.key,
+        charge: if processed { message.charge } else { message.body.len() as u64 },
+        body: message.body.clone(),
+        redrive: Some(Redrive { letter: *sequence, processed }),
+        ..plain
+    }
+}
+
+/// What the processor makes of the message that it was given.
+pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
+    let found = state.destinations.get(name);
+    let message = found.and_then(|found| found.messages.get(&token.sequence));
+    let is_ordered = message.is_some_and(|message| message.order.is_some());
+    let dropped = draw.1 < if is_ordered { 160 } else { 64 };
+    Output {
+        epoch: message.map_or(state.epoch, |message| message.epoch),
+        previous: message.map_or(0, |message| message.previous),
+        key: message.and_then(|message| message.key),
+        priority: message.map_or(4, |message| message.priority),
+        charge: message.map_or(0, |message| message.charge),
+        idempotency_key: message.and_then(|message| message.idempotency_key.clone()),
+        dropped,
+        body: if dropped { String::new() } else { format!("output {}", draw.1 % 5) },
+    }
+}
+
+pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
+    let (a, b, c) = draw.many[0];
+    let (d, e, _) = draw.many[draw.many.len() - 1];
+    let found = state.destinations.get(name).map(|found| found.definition);
+    let found = found.filter(|_| c < 160);
+    let drawn = match c % 3 {
+        0 => Ordering::Key,
+        1 => Ordering::Destination,
+        _ => Ordering::None,
+    };
+    let ordering = found.map_or(drawn, |found| found.ordering);
+    let serial = found.map_or(d % 2 == 0, |found| found.serial) && ordering != Ordering::None;
+    let kind = match a % 4 {
+        0 => TransformKind::Worker,
+        1 => TransformKind::None,
+        _ => TransformKind::Http,
+    };
+    Definition {
+        ordering,
+        serial,
+        kind,
+        max_backlog: if b < 64 { 4 } else { 12 },
+        max_backlog_bytes: if b % 4 == 0 { 60 } else { 0 },
+        has_window: d < 128,
+        attempts_max: u32::from(e % 4),
+        crashes_max: u32::from(e / 4 % 3),
+        log_max: u64::from(e % 3) * 2,
+    }
+}
+
+/// The deadlines that there are.
+pub fn deadlines(name: Name, state: &State) -> Vec<Deadline> {
+    let mut all = vec![Deadline::Postponed { name }];
+    for (sequence, message) in state.destinations.get(name).into_iter().flat_map(|d| &d.messages) {
+        match message.stand {
+            Stand::Leased { .. } => all.push(Deadline::Lease { name, sequence: *sequence }),
+            Stand::Delayed { .. } => all.push(Deadline::Delay { name, sequence: *sequence }),
+            _ => {}
+        }
+    }
+    let seen = state.seen.keys().filter(|(of, _)| *of == name).take(2);
+    all.extend(seen.map(|(_, key)| Deadline::Seen { name, idempotency_key: key.clone() }));
+    all
+}
+
+pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
+    let mut all = deadlines(name, state);
+    match draw.many[0].2 {
+        0..12 => Deadline::Owner,
+        _ if state.quarantine == Some(Until::Future) => Deadline::Quarantine,
+        _ => all.swap_remove(draw.many[0].0 as usize % all.len()),
+    }
+}
+
+pub fn has_letters(name: Name, state: &State) -> bool {
+    state.destinations.get(name).is_some_and(|found| !found.letters.is_empty())
+}
+
+pub fn has_orders(name: Name, state: &State) -> bool {
+    state.destinations.get(name).is_some_and(|found| found.orders() > 0)
+}
+
+pub fn is_leased(name: Name, state: &State) -> bool {
+    let mut messages = state.destinations.get(name).into_iter().flat_map(|d| d.messages.values());
+    messages.any(|message| matches!(message.stand, Stand::Leased { .. }))
+}
+
+/// A head that is halted in delivery.
+pub fn halted(name: Name, state: &State) -> Option<(Lane, Sequence)> {
+    let destination = state.destinations.get(name)?;
+    let (sequence, message) = destination
+        .messages
+        .iter()
+        .find(|(_, message)| message.stand == Stand::Halted(Stage::Delivery))?;
+    Some((destination.lane_of(*sequence, message), *sequence))
+}
+
+/// The lanes that an owner may ask about: in use, or named in a hint.
+pub fn lanes_of(known: Known, state: &State) -> Vec<Lane> {
+    let destination = state.destinations.get(known.name);
+    let definition = known.definition;
+    let mut lanes: Vec<Lane> = match definition.ordering {
+        Ordering::Destination => vec![Lane::Whole],
+        Ordering::Key => vec![Lane::Key("a")],
+        Ordering::None => vec![Lane::Single(1)],
+    };
+    let messages = destination.into_iter().flat_map(|found| &found.messages);
+    lanes.extend(messages.map(|(sequence, message)| definition.lane_of(*sequence, message.key)));
+    let hinted = destination.into_iter().flat_map(|found| found.lanes.keys());
+    lanes.extend(hinted.filter_map(|hint| match definition.ordering {
+        Ordering::Destination => None,
+        Ordering::Key => {
+            let known = KEYS.iter().map(|key| key.unwrap_or_default());
+            known.into_iter().find(|key| key == hint).map(Lane::Key)
+        }
+        Ordering::None => hint.parse().ok().map(Lane::Single),
+    }));
+    lanes.sort_unstable();
+    lanes.dedup();
+    lanes
+}
+
+pub fn how(number: u8) -> Tombstone {
+    [Tombstone::Dropped, Tombstone::Skipped, Tombstone::Cancelled][number as usize % 3]
+}
+
+/// Messages that a person has leave: pending ones, some that have left, some in another lane.
+pub fn to_withdraw(many: &[Pick], name: Name, state: &State) -> Vec<(Lane, Sequence)> {
+    let Some(destination) = state.destinations.get(name) else { return Vec::new() };
+    let definition = destination.definition;
+    let has_owner = matches!(state.owner, Some((_, Until::Future)));
+    let pick = |&(at, which, key): &Pick| {
+        let pending = destination.messages.iter();
+        let lives = |m: &Message| m.tombstone.is_none() && (has_owner || m.is_finished());
+        let mut pending = pending.filter(|(_, m)| lives(m) || which > 200);
+        let count = pending.clone().count();
+        match pending.nth(at as usize % count.max(1)) {
+            Some((sequence, message)) if which < 240 => {
+                (definition.lane_of(*sequence, message.key), *sequence)
+            }
+            _ => {
+                let sequence = 1 + Sequence::from(which) % (destination.last + 1);
+                (definition.lane_of(sequence, KEYS[key as usize % KEYS.len()]), sequence)
+            }
+        }
+    };
+    many.iter().take(2).map(pick).collect()
+}
+
+/// An order that waits; or if there is none, a message that a policy gives up.
+pub fn to_carry_out(
+    draw: &Draw,
+    name: Name,
+    state: &State,
+) -> Option<(Tombstone, Vec<(Lane, Sequence)>)> {
+    let destination = state.destinations.get(name)?;
+    let lane_of = |sequence, key| destination.definition.lane_of(sequence, key);
+    let ordered = destination.messages.iter().filter_map(|(sequence, message)| {
+        Some((message.order?, vec![(lane_of(*sequence, message.key), *sequence)]))
+    });
+    let ordered: Vec<_> = ordered.collect();
+    let at = draw.many[0].0 as usize % ordered.len().max(1);
+    ordered.into_iter().nth(at).or_else(|| {
+        let messages = nonempty(to_withdraw(&draw.many, name, state))?;
+        Some((how(draw.many[0].1), messages))
+    })
+}
+
+/// The head that a person looks at: mostly a halted one, or one that waits.
+pub fn to_retry(draw: &Draw, name: Name, state: &State) -> Option<(Lane, Sequence)> {
+    let destination: &Destination = state.destinations.get(name)?;
+    let (at, which, _) = draw.many[0];
+    let is_postponed = |lane: Lane| {
+        let of_lane = lane.name().and_then(|lane| destination.lanes.get(&lane));
+        of_lane.or(state.releasable.get(name)) == Some(&Until::Future)
+    };
+    let wanted = |lane: Lane, stand: &Stand| match which {
+        0..120 => matches!(stand, Stand::Halted(_)),
+        120..160 => matches!(stand, Stand::Delayed { .. }),
+        160..230 => *stand == Stand::Ready && is_postponed(lane),
+        _ => true,
+    };
+    let heads = destination.lanes_in_use().into_iter().filter_map(|lane| {
+        let (sequence, message) = destination.head(lane)?;
+        wanted(lane, &message.stand).then_some((lane, sequence))
+    });
+    let heads = nonempty(heads)?;
+    let (lane, sequence) = heads[at as usize % heads.len()];
+    let is_behind = which > 250 && !matches!(lane, Lane::Single(_));
+    Some((lane, sequence + u64::from(is_behind)))
+}

@@ -1,0 +1,190 @@
+//! The words of the model, and those of the store.
+
+use reseq::{
+    domain::{
+        Arrival, Body, Due, LeaseToken, Message, Place, Redrive, Stage, Stamped, Tombstone,
+        Trouble, TroubleKind,
+    },
+    store::{
+        Caller, Completion, Ingested as StoreIngested, LaneRequest as StoreRequest, LogEntry,
+        Owner, Settled, StoreError,
+    },
+};
+
+use super::{LONG, Real};
+use crate::model::{
+    op::{self, Call, Given, Ingested, LaneRequest, Output, Refusal, Token},
+    state::{Key, Left, Name, Until},
+};
+
+/// A time that does not come while a test runs.
+const FAR_MS: u64 = 9_999_999_999_999;
+
+pub fn until(wait: std::time::Duration) -> Until {
+    if wait.is_zero() { Until::Past } else { Until::Future }
+}
+
+pub fn wait(until: Until) -> std::time::Duration {
+    match until {
+        Until::Past => std::time::Duration::ZERO,
+        Until::Future => LONG,
+    }
+}
+
+pub fn message(key: Key, body: &str) -> Message {
+    Message {
+        id: "m".into(),
+        key: key.map(str::to_owned),
+        headers: Vec::new(),
+        body: Body { content_type: "text/plain".into(), bytes: body.to_owned().into() },
+        received_ms: 0,
+    }
+}
+
+impl Real {
+    pub(super) fn refusal(&self, error: StoreError) -> Refusal {
+        match error {
+            StoreError::StaleEpoch(epoch) => Refusal::StaleEpoch(self.epoch(epoch)),
+            StoreError::StaleDefinition => Refusal::StaleDefinition,
+            StoreError::UnknownDestination => Refusal::UnknownDestination,
+            StoreError::StaleCall => Refusal::StaleCall,
+            StoreError::NotOwner => Refusal::NotOwner,
+            StoreError::Owned(_) => Refusal::Owned,
+            StoreError::Quarantine(_) => Refusal::Quarantine,
+            StoreError::WrongHead => Refusal::WrongHead,
+            StoreError::WrongState(_) => Refusal::WrongState,
+            StoreError::OutOfMemory => Refusal::OutOfMemory,
+            other => Refusal::Other(other.to_string()),
+        }
+    }
+
+    /// A caller that is about to make its call of this number.
+    pub(super) fn caller(&self, call: &Call) -> Caller {
+        let caller = self.store.caller(&format!("caller{}", call.caller));
+        (1..call.number).for_each(|_| caller.give_up());
+        caller
+    }
+
+    pub(super) fn owner(&self, who: usize, epoch: u64) -> Owner {
+        Owner { token: self.owners[who].clone(), epoch: self.actual_epoch(epoch) }
+    }
+
+    pub(super) fn token(&self, name: Name, token: &Token) -> LeaseToken {
+        LeaseToken {
+            destination: name.parse().unwrap(),
+            sequence: token.sequence,
+            secret: self.secrets.get(&token.secret).unwrap_or(&token.secret).clone(),
+            key: token.key.map(str::to_owned),
+            claimed_ms: 0,
+        }
+    }
+
+    pub(super) fn completion(&self, name: Name, token: &Token, output: &Output) -> Completion {
+        let place = Place { epoch: self.actual_epoch(output.epoch), sequence: token.sequence };
+        let (name_of, body) = (name.parse().unwrap(), message(output.key, &output.body));
+        let output = Stamped {
+            tombstone: output.dropped.then_some(Tombstone::Dropped),
+            priority: output.priority,
+            charge: output.charge,
+            idempotency_key: output.idempotency_key.clone(),
+            ..Stamped::new(name_of, place, output.previous, body)
+        };
+        Completion { token: self.token(name, token), output }
+    }
+
+    pub(super) fn ingested(&self, result: StoreIngested) -> Ingested {
+        let place = |place: Place| (self.epoch(place.epoch), place.sequence);
+        match result {
+            StoreIngested::Stamped(at) => {
+                let (epoch, sequence) = place(at);
+                Ingested::Stamped { epoch, sequence }
+            }
+            StoreIngested::Duplicate(at, _) => {
+                let (epoch, sequence) = place(at);
+                Ingested::Duplicate { epoch, sequence }
+            }
+            StoreIngested::Conflict => Ingested::Conflict,
+            StoreIngested::BacklogFull => Ingested::BacklogFull,
+            StoreIngested::Gone => Ingested::Gone,
+        }
+    }
+
+    pub fn given(&self, message: &Stamped) -> Given {
+        let keys = ["a", "b", "{x}:y"];
+        let key = message.message.key.as_deref();
+        let attempts = &message.attempts;
+        Given {
+            sequence: message.place.sequence,
+            epoch: self.epoch(message.place.epoch),
+            previous: message.previous,
+            key: key.map(|key| *keys.iter().find(|known| **known == key).unwrap_or(&"?")),
+            body: String::from_utf8_lossy(&message.message.body.bytes).into_owned(),
+            priority: message.priority,
+            charge: message.charge,
+            idempotency_key: message.idempotency_key.clone(),
+            tombstone: message.tombstone,
+            left: Left {
+                failed: attempts.failed,
+                crashes: attempts.crashes,
+                checkpoint: attempts.checkpoint.clone(),
+                troubles: attempts.troubles.iter().map(|(_, trouble)| trouble.kind).collect(),
+            },
+        }
+    }
+}
+
+pub fn trouble(stage: Stage, kind: TroubleKind) -> Trouble {
+    Trouble::new(stage, kind, "said no")
+}
+
+pub fn arrival(arrival: &op::Arrival, name: Name, epoch: u64) -> Arrival {
+    let plain = message(arrival.key, &arrival.body);
+    let redrive = arrival.redrive.map(|redrive| {
+        let place = Place { epoch, sequence: redrive.letter };
+        let stamped = Stamped {
+            charge: arrival.charge,
+            ..Stamped::new(name.parse().unwrap(), place, 0, plain.clone())
+        };
+        let processed = redrive.processed.then(|| Box::new(stamped));
+        Redrive { letter: redrive.letter, processed }
+    });
+    Arrival {
+        idempotency_key: arrival.idempotency_key.clone(),
+        due: arrival.due.map(|due| match due {
+            op::Due::After(until) => Due::After(wait(until).as_millis() as u64),
+            op::Due::At(Until::Past) => Due::At(1),
+            op::Due::At(Until::Future) => Due::At(FAR_MS),
+        }),
+        priority: arrival.priority,
+        redrive,
+        ..Arrival::of(plain)
+    }
+}
+
+pub fn request(request: &LaneRequest, with_log: bool) -> StoreRequest {
+    let count = |what| request.settled.iter().filter(|gone| gone.tombstone == Some(what)).count();
+    let entries = request.settled.iter().filter(|_| with_log).map(|gone| {
+        let stamped = message(None, "");
+        let place = Place { epoch: 1, sequence: gone.sequence };
+        let stamped = Stamped {
+            tombstone: gone.tombstone,
+            ..Stamped::new("any".parse().unwrap(), place, 0, stamped)
+        };
+        (gone.sequence, LogEntry::of(&stamped, 0, 0, false))
+    });
+    let settled = Settled {
+        upto: request.settled_to,
+        dropped: count(Tombstone::Dropped) as u64,
+        skipped: count(Tombstone::Skipped) as u64,
+        cancelled: count(Tombstone::Cancelled) as u64,
+        bytes: request.settled.iter().map(|gone| gone.charge).sum(),
+        log: entries.collect(),
+        idempotency_keys: request
+            .settled
+            .iter()
+            .filter_map(|gone| gone.idempotency_key.clone())
+            .collect(),
+    };
+    let (in_hand, want) = (request.in_hand, request.want);
+    StoreRequest { key: request.lane.name(), settled, in_hand, want }
+}

@@ -1,0 +1,184 @@
+//! What Redis must hold.
+
+use reseq::domain::{Ordering, Sequence, Stage};
+
+use super::{Snapshot, attempts, letter, record, when};
+use crate::model::{
+    real::{self, REASON},
+    state::{Destination, Lane, Message, Name, Server, Stand, State, Until},
+    step::given,
+};
+
+/// What Redis must hold when the partition is in this state.
+pub fn of_model(state: &State) -> Snapshot {
+    let mut all = Snapshot::new();
+    let mut put = |key: &str, field: String, value: String| {
+        all.entry(key.to_owned()).or_default().insert(field, value);
+    };
+    if state.server != Server::Unknown {
+        put("epoch", "server".into(), format!("{:?}", state.server));
+        put("epoch", "epoch".into(), state.epoch.to_string());
+        let quarantine = state.quarantine.unwrap_or(Until::Past);
+        put("epoch", "quarantine_ends_ms".into(), when(quarantine));
+    }
+    if let Some((owner, until)) = state.owner {
+        put("owner", String::new(), format!("owner {owner}, {}", when(until)));
+    }
+    for name in &state.active_builtin {
+        put("active:builtin", name.to_string(), when(Until::Past));
+    }
+    for name in &state.active_worker {
+        put("active:worker", name.to_string(), when(Until::Past));
+    }
+    for (name, until) in &state.releasable {
+        put("releasable", name.to_string(), when(*until));
+    }
+    for (caller, (number, _)) in &state.calls {
+        put(&format!("calls:caller{caller}"), String::new(), number.to_string());
+    }
+    for ((name, key), seen) in &state.seen {
+        let body = real::digest(&seen.body);
+        let value = format!("{} {} {} {body}", seen.epoch, seen.sequence, when(seen.until));
+        put(&format!("d:{name}:seen:{key}"), String::new(), value);
+    }
+    if state.revision > 0 {
+        put("destinations", "*".into(), state.revision.to_string());
+    }
+    for (name, (version, paused)) in &state.index {
+        let paused = if paused.is_empty() { "-" } else { paused };
+        put("destinations", name.to_string(), format!("{version} {paused}"));
+    }
+    for (name, destination) in &state.destinations {
+        of_hash(&mut all, name, destination);
+        of_destination(&mut all, name, destination);
+        for (sequence, message) in &destination.messages {
+            of_message(&mut all, name, destination, *sequence, message);
+        }
+    }
+    all
+}
+
+fn of_hash(all: &mut Snapshot, name: Name, destination: &Destination) {
+    let hash = all.entry(format!("d:{name}")).or_default();
+    let count = |is: fn(&Message) -> bool| destination.count(is);
+    let counters = [
+        ("last", destination.last),
+        ("settled", destination.last - destination.pending()),
+        ("ready", count(Message::is_finished)),
+        ("halted_ready", count(|m| m.stand == Stand::Halted(Stage::Delivery))),
+        ("delayed", count(|m| matches!(m.stand, Stand::Delayed { .. }))),
+        ("held", count(|m| matches!(m.stand, Stand::Held { .. }))),
+        ("bytes", destination.bytes()),
+        ("orders", destination.orders()),
+        ("delivered", destination.delivered),
+        ("dropped", destination.dropped),
+        ("skipped", destination.skipped),
+        ("cancelled", destination.cancelled),
+        ("discarded", destination.discarded),
+    ];
+    let definition = destination.definition;
+    let mut texts = vec![
+        ("version", destination.version.to_string()),
+        ("definition", real::definition_json(name, &definition)),
+        ("ordering", text_of(definition.ordering).to_owned()),
+        ("processing", if definition.serial { "serial" } else { "parallel" }.to_owned()),
+        ("claimers", definition.claimers().as_str().to_owned()),
+        ("born", destination.born.to_string()),
+    ];
+    let numbers = counters.into_iter().chain([
+        ("attempts_max", definition.attempts_max.into()),
+        ("crashes_max", definition.crashes_max.into()),
+    ]);
+    texts.extend(numbers.filter(|(_, value)| *value > 0).map(|(f, value)| (f, value.to_string())));
+    if destination.deleted {
+        texts.push(("deleted", "1".into()));
+    }
+    if !destination.paused.is_empty() {
+        texts.push(("paused", destination.paused.into()));
+    }
+    hash.extend(texts.into_iter().map(|(field, value)| (field.to_owned(), value)));
+}
+
+fn text_of(ordering: Ordering) -> &'static str {
+    match ordering {
+        Ordering::Destination => "destination",
+        Ordering::Key => "key",
+        Ordering::None => "none",
+    }
+}
+
+fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
+    let mut put = |noun: &str, field: String, value: String| {
+        all.entry(format!("d:{name}:{noun}")).or_default().insert(field, value);
+    };
+    for (at, sequence) in destination.waiting.iter().enumerate() {
+        put("waiting", at.to_string(), sequence.to_string());
+    }
+    for (lane, not_before) in &destination.lanes {
+        put("lanes", lane.clone(), when(*not_before));
+    }
+    for (key, seen) in &destination.unique {
+        let body = real::digest(&seen.body);
+        put("unique", key.clone(), format!("{} {} {body}", seen.epoch, seen.sequence));
+    }
+    for (sequence, one) in &destination.letters {
+        put("dead", sequence.to_string(), sequence.to_string());
+        let message = given(*sequence, &one.message, Default::default());
+        let halted_in = one.was_halted.then_some(one.stage);
+        let left = attempts(&one.message.left, halted_in, false);
+        let text = format!("{:?}, {REASON}, {}, {left:?}", one.stage, record(&message));
+        put("letters", sequence.to_string(), text);
+    }
+    for (at, (sequence, outcome)) in destination.log.iter().enumerate() {
+        put("log", at.to_string(), format!("{sequence} {outcome:?}"));
+    }
+}
+
+fn of_message(
+    all: &mut Snapshot,
+    name: Name,
+    destination: &Destination,
+    sequence: Sequence,
+    message: &Message,
+) {
+    let mut put = |key: String, field: String, value: String| {
+        all.entry(key).or_default().insert(field, value);
+    };
+    let (hash, at) = (format!("d:{name}"), sequence.to_string());
+    let lane = destination.lane_of(sequence, message);
+    let of_lane = |noun: &str| match lane {
+        Lane::Whole | Lane::Single(_) => format!("{hash}:{noun}"),
+        Lane::Key(key) => format!("{hash}:{noun}:{key}"),
+    };
+    put(of_lane("in-progress"), at.clone(), at.clone());
+    let text = record(&given(sequence, message, Default::default()));
+    put(format!("{hash}:messages"), at.clone(), text);
+    let halted_in = match message.stand {
+        Stand::Halted(stage) => Some(stage),
+        _ => None,
+    };
+    let is_delayed = message.stand == (Stand::Held { delayed: true });
+    if let Some(text) = attempts(&message.left, halted_in, is_delayed) {
+        put(format!("{hash}:attempts"), at.clone(), text);
+    }
+    if let Some(how) = message.order {
+        let key = if let Lane::Key(key) = lane { key } else { "" };
+        let text = format!("{}{} {key}{REASON}", letter(how), key.len());
+        put(format!("{hash}:orders"), at.clone(), text);
+    }
+    if halted_in.is_some() {
+        put(format!("{hash}:halted"), at.clone(), when(Until::Past));
+    }
+    if message.is_finished() {
+        put(of_lane("ready"), at.clone(), at.clone());
+    }
+    match &message.stand {
+        Stand::Leased { secret, until } => {
+            put("leases".into(), format!("{name}/{sequence}/{secret}"), when(*until));
+        }
+        Stand::Delayed { until } => {
+            put("delayed".into(), format!("{name}/{sequence}"), when(*until));
+        }
+        _ => {}
+    }
+}

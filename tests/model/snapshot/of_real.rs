@@ -1,0 +1,134 @@
+//! What Redis does hold.
+
+use reseq::domain::{Stage, Tombstone};
+
+use super::{Fields, Snapshot, attempts, record, when};
+use crate::model::{
+    real::{self, Real, bytes_of},
+    state::{Left, NAMES, Until},
+};
+
+/// What Redis does hold.
+pub async fn of_real(real: &mut Real) -> Snapshot {
+    let (now_ms, keys) = real.dump().await;
+    let when =
+        |ms: &str| when(if real::number(ms) <= now_ms { Until::Past } else { Until::Future });
+    let mut all = Snapshot::new();
+    let mut unread = Vec::new();
+    for (key, (kind, content)) in keys {
+        let key = key.strip_prefix("reseq:").expect("every key has the prefix").to_owned();
+        let key = key.strip_prefix("{p00}:").unwrap_or(&key).to_owned();
+        let pairs = content.chunks(2).map(|pair| (pair[0].clone(), pair[pair.len() - 1].clone()));
+        let noun = key.rsplit_once("d:").map_or("", |(_, rest)| rest);
+        let noun = noun.split_once(':').map_or("", |(_, noun)| noun);
+        let is_instant = matches!(key.as_str(), "releasable" | "delayed" | "leases")
+            || key.starts_with("active:")
+            || matches!(noun, "lanes" | "halted");
+        let mut fields = Fields::new();
+        match (kind.as_str(), key.as_str(), noun) {
+            ("zset", "leases", _) => {
+                fields.extend(pairs.map(|(member, ms)| (real.lease(&member), when(&ms))));
+            }
+            ("zset", ..) if is_instant => {
+                fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
+            }
+            // What is in them is read as messages, dead letters and entries, below.
+            (_, _, "messages" | "letters" | "log" | "log:order") => {
+                unread.push(key);
+                continue;
+            }
+            ("zset", _, "waiting") => {
+                let places = pairs.enumerate();
+                fields.extend(places.map(|(at, (sequence, _))| (at.to_string(), sequence)));
+            }
+            ("list", ..) => {
+                let places = content.iter().enumerate();
+                fields.extend(places.map(|(at, sequence)| (at.to_string(), sequence.clone())));
+            }
+            ("string", ..) => {
+                fields.insert(String::new(), real.string(&key, &content[0], when));
+            }
+            ("hash", _, "attempts") => {
+                let read = pairs.filter_map(|(sequence, kept)| Some((sequence, left(&kept)?)));
+                fields.extend(read);
+            }
+            ("hash", ..) => {
+                let translated = pairs
+                    .map(|(field, value)| (field.clone(), real.field(&field, &value, &key, when)));
+                // What came back to nothing is as good as none.
+                fields.extend(translated.filter(|(_, value)| value != "0" && !value.is_empty()));
+            }
+            _ => fields.extend(pairs),
+        }
+        let renamed = match key.strip_prefix("calls:") {
+            Some(caller) => format!("calls:{}", caller.split_once(':').expect("pod:actor").1),
+            None => key,
+        };
+        all.insert(renamed, fields);
+    }
+    read_by_the_store(real, &mut all, &unread).await;
+    all
+}
+
+/// What attempts left behind, as the scripts keep it.
+fn left(kept: &str) -> Option<String> {
+    type Kept = (u32, u32, String, String, String, Vec<String>);
+    let kept: Kept = rmp_serde::from_slice(&bytes_of(kept)).expect("attempts can be read");
+    let (failed, crashes, checkpoint, halted_in, due, troubles) = kept;
+    let kind = |text: &String| {
+        let (_, json) = text.split_once(' ').expect("a trouble has its time");
+        let trouble: reseq::domain::Trouble = serde_json::from_str(json).unwrap();
+        trouble.kind
+    };
+    let halted_in = match halted_in.as_str() {
+        "" => None,
+        "transform" => Some(Stage::Transform),
+        "delivery" => Some(Stage::Delivery),
+        other => panic!("halted in {other}"),
+    };
+    let left = Left {
+        failed,
+        crashes,
+        checkpoint: Some(checkpoint).filter(|text| !text.is_empty()),
+        troubles: troubles.iter().map(kind).collect(),
+    };
+    attempts(&left, halted_in, !due.is_empty())
+}
+
+async fn read_by_the_store(real: &mut Real, all: &mut Snapshot, unread: &[String]) {
+    let had = |key: &str| unread.iter().any(|unread| unread == key);
+    for name in NAMES {
+        let messages = match had(&format!("d:{name}:messages")) {
+            true => real.messages(name).await,
+            false => Vec::new(),
+        };
+        for message in messages {
+            let fields = all.entry(format!("d:{name}:messages")).or_default();
+            let text = record(&real.given(&message));
+            fields.insert(message.place.sequence.to_string(), text);
+        }
+        if all.contains_key(&format!("d:{name}:dead")) {
+            let fields = real.letters(name).await.into_iter().map(|one| {
+                let message = real.given(&one.message);
+                let (stage, reason) = (one.stage, one.reason);
+                let left = attempts(&message.left, one.message.attempts.halted_in, false);
+                let text = format!("{stage:?}, {reason}, {}, {left:?}", record(&message));
+                (message.sequence.to_string(), text)
+            });
+            let fields = fields.collect();
+            all.insert(format!("d:{name}:letters"), fields);
+        }
+        if !had(&format!("d:{name}:log")) {
+            continue;
+        }
+        let log = real.log(name).await.into_iter().enumerate();
+        let log: Fields = log
+            .map(|(at, (sequence, entry))| {
+                let tombstones = [Tombstone::Dropped, Tombstone::Skipped, Tombstone::Cancelled];
+                let found = tombstones.into_iter().find(|one| entry.outcome == (*one).into());
+                (at.to_string(), format!("{sequence} {found:?}"))
+            })
+            .collect();
+        all.insert(format!("d:{name}:log"), log);
+    }
+}

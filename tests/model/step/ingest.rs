@@ -1,0 +1,145 @@
+//! Stamping arrivals.
+
+use reseq::domain::{Ordering, TransformKind};
+
+use super::{Answer, current, may_leave, notice_server, wait};
+use crate::model::{
+    op::{Arrival, Due, Ingested, Known, Refusal, Reply},
+    state::{Destination, Lane, Left, Message, Name, Seen, Stand, State, Until},
+};
+
+pub fn ingest(state: &mut State, known: &Known, epoch: u64, arrivals: &[Arrival]) -> Answer {
+    notice_server(state);
+    if state.epoch != epoch {
+        return Err(Refusal::StaleEpoch(state.epoch));
+    }
+    current(state, known)?;
+    let mut is_full = false;
+    let arrive = |arrival| {
+        let result = arrive(state, known.name, epoch, arrival, is_full);
+        // What comes behind a refused one is not to overtake it.
+        is_full |= result == Ingested::BacklogFull;
+        result
+    };
+    Ok(Reply::Ingested(arrivals.iter().map(arrive).collect()))
+}
+
+/// What was stamped under this key before, and is still remembered.
+fn first_of<'a>(
+    destination: &'a Destination,
+    seen: Option<&'a Seen>,
+    key: &str,
+) -> Option<&'a Seen> {
+    if destination.definition.has_window {
+        return seen.filter(|s| s.until == Until::Future && s.epoch >= destination.born);
+    }
+    let first = destination.unique.get(key)?;
+    // Nobody will receive what is a tombstone: its key is free.
+    let message = destination.messages.get(&first.sequence)?;
+    message.tombstone.is_none().then_some(first)
+}
+
+fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full: bool) -> Ingested {
+    let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
+    let definition = destination.definition;
+    if let Some(key) = &arrival.idempotency_key
+        && let Some(first) = first_of(destination, state.seen.get(&(name, key.clone())), key)
+    {
+        let (epoch, sequence) = (first.epoch, first.sequence);
+        let is_same = first.body == arrival.body;
+        return if is_same { Ingested::Duplicate { epoch, sequence } } else { Ingested::Conflict };
+    }
+    if let Some(redrive) = &arrival.redrive
+        && !destination.letters.contains_key(&redrive.letter)
+    {
+        return Ingested::Gone;
+    }
+    let no_room = destination.pending() >= definition.max_backlog
+        || definition.max_backlog_bytes > 0
+            && destination.bytes() + arrival.charge > definition.max_backlog_bytes;
+    if is_full || no_room {
+        return Ingested::BacklogFull;
+    }
+    if let Some(redrive) = &arrival.redrive {
+        destination.letters.remove(&redrive.letter);
+    }
+    destination.last += 1;
+    let sequence = destination.last;
+    let lane = definition.lane_of(sequence, arrival.key);
+    let previous = match definition.ordering {
+        Ordering::Destination => sequence - 1,
+        Ordering::Key => destination.lane(lane).next_back().map_or(0, |(sequence, _)| sequence),
+        Ordering::None => 0,
+    };
+    let idempotency_key = arrival.idempotency_key.clone().filter(|_| !definition.has_window);
+    let message = Message {
+        epoch,
+        previous,
+        key: arrival.key,
+        body: arrival.body.clone(),
+        priority: priority(arrival, definition.ordering),
+        charge: arrival.charge,
+        idempotency_key,
+        tombstone: None,
+        left: Left::default(),
+        order: None,
+        stand: Stand::Ready,
+    };
+    let is_busy = destination.unfinished(lane).is_some();
+    destination.messages.insert(sequence, message);
+    remember(
+        state,
+        name,
+        arrival,
+        Seen { epoch, sequence, body: arrival.body.clone(), until: Until::Future },
+    );
+    stand(state, name, lane, sequence, arrival, is_busy);
+    Ingested::Stamped { epoch, sequence }
+}
+
+fn priority(arrival: &Arrival, ordering: Ordering) -> u8 {
+    let asked = arrival.priority.filter(|_| ordering == Ordering::None);
+    asked.unwrap_or(reseq::domain::message::PRIORITY_DEFAULT)
+}
+
+fn remember(state: &mut State, name: Name, arrival: &Arrival, first: Seen) {
+    let Some(destination) = state.destinations.get_mut(name) else { return };
+    match &arrival.idempotency_key {
+        Some(key) if destination.definition.has_window => {
+            state.seen.insert((name, key.clone()), first);
+        }
+        Some(key) => {
+            destination.unique.insert(key.clone(), first);
+        }
+        None => {}
+    }
+}
+
+/// A new message stands where it belongs: waiting, delayed, held or ready.
+fn stand(
+    state: &mut State,
+    name: Name,
+    lane: Lane,
+    sequence: u64,
+    arrival: &Arrival,
+    is_busy: bool,
+) {
+    let Some(destination) = state.destinations.get_mut(name) else { return };
+    let definition = destination.definition;
+    let is_processed = arrival.redrive.is_some_and(|redrive| redrive.processed);
+    let is_finished = is_processed || definition.kind == TransformKind::None;
+    let delayed = matches!(arrival.due, Some(Due::After(Until::Future) | Due::At(Until::Future)));
+    if is_finished && !delayed {
+        if destination.is_head(sequence) {
+            may_leave(state, name, lane, Until::Past);
+        }
+        return;
+    }
+    let is_held = definition.serial && is_busy;
+    let Some(message) = destination.messages.get_mut(&sequence) else { return };
+    match (is_held, delayed) {
+        (true, _) => message.stand = Stand::Held { delayed },
+        (_, true) => message.stand = Stand::Delayed { until: Until::Future },
+        _ => wait(state, name, &[sequence]),
+    }
+}

@@ -1,0 +1,163 @@
+//! What people ask for: withdraw (the owner too, by policy), retry, discard.
+
+use reseq::{
+    domain::{Ordering, Sequence, Stage, Tombstone, TroubleKind},
+    store::Withdrawn,
+};
+
+use super::{Answer, advance, current, may_leave, notice_server, owner::owns, wait_in_front};
+use crate::model::{
+    op::{Known, Refusal, Reply},
+    state::{Lane, Left, Letter, Message, Name, Stand, State, Until},
+};
+
+pub fn withdraw(
+    state: &mut State,
+    who: Option<usize>,
+    known: &Known,
+    how: Tombstone,
+    failed: Option<u32>,
+    messages: &[(Lane, Sequence)],
+) -> Answer {
+    current(state, known)?;
+    let epoch = state.epoch;
+    notice_server(state);
+    if who.is_some() && state.epoch != epoch {
+        return Err(Refusal::StaleEpoch(state.epoch));
+    }
+    if who.is_some_and(|who| !owns(state, who)) {
+        return Err(Refusal::NotOwner);
+    }
+    let is_owned = matches!(state.owner, Some((_, Until::Future)));
+    let no_sender_has_it = state.quarantine != Some(Until::Future) && (who.is_some() || !is_owned);
+    let all = messages.iter().map(|(lane, sequence)| {
+        withdraw_one(state, known.name, *lane, *sequence, no_sender_has_it, how, failed)
+    });
+    Ok(Reply::Withdrawn(all.collect()))
+}
+
+fn withdraw_one(
+    state: &mut State,
+    name: Name,
+    lane: Lane,
+    sequence: Sequence,
+    no_sender_has_it: bool,
+    how: Tombstone,
+    failed: Option<u32>,
+) -> Withdrawn {
+    let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
+    let definition = destination.definition;
+    let found = destination.messages.get_mut(&sequence);
+    let Some(message) = found.filter(|m| definition.lane_of(sequence, m.key) == lane) else {
+        return Withdrawn::Settled;
+    };
+    if message.tombstone.is_some() {
+        // Its transform dropped it meanwhile: that ends the order.
+        message.order = None;
+        return Withdrawn::Settled;
+    }
+    let is_in_hand = match message.stand {
+        Stand::Leased { .. } => true,
+        Stand::Ready => !no_sender_has_it,
+        _ => false,
+    };
+    if is_in_hand {
+        if message.order.is_none() {
+            message.order = Some(how);
+            // Where there is one lane, the hint is its head's not-before: left as it is.
+            if definition.ordering == Ordering::Destination {
+                state.releasable.entry(name).or_insert(Until::Past);
+            } else {
+                state.releasable.insert(name, Until::Past);
+            }
+        }
+        return Withdrawn::Ordered;
+    }
+    let was_finished = message.is_finished();
+    let was_held = matches!(message.stand, Stand::Held { .. });
+    if how == Tombstone::Skipped {
+        let letter = letter_of(message, failed);
+        destination.letters.insert(sequence, letter);
+    }
+    destination.waiting.retain(|at| *at != sequence);
+    if let Some(message) = destination.messages.get_mut(&sequence) {
+        message.tombstone = Some(how);
+        message.body.clear();
+        message.left = Left::default();
+        message.order = None;
+        message.stand = Stand::Ready;
+    }
+    let is_head = destination.is_head(sequence);
+    if definition.serial && !was_finished && !was_held {
+        advance(state, name, lane);
+    }
+    if is_head {
+        may_leave(state, name, lane, Until::Past);
+    }
+    Withdrawn::Done
+}
+
+fn letter_of(message: &Message, failed: Option<u32>) -> Letter {
+    let stage = match message.stand {
+        Stand::Ready | Stand::Halted(Stage::Delivery) => Stage::Delivery,
+        _ => Stage::Transform,
+    };
+    let was_halted = message.is_halted();
+    let mut message = Message { order: None, stand: Stand::Ready, ..message.clone() };
+    if let Some(failed) = failed {
+        message.left.failed = failed;
+        message.left.note(TroubleKind::Rejected);
+    }
+    Letter { stage, was_halted, message }
+}
+
+pub fn retry(
+    state: &mut State,
+    known: &Known,
+    lane: Lane,
+    sequence: Sequence,
+    repaired: Option<&str>,
+) -> Answer {
+    let found = state.destinations.get(known.name);
+    let is_there = found.is_some_and(|found| found.messages.contains_key(&sequence));
+    // Without a record there is nothing to repair: nobody is asked.
+    if repaired.is_some() && !is_there {
+        return Err(Refusal::WrongHead);
+    }
+    let destination = current(state, known)?;
+    if destination.head(lane).is_none_or(|(head, _)| head != sequence) {
+        return Err(Refusal::WrongHead);
+    }
+    let Some(message) = destination.messages.get_mut(&sequence) else {
+        return Err(Refusal::WrongHead);
+    };
+    let can_be_retried = message.is_finished()
+        || message.is_halted()
+        || matches!(message.stand, Stand::Delayed { .. });
+    if !can_be_retried || repaired.is_some() && !message.is_halted() {
+        return Err(Refusal::WrongState);
+    }
+    let is_finished = message.is_finished();
+    if message.is_halted() {
+        message.left = Left { failed: 0, crashes: 0, ..message.left.clone() };
+    }
+    if let Some(body) = repaired {
+        message.body = body.to_owned();
+    }
+    if is_finished {
+        message.stand = Stand::Ready;
+        may_leave(state, known.name, lane, Until::Past);
+    } else {
+        wait_in_front(state, known.name, &[sequence]);
+    }
+    Ok(Reply::Retried { waits: !is_finished })
+}
+
+pub fn discard(state: &mut State, known: &Known, letters: &[Sequence]) -> Answer {
+    let destination = current(state, known)?;
+    let before = destination.letters.len();
+    destination.letters.retain(|sequence, _| !letters.contains(sequence));
+    let discarded = (before - destination.letters.len()) as u64;
+    destination.discarded += discarded;
+    Ok(Reply::Discarded(discarded))
+}

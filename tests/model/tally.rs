@@ -1,0 +1,384 @@
+//! How often what the test is for did happen.
+
+use std::collections::BTreeMap;
+
+use reseq::{
+    domain::{Ordering, Stage, Tombstone},
+    store::{Status, Withdrawn},
+};
+
+use super::{
+    op::{Ingested, Known, Op, Refusal, Reply},
+    state::{Destination, Lane, Message, Stand, State, Until},
+};
+
+/// What must have happened at least once for the test to mean anything.
+pub const WANTED: [&str; 88] = [
+    "stamped",
+    "duplicate",
+    "duplicate while pending",
+    "key stamped again",
+    "conflict",
+    "backlog full",
+    "backlog full of bytes",
+    "dead letter gone",
+    "delayed at ingest",
+    "held at ingest",
+    "held and delayed at ingest",
+    "redriven",
+    "redriven, processed",
+    "claimed",
+    "claimed by priority",
+    "fewer than asked for",
+    "checkpoint given",
+    "completed",
+    "completed, troubles kept",
+    "dropped",
+    "advanced",
+    "advanced to delayed",
+    "already settled",
+    "stale lease",
+    "failed and delayed",
+    "failed, to wait at once",
+    "failed for good",
+    "attempts used up",
+    "five troubles",
+    "handed back",
+    "extended",
+    "extended with checkpoint",
+    "lease ran out",
+    "crashed too often",
+    "delay over",
+    "released",
+    "released out of order",
+    "released anew after a retry",
+    "held back by an order",
+    "held back by a halted head",
+    "settled",
+    "settled dropped",
+    "settled skipped",
+    "settled cancelled",
+    "logged",
+    "log made room",
+    "key forgotten",
+    "postponed",
+    "postponed with an order",
+    "halted in delivery",
+    "halted before",
+    "withdrawn waiting",
+    "withdrawn held",
+    "withdrawn delayed",
+    "withdrawn ready",
+    "withdrawn ready, by nobody's owner",
+    "withdrawn halted in transform",
+    "withdrawn halted in delivery",
+    "withdrawn dropped",
+    "withdrawn skipped",
+    "withdrawn cancelled",
+    "ordered from a processor",
+    "ordered from a sender",
+    "ordered in quarantine",
+    "ordered by the owner in quarantine",
+    "order carried out",
+    "order ended by a tombstone",
+    "nothing to withdraw",
+    "retried in transform",
+    "retried in delivery",
+    "retried, repaired",
+    "retried, delayed",
+    "retried, postponed",
+    "discarded",
+    "paused",
+    "partition taken over",
+    "removed with messages pending",
+    "made again",
+    "finished while being removed",
+    "ended under an old definition",
+    "repeated call",
+    "repeated call, after others",
+    "STALE_CALL",
+    "STALE_EPOCH",
+    "STALE_DEFINITION",
+    "UNKNOWN_DESTINATION",
+    "NOT_OWNER",
+    "QUARANTINE",
+];
+
+/// As [`WANTED`], of what is refused.
+pub const WANTED_REFUSALS: [&str; 3] = ["WRONG_STATE", "WRONG_HEAD", "OOM"];
+
+/// Counts by name.
+#[derive(Debug, Default)]
+pub struct Tally(BTreeMap<&'static str, usize>);
+
+impl Tally {
+    pub fn count(&mut self, what: &'static str) {
+        *self.0.entry(what).or_default() += 1;
+    }
+
+    fn count_if(&mut self, is: bool, what: &'static str) {
+        if is {
+            self.count(what);
+        }
+    }
+
+    /// What is wanted and never happened.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let wanted = WANTED.into_iter().chain(WANTED_REFUSALS);
+        wanted.filter(|what| !self.0.contains_key(what)).collect()
+    }
+
+    /// Counts what an operation did.
+    pub fn tell(&mut self, op: &Op, reply: &Reply, before: &State, after: &State) {
+        match (op, reply) {
+            (_, Reply::Refused(refusal)) => self.count(name_of(refusal)),
+            (Op::Ingest { known, .. }, Reply::Ingested(results)) => {
+                let (before, after) = (destination(before, known), destination(after, known));
+                if let (Some(before), Some(after)) = (before, after) {
+                    self.tell_ingested(op, results, before, after);
+                }
+            }
+            (Op::Claim { known, .. }, Reply::Claimed(given)) => {
+                self.count_if(!given.is_empty(), "claimed");
+                let with_checkpoint = given.iter().any(|one| one.left.checkpoint.is_some());
+                self.count_if(with_checkpoint, "checkpoint given");
+                let by_priority = given.windows(2).any(|two| two[0].sequence > two[1].sequence);
+                let none = known.definition.ordering == Ordering::None;
+                self.count_if(none && by_priority, "claimed by priority");
+                let waits = destination(before, known).is_some_and(|d| !d.waiting.is_empty());
+                self.count_if(given.is_empty() && waits, "fewer than asked for");
+            }
+            (op, Reply::Statuses(statuses)) => self.tell_statuses(op, statuses, before, after),
+            (_, Reply::Reaped { leases, delays, halted }) => {
+                self.count_if(*leases > 0, "lease ran out");
+                self.count_if(*delays > 0, "delay over");
+                self.count_if(*halted > 0, "crashed too often");
+            }
+            (Op::Own { who }, _) if before.owner.is_some_and(|(owner, _)| owner != *who) => {
+                self.count("partition taken over");
+            }
+            (Op::Release { known, .. }, Reply::Runs { .. }) => {
+                let (before, after) = (destination(before, known), destination(after, known));
+                if let (Some(before), Some(after)) = (before, after) {
+                    self.tell_released(op, reply, before, after);
+                }
+            }
+            (Op::Postpone { refused, .. }, _) => {
+                let known = destination(after, &refused.known);
+                self.count("postponed");
+                self.count_if(known.is_some_and(|d| d.orders() > 0), "postponed with an order");
+            }
+            (Op::Halt { .. }, _) => {
+                self.count(if before == after { "halted before" } else { "halted in delivery" });
+            }
+            (Op::Withdraw { known, .. }, Reply::Withdrawn(outcomes)) => {
+                if let Some(found) = destination(before, known) {
+                    self.tell_withdrawn(op, outcomes, before, found);
+                }
+            }
+            (Op::Retry { known, sequence, repaired, .. }, Reply::Retried { .. }) => {
+                let found = destination(before, known).and_then(|d| d.messages.get(sequence));
+                self.count_if(repaired.is_some(), "retried, repaired");
+                match found.map(|message| &message.stand) {
+                    Some(Stand::Halted(Stage::Transform)) => self.count("retried in transform"),
+                    Some(Stand::Halted(Stage::Delivery)) => self.count("retried in delivery"),
+                    Some(Stand::Delayed { .. }) => self.count("retried, delayed"),
+                    _ => self.count_if(before != after, "retried, postponed"),
+                }
+            }
+            (_, Reply::Discarded(1..)) => self.count("discarded"),
+            (_, Reply::Paused { changed: true }) => self.count("paused"),
+            (Op::Remove { .. } | Op::EndRemove { .. }, Reply::Removed { purged: 1.. }) => {
+                self.count("removed with messages pending");
+            }
+            (Op::Define { .. }, Reply::Defined { created: true, .. }) if before.revision > 3 => {
+                self.count("made again");
+            }
+            _ => {}
+        }
+        self.tell_state(before, after);
+    }
+
+    fn tell_state(&mut self, before: &State, after: &State) {
+        for (name, destination) in &after.destinations {
+            let old = before.destinations.get(name);
+            for (sequence, message) in &destination.messages {
+                self.count_if(message.left.troubles.len() == 5, "five troubles");
+                let stood = old.and_then(|old| old.messages.get(sequence)).map(|m| &m.stand);
+                if matches!(stood, Some(Stand::Held { .. })) {
+                    self.count_if(message.stand == Stand::Waiting, "advanced");
+                    let delayed = matches!(message.stand, Stand::Delayed { .. });
+                    self.count_if(delayed, "advanced to delayed");
+                }
+            }
+        }
+    }
+
+    fn tell_ingested(
+        &mut self,
+        op: &Op,
+        results: &[Ingested],
+        before: &Destination,
+        after: &Destination,
+    ) {
+        let Op::Ingest { arrivals, .. } = op else { return };
+        let definition = after.definition;
+        for (arrival, result) in arrivals.iter().zip(results) {
+            self.count(match result {
+                Ingested::Stamped { .. } => "stamped",
+                Ingested::Duplicate { .. } if !definition.has_window => "duplicate while pending",
+                Ingested::Duplicate { .. } => "duplicate",
+                Ingested::Conflict => "conflict",
+                Ingested::BacklogFull if after.pending() < definition.max_backlog => {
+                    "backlog full of bytes"
+                }
+                Ingested::BacklogFull => "backlog full",
+                Ingested::Gone => "dead letter gone",
+            });
+            let Ingested::Stamped { sequence, .. } = result else { continue };
+            match after.messages.get(sequence).map(|message| &message.stand) {
+                Some(Stand::Delayed { .. }) => self.count("delayed at ingest"),
+                Some(Stand::Held { delayed: true }) => self.count("held and delayed at ingest"),
+                Some(Stand::Held { .. }) => self.count("held at ingest"),
+                _ => {}
+            }
+            self.count_if(arrival.redrive.is_some_and(|r| !r.processed), "redriven");
+            self.count_if(arrival.redrive.is_some_and(|r| r.processed), "redriven, processed");
+            let is_unique = arrival.idempotency_key.is_some() && !definition.has_window;
+            self.count_if(is_unique && before.log.len() > 1, "key stamped again");
+        }
+    }
+
+    fn tell_released(&mut self, op: &Op, reply: &Reply, before: &Destination, after: &Destination) {
+        let (Op::Release { lanes, .. }, Reply::Runs { runs, .. }) = (op, reply) else { return };
+        for (request, run) in lanes.iter().zip(runs) {
+            let handed_out = run.messages.first();
+            self.count_if(handed_out.is_some(), "released");
+            let lowest = after.messages.keys().next();
+            let out_of_order = matches!(request.lane, Lane::Single(_))
+                && handed_out.is_some_and(|one| lowest.is_some_and(|l| *l < one.sequence));
+            self.count_if(out_of_order, "released out of order");
+            let again =
+                |one: &super::op::Given| one.left.failed == 0 && !one.left.troubles.is_empty();
+            self.count_if(handed_out.is_some_and(again), "released anew after a retry");
+            let mut behind = after.lane(request.lane);
+            let next = behind.find(|(at, _)| *at > request.in_hand).map(|(_, message)| message);
+            let stopped = handed_out.is_none() && request.want > 0 && run.wait == Until::Past;
+            let ordered = |m: &Message| m.may_leave() && m.order.is_some();
+            self.count_if(stopped && next.is_some_and(ordered), "held back by an order");
+            let halted = |m: &Message| m.stand == Stand::Halted(Stage::Delivery);
+            self.count_if(stopped && next.is_some_and(halted), "held back by a halted head");
+        }
+        self.count_if(before.pending() != after.pending(), "settled");
+        self.count_if(before.dropped != after.dropped, "settled dropped");
+        self.count_if(before.skipped != after.skipped, "settled skipped");
+        self.count_if(before.cancelled != after.cancelled, "settled cancelled");
+        self.count_if(before.unique.len() > after.unique.len(), "key forgotten");
+        self.count_if(before.log != after.log, "logged");
+        let gone = before.log.first().is_some_and(|first| !after.log.contains(first));
+        self.count_if(gone, "log made room");
+    }
+
+    fn tell_withdrawn(
+        &mut self,
+        op: &Op,
+        outcomes: &[Withdrawn],
+        before: &State,
+        found: &Destination,
+    ) {
+        let Op::Withdraw { who, how, messages, .. } = op else { return };
+        let in_quarantine = before.quarantine == Some(Until::Future);
+        for ((_, sequence), outcome) in messages.iter().zip(outcomes) {
+            let message = found.messages.get(sequence);
+            let Some(message) = message.filter(|_| *outcome != Withdrawn::Settled) else {
+                let ends = message.is_some_and(|m| m.tombstone.is_some() && m.order.is_some());
+                self.count(if ends { "order ended by a tombstone" } else { "nothing to withdraw" });
+                continue;
+            };
+            self.count(match (outcome, &message.stand, who) {
+                (Withdrawn::Ordered, Stand::Leased { .. }, _) => "ordered from a processor",
+                (Withdrawn::Ordered, _, Some(_)) => "ordered by the owner in quarantine",
+                (Withdrawn::Ordered, ..) if in_quarantine => "ordered in quarantine",
+                (Withdrawn::Ordered, ..) => "ordered from a sender",
+                (_, Stand::Waiting, _) => "withdrawn waiting",
+                (_, Stand::Held { .. }, _) => "withdrawn held",
+                (_, Stand::Delayed { .. }, _) => "withdrawn delayed",
+                (_, Stand::Halted(Stage::Transform), _) => "withdrawn halted in transform",
+                (_, Stand::Halted(Stage::Delivery), _) => "withdrawn halted in delivery",
+                (_, _, None) => "withdrawn ready, by nobody's owner",
+                _ => "withdrawn ready",
+            });
+            if *outcome == Withdrawn::Done {
+                self.count_if(message.order.is_some() && who.is_some(), "order carried out");
+                self.count(match how {
+                    Tombstone::Dropped => "withdrawn dropped",
+                    Tombstone::Skipped => "withdrawn skipped",
+                    Tombstone::Cancelled => "withdrawn cancelled",
+                });
+            }
+        }
+    }
+
+    fn tell_statuses(&mut self, op: &Op, statuses: &[Status], before: &State, after: &State) {
+        let (Op::Complete { known, .. }
+        | Op::Fail { known, .. }
+        | Op::Unclaim { known, .. }
+        | Op::Extend { known, .. }) = op
+        else {
+            return;
+        };
+        let found = destination(after, known);
+        if statuses.contains(&Status::Ok) {
+            let is_ending = found.is_some_and(|found| found.deleted);
+            self.count_if(is_ending, "finished while being removed");
+            let is_old = found.is_some_and(|found| found.version != known.version);
+            self.count_if(is_old, "ended under an old definition");
+        }
+        for (at, status) in statuses.iter().enumerate() {
+            let what = match (status, op) {
+                (Status::StaleLease, _) => "stale lease",
+                (Status::Settled, _) => "already settled",
+                (_, Op::Complete { items, .. }) if items[at].1.dropped => "dropped",
+                (_, Op::Complete { items, .. }) => {
+                    let old = destination(before, known);
+                    let old = old.and_then(|old| old.messages.get(&items[at].0.sequence));
+                    let kept = old.is_some_and(|message| !message.left.troubles.is_empty());
+                    self.count_if(kept, "completed, troubles kept");
+                    "completed"
+                }
+                (Status::Halted, Op::Fail { items, .. }) if items[at].is_final => "failed for good",
+                (Status::Halted, _) => "attempts used up",
+                (_, Op::Fail { items, .. }) if items[at].wait == Until::Past => {
+                    "failed, to wait at once"
+                }
+                (_, Op::Fail { .. }) => "failed and delayed",
+                (_, Op::Unclaim { .. }) => "handed back",
+                (_, Op::Extend { items, .. }) if items[at].1.is_some() => {
+                    "extended with checkpoint"
+                }
+                _ => "extended",
+            };
+            self.count(what);
+        }
+    }
+}
+
+fn destination<'a>(state: &'a State, known: &Known) -> Option<&'a Destination> {
+    state.destinations.get(known.name)
+}
+
+fn name_of(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::StaleEpoch(_) => "STALE_EPOCH",
+        Refusal::StaleDefinition => "STALE_DEFINITION",
+        Refusal::UnknownDestination => "UNKNOWN_DESTINATION",
+        Refusal::StaleCall => "STALE_CALL",
+        Refusal::NotOwner => "NOT_OWNER",
+        Refusal::Owned => "OWNED",
+        Refusal::Quarantine => "QUARANTINE",
+        Refusal::WrongHead => "WRONG_HEAD",
+        Refusal::WrongState => "WRONG_STATE",
+        Refusal::OutOfMemory => "OOM",
+        Refusal::Other(_) => "other",
+    }
+}

@@ -1,0 +1,268 @@
+//! One pod with all roles, a receiver and a transform service that answer as they are told.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::{Value, json};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::support::{
+    http::{self, Answer, Request},
+    pods::{Pod, Settings, client},
+    redis::TestRedis,
+    wait::{LOOK_EVERY, eventually},
+};
+
+/// The destination of all these journeys.
+pub const ERP: &str = "erp";
+
+/// What a service was sent and how it answers, by the body of the request.
+#[derive(Default)]
+pub struct Service {
+    /// Bodies whose requests are refused with this status, so often (none: for ever).
+    refused: Mutex<HashMap<String, (u16, Option<usize>)>>,
+    pub taken: Mutex<Vec<Taken>>,
+    /// Requests in flight, and the most there have been at once.
+    in_flight: Mutex<(usize, usize)>,
+    /// A request is answered only after this has been released.
+    pub gate: tokio::sync::RwLock<()>,
+    /// What a success is answered with.
+    pub answer: Mutex<Option<String>>,
+}
+
+/// A request that was answered with success.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    pub headers: HashMap<String, String>,
+    pub body: String,
+}
+
+impl Service {
+    pub fn refuse(&self, body: &str, status: u16, times: Option<usize>) {
+        self.refused.lock().unwrap().insert(body.to_owned(), (status, times));
+    }
+
+    pub fn accept(&self, body: &str) {
+        self.refused.lock().unwrap().remove(body);
+    }
+
+    pub fn bodies(&self) -> Vec<String> {
+        self.taken.lock().unwrap().iter().map(|taken| taken.body.clone()).collect()
+    }
+
+    pub fn most_in_flight(&self) -> usize {
+        self.in_flight.lock().unwrap().1
+    }
+
+    pub fn header(&self, at: usize, name: &str) -> String {
+        self.taken.lock().unwrap()[at].headers.get(name).cloned().unwrap_or_default()
+    }
+
+    async fn take(&self, request: Request) -> Option<Answer> {
+        {
+            let mut in_flight = self.in_flight.lock().unwrap();
+            in_flight.0 += 1;
+            in_flight.1 = in_flight.1.max(in_flight.0);
+        }
+        drop(self.gate.read().await);
+        self.in_flight.lock().unwrap().0 -= 1;
+        if let Some((status, times)) = self.refused.lock().unwrap().get_mut(&request.body)
+            && times.is_none_or(|times| times > 0)
+        {
+            *times = times.map(|times| times - 1);
+            let body = format!("no {}", request.body);
+            return Some(Answer { body, ..Answer::status(*status) });
+        }
+        let taken = Taken { headers: request.headers, body: request.body };
+        self.taken.lock().unwrap().push(taken);
+        let body = self.answer.lock().unwrap().clone().unwrap_or_default();
+        Some(Answer { body, ..Answer::status(200) })
+    }
+
+    pub async fn serve(self: &Arc<Self>) -> (String, AbortOnDropHandle<()>) {
+        let service = self.clone();
+        let (address, server) = http::serve(move |request| {
+            let service = service.clone();
+            async move { service.take(request).await }
+        })
+        .await;
+        (format!("http://{address}/"), server)
+    }
+}
+
+/// A pod, and what it sends to.
+pub struct Desk {
+    _redis: TestRedis,
+    pub pod: Pod,
+    pub receiver: Arc<Service>,
+    pub transformer: Arc<Service>,
+    pub receiver_url: String,
+    pub transformer_url: String,
+    _servers: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Desk {
+    /// With a destination `erp` of this definition; the receiver's `url` is put in.
+    pub async fn start(definition: Value) -> Desk {
+        let redis = TestRedis::start().await;
+        let (receiver, transformer) = (Arc::new(Service::default()), Arc::new(Service::default()));
+        let (receiver_url, server) = receiver.serve().await;
+        let (transformer_url, other) = transformer.serve().await;
+        let settings = Settings::new(redis.url());
+        let pod = Pod::start("all", "ingest,processor,sender", &settings).await;
+        let desk = Desk {
+            _redis: redis,
+            pod,
+            receiver,
+            transformer,
+            receiver_url,
+            transformer_url,
+            _servers: vec![server, other],
+        };
+        desk.define(ERP, definition).await;
+        desk
+    }
+
+    /// The transform that is this desk's own service, with soon retries.
+    pub fn with_transform(&self, definition: Value) -> Value {
+        let mut definition = definition;
+        definition["transform"]["kind"] = json!("http");
+        definition["transform"]["url"] = json!(self.transformer_url);
+        definition
+    }
+
+    pub async fn define(&self, name: &str, mut definition: Value) {
+        if definition["url"].is_null() {
+            definition["url"] = json!(self.receiver_url);
+        }
+        for stage in ["transform", "delivery"] {
+            let soon = [("backoff_ms", 1), ("backoff_max_ms", 20)];
+            for (field, ms) in soon {
+                if definition[stage][field].is_null() {
+                    definition[stage][field] = json!(ms);
+                }
+            }
+        }
+        let path = format!("/v1/destinations/{name}");
+        self.ok("PUT", &path, definition).await;
+    }
+
+    /// Asks, and returns the status and the answer.
+    pub async fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let request = client().request(method.parse().unwrap(), self.pod.url(path));
+        let request = match body {
+            Value::Null => request,
+            body => request.header("content-type", "application/json").body(body.to_string()),
+        };
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let text = answer.text().await.unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// The answer to what must succeed.
+    pub async fn ok(&self, method: &str, path: &str, body: Value) -> Value {
+        let (status, answer) = self.ask(method, path, body).await;
+        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+        answer
+    }
+
+    /// The same at the destination.
+    pub async fn steer(&self, what: &str, body: Value) -> Value {
+        self.ok("POST", &format!("/v1/destinations/{ERP}/{what}"), body).await
+    }
+
+    /// Sends a message with these further fields; returns its sequence.
+    pub async fn send(&self, body: &str, fields: Value) -> u64 {
+        let mut item = json!({"destinations": [ERP], "body": body});
+        item.as_object_mut().unwrap().extend(fields.as_object().cloned().unwrap_or_default());
+        let answer = self.ok("POST", "/v1/messages", item).await;
+        answer["deliveries"][0]["sequence"].as_u64().unwrap()
+    }
+
+    /// Sends these bodies, in order.
+    pub async fn send_all(&self, bodies: &[&str]) {
+        for body in bodies {
+            self.send(body, json!({})).await;
+        }
+    }
+
+    pub async fn stats(&self) -> Value {
+        self.ok("GET", &format!("/v1/destinations/{ERP}/stats"), Value::Null).await
+    }
+
+    /// Waits until the numbers are so.
+    pub async fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        eventually(what, async || {
+            let stats = self.stats().await;
+            if is_so(&stats) { Ok(stats) } else { Err(stats.to_string()) }
+        })
+        .await
+    }
+
+    /// Waits until the receiver has these bodies, in this order, and nothing else.
+    pub async fn receives(&self, bodies: &[&str]) {
+        let bodies: Vec<String> = bodies.iter().map(|body| format!("\"{body}\"")).collect();
+        eventually("the receiver has them", async || {
+            let found = self.receiver.bodies();
+            if found == bodies { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+        .await;
+    }
+
+    /// Nothing is left to do, and the books are right: what was stamped is what is gone.
+    pub async fn is_drained(&self) -> Value {
+        let stats = self.until("it is drained", |stats| stats["pending"] == 0).await;
+        balanced(&stats);
+        stats
+    }
+
+    /// One lease; none if there is nothing to claim.
+    pub async fn lease(&self, body: Value) -> Vec<Value> {
+        let mut asked = json!({"destinations": [ERP]});
+        asked.as_object_mut().unwrap().extend(body.as_object().cloned().unwrap());
+        let answer = self.ok("POST", "/v1/leases", asked).await;
+        answer["leases"].as_array().unwrap().clone()
+    }
+
+    /// Ends leases: `complete`, `fail`, `release`, with these further fields of each.
+    pub async fn end(&self, how: &str, leases: &[Value], fields: Value) {
+        let items = leases.iter().map(|lease| {
+            let mut item = json!({"token": lease["token"]});
+            item.as_object_mut().unwrap().extend(fields.as_object().cloned().unwrap());
+            item
+        });
+        let items: Vec<Value> = items.collect();
+        let answer = self.ok("POST", &format!("/v1/leases/{how}"), json!({"items": items})).await;
+        for result in answer["results"].as_array().unwrap() {
+            assert_eq!(result["status"], "ok", "{answer}");
+        }
+    }
+
+    /// Looks at something again and again, as long as it takes to be sure that nothing happens: until
+    /// a message to another destination has gone all the way.
+    pub async fn nothing_happens(&self) {
+        let other = Arc::new(Service::default());
+        let (url, _server) = other.serve().await;
+        self.define("other", json!({"url": url})).await;
+        let item = json!({"destinations": ["other"], "body": "there"});
+        self.ok("POST", "/v1/messages", item).await;
+        eventually("the other message is there", async || {
+            if other.bodies().is_empty() { Err(String::new()) } else { Ok(()) }
+        })
+        .await;
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Ingested is pending and gone, and gone is the sum of all ways to go.
+pub fn balanced(stats: &Value) {
+    let number = |field: &str| stats[field].as_u64().unwrap_or_else(|| panic!("{field}: {stats}"));
+    let gone = ["delivered_total", "dropped_total", "skipped_total", "cancelled_total"];
+    let gone: u64 = gone.into_iter().map(number).sum();
+    assert_eq!(number("last_sequence"), number("pending") + gone, "{stats}");
+    let states = ["waiting", "processing", "ready", "delivering", "halted", "delayed"];
+    assert_eq!(number("pending"), states.into_iter().map(number).sum::<u64>(), "{stats}");
+}

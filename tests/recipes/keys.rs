@@ -1,0 +1,92 @@
+//! Recipes 2 and 7: a lane for each key.
+
+use redis::aio::MultiplexedConnection;
+use serde_json::{Value, json};
+
+use crate::{
+    kitchen::Kitchen,
+    support::{
+        checker::{forgotten, keys},
+        wait::LOOK_EVERY,
+    },
+};
+
+/// Looks at Redis again and again while `work` goes on; the most lanes that were there at once.
+async fn most_lanes<T>(
+    mut redis: MultiplexedConnection,
+    work: impl Future<Output = T>,
+) -> (T, usize) {
+    let mut most = 0;
+    let mut work = std::pin::pin!(work);
+    loop {
+        let there = keys(&mut redis).await;
+        let lanes = there.iter().filter(|key| key.contains(":in-progress:")).count();
+        most = most.max(lanes);
+        if let Ok(done) = tokio::time::timeout(LOOK_EVERY * 20, &mut work).await {
+            return (done, most);
+        }
+    }
+}
+
+/// All numbers of what is pending are 0.
+fn nothing_is_left(stats: &Value) {
+    for field in [
+        "pending",
+        "waiting",
+        "processing",
+        "ready",
+        "delivering",
+        "delayed",
+        "halted",
+        "dead",
+        "pending_bytes",
+    ] {
+        assert_eq!(stats[field], 0, "{field}: {stats}");
+    }
+    assert!(stats["head"].is_null(), "{stats}");
+}
+
+#[tokio::test]
+async fn each_of_many_records_has_a_queue_while_it_needs_one() {
+    let kitchen = Kitchen::open(1).await;
+    let mut redis = kitchen.redis.connection().await;
+    let cooked = kitchen.cook("02-queue-per-record.mjs", &[]);
+    let (found, most) = most_lanes(redis.clone(), cooked).await;
+    let sent = 199_999; // a third of the records each has one, two and three updates
+    assert_eq!(
+        (&found["records"], &found["complete"]),
+        (&json!(100_000), &json!(100_000)),
+        "{found}"
+    );
+    assert_eq!((&found["sent"], &found["taken"]), (&json!(sent), &json!(sent)), "{found}");
+    assert_eq!(found["outOfOrder"], 0, "{found}");
+    // There were lanes, as many as had something pending, and none is left.
+    assert!(found["lanesMax"].as_u64() > Some(0) && most > 0, "{most} at most; {found}");
+    assert_eq!(found["lanesLeft"], 0, "{found}");
+    nothing_is_left(&found["left"]);
+    let numbers = kitchen.balanced("records").await;
+    assert_eq!(numbers["delivered_total"], sent, "{numbers}");
+    nothing_is_left(&numbers);
+    forgotten(&mut redis).await;
+}
+
+#[tokio::test]
+async fn withdrawals_of_an_account_are_made_in_order_and_never_two_at_once() {
+    let kitchen = Kitchen::open(2).await;
+    let mut redis = kitchen.redis.connection().await;
+    let cooked = kitchen.cook("07-bank-accounts.mjs", &[]);
+    let (found, most) = most_lanes(redis.clone(), cooked).await;
+    assert_eq!(found["withdrawals"], 3000, "{found}");
+    assert_eq!((&found["overlaps"], &found["negative"]), (&json!(0), &json!(0)), "{found}");
+    // Each was decided as one teller would have; some could not be paid out.
+    assert_eq!(found["wrong"], 0, "{found}");
+    assert!(found["refused"].as_u64() > Some(0), "{found}");
+    // The pool was used, across accounts; no account was left open.
+    let at_once = found["atOnce"].as_u64().unwrap();
+    assert!((5..=8).contains(&at_once), "{found}");
+    assert_eq!(found["open"], 0, "{found}");
+    assert!((1..=200).contains(&most), "{most} lanes at most");
+    // Each account was opened and closed, too.
+    assert_eq!(kitchen.balanced("accounts").await["delivered_total"], 3000 + 2 * 200);
+    forgotten(&mut redis).await;
+}

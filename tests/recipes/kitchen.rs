@@ -1,0 +1,163 @@
+//! Where recipes are tried: pods, and Node.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::support::{
+    checker::{forgotten, stats},
+    pods::{Pod, Settings},
+    redis::TestRedis,
+    wait::{LOOK_EVERY, eventually},
+};
+
+/// A recipe that has not ended by then fails its test.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// One kitchen at a time: each of them is work for the whole machine.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// Pods on one Redis.
+pub struct Kitchen {
+    pub redis: TestRedis,
+    pub pods: Vec<Pod>,
+    pub settings: Settings,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Kitchen {
+    /// So many pods, each with all roles.
+    pub async fn open(count: usize) -> Kitchen {
+        let alone = ONE_AT_A_TIME.lock().await;
+        let redis = TestRedis::start().await;
+        let settings = Settings::new(redis.url());
+        let mut kitchen = Kitchen { redis, pods: Vec::new(), settings, _alone: alone };
+        for _ in 0..count {
+            kitchen.add_pod().await;
+        }
+        kitchen
+    }
+
+    pub async fn add_pod(&mut self) {
+        let name = format!("pod-{}", self.pods.len() + 1);
+        self.pods.push(Pod::start(&name, "ingest,processor,sender", &self.settings).await);
+    }
+
+    /// The pods' addresses, as recipes are told them.
+    pub fn urls(&self) -> String {
+        self.pods.iter().map(|pod| pod.url("")).collect::<Vec<_>>().join(",")
+    }
+
+    /// Starts a recipe, with these arguments and settings.
+    pub fn start(&self, recipe: &str, args: &[&str], settings: &[(&str, &str)]) -> Cook {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/recipes").join(recipe);
+        let runs_in = if recipe.ends_with(".sh") { "sh" } else { "node" };
+        let mut command = Command::new(runs_in);
+        command.arg(script).args(args).env("RESEQ_URL", self.urls());
+        command.envs(settings.iter().copied());
+        command.stdin(Stdio::null()).stdout(file("found")).stderr(file("errors"));
+        let child = command.spawn().expect("it is installed");
+        Cook { recipe: recipe.to_owned(), child, dir }
+    }
+
+    /// Runs a recipe to its end; what it found is its last line.
+    pub async fn cook(&self, recipe: &str, settings: &[(&str, &str)]) -> Value {
+        self.start(recipe, &[], settings).finish().await
+    }
+
+    /// The books of a destination: all that came in is pending or gone; returns the numbers.
+    pub async fn balanced(&self, destination: &str) -> Value {
+        let numbers = stats(&self.pods[0], destination).await.unwrap();
+        let number = |field: &str| numbers[field].as_u64().unwrap_or_else(|| panic!("{numbers}"));
+        let gone = ["delivered_total", "dropped_total", "skipped_total", "cancelled_total"];
+        let gone: u64 = gone.into_iter().map(number).sum();
+        assert_eq!(number("last_sequence"), number("pending") + gone, "{destination}: {numbers}");
+        numbers
+    }
+
+    /// Waits until nothing of any message is left in Redis.
+    pub async fn forgotten(&self) {
+        forgotten(&mut self.redis.connection().await).await;
+    }
+}
+
+/// A recipe that runs; it ends when this is dropped.
+pub struct Cook {
+    recipe: String,
+    child: Child,
+    dir: TempDir,
+}
+
+impl Cook {
+    /// The process.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// What it has said, line by line.
+    pub fn said(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.file("found")).unwrap();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits until one of its lines is as wanted.
+    pub async fn says(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        eventually(&format!("{} says {what}", self.recipe), async || {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("{} ended with {status} before it said {what}", self.recipe);
+            }
+            let said = self.said();
+            said.iter()
+                .find(|line| wanted(line))
+                .cloned()
+                .ok_or_else(|| format!("{:?}", said.last()))
+        })
+        .await
+    }
+
+    /// Asks it to end, with SIGTERM.
+    pub fn terminate(&self) {
+        let id = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        kill_process(id, Signal::TERM).unwrap();
+    }
+
+    /// Waits for its end; what it found is its last line.
+    pub async fn finish(mut self) -> Value {
+        let ended = tokio::time::timeout(PATIENCE, async {
+            loop {
+                if let Some(status) = self.child.try_wait().unwrap() {
+                    return status;
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        });
+        let ended = ended.await;
+        let status = ended.unwrap_or_else(|_| panic!("{} goes on for too long", self.recipe));
+        let said = self.said();
+        assert!(status.success(), "{} ended with {status}; it said {said:?}", self.recipe);
+        said.last().cloned().unwrap_or_else(|| panic!("{} found nothing", self.recipe))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+impl Drop for Cook {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let errors = std::fs::read_to_string(self.file("errors")).unwrap_or_default();
+            eprintln!("--- {} said {:?}\n{errors}", self.recipe, self.said());
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Recipe 3: reported only if it is not resolved in time.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::{
+    kitchen::{Cook, Kitchen},
+    support::{checker::forgotten, wait::eventually},
+};
+
+const RECIPE: &str = "03-report-unless-resolved.mjs";
+
+#[tokio::test]
+async fn only_what_is_not_resolved_is_notified_and_once() {
+    let kitchen = Kitchen::open(1).await;
+    let found = kitchen.cook(RECIPE, &[("DELAY_MS", "3000")]).await;
+    assert_eq!((&found["reported"], &found["reportedAgain"]), (&json!(40), &json!(0)), "{found}");
+    assert_eq!((&found["resolved"], &found["cameBack"]), (&json!(20), &json!(true)), "{found}");
+    assert_eq!((&found["notified"], &found["different"]), (&json!(21), &json!(21)), "{found}");
+    let numbers = kitchen.balanced("reports").await;
+    assert_eq!(
+        (&numbers["delivered_total"], &numbers["cancelled_total"]),
+        (&json!(21), &json!(20))
+    );
+}
+
+/// The delay is longer than 3 s, so that a restart and two new pods fit into it on a busy machine.
+#[tokio::test]
+async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
+    let delay = [("DELAY_MS", "10000")];
+    let mut kitchen = Kitchen::open(1).await;
+    let notifier = kitchen.start(RECIPE, &["notify"], &delay);
+    eventually("the notifier is ready", async || {
+        let said = notifier.said();
+        if said.contains(&json!({"ready": true})) { Ok(()) } else { Err(format!("{said:?}")) }
+    })
+    .await;
+    let errors: Vec<String> = (0..30).map(|number| format!("error {number}")).collect();
+    let run = async |kitchen: &Kitchen, part: &str, some: &[String]| {
+        let mut args = vec![part];
+        args.extend(some.iter().map(String::as_str));
+        kitchen.start(RECIPE, &args, &delay).finish().await
+    };
+    let reports = run(&kitchen, "report", &errors).await;
+    assert_eq!(reports["reports"].as_array().unwrap().len(), 30);
+    let resolved = run(&kitchen, "resolve", &errors[..10]).await;
+    assert_eq!(resolved, json!({"resolved": vec![true; 10]}));
+
+    kitchen.pods[0].kill();
+    kitchen.pods[0].restart().await;
+    kitchen.add_pod().await;
+    kitchen.add_pod().await;
+    let resolved = run(&kitchen, "resolve", &errors[10..20]).await;
+    assert_eq!(resolved, json!({"resolved": vec![true; 10]}), "in time, through all three");
+
+    let notified = all_notified(&notifier, 10).await;
+    let expected: BTreeMap<String, usize> =
+        errors[20..].iter().map(|error| (error.clone(), 1)).collect();
+    assert_eq!(notified, expected);
+    let numbers = eventually("nothing is left", async || {
+        let numbers = kitchen.balanced("reports").await;
+        if numbers["pending"] == 0 { Ok(numbers) } else { Err(numbers.to_string()) }
+    })
+    .await;
+    assert_eq!(
+        (&numbers["delivered_total"], &numbers["cancelled_total"]),
+        (&json!(10), &json!(20))
+    );
+    // The first one came while the notifier was down, and came again.
+    let refused = notifier.said().into_iter().find_map(|line| line.get("refused").cloned());
+    let again = notifier.said().into_iter().find(|line| line.get("notified") == refused.as_ref());
+    assert!(again.is_some_and(|line| line["attempt"].as_u64() >= Some(2)), "{:?}", notifier.said());
+    forgotten(&mut kitchen.redis.connection().await).await;
+}
+
+/// How often each was notified, when so many are.
+async fn all_notified(notifier: &Cook, count: usize) -> BTreeMap<String, usize> {
+    eventually("the rest is notified", async || {
+        let mut times = BTreeMap::new();
+        let said: Vec<Value> = notifier.said();
+        for error in said.iter().filter_map(|line| line["notified"].as_str()) {
+            *times.entry(error.to_owned()).or_default() += 1;
+        }
+        if times.len() >= count { Ok(times) } else { Err(format!("{said:?}")) }
+    })
+    .await
+}

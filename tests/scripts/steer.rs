@@ -1,0 +1,151 @@
+//! The calls of owners, and of people.
+
+use super::{Call, Calls, LONG, RECORD, TROUBLE, call};
+
+impl Calls {
+    pub fn own(&self, token: &str) -> Call {
+        let p = &self.keys.partition;
+        call("own", &[&p.epoch(), &p.owner()], &[token, LONG])
+    }
+
+    pub fn disown(&self, token: &str) -> Call {
+        let p = &self.keys.partition;
+        call("disown", &[&p.owner(), &p.wake_owner()], &[token])
+    }
+
+    /// Releases lanes: of each its key, the last sequence settled, the most to hand out.
+    pub fn release(&self, token: &str, lanes: &[(&str, u64, usize)]) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &p.epoch(),
+            &p.owner(),
+            &k.hash(),
+            &k.messages(),
+            &k.attempts(),
+            &p.releasable(),
+            &k.lanes(),
+            &k.orders(),
+            &k.unique(),
+            &k.log(),
+            &k.log_order(),
+            &k.halted(),
+        ];
+        let name = self.name.as_str();
+        let args = [token, &self.epoch, &self.version, name, self.ordering, LONG, "1000000", "1"];
+        let of_lanes: Vec<&str> = lanes.iter().map(|(lane, ..)| *lane).collect();
+        let mut made = self.with_lanes(call("release", &keys, &args), &of_lanes);
+        let settled: Vec<&u64> = lanes.iter().map(|(_, to, _)| to).filter(|to| **to > 0).collect();
+        made.args.extend([lanes.len().to_string(), settled.len().to_string()]);
+        for (lane, settled_to, most) in lanes {
+            made.args.extend([(*lane).to_owned(), settled_to.to_string()]);
+            made.args.extend(["0", "0", "0", "4", "0"].map(str::to_owned));
+            made.args.push(most.to_string());
+        }
+        for sequence in settled {
+            made.args.extend([sequence.to_string(), "entry".to_owned()]);
+        }
+        made.args.push("once".to_owned());
+        made
+    }
+
+    pub fn postpone(&self, token: &str, lane: &str, sequence: u64, wait: &str) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let in_progress = k.in_progress(self.set(lane));
+        let keys = [
+            &p.epoch(),
+            &p.owner(),
+            &k.attempts(),
+            &p.releasable(),
+            &k.lanes(),
+            &in_progress,
+            &k.orders(),
+        ];
+        let (name, sequence) = (self.name.as_str(), sequence.to_string());
+        let args = [token, &self.epoch, name, self.ordering, LONG, lane, &sequence, "1", wait];
+        let mut made = call("postpone", &keys, &args);
+        made.args.push(TROUBLE.to_owned());
+        made
+    }
+
+    pub fn halt(&self, token: &str, lane: &str, sequence: u64) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [&p.epoch(), &p.owner(), &k.hash(), &k.attempts(), &k.halted(), &k.lanes()];
+        let sequence = sequence.to_string();
+        let args = [token, &self.epoch, self.ordering, LONG, lane, &sequence, "1", TROUBLE];
+        self.with_lanes(call("halt", &keys, &args), &[lane])
+    }
+
+    /// Has messages leave: of each its lane (from 1) and its sequence; with no token by a stranger.
+    pub fn withdraw(
+        &self,
+        how: &str,
+        token: &str,
+        lanes: &[&str],
+        messages: &[(usize, u64)],
+    ) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &p.epoch(),
+            &p.owner(),
+            &k.hash(),
+            &k.waiting(),
+            &k.messages(),
+            &k.attempts(),
+            &p.delayed(),
+            &k.halted(),
+            &k.orders(),
+            &k.dead(),
+            &k.letters(),
+            &p.releasable(),
+            &k.lanes(),
+            &self.builtin(),
+            &self.worker(),
+            &p.wake_waiting(),
+            &p.wake_releasable(),
+        ];
+        let (name, count) = (self.name.as_str(), lanes.len().to_string());
+        let who = if token.is_empty() { String::new() } else { format!("{token} {}", self.epoch) };
+        let args = [name, &self.version, self.ordering, self.processing, LONG, how, &who, "why"];
+        let mut made = self.with_lanes(call("withdraw", &keys, &args), lanes);
+        made.args.extend(["1".to_owned(), TROUBLE.to_owned(), count]);
+        made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
+        for (lane, sequence) in messages {
+            made.args.extend([lane.to_string(), sequence.to_string()]);
+        }
+        made
+    }
+
+    pub fn retry(&self, lane: &str, sequence: u64, repaired: &str) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &k.hash(),
+            &k.waiting(),
+            &k.messages(),
+            &k.attempts(),
+            &p.delayed(),
+            &k.halted(),
+            &p.releasable(),
+            &k.lanes(),
+            &self.builtin(),
+            &self.worker(),
+            &p.wake_waiting(),
+            &p.wake_releasable(),
+        ];
+        let (name, sequence) = (self.name.as_str(), sequence.to_string());
+        let length = RECORD.len().to_string();
+        let args = [name, &self.version, self.ordering, lane, &sequence, repaired, &length];
+        self.with_lanes(call("retry", &keys, &args), &[lane])
+    }
+
+    pub fn discard(&self, letters: &[u64]) -> Call {
+        let k = &self.keys;
+        let mut made = call("discard", &[&k.hash(), &k.dead(), &k.letters()], &[&self.version]);
+        made.args.extend(letters.iter().map(u64::to_string));
+        made
+    }
+
+    pub fn pause(&self, paused: &str) -> Call {
+        let word = |name| if paused.contains(name) { "1" } else { "0" };
+        call("pause", &[&self.keys.hash()], &[word("ingest"), word("delivery")])
+    }
+}

@@ -1,0 +1,150 @@
+//! Dead letters: redriven and discarded.
+
+use serde_json::{Value, json};
+
+use super::{Service, each};
+
+const LETTERS: &str = "destinations/crm/dead-letters";
+
+/// Five messages, of which the last stays; the others become dead letters before, or after they
+/// were processed.
+async fn with_letters(service: &Service, definition: Value) {
+    service.define("crm", definition).await;
+    for n in 1..=5 {
+        let key = format!("k{}", n % 2);
+        let more = json!({"key": key, "id": format!("id-{n}"), "headers": {"x-n": n.to_string()}});
+        service.send("crm", json!({"in": n}), more).await;
+    }
+    for (at, lease) in service.lease("crm", 4).await.iter().enumerate() {
+        let token = &lease["token"];
+        if at < 2 {
+            service.fail(lease, &format!("broken pipe {at}"), true).await;
+        } else {
+            let items = json!([{"token": token, "body": {"out": at + 1}}]);
+            assert_eq!(service.post("leases/complete", json!({"items": items})).await.status, 200);
+        }
+    }
+    let hand = service.hand("crm").await;
+    for sequence in 1..=4 {
+        let known = super::known(&service.store, "crm").await;
+        let messages = [(None, sequence)];
+        let withdrawal = reseq::store::Withdrawal {
+            how: reseq::domain::Tombstone::Skipped,
+            reason: "given up",
+            trouble: None,
+            messages: &messages,
+        };
+        let who = reseq::store::Who::Owner(&hand.owner);
+        service.store.withdraw(&known, who, &withdrawal).await.unwrap();
+    }
+    assert_eq!(hand.deliver(None).await, [1, 2, 3, 4]);
+}
+
+fn worker() -> Value {
+    json!({"transform": {"kind": "worker"}})
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_by_what_they_are_like() {
+    let service = Service::start().await;
+    with_letters(&service, worker()).await;
+    let list = |query: &str| {
+        let path = format!("{LETTERS}{query}");
+        let service = &service;
+        async move { service.get(&path).await.ok() }
+    };
+    let all = list("").await;
+    assert_eq!(each(&all, "sequence"), [1, 2, 3, 4]);
+    assert_eq!(all["next_cursor"], Value::Null);
+    assert!(all["items"][0].get("body").is_none() && all["items"][0]["set_aside"].is_string());
+    for (query, found) in [
+        ("?stage=delivery", vec![3, 4]),
+        ("?key=k1", vec![1, 3]),
+        ("?reason=pipe%201", vec![2]),
+        ("?reason=given", vec![1, 2, 3, 4]),
+        ("?from=3", vec![3, 4]),
+        ("?stage=transform&key=k0", vec![2]),
+    ] {
+        assert_eq!(each(&list(query).await, "sequence"), found, "{query}");
+    }
+    let first = list("?limit=3").await;
+    let cursor = first["next_cursor"].as_str().unwrap();
+    assert_eq!(each(&list(&format!("?cursor={cursor}")).await, "sequence"), [4]);
+    let whole = service.get(&format!("{LETTERS}/2")).await.ok();
+    assert_eq!((&whole["body"], &whole["stage"]), (&json!({"in": 2}), &json!("transform")));
+    assert_eq!((&whole["headers"], &whole["attempts"]), (&json!({"x-n": "2"}), &json!(1)));
+    service.get(&format!("{LETTERS}/5")).await.is_problem(404, "unknown_message", "5");
+}
+
+#[tokio::test]
+async fn redriven_letters_arrive_in_their_order_and_are_not_processed_twice() {
+    let service = Service::start().await;
+    with_letters(&service, worker()).await;
+    let path = format!("{LETTERS}/redrive");
+    let dry = service.post(&path, json!({"all": true, "dry_run": true})).await.ok();
+    assert_eq!(dry["would_redrive"], 4);
+    let error = json!({"filter": {"error": "pipe 1"}, "dry_run": true});
+    assert_eq!(service.post(&path, error).await.ok()["would_redrive"], 1);
+    assert_eq!(service.counts("crm").await["dead"], 4);
+
+    let some = service.post(&path, json!({"sequences": [3, 1, 77, 3]})).await.ok();
+    assert_eq!(
+        (&some["redriven"], &some["gone"], &some["refused"]),
+        (&json!(2), &json!(1), &json!(0))
+    );
+    let moved = some["deliveries"].as_array().unwrap();
+    let places: Vec<_> = moved.iter().map(|m| [&m["sequence"], &m["new_sequence"]]).collect();
+    assert_eq!(json!(places), json!([[1, 6], [3, 7]]));
+    let rest = service.post(&path, json!({"all": true})).await.ok();
+    assert_eq!(rest["redriven"], 2);
+    let again = service.post(&path, json!({"sequences": [1]})).await.ok();
+    assert_eq!((&again["redriven"], &again["gone"]), (&json!(0), &json!(1)));
+    assert_eq!(service.counts("crm").await["dead"], 0);
+
+    let of_input = service.get("destinations/crm/messages/6").await.ok();
+    assert_eq!((&of_input["state"], &of_input["body"]), (&json!("waiting"), &json!({"in": 1})));
+    let epoch = &moved[0]["epoch"];
+    assert_eq!(of_input["origin"], json!({"destination": "crm", "epoch": epoch, "sequence": 1}));
+    assert_eq!((&of_input["id"], &of_input["key"]), (&json!("id-1"), &json!("k1")));
+    assert_eq!((&of_input["attempts"], &of_input["headers"]), (&json!(0), &json!({"x-n": "1"})));
+    let of_output = service.get("destinations/crm/messages/7").await.ok();
+    assert_eq!((&of_output["state"], &of_output["body"]), (&json!("ready"), &json!({"out": 3})));
+    assert_eq!((&of_output["origin"]["sequence"], &of_output["errors"]), (&json!(3), &json!([])));
+    let leased = service.lease("crm", 10).await;
+    let bodies: Vec<_> = leased.iter().map(|lease| &lease["body"]["in"]).collect();
+    assert_eq!(json!(bodies), json!([5, 1, 2]));
+}
+
+#[tokio::test]
+async fn a_redrive_stops_where_there_is_no_room_and_says_how_far_it_came() {
+    let service = Service::start().await;
+    let mut definition = worker();
+    with_letters(&service, definition.clone()).await;
+    definition["max_backlog"] = json!(3);
+    service.define("crm", definition).await;
+    let full = service.post(&format!("{LETTERS}/redrive"), json!({"all": true})).await;
+    full.is_problem(429, "backlog_full", "2 have arrived anew");
+    assert_eq!((&full.body["stamped"], &full.body["refused"]), (&json!(2), &json!(2)));
+    let left = service.get(LETTERS).await.ok();
+    assert_eq!(each(&left, "sequence"), [3, 4]);
+}
+
+#[tokio::test]
+async fn letters_are_discarded_one_by_one_or_by_what_they_are_like() {
+    let service = Service::start().await;
+    with_letters(&service, worker()).await;
+    let one = service.delete(&format!("{LETTERS}/1")).await.ok();
+    assert_eq!(one["discarded"], 1);
+    let again = service.delete(&format!("{LETTERS}/1")).await;
+    again.is_problem(404, "unknown_message", "1");
+    let path = format!("{LETTERS}/discard");
+    let dry = service.post(&path, json!({"filter": {"stage": "delivery"}, "dry_run": true})).await;
+    assert_eq!(dry.ok(), json!({"would_discard": 2}));
+    let gone = service.post(&path, json!({"filter": {"stage": "delivery", "to": 3}})).await.ok();
+    assert_eq!(gone, json!({"discarded": 1}));
+    assert_eq!(service.post(&path, json!({"all": true})).await.ok(), json!({"discarded": 2}));
+    assert_eq!(service.counts("crm").await["dead"], 0);
+    // What it was stands in the log, and says that it is no letter any more.
+    let shown = service.get("destinations/crm/messages/1").await.ok();
+    assert_eq!((&shown["state"], &shown["dead_letter"]), (&json!("skipped"), &json!(false)));
+}

@@ -1,0 +1,158 @@
+//! Listing, showing and cancelling messages.
+
+use serde_json::json;
+
+use super::{Service, each};
+
+#[tokio::test]
+async fn pages_show_every_pending_message_once() {
+    let service = Service::start().await;
+    for ordering in ["destination", "key", "none"] {
+        service.define_worker(ordering, ordering).await;
+        for n in 1..=25 {
+            let key = format!("k{}", n % 2);
+            service.send(ordering, json!(n), json!({"key": key})).await;
+        }
+        service.lease(ordering, 5).await;
+        let list = |query: String| {
+            let path = format!("destinations/{ordering}/messages{query}");
+            let service = &service;
+            async move { service.get(&path).await.ok() }
+        };
+        let (mut seen, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = list(format!("?limit=10{cursor}")).await;
+            seen.extend(each(&page, "sequence").iter().map(|s| s.as_u64().unwrap()));
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (1..=25).collect::<Vec<_>>(), "{ordering}");
+        let waiting = list("?state=waiting&limit=1000".into()).await;
+        assert_eq!(each(&waiting, "sequence").len(), 20, "{ordering}");
+        let processing = list("?state=processing".into()).await;
+        assert_eq!(each(&processing, "sequence").len(), 5, "{ordering}");
+        let of_key = list("?key=k1".into()).await;
+        assert_eq!(each(&of_key, "key"), vec![json!("k1"); 13], "{ordering}");
+        let from = list("?from=24".into()).await;
+        assert_eq!(each(&from, "sequence"), [24, 25], "{ordering}");
+        let item = &from["items"][0];
+        assert_eq!(item.get("priority").is_some(), ordering == "none", "{item}");
+        assert!(item["age_ms"].is_u64() && item["ordered"] == false, "{item}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_told_from_its_arrival_to_the_end_of_the_log() {
+    let service = Service::start().await;
+    service.define("crm", json!({"log_max": 2})).await;
+    for n in 1..=4 {
+        service.send("crm", json!({"n": n}), json!({"id": format!("id-{n}")})).await;
+    }
+    let path = |sequence: &str| format!("destinations/crm/messages/{sequence}");
+    let pending = service.get(&path("3")).await.ok();
+    assert_eq!((&pending["state"], &pending["body"]), (&json!("ready"), &json!({"n": 3})));
+    assert_eq!((&pending["previous"], &pending["id"]), (&json!(2), &json!("id-3")));
+    let hand = service.hand("crm").await;
+    assert_eq!(hand.deliver(None).await, [1, 2, 3, 4]);
+    let gone = service.get(&path("3")).await.ok();
+    assert_eq!((&gone["state"], &gone["attempts"]), (&json!("delivered"), &json!(1)));
+    assert_eq!((&gone["latency"]["delivery_ms"], &gone["dead_letter"]), (&json!(3), &json!(false)));
+    assert!(gone["latency"]["total_ms"].is_u64() && gone["settled"].is_string(), "{gone}");
+    let older = service.get(&path("2")).await;
+    older.is_problem(404, "unknown_message", "log_max");
+    let never = service.get(&path("5")).await;
+    never.is_problem(404, "unknown_message", "never stamped; the last sequence is 4");
+    service.get(&path("0")).await.is_problem(404, "unknown_message", "never stamped");
+    service.get(&path("x")).await.is_problem(400, "invalid_field", "sequence");
+}
+
+#[tokio::test]
+async fn a_cancelled_message_leaves_without_being_delivered() {
+    let service = Service::start().await;
+    service.define_worker("crm", "key").await;
+    for n in 1..=3 {
+        service.send("crm", json!(n), json!({"key": "a"})).await;
+    }
+    let path = |sequence: u64| format!("destinations/crm/messages/{sequence}");
+    let cancelled = json!({"sequence": 1, "state": "cancelled"});
+    assert_eq!(service.delete(&path(1)).await.ok(), cancelled);
+    // A lost answer is asked for again.
+    assert_eq!(service.delete(&path(1)).await.ok(), cancelled);
+    assert_eq!(service.get(&path(1)).await.ok()["state"], "cancelled");
+    assert_eq!(service.lease("crm", 1).await[0]["sequence"], 2);
+    // Under a lease it only leaves when the attempt has failed.
+    let ordered = service.delete(&path(2)).await;
+    assert_eq!((ordered.status, &ordered.body["state"]), (202, &json!("ordered")));
+
+    let hand = service.hand("crm").await;
+    assert_eq!(hand.deliver(Some("a")).await, [1]);
+    let gone = service.delete(&path(1)).await;
+    gone.is_problem(409, "wrong_state", "it was cancelled");
+    let letters = service.get("destinations/crm/dead-letters").await.ok();
+    assert_eq!(each(&letters, "sequence"), Vec::<u64>::new());
+    service.delete(&path(9)).await.is_problem(404, "unknown_message", "never stamped");
+    let stats = service.counts("crm").await;
+    assert_eq!((&stats["cancelled_total"], &stats["pending"]), (&json!(1), &json!(2)));
+}
+
+#[tokio::test]
+async fn a_message_is_cancelled_by_its_idempotency_key() {
+    let service = Service::start().await;
+    service.define_worker("crm", "destination").await;
+    service
+        .define("brief", json!({"transform": {"kind": "worker"}, "idempotency_window_ms": 0}))
+        .await;
+    for name in ["crm", "brief"] {
+        service.send(name, json!(1), json!({"idempotency_key": "order 7/ä"})).await;
+        service.send(name, json!(2), json!({"idempotency_key": "other"})).await;
+        let by_key = |key: &str| format!("destinations/{name}/messages?idempotency_key={key}");
+        let unknown = service.delete(&by_key("nobody")).await;
+        unknown.is_problem(404, "unknown_message", "idempotency key");
+        let cancelled = service.delete(&by_key("order%207%2F%C3%A4")).await.ok();
+        assert_eq!(cancelled, json!({"sequence": 1, "state": "cancelled"}), "{name}");
+        assert_eq!(service.counts(name).await["waiting"], 1);
+        let missing = service.delete(&format!("destinations/{name}/messages")).await;
+        missing.is_problem(400, "invalid_field", "idempotency_key");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_found_by_its_sequence_although_there_is_no_log() {
+    let service = Service::start().await;
+    service.define("crm", json!({"log_max": 0})).await;
+    for n in 1..=2 {
+        service.send("crm", json!({"n": n}), json!({})).await;
+    }
+    service.post("destinations/crm/skip-head", json!({"sequence": 1})).await.ok();
+    let hand = service.hand("crm").await;
+    assert_eq!(hand.deliver(None).await, [1, 2]);
+    let letter = service.get("destinations/crm/messages/1").await.ok();
+    assert_eq!((&letter["state"], &letter["body"]), (&json!("skipped"), &json!({"n": 1})));
+    let gone = service.get("destinations/crm/messages/2").await;
+    gone.is_problem(404, "unknown_message", "the last 0 (log_max)");
+    let gone = service.delete("destinations/crm/messages/1").await;
+    gone.is_problem(409, "wrong_state", "it was skipped");
+}
+
+#[tokio::test]
+async fn a_definition_that_another_pod_has_changed_is_read_again() {
+    let service = Service::start().await;
+    service.define_worker("crm", "destination").await;
+    for n in 1..=3 {
+        service.send("crm", json!(n), json!({})).await;
+    }
+    service.halt_next("crm", "no").await;
+    // Each raises the version, of which the pod is told a little later.
+    let name = "crm".parse().unwrap();
+    for (at, delivery) in [true, false, true].into_iter().enumerate() {
+        service.store.pause(&name, None, Some(delivery)).await.unwrap();
+        match at {
+            0 => service.post("destinations/crm/retry-head", json!({})).await.ok(),
+            1 => service.delete("destinations/crm/messages/2").await.ok(),
+            _ => service.post("destinations/crm/skip-head", json!({})).await.ok(),
+        };
+    }
+    let shown = service.get("destinations/crm/messages/1").await.ok();
+    assert_eq!(shown["state"], "skipped");
+}

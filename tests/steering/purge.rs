@@ -1,0 +1,115 @@
+//! Purging.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+
+use super::Service;
+
+#[tokio::test]
+async fn a_purge_counts_first_and_then_cancels_whatever_stands_anywhere() {
+    let service = Service::start().await;
+    for ordering in ["destination", "key", "none"] {
+        service.define_worker(ordering, ordering).await;
+        for n in 0..700 {
+            let key = if n < 10 { "few" } else { "many" };
+            let line = json!({"destinations": [ordering], "body": n, "key": key});
+            assert_eq!(service.post("messages", line).await.status, 202);
+        }
+        // One of each kind: halted, delayed, processed, under a lease.
+        service.halt_next(ordering, "no").await;
+        let mut leases = service.lease(ordering, 3).await;
+        service.fail(&leases.remove(0), "later", false).await;
+        let done = json!({"items": [{"token": leases.remove(0)["token"], "body": 1}]});
+        assert_eq!(service.post("leases/complete", done).await.status, 200);
+
+        let path = format!("destinations/{ordering}/purge");
+        let counts = service.post(&path, json!({"dry_run": true})).await.ok();
+        assert_eq!(counts["pending"], 700, "{ordering}");
+        assert_eq!(
+            counts["by_state"],
+            json!({"waiting": 696, "processing": 1, "delayed": 1, "ready": 1, "delivering": 0,
+                   "halted": 1}),
+            "{ordering}"
+        );
+        let few = service.post(&path, json!({"dry_run": true, "key": "few"})).await.ok();
+        assert_eq!(few["pending"], 10, "{ordering}: {few}");
+        let purged = service.post(&path, json!({"key": "few"})).await.ok();
+        assert_eq!(purged, json!({"cancelled": 9, "ordered": 1}), "{ordering}");
+        assert_eq!(service.counts(ordering).await["waiting"], 690, "{ordering}");
+        let url = service.pod.url(&format!("/v1/{path}"));
+        let purged = super::said(super::client().post(url)).await.ok();
+        assert_eq!(purged, json!({"cancelled": 690, "ordered": 0}), "{ordering}");
+        let stats = service.counts(ordering).await;
+        let left = ["waiting", "processing", "delayed", "halted", "ready"];
+        assert_eq!(left.map(|state| stats[state].as_u64().unwrap()), [0, 1, 0, 0, 699]);
+        assert!(service.lease(ordering, 1).await.is_empty(), "{ordering}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_ready_behind_a_halted_head_is_ordered_before_the_head_goes() {
+    let service = Service::start().await;
+    service.define_worker("crm", "destination").await;
+    for n in 1..=3 {
+        service.send("crm", json!(n), json!({})).await;
+    }
+    service.halt_next("crm", "no").await;
+    for lease in service.lease("crm", 2).await {
+        let done = json!({"items": [{"token": lease["token"], "body": 1}]});
+        assert_eq!(service.post("leases/complete", done).await.status, 200);
+    }
+    let hand = service.hand("crm").await;
+    let purged = service.post("destinations/crm/purge", json!({})).await.ok();
+    assert_eq!(purged, json!({"cancelled": 1, "ordered": 2}));
+    // The head is passed as a tombstone; behind it stand orders, which are not handed out.
+    assert_eq!(hand.deliver(None).await, [1]);
+    assert_eq!(hand.deliver(None).await, Vec::<u64>::new());
+}
+
+#[tokio::test]
+async fn a_purge_ends_although_more_comes_and_leaves_that_alone() {
+    let service = Service::start().await;
+    service.define_worker("crm", "key").await;
+    for n in 0..300 {
+        service.send("crm", json!(n), json!({"key": format!("k{}", n % 7)})).await;
+    }
+    let is_over = AtomicBool::new(false);
+    let load = async {
+        let mut sent = 0;
+        while !is_over.load(Ordering::SeqCst) {
+            service.send("crm", json!("late"), json!({"key": "k1"})).await;
+            sent += 1;
+        }
+        sent
+    };
+    let purge = async {
+        let purged = service.post("destinations/crm/purge", json!({})).await.ok();
+        is_over.store(true, Ordering::SeqCst);
+        purged["cancelled"].as_u64().unwrap()
+    };
+    let (sent, cancelled): (u64, u64) = tokio::join!(load, purge);
+    assert!((300..=300 + sent).contains(&cancelled), "{cancelled} of 300 and {sent}");
+    assert_eq!(service.counts("crm").await["waiting"], 300 + sent - cancelled);
+}
+
+#[tokio::test]
+async fn where_one_is_processed_at_a_time_those_held_behind_it_are_purged_too() {
+    let service = Service::start().await;
+    let worker = json!({"kind": "worker"});
+    let serial = json!({"transform": worker, "processing": "serial", "ordering": "key"});
+    service.define("crm", serial).await;
+    for n in 0..20 {
+        service.send("crm", json!(n), json!({"key": format!("k{}", n % 2)})).await;
+    }
+    service.lease("crm", 1).await;
+    let counts = service.post("destinations/crm/purge", json!({"dry_run": true})).await.ok();
+    assert_eq!(counts["by_state"]["waiting"], 19);
+    let purged = service.post("destinations/crm/purge", json!({})).await.ok();
+    assert_eq!(purged, json!({"cancelled": 19, "ordered": 1}));
+    let stats = service.counts("crm").await;
+    assert_eq!((&stats["waiting"], &stats["processing"]), (&json!(0), &json!(1)));
+    let hand = service.hand("crm").await;
+    assert_eq!(hand.deliver(Some("k1")).await.len(), 10);
+    assert_eq!(service.counts("crm").await["pending_bytes"], 10 + 5);
+}

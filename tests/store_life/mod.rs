@@ -1,0 +1,229 @@
+//! The life of a destination, through every verb of the store.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use redis::aio::MultiplexedConnection;
+use reseq::{
+    domain::{
+        Arrival, Body, Destination, Due, Message, Ordering, Processing, Redrive, Sequence, Stage,
+        Stamped, Tombstone, Topic, TransformKind, Trouble, TroubleKind,
+    },
+    store::{
+        Caller, Catalog, Claimed, Claimers, Completion, Extension, Failed, Ingested, Known,
+        LaneRequest, LogEntry, Owner, OwnerToken, Paused, RefusedHead, Retry, Settled, Status,
+        Store, Which, Who, Withdrawal, Withdrawn,
+    },
+};
+
+const MANY: RangeInclusive<usize> = 1..=10;
+
+struct Life<'a> {
+    store: &'a Store,
+    known: Known,
+    owner: Owner,
+    caller: Caller,
+    lease: Duration,
+}
+
+fn arrival(key: &str, idempotency_key: Option<&str>) -> Arrival {
+    let message = Message {
+        id: "m".into(),
+        key: Some(key.to_owned()),
+        headers: Vec::new(),
+        body: Body { content_type: "text/plain".into(), bytes: "body".into() },
+        received_ms: 0,
+    };
+    Arrival { idempotency_key: idempotency_key.map(str::to_owned), ..Arrival::of(message) }
+}
+
+fn trouble(stage: Stage) -> Trouble {
+    Trouble::new(stage, TroubleKind::Failed, "no")
+}
+
+/// Every verb, each doing something.
+pub async fn through_the_store(
+    store: &Store,
+    connection: &mut MultiplexedConnection,
+    destination: Destination,
+    lease: Duration,
+) {
+    let topic =
+        Topic { name: "orders".parse().unwrap(), destinations: vec![destination.name.clone()] };
+    assert!(store.define_topic(&topic).await.unwrap());
+    assert!(store.remove_topic(&topic.name).await.unwrap());
+    let defined = store.define(&destination).await.unwrap();
+    let partition = destination.name.partition(store.keys().partitions());
+    let caller = store.caller(destination.name.as_str());
+    let paused = Paused::default();
+    let known = Known { destination, version: defined.version, partition, paused };
+    let token = OwnerToken::random();
+    let epoch = store.own(partition, &token, lease).await.unwrap().epoch;
+    let mut life = Life { store, known, owner: Owner { token, epoch }, caller, lease };
+    life.ingest(&[
+        arrival("a", None),
+        arrival("b", Some("once")),
+        arrival("a", Some("twice")),
+        Arrival { due: Some(Due::After(3_600_000)), ..arrival("a", None) },
+    ])
+    .await;
+    let kind = life.known.destination.transform.kind;
+    if kind != TransformKind::None {
+        life.process(connection).await;
+    }
+    life.deliver().await;
+    life.set_aside().await;
+    store.disown(partition, &life.owner.token).await.unwrap();
+
+    // Removed with a message pending, and with one under a lease where there are leases.
+    life.ingest(&[arrival("a", None)]).await;
+    if kind != TransformKind::None {
+        life.claim().await;
+        let leases = store.overdue(&[partition]).await.unwrap();
+        assert!(leases[0].by_destination.is_empty(), "none is over");
+    }
+    let known = &life.known;
+    assert!(store.remove(&known.destination.name, true).await.unwrap().purged > 0);
+    assert!(store.active_of_all(&[partition], Claimers::Builtin, 10).await.unwrap()[0].is_empty());
+    Catalog::load(store.clone()).await.unwrap();
+}
+
+impl Life<'_> {
+    async fn ingest(&self, arrivals: &[Arrival]) -> Vec<Ingested> {
+        let all: Vec<&Arrival> = arrivals.iter().collect();
+        self.store.ingest(&self.caller, &self.known, self.owner.epoch, &all).await.unwrap()
+    }
+
+    async fn claim(&self) -> Claimed {
+        self.store.claim(&self.caller, &self.known, MANY, self.lease).await.unwrap()
+    }
+
+    /// The key of the lane that a message with this ordering key stands in.
+    fn lane(&self, key: &str, sequence: Sequence) -> Option<String> {
+        match self.known.destination.ordering {
+            Ordering::Destination => None,
+            Ordering::Key => Some(key.to_owned()),
+            Ordering::None => Some(sequence.to_string()),
+        }
+    }
+
+    /// All are processed; the first two fail before, and one is halted and retried.
+    async fn process(&self, connection: &mut MultiplexedConnection) {
+        let (store, known, caller) = (self.store, &self.known, &self.caller);
+        let claimed = self.claim().await;
+        let tokens: Vec<_> = claimed.messages.iter().map(|(token, _)| token.clone()).collect();
+        let serial = known.destination.processing == Processing::Serial;
+        assert_eq!(tokens.len(), if serial { 2 } else { 3 });
+        let extend =
+            |token: &_| Extension { token: Clone::clone(token), checkpoint: Some("{}".to_owned()) };
+        let extensions: Vec<_> = tokens.iter().map(extend).collect();
+        store.extend(known, &extensions, self.lease).await.unwrap();
+        let failed = |at: usize, wait, is_final| {
+            let trouble = trouble(Stage::Transform);
+            Failed { token: tokens[at].clone(), wait, is_final, trouble }
+        };
+        let failed = [failed(0, Duration::ZERO, true), failed(1, self.lease, false)];
+        let statuses = store.fail(caller, known, &failed).await.unwrap();
+        assert_eq!(statuses, [Status::Halted, Status::Ok]);
+        if !serial {
+            store.unclaim(caller, known, &tokens[2..]).await.unwrap();
+        }
+        let body = Body { content_type: "text/plain".into(), bytes: "other".into() };
+        let retry = Retry { lane: self.lane("a", 1), sequence: 1, repaired: Some(body) };
+        store.retry(known, &retry).await.unwrap();
+        let partition = known.partition;
+        let delayed = store.keys().partition(partition).delayed();
+        let member = format!("{}/2", known.destination.name);
+        let past = redis::cmd("ZADD").arg(delayed).arg(1).arg(member).to_owned();
+        past.exec_async(connection).await.unwrap();
+        assert_eq!(store.recover(&[partition]).await.unwrap().delays, 1);
+        let mut left = 3;
+        while left > 0 {
+            let done = completions(&self.claim().await);
+            let statuses = store.complete(caller, known, &done).await.unwrap();
+            assert!(!statuses.is_empty() && statuses.iter().all(|s| *s == Status::Ok));
+            left -= statuses.len();
+        }
+    }
+
+    fn request(&self, key: &str, sequence: Sequence, settled: Settled) -> LaneRequest {
+        LaneRequest { key: self.lane(key, sequence), settled, in_hand: 0, want: 2 }
+    }
+
+    /// The head is postponed, halted, retried and delivered.
+    async fn deliver(&self) {
+        let (store, known, owner) = (self.store, &self.known, &self.owner);
+        let mut all = vec![self.request("a", 1, Settled::default())];
+        if all[0].key.is_some() {
+            all.push(self.request("b", 2, Settled::default()));
+        }
+        let runs = store.release(owner, known, &all).await.unwrap().runs;
+        assert!(runs.iter().all(|run| !run.messages.is_empty()));
+        let first = runs[0].messages[0].clone();
+        let (lane, why) = (self.lane("a", 1), trouble(Stage::Delivery));
+        let lane = lane.as_deref();
+        let head = RefusedHead { lane, sequence: 1, failed: 1, trouble: &why };
+        store.postpone(owner, known, head, Duration::ZERO).await.unwrap();
+        store.halt(owner, known, RefusedHead { failed: 2, ..head }).await.unwrap();
+        assert_eq!(store.stats(known).await.unwrap().halted, 1);
+        let retry = Retry { lane: self.lane("a", 1), sequence: 1, repaired: None };
+        store.retry(known, &retry).await.unwrap();
+        let settled = Settled {
+            upto: 1,
+            bytes: first.charge,
+            log: vec![(1, LogEntry::of(&first, 1, 1, true))],
+            idempotency_keys: vec!["once".to_owned()],
+            ..Settled::default()
+        };
+        store.release(owner, known, &[self.request("a", 1, settled)]).await.unwrap();
+        assert_eq!(store.log_order(known, 0, 9).await.unwrap(), [1]);
+    }
+
+    /// Messages are withdrawn and redriven, and there is a pause.
+    async fn set_aside(&mut self) {
+        let (store, known) = (self.store, self.known.clone());
+        let both = [(self.lane("b", 2), 2), (self.lane("a", 3), 3), (self.lane("a", 4), 4)];
+        let why = trouble(Stage::Delivery);
+        let withdrawal = Withdrawal {
+            how: Tombstone::Skipped,
+            reason: "why",
+            trouble: Some((1, &why)),
+            messages: &both,
+        };
+        let ordered = store.withdraw(&known, Who::Person, &withdrawal).await.unwrap();
+        let ordered = ordered.iter().filter(|outcome| **outcome == Withdrawn::Ordered).count();
+        assert!(ordered > 0);
+        let (orders, _) = store.orders(&known, 0).await.unwrap();
+        assert_eq!(orders.len(), ordered);
+        assert!(orders.iter().all(|order| both.contains(&(order.lane.clone(), order.sequence))));
+        store.withdraw(&known, Who::Owner(&self.owner), &withdrawal).await.unwrap();
+        assert!(store.orders(&known, 0).await.unwrap().0.is_empty());
+        let letters = store.dead_letters(&known, 0, 9).await.unwrap();
+        assert_eq!(letters.len(), 3);
+        let letter = letters[0].message.clone();
+        let redrive = Redrive { letter: 2, processed: Some(Box::new(letter)) };
+        let again = Arrival { redrive: Some(redrive), ..arrival("b", Some("thrice")) };
+        assert!(matches!(self.ingest(&[again]).await[..], [Ingested::Stamped(_)]));
+        assert_eq!(store.discard(&known, &[3]).await.unwrap(), 1);
+        assert!(
+            !store
+                .pending(&known, &Which { limit: 9, ..Which::default() })
+                .await
+                .unwrap()
+                .items
+                .is_empty()
+        );
+        let name = &known.destination.name;
+        store.pause(name, None, Some(true)).await.unwrap();
+        let catalog = Catalog::load(store.clone()).await.unwrap();
+        self.known = Known::clone(&catalog.get(name.as_str()).unwrap());
+        assert!(self.known.paused.delivery && self.known.version > known.version);
+    }
+}
+
+fn completions(claimed: &Claimed) -> Vec<Completion> {
+    let complete = |(token, message): &(_, Stamped)| Completion {
+        token: Clone::clone(token),
+        output: message.clone(),
+    };
+    claimed.messages.iter().map(complete).collect()
+}
