@@ -20,7 +20,7 @@ const READ_MAX: usize = 20;
 pub struct Which {
     /// Only those in this state.
     pub state: Option<State>,
-    /// Only those of this ordering key, where lanes are keys.
+    /// Only those of this ordering key; an empty one: of none.
     pub key: Option<String>,
     /// Only those from this sequence on.
     pub from: Sequence,
@@ -58,12 +58,12 @@ impl Store {
     /// The pending messages asked for, a page at a time.
     pub async fn pending(&self, known: &Known, which: &Which) -> Result<Page, StoreError> {
         let (sequences, next) = self.candidates(known, which).await?;
-        let wanted_lane = which.key.as_deref().map(|key| known.destination.lane_key(Some(key)));
         let is_wanted = |one: &Listed| {
-            let lane = known.destination.lane_key(one.message.message.key.as_deref());
+            // A message without a key is as one with an empty key.
+            let key = one.message.message.key.as_deref().unwrap_or_default();
             which.state.is_none_or(|state| state == one.state)
                 && one.message.place.sequence >= which.from
-                && wanted_lane.is_none_or(|wanted| wanted == lane)
+                && which.key.as_deref().is_none_or(|wanted| wanted == key)
         };
         let mut items = Vec::new();
         for some in sequences.chunks(READ_MAX) {
