@@ -122,8 +122,10 @@ pub fn error_of(value: &Value) -> String {
         None => String::new(),
     };
     let detail = error["detail"].as_str().unwrap_or_default();
-    let detail = detail.lines().next().unwrap_or_default();
-    format!("{}{status}: {}", text_of(error, "kind"), plain(detail))
+    let detail = plain(detail.lines().next().unwrap_or_default());
+    let kind = format!("{}{status}", text_of(error, "kind"));
+    // Where the detail says it itself, once is enough.
+    if detail.starts_with(&kind) { detail } else { format!("{kind}: {detail}") }
 }
 
 /// A list of the service as a table, and how to see more of it.

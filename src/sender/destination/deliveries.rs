@@ -13,6 +13,7 @@ use crate::{
         lane::{Fate, Turn},
     },
     telemetry,
+    wire::answer::excerpt,
 };
 
 /// After so many runs a lane goes to the end of the line, if others wait.
@@ -135,7 +136,7 @@ impl DestinationSender {
             None => fate(destination, attempt, finality, retry_after, rand::random()),
         };
         let key = key.as_deref();
-        let reason = &trouble.detail;
+        let reason = excerpt(trouble.detail.as_bytes());
         match &fate {
             Fate::Postpone(wait) => {
                 let wait_ms = wait.as_millis() as u64;

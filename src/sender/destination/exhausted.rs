@@ -16,6 +16,7 @@ use crate::{
     },
     store::{Known, Owner, RefusedHead, Store, StoreError, Who, Withdrawal},
     telemetry,
+    wire::answer::excerpt,
 };
 
 /// What a definition says of a head whose attempt number `failed` was refused. `chance` is a
@@ -106,7 +107,7 @@ impl DestinationSender {
             Fate::Withdraw(Tombstone::Cancelled, _) => "cancelled",
         };
         telemetry::exhausted(destination, outcome);
-        let (attempts, trouble) = (head.failed, &head.trouble.detail);
+        let (attempts, trouble) = (head.failed, excerpt(head.trouble.detail.as_bytes()));
         if head.fate == Fate::Halt {
             tracing::error!(
                 destination,
