@@ -130,9 +130,10 @@ local function what_was_left(sequence, stood)
   return stage, cmsgpack.pack(attempts)
 end
 
-local tombstones = {}
+local records, tombstones = {}, {}
 for i = 12 + lane_count, #ARGV, 2 do
   local record = redis.call('HGET', KEYS[5], ARGV[i + 1])
+  records[ARGV[i + 1]] = record
   if record and string.sub(record, 1, 1) ~= 'T' then
     tombstones[ARGV[i + 1]] = tombstone_of(record)
     if not tombstones[ARGV[i + 1]] then
@@ -146,7 +147,7 @@ for i = 12 + lane_count, #ARGV, 2 do
   local lane, sequence = tonumber(ARGV[i]), ARGV[i + 1]
   local lane_key = ARGV[11 + lane]
   local in_progress, ready = KEYS[16 + 2 * lane], KEYS[17 + 2 * lane]
-  local record = redis.call('HGET', KEYS[5], sequence)
+  local record = records[sequence]
   local stood = 'settled'
   if record and redis.call('ZSCORE', in_progress, sequence) then
     if string.sub(record, 1, 1) ~= 'T' then
@@ -165,6 +166,7 @@ for i = 12 + lane_count, #ARGV, 2 do
     local stage, left = what_was_left(sequence, stood)
     if how == 's' then write_letter(sequence, record, stage, left) end
     redis.call('HSET', KEYS[5], sequence, tombstones[sequence])
+    records[sequence] = tombstones[sequence]
     redis.call('HDEL', KEYS[6], sequence)
     forget_order(sequence)
     if stood ~= 'ready' then

@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use axum::http::StatusCode;
@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Api, memory_high, problem_of, request::Target};
+use super::{Api, memory_high, request::Target};
 use crate::{
-    domain::{Arrival, Body, Epoch, Framing, Place, Sequence, TransformKind},
+    domain::{Arrival, Body, Epoch, Place, Sequence, TransformKind},
     store::{Caller, Ingested, Known, StoreError, cut, persist},
     wire::problem::Problem,
 };
@@ -150,7 +150,7 @@ impl Arrivals {
                 }
                 Err(error) => {
                     self.caller.give_up();
-                    return Err(self.with_tally(problem_of(&error)));
+                    return Err(self.with_tally(Problem::from(error)));
                 }
             }
         }
@@ -195,7 +195,7 @@ async fn stopped(api: &Api) -> Option<Problem> {
     }
     match api.store.memory().await {
         Ok(memory) => memory.is_at(api.memory_high_percent).then(memory_high),
-        Err(error) => Some(problem_of(&error)),
+        Err(error) => Some(Problem::from(error)),
     }
 }
 
@@ -206,17 +206,9 @@ fn full() -> Problem {
     Problem::temporary(StatusCode::TOO_MANY_REQUESTS, "backlog_full", detail, 1)
 }
 
-/// Now, as ingest notes it: for people.
-pub(super) fn received_now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.as_millis() as u64
-}
-
 /// Why this destination's receiver can never be sent this body, where nothing transforms it.
 pub(super) fn undeliverable(known: &Known, body: &Body) -> Option<&'static str> {
-    let destination = &known.destination;
-    let as_lines = destination.is_tcp() && destination.delivery.framing == Framing::Lines;
-    let as_is = destination.transform.kind == TransformKind::None;
-    (as_lines && as_is && body.bytes.contains(&b'\n'))
+    let as_is = known.destination.transform.kind == TransformKind::None;
+    (as_is && known.destination.breaks_lines(&body.bytes))
         .then_some("body: it holds a line break, but the destination's receiver is sent lines")
 }

@@ -10,7 +10,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Api, at_path, problem_of, read_json, request::find};
+use super::{Api, read_named, request::find};
 use crate::{
     domain::{Destination, DestinationName},
     store::{Known, Stats, StoreError},
@@ -40,7 +40,7 @@ pub(super) async fn stats(
     Path(name): Path<String>,
 ) -> Result<Json<Stats>, Problem> {
     let known = find(&api, &name).await?;
-    let stats = api.store.stats(&known).await.map_err(|error| problem_of(&error))?;
+    let stats = api.store.stats(&known).await?;
     Ok(Json(stats))
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn all_stats(State(api): State<Api>) -> Result<Json<Value>, Pro
     let mut lines = Vec::with_capacity(all.len());
     let mut totals = Map::new();
     for some in all.chunks(STATS_AT_ONCE) {
-        let numbers = api.store.backlogs(some).await.map_err(|error| problem_of(&error))?;
+        let numbers = api.store.backlogs(some).await?;
         for (known, stats) in some.iter().zip(&numbers) {
             let stats = json!(stats);
             let line = LINE.iter().map(|field| ((*field).to_owned(), stats[*field].clone()));
@@ -95,16 +95,10 @@ pub(super) async fn define(
 ) -> Result<Response, Problem> {
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name)?;
-    let mut object: Map<String, Value> = read_json(body, api.batch_bytes_max)?;
-    let named = object.insert("name".into(), json!(name));
-    if named.is_some_and(|named| named != json!(name)) {
-        return Err(Problem::invalid_field("name: differs from the name in the path"));
-    }
-    let destination = serde_path_to_error::deserialize::<_, Destination>(Value::Object(object))
-        .map_err(|error| Problem::invalid_field(at_path(&error)))?;
+    let destination: Destination = read_named(name.as_str(), body, api.batch_bytes_max)?;
     destination.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
-    let defined = api.store.define(&destination).await.map_err(|error| problem_of(&error))?;
-    let known = api.catalog.refresh(&name).await.map_err(|error| problem_of(&error))?;
+    let defined = api.store.define(&destination).await?;
+    let known = api.catalog.refresh(&name).await?;
     let known = known.ok_or_else(|| Problem::unknown_destination(name.as_str()))?;
     let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(shown(&api, &known))).into_response())
@@ -134,9 +128,9 @@ pub(super) async fn remove(
             let detail = format!("{detail}; ?purge=true removes them too");
             Problem::new(StatusCode::CONFLICT, "wrong_state", detail)
         }
-        error => problem_of(&error),
+        error => Problem::from(error),
     })?;
-    api.catalog.refresh(&name).await.map_err(|error| problem_of(&error))?;
+    api.catalog.refresh(&name).await?;
     Ok(Json(json!({"removed": name, "purged": removed.purged})))
 }
 

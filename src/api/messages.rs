@@ -10,14 +10,14 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    Api, problem_of,
+    Api,
     request::{Target, cursor_of, limit_of, query_of, sequence_of},
     shown::{Gone, Items, Letter, Pending},
     withdraw::{self, name, wrong_state},
 };
 use crate::{
     domain::{self, Place, Sequence, Tombstone, message},
-    store::{Listed, Store, Which},
+    store::{Listed, Which},
     wire::problem::Problem,
 };
 
@@ -135,7 +135,7 @@ async fn cancel_one(
     let found = found.into_iter().next().flatten();
     match found.filter(|found| place.is_none_or(|place| place == found.place)) {
         Some(found) => {
-            let lane = Store::lane_of(target.known(), found.message.key.as_deref(), sequence);
+            let lane = target.known().destination.lane_of(found.message.key.as_deref(), sequence);
             withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
         }
         None => match withdraw::fate(target, sequence).await? {
@@ -160,5 +160,5 @@ async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem
 }
 
 async fn now(api: &Api) -> Result<u64, Problem> {
-    api.store.server_time_ms().await.map_err(|error| problem_of(&error))
+    Ok(api.store.server_time_ms().await?)
 }

@@ -30,6 +30,7 @@ use axum::{
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -179,17 +180,26 @@ fn read_json<T: DeserializeOwned>(
     Ok(value)
 }
 
+/// Reads a definition whose name is in the path, and may be left out of the body.
+fn read_named<T: DeserializeOwned>(
+    name: &str,
+    body: Result<Bytes, BytesRejection>,
+    max: usize,
+) -> Result<T, Problem> {
+    let mut object: Map<String, Value> = read_json(body, max)?;
+    let named = object.insert("name".into(), json!(name));
+    if named.is_some_and(|named| named != json!(name)) {
+        return Err(Problem::invalid_field("name: differs from the name in the path"));
+    }
+    serde_path_to_error::deserialize(Value::Object(object))
+        .map_err(|error| Problem::invalid_field(at_path(&error)))
+}
+
 /// What is wrong, with the path of where.
 fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
     match error.path().to_string().as_str() {
         "." => error.inner().to_string(),
         path => format!("{path}: {}", error.inner()),
-    }
-}
-
-impl From<StoreError> for Problem {
-    fn from(error: StoreError) -> Problem {
-        problem_of(&error)
     }
 }
 
@@ -210,32 +220,34 @@ fn memory_high() -> Problem {
 }
 
 /// How an error of the store is told over HTTP.
-fn problem_of(error: &StoreError) -> Problem {
-    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
-    match error {
-        StoreError::UnknownDestination => {
-            Problem::new(StatusCode::NOT_FOUND, "unknown_destination", error.to_string())
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Problem {
+        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+        match error {
+            StoreError::UnknownDestination => {
+                Problem::new(StatusCode::NOT_FOUND, "unknown_destination", error.to_string())
+            }
+            StoreError::WrongState(_) | StoreError::WrongHead => {
+                Problem::new(StatusCode::CONFLICT, "wrong_state", error.to_string())
+            }
+            StoreError::OutOfMemory => memory_high(),
+            StoreError::Unconfirmed(_) => Problem::temporary(
+                unavailable,
+                "not_confirmed",
+                "Redis did not confirm the call: it may have been carried out",
+                1,
+            ),
+            StoreError::Unreadable(_) => {
+                tracing::error!(%error, "what Redis holds cannot be read");
+                let detail = "what Redis holds cannot be read by this version; see its log";
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable", detail)
+            }
+            _ => Problem::temporary(
+                unavailable,
+                "redis_unavailable",
+                "Redis is not available; nothing has changed, try again later",
+                1,
+            ),
         }
-        StoreError::WrongState(_) | StoreError::WrongHead => {
-            Problem::new(StatusCode::CONFLICT, "wrong_state", error.to_string())
-        }
-        StoreError::OutOfMemory => memory_high(),
-        StoreError::Unconfirmed(_) => Problem::temporary(
-            unavailable,
-            "not_confirmed",
-            "Redis did not confirm the call: it may have been carried out",
-            1,
-        ),
-        StoreError::Unreadable(_) => {
-            tracing::error!(%error, "what Redis holds cannot be read");
-            let detail = "what Redis holds cannot be read by this version; see its log";
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable", detail)
-        }
-        _ => Problem::temporary(
-            unavailable,
-            "redis_unavailable",
-            "Redis is not available; nothing has changed, try again later",
-            1,
-        ),
     }
 }

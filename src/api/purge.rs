@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     domain::{self, Ordering, Sequence, Tombstone},
-    store::{Listed, Page, Stats, Store, Which, Withdrawal, Withdrawn},
+    store::{Listed, Page, Stats, Which, Withdrawal, Withdrawn},
     wire::problem::Problem,
 };
 
@@ -148,7 +148,7 @@ impl Purging {
             let lane_of = |one: &Listed| {
                 let (key, sequence) =
                     (one.message.message.key.as_deref(), one.message.place.sequence);
-                (Store::lane_of(&known, key, sequence), sequence)
+                (known.destination.lane_of(key, sequence), sequence)
             };
             let messages: Vec<_> = some.iter().map(lane_of).collect();
             let withdrawal = Withdrawal {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     Api,
-    arrive::{Arrivals, Tally, received_now},
+    arrive::{Arrivals, Tally},
     request::{Target, read_optional, time_of},
     withdraw::wrong_state,
 };
@@ -22,7 +22,7 @@ use crate::{
         Arrival, Body, DestinationName, Message, Origin, Place, Sequence, State as MessageState,
         message::check_text,
     },
-    store::{Content, Known, LogEntry},
+    store::{Content, Known, LogEntry, wall_clock_ms},
     wire::problem::Problem,
 };
 
@@ -151,7 +151,7 @@ fn arrival(
         key: entry.key.clone(),
         headers,
         body: Body { content_type, bytes },
-        received_ms: received_now(),
+        received_ms: wall_clock_ms(),
     };
     let place = Place { epoch: entry.epoch, sequence };
     Arrival {

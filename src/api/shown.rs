@@ -13,7 +13,10 @@ use crate::{
         TroubleKind,
     },
     store::{DeadLetter, Known, Listed, LogEntry},
-    wire::problem::Problem,
+    wire::{
+        json::{joined_headers, json_body},
+        problem::Problem,
+    },
 };
 
 /// A page of a list.
@@ -164,7 +167,7 @@ impl Inside {
         let (body, body_base64) = body_shown(&message.message.body);
         Inside {
             previous: message.previous,
-            headers: joined(&message.message.headers),
+            headers: joined_headers(&message.message.headers),
             body,
             body_base64,
             errors: message.attempts.troubles.iter().map(Failure::of).collect(),
@@ -230,13 +233,7 @@ impl Gone {
 
 /// A body as JSON if it is JSON and called so, else in base64.
 fn body_shown(body: &Body) -> (Option<Box<RawValue>>, Option<String>) {
-    let is_json = body.content_type.split(';').next().is_some_and(|media_type| {
-        let media_type = media_type.trim();
-        media_type == "application/json" || media_type.ends_with("+json")
-    });
-    // What only says that it is JSON is shown as bytes.
-    let text = is_json.then(|| String::from_utf8(body.bytes.to_vec()).ok()).flatten();
-    match text.and_then(|text| RawValue::from_string(text).ok()) {
+    match json_body(&body.content_type, &body.bytes) {
         Some(json) => (Some(json), None),
         None => (None, Some(STANDARD.encode(&body.bytes))),
     }
@@ -275,21 +272,6 @@ pub(super) fn body_given(
     crate::domain::message::check_text("content_type", content_type, 256)
         .map_err(Problem::invalid_field)?;
     Ok(Some(Body { content_type: content_type.to_owned(), bytes: bytes.into() }))
-}
-
-/// Headers of one name become one, its values joined as RFC 9110, 5.3 allows.
-fn joined(headers: &[(String, String)]) -> BTreeMap<String, String> {
-    let mut joined: BTreeMap<String, String> = BTreeMap::new();
-    for (name, value) in headers {
-        joined
-            .entry(name.clone())
-            .and_modify(|whole| {
-                whole.push_str(", ");
-                whole.push_str(value);
-            })
-            .or_insert_with(|| value.clone());
-    }
-    joined
 }
 
 /// A time in ms since 1970, for people and programs.

@@ -13,14 +13,14 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    Api, problem_of,
+    Api,
     request::{Target, read_optional},
     shown::body_given,
     withdraw::{self, wrong_state},
 };
 use crate::{
     domain::{self, Body, Ordering, Sequence, Tombstone},
-    store::{Retry, Store, StoreError, Which},
+    store::{Retry, StoreError, Which},
     wire::problem::Problem,
 };
 
@@ -125,7 +125,7 @@ pub(super) async fn retry_head(
     let stands = target.retry(&retry).await;
     let stands = stands.map_err(|error| match error {
         StoreError::WrongHead => wrong_state(format!("{sequence} is not a head any more")),
-        error => problem_of(&error),
+        error => Problem::from(error),
     })?;
     Ok(Json(json!({"sequence": sequence, "state": stands})))
 }
@@ -146,7 +146,7 @@ async fn retry_all(target: &mut Target) -> Result<u64, Problem> {
         let page = store.pending(target.known(), &which).await?;
         for one in page.items {
             let (key, sequence) = (one.message.message.key, one.message.place.sequence);
-            let lane = Store::lane_of(target.known(), key.as_deref(), sequence);
+            let lane = target.known().destination.lane_of(key.as_deref(), sequence);
             let first = heads.entry(lane).or_insert(sequence);
             *first = sequence.min(*first);
         }
@@ -162,7 +162,7 @@ async fn retry_all(target: &mut Target) -> Result<u64, Problem> {
             Ok(_) => retried += 1,
             // Not a head (yet), or somebody else was quicker.
             Err(StoreError::WrongHead | StoreError::WrongState(_)) => {}
-            Err(error) => return Err(problem_of(&error)),
+            Err(error) => return Err(Problem::from(error)),
         }
     }
     Ok(retried)

@@ -7,9 +7,9 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Api, at_path, problem_of, read_json};
+use super::{Api, read_named};
 use crate::{
     domain::{Topic, TopicName},
     wire::problem::Problem,
@@ -29,7 +29,7 @@ pub(super) async fn show(
 ) -> Result<Json<Value>, Problem> {
     let unknown = || Problem::unknown_topic(&name);
     let parsed: TopicName = name.parse().map_err(|_| unknown())?;
-    let known = api.catalog.find_topic(&parsed).await.map_err(|error| problem_of(&error))?;
+    let known = api.catalog.find_topic(&parsed).await?;
     Ok(Json(shown(&api, &known.ok_or_else(unknown)?.topic)))
 }
 
@@ -41,20 +41,14 @@ pub(super) async fn define(
 ) -> Result<Response, Problem> {
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name)?;
-    let mut object: Map<String, Value> = read_json(body, api.batch_bytes_max)?;
-    let named = object.insert("name".into(), json!(name));
-    if named.is_some_and(|named| named != json!(name)) {
-        return Err(Problem::invalid_field("name: differs from the name in the path"));
-    }
-    let topic = serde_path_to_error::deserialize::<_, Topic>(Value::Object(object))
-        .map_err(|error| Problem::invalid_field(at_path(&error)))?;
+    let topic: Topic = read_named(name.as_str(), body, api.batch_bytes_max)?;
     topic.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
     for destination in &topic.destinations {
-        let known = api.catalog.find(destination).await.map_err(|error| problem_of(&error))?;
+        let known = api.catalog.find(destination).await?;
         known.ok_or_else(|| Problem::unknown_destination(destination.as_str()))?;
     }
-    let created = api.store.define_topic(&topic).await.map_err(|error| problem_of(&error))?;
-    api.catalog.refresh_topic(&name).await.map_err(|error| problem_of(&error))?;
+    let created = api.store.define_topic(&topic).await?;
+    api.catalog.refresh_topic(&name).await?;
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(shown(&api, &topic))).into_response())
 }
@@ -66,8 +60,8 @@ pub(super) async fn remove(
 ) -> Result<Json<Value>, Problem> {
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name)?;
-    let removed = api.store.remove_topic(&name).await.map_err(|error| problem_of(&error))?;
-    api.catalog.refresh_topic(&name).await.map_err(|error| problem_of(&error))?;
+    let removed = api.store.remove_topic(&name).await?;
+    api.catalog.refresh_topic(&name).await?;
     match removed {
         true => Ok(Json(json!({"removed": name}))),
         false => Err(Problem::unknown_topic(name.as_str())),

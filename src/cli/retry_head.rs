@@ -8,21 +8,16 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use super::common::{At, object, path_of, text_of};
+use super::{
+    common::{object, path_of, text_of},
+    skip_head::HeadArgs,
+};
 
 /// The arguments of `reseq retry-head`.
 #[derive(Debug, Clone, Args)]
 pub struct RetryHeadArgs {
     #[command(flatten)]
-    at: At,
-    /// The destination.
-    destination: String,
-    /// The ordering key of the lane, where lanes are keys; "" is that of messages without one.
-    #[arg(long)]
-    key: Option<String>,
-    /// The head: refused if it is another by now. Required where nothing is in order.
-    #[arg(long)]
-    sequence: Option<u64>,
+    head: HeadArgs,
     /// A repaired body for a halted head: a file, or `-` for standard input.
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
@@ -40,15 +35,16 @@ pub async fn run(args: RetryHeadArgs) -> anyhow::Result<()> {
         Some(file) => Some(read(file).await?),
         None => None,
     };
+    let HeadArgs { at, destination, key, sequence } = args.head;
     let request = object(&[
-        ("key", args.key.map(Value::from)),
-        ("sequence", args.sequence.map(Value::from)),
+        ("key", key.map(Value::from)),
+        ("sequence", sequence.map(Value::from)),
         ("body_base64", body.map(|bytes| json!(STANDARD.encode(bytes)))),
         ("content_type", args.content_type.map(Value::from)),
         ("all", args.all.then_some(json!(true))),
     ]);
-    let answer = args.at.post(&path_of(&args.destination, "retry-head"), &request).await?;
-    args.at.print(&answer, |answer| match answer["retried"].as_u64() {
+    let answer = at.post(&path_of(&destination, "retry-head"), &request).await?;
+    at.print(&answer, |answer| match answer["retried"].as_u64() {
         Some(retried) => format!("{retried} halted heads are tried again"),
         None => format!("{} is {} again", answer["sequence"], text_of(answer, "state")),
     });

@@ -9,23 +9,30 @@ use super::common::{At, object, path_of, text_of};
 #[derive(Debug, Clone, Args)]
 pub struct SkipHeadArgs {
     #[command(flatten)]
-    at: At,
+    head: HeadArgs,
+}
+
+/// Which head of a lane is meant.
+#[derive(Debug, Clone, Args)]
+pub struct HeadArgs {
+    #[command(flatten)]
+    pub at: At,
     /// The destination.
-    destination: String,
+    pub destination: String,
     /// The ordering key of the lane, where lanes are keys; "" is that of messages without one.
     #[arg(long)]
-    key: Option<String>,
+    pub key: Option<String>,
     /// The head: refused if it is another by now. Required where nothing is in order.
     #[arg(long)]
-    sequence: Option<u64>,
+    pub sequence: Option<u64>,
 }
 
 /// Skips it.
 pub async fn run(args: SkipHeadArgs) -> anyhow::Result<()> {
-    let request =
-        object(&[("key", args.key.map(Value::from)), ("sequence", args.sequence.map(Value::from))]);
-    let answer = args.at.post(&path_of(&args.destination, "skip-head"), &request).await?;
-    args.at.print(&answer, withdrawn);
+    let HeadArgs { at, destination, key, sequence } = args.head;
+    let request = object(&[("key", key.map(Value::from)), ("sequence", sequence.map(Value::from))]);
+    let answer = at.post(&path_of(&destination, "skip-head"), &request).await?;
+    at.print(&answer, withdrawn);
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::{Outcome, Receipt, Refusal, Watermark};
 use crate::{
     config,
-    domain::{Arrival, DestinationName, Framing, Ordering as Ordered, TopicName, TransformKind},
+    domain::{Arrival, DestinationName, Ordering as Ordered, TopicName, TransformKind},
     store::{
         Batches, Caller, Catalog, GroupCommit, Ingested, Known, Store, StoreError, cut, persist,
     },
@@ -340,9 +340,8 @@ fn undeliverable(known: &Known, arrival: &Arrival) -> Option<&'static str> {
              leave it out, as this destination keeps the order of arrival",
         );
     }
-    let as_lines = destination.is_tcp() && destination.delivery.framing == Framing::Lines;
     let as_is = destination.transform.kind == TransformKind::None;
-    (as_lines && as_is && arrival.message.body.bytes.contains(&b'\n')).then_some(
+    (as_is && destination.breaks_lines(&arrival.message.body.bytes)).then_some(
         "body: it holds a line break, but the destination's receiver is sent lines; \
          give the destination delivery.framing = \"length\"",
     )

@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Committer, Outcome, Receipt, Recipients, Refusal, Session,
     json::{Item, ItemError, parse_item},
-    now_ms,
     raw::arrival_of,
 };
 use crate::{
     domain::{Arrival, DestinationName, TopicName},
+    store::wall_clock_ms,
     wire::problem::Problem,
 };
 
@@ -91,7 +91,8 @@ async fn post_items(
     match media_type {
         "application/json" => {
             let body = whole_body(body, ingest.batch_bytes_max)?;
-            let item = parse_item(&body, now_ms(), ingest.body_bytes_max).map_err(problem_of)?;
+            let item =
+                parse_item(&body, wall_clock_ms(), ingest.body_bytes_max).map_err(problem_of)?;
             ingest.take_one(item).await
         }
         "application/x-ndjson" | "application/ndjson" => {
@@ -190,7 +191,7 @@ impl Ingest {
     /// Reads the lines. A topic that cannot be looked up may stand for any destination, so that
     /// nothing after it may be taken.
     async fn read_items(&self, lines: &[&[u8]]) -> Vec<Result<Addressed, Problem>> {
-        let now_ms = now_ms();
+        let now_ms = wall_clock_ms();
         let mut topics = Topics::new();
         let mut has_failed = false;
         let mut items = Vec::with_capacity(lines.len());

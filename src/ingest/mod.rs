@@ -15,9 +15,3 @@ pub use commit::{Committer, Session};
 pub use recipients::Recipients;
 pub use refusal::{Outcome, Receipt, Refusal};
 pub use watermark::Watermark;
-
-/// The wall clock, in ms since 1970: for people and metrics, nothing is decided by it.
-fn now_ms() -> u64 {
-    use std::time::{SystemTime, UNIX_EPOCH};
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::{Catalog, Failed, Known, Status, Store, StoreError, Who, Withdrawal, attempts};
-use crate::domain::{OnExhausted, Ordering, Sequence, Stage, Tombstone};
+use crate::domain::{OnExhausted, Sequence, Stage, Tombstone};
 
 /// The most halted messages of a destination that one look finds.
 const LOOK_MAX: isize = 100;
@@ -22,14 +22,6 @@ fn leaves_as(policy: OnExhausted) -> Option<Tombstone> {
         OnExhausted::Halt => None,
         OnExhausted::Skip => Some(Tombstone::Skipped),
         OnExhausted::Drop => Some(Tombstone::Dropped),
-    }
-}
-
-/// A lane, as in [`super::LaneRequest::key`].
-fn lane_of(known: &Known, key: Option<&str>, sequence: Sequence) -> Option<String> {
-    match known.destination.ordering {
-        Ordering::None => Some(sequence.to_string()),
-        _ => known.destination.lane_key(key).map(str::to_owned),
     }
 }
 
@@ -53,7 +45,7 @@ impl Store {
                     "a message is given up",
                 ),
             }
-            let lane = lane_of(known, one.token.key.as_deref(), sequence);
+            let lane = known.destination.lane_of(one.token.key.as_deref(), sequence);
             if one.is_final { &mut for_good } else { &mut used_up }.push((lane, sequence));
         }
         for (messages, reason) in [(used_up, USED_UP), (for_good, FOR_GOOD)] {
@@ -105,7 +97,7 @@ impl Store {
                 let messages = self.messages(known, &sequences).await?;
                 let lanes = messages.iter().flatten().map(|message| {
                     let (key, sequence) = (message.message.key.as_deref(), message.place.sequence);
-                    (lane_of(known, key, sequence), sequence)
+                    (known.destination.lane_of(key, sequence), sequence)
                 });
                 let lanes: Vec<_> = lanes.collect();
                 self.give_up(known, &lanes, USED_UP).await?;

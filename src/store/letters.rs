@@ -20,15 +20,6 @@ pub struct DeadLetter {
 }
 
 impl Store {
-    /// How many dead letters a destination has.
-    pub async fn dead_letter_count(&self, known: &Known) -> Result<u64, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
-        let mut pipe = redis::pipe();
-        pipe.zcard(keys.dead());
-        let (count,) = self.query(&pipe).await?;
-        Ok(count)
-    }
-
     /// Dead letters in the order of their sequences, from this one on; at most `max`.
     pub async fn dead_letters(
         &self,

@@ -93,19 +93,4 @@ impl Store {
         let (entries,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
         entries.into_iter().map(|e| e.map(|bytes| LogEntry::decode(&bytes)).transpose()).collect()
     }
-
-    /// The sequences of the log in the order in which they left, from the `from`th on (from 0, the
-    /// oldest); at most `max`.
-    pub async fn log_order(
-        &self,
-        known: &Known,
-        from: usize,
-        max: usize,
-    ) -> Result<Vec<Sequence>, StoreError> {
-        let key = self.keys().destination(&known.destination.name).log_order();
-        let mut pipe = redis::pipe();
-        pipe.lrange(key, from as isize, (from + max) as isize - 1);
-        let (sequences,) = self.query(&pipe).await?;
-        Ok(sequences)
-    }
 }

@@ -4,7 +4,7 @@
 use redis::Pipeline;
 
 use super::{Known, Store, StoreError};
-use crate::domain::{Epoch, Ordering, Place, Sequence};
+use crate::domain::{Epoch, Place, Sequence};
 
 /// The newest entries of the log, or those before a place in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -98,15 +98,5 @@ impl Store {
         let is_last = skipped + sequences.len() as u64 >= length;
         sequences.drain(..shown_before);
         Ok(Newest { sequences, next: (!is_last).then_some(end) })
-    }
-
-    /// The lane of a message with this ordering key and sequence, as in
-    /// [`super::LaneRequest::key`].
-    pub fn lane_of(known: &Known, key: Option<&str>, sequence: Sequence) -> Option<String> {
-        match known.destination.ordering {
-            Ordering::Destination => None,
-            Ordering::Key => Some(key.unwrap_or_default().to_owned()),
-            Ordering::None => Some(sequence.to_string()),
-        }
     }
 }

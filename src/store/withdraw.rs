@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
 use super::{Claimers, Known, Owner, Store, StoreError, attempts, record, release::set_key};
-use crate::domain::{Ordering, Sequence, Tombstone, Trouble};
+use crate::domain::{Sequence, Tombstone, Trouble};
 
 /// The most orders that one look finds.
 const ORDERS_MAX: usize = 500;
@@ -153,10 +153,6 @@ fn read_order(known: &Known, sequence: Sequence, text: &[u8]) -> Option<Order> {
     let text = std::str::from_utf8(text.get(1..)?).ok()?;
     let (length, rest) = text.split_once(' ')?;
     let (key, reason) = rest.split_at_checked(length.parse().ok()?)?;
-    let lane = match known.destination.ordering {
-        Ordering::Destination => None,
-        Ordering::Key => Some(key.to_owned()),
-        Ordering::None => Some(sequence.to_string()),
-    };
+    let lane = known.destination.lane_of(Some(key), sequence);
     Some(Order { sequence, lane, how, reason: reason.to_owned() })
 }

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
+use super::json::{joined_headers, json_body};
 use crate::domain::{BatchFormat, Body, Epoch, Origin, Sequence, Stamped};
 
 /// A message as JSON.
@@ -24,7 +25,7 @@ struct Envelope<'a> {
     epoch: Epoch,
     key: Option<&'a str>,
     attempt: u32,
-    headers: BTreeMap<&'a str, String>,
+    headers: BTreeMap<String, String>,
     content_type: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
@@ -76,7 +77,7 @@ fn envelope(message: &Stamped, format: BatchFormat) -> Envelope<'_> {
         epoch: message.place.epoch,
         key: message.message.key.as_deref(),
         attempt: message.attempts.failed + 1,
-        headers: joined(&message.message.headers),
+        headers: joined_headers(&message.message.headers),
         content_type,
         origin: message.origin.as_ref().map(origin_text),
         body_base64: json.is_none().then(|| STANDARD.encode(bytes)),
@@ -84,31 +85,14 @@ fn envelope(message: &Stamped, format: BatchFormat) -> Envelope<'_> {
     }
 }
 
-/// The body as the very JSON that it is; none if it is not JSON, or only called so.
+/// The body as JSON, in one line where the format asks for it.
 fn json_of(content_type: &str, bytes: &Bytes, format: BatchFormat) -> Option<Box<RawValue>> {
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    if media_type != "application/json" && !media_type.ends_with("+json") {
-        return None;
-    }
-    let mut text = String::from_utf8(bytes.to_vec()).ok()?;
-    if format == BatchFormat::Ndjson && text.contains(['\n', '\r']) {
+    let json = json_body(content_type, bytes)?;
+    if format == BatchFormat::Ndjson && json.get().contains(['\n', '\r']) {
         // In JSON they stand only between values: a space is as good.
-        text = text.replace(['\n', '\r'], " ");
+        return RawValue::from_string(json.get().replace(['\n', '\r'], " ")).ok();
     }
-    RawValue::from_string(text).ok()
-}
-
-/// Headers of one name become one, its values joined as RFC 9110, 5.3 allows.
-fn joined(headers: &[(String, String)]) -> BTreeMap<&str, String> {
-    let mut joined: BTreeMap<&str, String> = BTreeMap::new();
-    for (name, value) in headers {
-        let whole = joined.entry(name).or_default();
-        if !whole.is_empty() {
-            whole.push_str(", ");
-        }
-        whole.push_str(value);
-    }
-    joined
+    Some(json)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ use reqwest::{
 };
 
 use super::envelope::origin_text;
-use crate::domain::{Stamped, TroubleKind, destination::Headers};
+use crate::domain::{Stamped, TroubleKind, attempts::DETAIL_BYTES_MAX, destination::Headers};
 
 /// A connection that is not there after this time counts as none.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -279,9 +279,17 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
+/// A status that is no success, with the beginning of what the other side said, for the record of
+/// a message. The rest is read as by [`drain`].
+pub async fn refusal_in_full(answer: Response) -> String {
+    let status = refusal(answer.status());
+    let said = excerpt_of(answer, DETAIL_BYTES_MAX).await;
+    if said.is_empty() { status } else { format!("{status}: {said}") }
+}
+
 /// The beginning of an answer's body, at most so many bytes of it, as text; what came of it if it
-/// broke off. The rest is read as by [`drain`].
-pub async fn excerpt_of(mut answer: Response, bytes_max: usize) -> String {
+/// broke off.
+async fn excerpt_of(mut answer: Response, bytes_max: usize) -> String {
     let mut body = BytesMut::new();
     while body.len() < bytes_max
         && let Ok(Some(chunk)) = answer.chunk().await

@@ -1,6 +1,6 @@
 //! What ingest, processor and sender share on the wire: the framings of TCP ([`FrameCodec`]),
-//! the answers in them ([`answer`]), a message as an HTTP request ([`http`]), and several as JSON
-//! ([`envelope`]).
+//! the answers in them ([`answer`]), a message as an HTTP request ([`http`]), several as JSON
+//! ([`envelope`]), and the parts of one ([`json`]).
 
 use std::io;
 
@@ -14,6 +14,7 @@ use crate::domain::Framing;
 pub mod answer;
 pub mod envelope;
 pub mod http;
+pub mod json;
 pub mod problem;
 
 /// The header that carries the id of a request.

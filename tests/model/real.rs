@@ -180,7 +180,8 @@ impl Real {
     pub async fn log(&mut self, name: Name) -> Vec<(Sequence, LogEntry)> {
         let Some(known) = self.known.get(name).copied() else { return Vec::new() };
         let known = self.known_of(&known);
-        let order = self.store.log_order(&known, 0, 1000).await.unwrap();
+        let mut order = self.store.log_newest(&known, None, 1000).await.unwrap().sequences;
+        order.reverse();
         let entries = self.store.log_entries(&known, &order).await.unwrap();
         let entries =
             entries.into_iter().map(|entry| entry.expect("what is in order has an entry"));

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::{Items, Results, even_null, group, messages_of};
 use crate::{
-    api::{Api, problem_of, read_json},
+    api::{Api, read_json},
     domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
     store::{Completion, Known, Status, wall_clock_ms},
     wire::problem::Problem,
@@ -65,7 +65,7 @@ pub(in crate::api) async fn complete(
         let caller = api.callers.take(&api, name);
         let answer = api.store.complete(&caller, &known, &completions).await;
         api.callers.put_back(name, caller);
-        results.fill(&at, &answer.map_err(|error| problem_of(&error))?);
+        results.fill(&at, &answer?);
     }
     Ok(Json(results))
 }

@@ -12,10 +12,10 @@ use serde_json::value::RawValue;
 
 use super::{
     Group, Items, LEASE_MS, RETRY_MS_MAX, Results, check_range, even_null, group, half_a_minute,
-    messages_of, rfc3339,
+    messages_of,
 };
 use crate::{
-    api::{Api, problem_of, read_json},
+    api::{Api, read_json, shown::rfc3339},
     domain::{LeaseToken, Stage, Stamped, Trouble, TroubleKind, attempts::CHECKPOINT_BYTES_MAX},
     store::{Extension, Failed, Known, Status},
     wire::{answer::excerpt, problem::Problem},
@@ -72,7 +72,7 @@ pub(in crate::api) async fn fail(
         let caller = api.callers.take(&api, name);
         let answer = api.store.fail(&caller, &known, &failed).await;
         api.callers.put_back(name, caller);
-        let statuses = answer.map_err(|error| problem_of(&error))?;
+        let statuses = answer?;
         api.due.note_failed(known.partition, &failed, &statuses);
         api.store.settle_failed(&known, &failed, &statuses).await;
         results.fill(&at, &statuses);
@@ -127,7 +127,7 @@ pub(in crate::api) async fn extend(
         for (lease_ms, (at, extensions)) in by_length {
             let lease = Duration::from_millis(lease_ms);
             let answer = api.store.extend(&known, &extensions, lease).await;
-            let (deadline_ms, statuses) = answer.map_err(|error| problem_of(&error))?;
+            let (deadline_ms, statuses) = answer?;
             for (&index, status) in at.iter().zip(&statuses) {
                 if *status == Status::Ok {
                     results.results[index].deadline = Some(rfc3339(deadline_ms));
@@ -152,7 +152,7 @@ pub(in crate::api) async fn release(
         let caller = api.callers.take(&api, name);
         let answer = api.store.unclaim(&caller, &known, &tokens).await;
         api.callers.put_back(name, caller);
-        results.fill(&at, &answer.map_err(|error| problem_of(&error))?);
+        results.fill(&at, &answer?);
     }
     Ok(Json(results))
 }

@@ -1,7 +1,7 @@
 //! `POST /v1/leases`: claiming, with a long poll.
 
 use std::{
-    collections::{BTreeMap, HashSet, btree_map::Entry},
+    collections::{BTreeMap, HashSet},
     ops::RangeInclusive,
     sync::Arc,
     time::Duration,
@@ -17,15 +17,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::{sync::broadcast, time::Instant};
 
-use super::{
-    ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, check_range, find, half_a_minute, line::Place, rfc3339,
-};
+use super::{ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, check_range, find, half_a_minute, line::Place};
 use crate::{
-    api::{Api, problem_of, read_json},
+    api::{Api, read_json, shown::rfc3339},
     domain::{DestinationName, LeaseToken, Message, Stamped, Trouble},
     store::{Claimed, Claimers, Known, StoreError, Wake},
     telemetry,
-    wire::problem::Problem,
+    wire::{
+        json::{joined_headers, json_body},
+        problem::Problem,
+    },
 };
 
 /// The most messages that a call may insist on: that many bodies make one answer.
@@ -182,7 +183,7 @@ async fn claim(
     }
     if all.len() > 1 || request.min > 1 {
         // One look at all of them: a claim of each would be a call of each, though most are empty.
-        all = api.store.active_among(all).await.map_err(|error| problem_of(&error))?;
+        all = api.store.active_among(all).await?;
     }
     let mut weights: u64 = all.iter().map(|known| u64::from(known.destination.weight)).sum();
     let lease = Duration::from_millis(request.lease_ms);
@@ -230,20 +231,14 @@ async fn claim_from(
         }
     }
     api.callers.put_back(&name, caller);
-    claimed.map_err(|error| problem_of(&error))
+    Ok(claimed?)
 }
 
 fn shown(token: LeaseToken, message: Stamped, deadline: &str) -> Lease {
     let Message { id, key, headers, body, .. } = message.message;
-    let is_json = body.content_type.split(';').next().is_some_and(|media_type| {
-        let media_type = media_type.trim();
-        media_type == "application/json" || media_type.ends_with("+json")
-    });
     let attempt = message.attempts.number();
     let last_error = message.attempts.troubles.into_iter().next();
-    // What only says that it is JSON goes as bytes.
-    let text = is_json.then(|| String::from_utf8(body.bytes.to_vec()).ok()).flatten();
-    let json = text.and_then(|text| RawValue::from_string(text).ok());
+    let json = json_body(&body.content_type, &body.bytes);
     Lease {
         token: token.encode(),
         destination: message.destination,
@@ -257,25 +252,7 @@ fn shown(token: LeaseToken, message: Stamped, deadline: &str) -> Lease {
         deadline: deadline.to_owned(),
         body_base64: json.is_none().then(|| STANDARD.encode(&body.bytes)),
         content_type: body.content_type,
-        headers: joined(headers),
+        headers: joined_headers(&headers),
         body: json,
     }
-}
-
-/// Headers of one name become one, its values joined as RFC 9110, 5.3 allows.
-fn joined(headers: Vec<(String, String)>) -> BTreeMap<String, String> {
-    let mut joined = BTreeMap::new();
-    for (name, value) in headers {
-        match joined.entry(name) {
-            Entry::Vacant(entry) => {
-                entry.insert(value);
-            }
-            Entry::Occupied(mut entry) => {
-                let whole: &mut String = entry.get_mut();
-                whole.push_str(", ");
-                whole.push_str(&value);
-            }
-        }
-    }
-    joined
 }

@@ -19,11 +19,10 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use line::{Lines, Served};
 
-use super::{Api, problem_of};
+use super::Api;
 use crate::{
     domain::{DestinationName, LeaseToken, OnExhausted, Stamped},
     store::{Caller, Known, Status},
@@ -156,7 +155,7 @@ async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Pr
 /// The messages of these leases, as far as they are there.
 async fn messages_of(api: &Api, group: &Group) -> Result<Vec<Option<Stamped>>, Problem> {
     let sequences: Vec<u64> = group.tokens.iter().map(|token| token.sequence).collect();
-    api.store.messages(&group.known, &sequences).await.map_err(|error| problem_of(&error))
+    Ok(api.store.messages(&group.known, &sequences).await?)
 }
 
 /// `null` is JSON like any other, not a field that was left out.
@@ -177,17 +176,10 @@ fn check_range(
 }
 
 async fn existing(api: &Api, name: &DestinationName) -> Result<Option<Arc<Known>>, Problem> {
-    api.catalog.find(name).await.map_err(|error| problem_of(&error))
+    Ok(api.catalog.find(name).await?)
 }
 
 async fn find(api: &Api, name: &DestinationName) -> Result<Arc<Known>, Problem> {
     let known = existing(api, name).await?;
     known.ok_or_else(|| Problem::unknown_destination(name.as_str()))
-}
-
-fn rfc3339(ms: u64) -> String {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000)
-        .ok()
-        .and_then(|instant| instant.format(&Rfc3339).ok())
-        .unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Backoff, DestinationName};
+use super::{Backoff, DestinationName, Sequence};
 
 /// What a shown secret is replaced by.
 pub const MASK: &str = "***";
@@ -334,6 +334,21 @@ impl Destination {
     pub fn share(&self, room: usize, weights: u64) -> usize {
         let part = (room as u64 * u64::from(self.weight)).div_ceil(weights.max(1));
         (part as usize).clamp(1, room.max(1))
+    }
+
+    /// The name of the lane of a message with this ordering key and sequence: where nothing is in
+    /// order each message is a lane, named by its sequence; `None`: the destination's own.
+    pub fn lane_of(&self, key: Option<&str>, sequence: Sequence) -> Option<String> {
+        match self.ordering {
+            Ordering::None => Some(sequence.to_string()),
+            Ordering::Destination | Ordering::Key => self.lane_key(key).map(str::to_owned),
+        }
+    }
+
+    /// True if this body can never be sent to the receiver as it is: it holds a line break, and each
+    /// message is a line.
+    pub fn breaks_lines(&self, body: &[u8]) -> bool {
+        self.is_tcp() && self.delivery.framing == Framing::Lines && body.contains(&b'\n')
     }
 
     /// The same with header values hidden: they tend to be secrets.

@@ -18,10 +18,11 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{Committer, Session, commit::Pending, now_ms};
+use super::{Committer, Session, commit::Pending};
 use crate::{
     config,
     domain::{Arrival, Body, DestinationName, Framing, Message},
+    store::wall_clock_ms,
     wire::{FrameCodec, FrameError, answer::ToProducer},
 };
 
@@ -194,6 +195,6 @@ fn arrival(body: Bytes) -> Arrival {
         key: None,
         headers: Vec::new(),
         body: Body { content_type: "application/octet-stream".into(), bytes: body },
-        received_ms: now_ms(),
+        received_ms: wall_clock_ms(),
     })
 }

@@ -7,8 +7,8 @@ use reqwest::{Response, StatusCode, header::CONTENT_TYPE};
 
 use super::{Failure, Output, Transform};
 use crate::{
-    domain::{self, Body, Stamped, TroubleKind, attempts::DETAIL_BYTES_MAX},
-    wire::http::{BodyError, Endpoint, NoAnswer, drain, excerpt_of, refusal, retry_after},
+    domain::{self, Body, Stamped, TroubleKind},
+    wire::http::{BodyError, Endpoint, NoAnswer, drain, refusal_in_full, retry_after},
 };
 
 /// A service that transforms over HTTP.
@@ -69,11 +69,7 @@ impl Transform for Http {
             return Ok(Output::Drop);
         }
         let retry_after = retry_after(answer.headers(), SystemTime::now());
-        let mut reason = refusal(status);
-        let said = excerpt_of(answer, DETAIL_BYTES_MAX).await;
-        if !said.is_empty() {
-            reason = format!("{reason}: {said}");
-        }
+        let reason = refusal_in_full(answer).await;
         let is_final = status.is_client_error() && !matches!(status.as_u16(), 408 | 425 | 429);
         let (kind, status) = (TroubleKind::Status, Some(status.as_u16()));
         Err(Failure { reason, retry_after, is_final, kind, status })

@@ -17,15 +17,12 @@ use crate::{
     domain::{BatchFormat, Destination, Ordering, Stage, Stamped, Trouble, TroubleKind},
     wire::{
         envelope,
-        http::{BodyError, Endpoint, NoAnswer, drain, excerpt_of, refusal, retry_after},
+        http::{BodyError, Endpoint, NoAnswer, drain, refusal_in_full, retry_after},
     },
 };
 
 /// The longest answer to a batch that is looked into, in bytes; a longer one accepts it all.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-
-/// The most of an answer that is kept of a refusal, in bytes: no trouble holds more.
-const SAID_BYTES_MAX: usize = 2048;
 
 /// A receiver that speaks HTTP: any 2xx says that it has the message.
 pub struct Http {
@@ -102,11 +99,7 @@ impl Deliver for Http {
             return Verdict::Accepted(1);
         }
         let retry_after = retry_after(answer.headers(), SystemTime::now());
-        let said = excerpt_of(answer, SAID_BYTES_MAX).await;
-        let detail = match said.is_empty() {
-            true => refusal(status),
-            false => format!("{}: {said}", refusal(status)),
-        };
+        let detail = refusal_in_full(answer).await;
         let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, detail);
         let trouble = trouble.with_status(status.as_u16());
         Verdict::Refused { trouble, retry_after, finality: finality_of(status) }

@@ -16,7 +16,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{
     domain::{self, DestinationName},
-    store::{Catalog, Known, Store},
+    store::{Catalog, Known, Store, wall_clock_ms},
 };
 
 /// The most messages that one call releases of one lane.
@@ -321,8 +321,7 @@ fn rules_of(destination: &domain::Destination, run_max: usize) -> Rules {
 }
 
 fn now() -> Now {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Now { instant: Instant::now(), ms: since_1970.as_millis() as u64 }
+    Now { instant: Instant::now(), ms: wall_clock_ms() }
 }
 
 async fn pending_or(call: &mut Option<BoxFuture<'static, Answer>>) -> Answer {

@@ -16,7 +16,10 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::de::IgnoredAny;
 
 use super::protocol::{self, Answer, GREETING, Request, Setup, VERSION};
-use crate::{domain::Expression, wire::answer::excerpt};
+use crate::{
+    domain::Expression,
+    wire::{answer::excerpt, json::joined_headers},
+};
 
 /// The address space of a runner, in bytes: all of it, its program too.
 pub const MEMORY_BYTES_MAX: u64 = 512 << 20;
@@ -97,12 +100,7 @@ fn evaluate(
 
 fn variables(request: Request) -> [Val; 5] {
     let mut headers = Map::<Val, Val>::default();
-    let mut joined = std::collections::BTreeMap::<String, String>::new();
-    for (name, value) in request.headers {
-        let known = joined.entry(name).or_default();
-        known.push_str(if known.is_empty() { "" } else { ", " });
-        known.push_str(&value);
-    }
+    let joined = joined_headers(&request.headers);
     headers.extend(joined.into_iter().map(|(name, value)| (Val::from(name), Val::from(value))));
     [
         Val::from(request.id),
