@@ -231,7 +231,6 @@ async fn an_idle_runner_that_was_killed_costs_no_attempt() {
     let runner = jq.idle()[0];
     let id = rustix::process::Pid::from_raw(runner as i32).unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
-    ended(runner).await;
     assert_eq!(jq.transform(&message("2")).await, expect("2"));
 }
 

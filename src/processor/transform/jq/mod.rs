@@ -66,17 +66,32 @@ impl Jq {
         idle.iter().filter_map(Runner::id).collect()
     }
 
-    async fn runner(&self) -> Result<Runner, String> {
-        loop {
-            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some(mut runner) = idle else { break };
-            // One that somebody killed meanwhile is no failed attempt.
-            if runner.is_alive() {
-                return Ok(runner);
-            }
+    async fn started(&self, deadline: Instant) -> Result<Runner, Failure> {
+        let setup = protocol::frame(&self.setup).map_err(|error| again(error.to_string()))?;
+        match timeout_at(deadline, Runner::start(&self.program, &setup)).await {
+            Ok(runner) => runner.map_err(again),
+            Err(_) => Err(self.timed_out(&format!(
+                "the program that runs expressions did not answer (see {PROGRAM_VARIABLE})"
+            ))),
         }
-        let setup = protocol::frame(&self.setup).map_err(|error| error.to_string())?;
-        Runner::start(&self.program, &setup).await
+    }
+
+    /// The answer of this runner, which then waits for the next request; or why it has none.
+    async fn ask(
+        &self,
+        mut runner: Runner,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<Result<Answer, String>, Failure> {
+        let asked = runner.ask(request, self.setup.output_bytes_max);
+        let Ok(answer) = timeout_at(deadline, asked).await else {
+            // Dropping the runner kills it.
+            return Err(self.timed_out("the expression was still running, and was stopped"));
+        };
+        if answer.is_ok() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(runner);
+        }
+        Ok(answer)
     }
 
     fn timed_out(&self, what: &str) -> Failure {
@@ -92,21 +107,20 @@ impl Transform for Jq {
         let Ok(slot) = timeout_at(deadline, self.slots.acquire()).await else {
             return Err(self.timed_out("other evaluations of the expression took all that time"));
         };
-        let Ok(runner) = timeout_at(deadline, self.runner()).await else {
-            let what = format!(
-                "the program that runs expressions did not answer (see {PROGRAM_VARIABLE})"
-            );
-            return Err(self.timed_out(&what));
-        };
-        let mut runner = runner.map_err(again)?;
         let request = request(message);
-        let asked = runner.ask(&request, self.setup.output_bytes_max);
-        let Ok(answer) = timeout_at(deadline, asked).await else {
-            // Dropping the runner kills it.
-            return Err(self.timed_out("the expression was still running, and was stopped"));
+        let waiting = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let answer = match waiting {
+            Some(runner) => self.ask(runner, &request, deadline).await?.ok(),
+            None => None,
         };
-        let answer = answer.map_err(again)?;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(runner);
+        let answer = match answer {
+            Some(answer) => answer,
+            // A runner that had waited may have been killed while it did: that is no failed attempt.
+            None => {
+                let runner = self.started(deadline).await?;
+                self.ask(runner, &request, deadline).await?.map_err(again)?
+            }
+        };
         drop(slot);
         match answer {
             Answer::Deliver(bytes) => {

@@ -112,11 +112,6 @@ impl Runner {
         Ok(bytes)
     }
 
-    /// True as long as it has not ended.
-    pub fn is_alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
-    }
-
     /// Its process id, while it runs.
     pub fn id(&self) -> Option<u32> {
         self.child.id()
