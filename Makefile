@@ -1,5 +1,8 @@
 # `make` lists what there is.
 
+# What only tests are built with.
+TEST_FEATURES := --features pause-points,planted-bugs
+
 .DEFAULT_GOAL := help
 # Setup comes before what needs it, also with -j; cargo is parallel by itself.
 .NOTPARALLEL:
@@ -21,7 +24,7 @@ run: setup build ## Start the service with an embedded Redis and reseq.example.t
 	target/release/reseq serve --config reseq.example.toml
 
 test: setup ## Run all tests
-	cargo test --locked
+	cargo test --locked $(TEST_FEATURES)
 
 bench-fast: setup build ## The demo's case ten times faster, three runs, nothing killed
 	@for run in 1 2 3; do target/release/reseq demo --kills 0 --interval-ms 25 \
@@ -32,7 +35,8 @@ bench-keys: setup ## A million messages on a million ordering keys; is Redis emp
 
 lint: ## Check the formatting, and what clippy finds
 	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --all-targets $(TEST_FEATURES) -- -D warnings
+	cargo check --locked
 
 fmt: ## Format the code
 	cargo fmt
