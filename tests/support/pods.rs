@@ -34,6 +34,8 @@ pub struct Settings {
     pub destinations: String,
     /// TCP listeners of ingest pods: destination and framing.
     pub tcp: Vec<(&'static str, &'static str)>,
+    /// Set in the environment of each pod.
+    pub env: Vec<(&'static str, String)>,
 }
 
 impl Settings {
@@ -51,6 +53,7 @@ impl Settings {
             ingest: String::new(),
             destinations: String::new(),
             tcp: Vec::new(),
+            env: Vec::new(),
         }
     }
 
@@ -148,6 +151,7 @@ impl Pod {
         }
         command.args(["serve", "--roles", &self.roles, "--config"]).arg(self.config());
         command.env("RESEQ_LOG", "info,reseq=debug");
+        command.envs(self.settings.env.iter().map(|(name, value)| (name, value)));
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.child = command.spawn().unwrap();
