@@ -23,6 +23,7 @@ use super::{Outcome, Receipt, Refusal, Watermark};
 use crate::{
     config,
     domain::{Arrival, DestinationName, Ordering as Ordered, TopicName, TransformKind},
+    faults::pause::{Point, point},
     store::{
         Batches, Caller, Catalog, GroupCommit, Ingested, Known, Store, StoreError, cut, persist,
     },
@@ -287,6 +288,7 @@ impl Worker {
                     let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
                     let stamped = ingested.iter().filter(is_new).count();
                     telemetry::ingested(self.name.as_str(), stamped, arrivals.len());
+                    point(Point::IngestStamped).await;
                     return Ok(ingested);
                 }
                 Err(error) => error,

@@ -10,6 +10,7 @@ use futures::{
 use super::{Answer, CALL_LANES_MAX, DestinationSender, LaneKey};
 use crate::{
     domain::{Destination, OnExhausted, Tombstone},
+    faults::pause::{Point, point},
     sender::{
         deliver::Finality,
         lane::{Fate, Refused},
@@ -71,7 +72,9 @@ impl DestinationSender {
                     (key, head, done)
                 }
             });
-            Answer::Ended(join_all(calls).await)
+            let ended = join_all(calls).await;
+            point(Point::SenderEnded).await;
+            Answer::Ended(ended)
         };
         Some(call.boxed())
     }
