@@ -31,6 +31,8 @@ macro_rules! points {
 }
 
 points! {
+    /// A batch of arrivals is gathered; Redis knows nothing of it.
+    IngestGathered = "ingest.gathered",
     /// Arrivals are stamped; the producer has no answer yet.
     IngestStamped = "ingest.stamped",
     /// Messages are claimed; no transform has begun.

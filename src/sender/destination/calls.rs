@@ -8,7 +8,10 @@ use futures::{FutureExt, future::BoxFuture};
 use super::{DestinationSender, exhausted::Ended, now};
 use crate::{
     domain,
-    faults::pause::{Point, point},
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
     store::{Known, LaneRequest, Order, Released, StoreError},
 };
 
@@ -71,6 +74,7 @@ impl DestinationSender {
         {
             let Some(lane) = self.lanes.get_mut(&key) else { continue };
             match lane.request(key.as_deref(), &rules, stop) {
+                Some(_) if stop && planted::is("drain_settles_nothing") => self.let_go(&key),
                 Some(request) => requests.push(request),
                 None if lane.is_done(stop) => self.let_go(&key),
                 None => {}

@@ -10,7 +10,10 @@ use futures::{
 use super::{Answer, CALL_LANES_MAX, DestinationSender, LaneKey};
 use crate::{
     domain::{Destination, OnExhausted, Tombstone},
-    faults::pause::{Point, point},
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
     sender::{
         deliver::Finality,
         lane::{Fate, Refused},
@@ -147,6 +150,7 @@ async fn carry_out(
     let (sequence, failed) = (*sequence, *failed);
     let refused = RefusedHead { lane: key.as_deref(), sequence, failed, trouble };
     match fate {
+        Fate::Postpone(_) if planted::is("backoff_forgotten") => Ok(()),
         Fate::Postpone(wait) => store.postpone(owner, known, refused, *wait).await,
         Fate::Halt => store.halt(owner, known, refused).await,
         Fate::Withdraw(how, reason) => {
