@@ -66,12 +66,14 @@ impl Deployment {
     /// right, as it is where a machine's time is set wrong.
     async fn pod(&self, role: &str, wrong_by: &str) -> Pod {
         let mut settings = self.settings.clone();
-        settings.env = vec![
-            ("LD_PRELOAD", library().to_str().unwrap().to_owned()),
-            ("FAKETIME", wrong_by.to_owned()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-            ("DONT_FAKE_MONOTONIC", "1".to_owned()),
+        let library = library();
+        let environment = [
+            ("LD_PRELOAD", library.to_str().unwrap()),
+            ("FAKETIME", wrong_by),
+            ("DONT_FAKE_MONOTONIC", "1"),
         ];
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        settings.environment = environment.map(owned).to_vec();
         Pod::start(&format!("{role}{wrong_by}"), role, &settings).await
     }
 

@@ -3,6 +3,7 @@
 use redis::Script;
 
 use super::schema;
+use crate::faults::planted_lua::text_of;
 
 /// One script, ready to be called.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl Default for Scripts {
 }
 
 fn transition(name: &'static str, source: &str) -> Transition {
-    Transition { name, script: Script::new(&with_includes(source)) }
+    Transition { name, script: Script::new(&with_includes(&text_of(name, source))) }
 }
 
 /// The source, with its line `-- include: a, b` replaced by those files.
@@ -82,7 +83,8 @@ fn with_includes(source: &str) -> String {
                         whole.push_str(&format!("local SCHEMA_KNOWN = {}\n", schema::known()));
                     }
                     let file = INCLUDES.iter().find(|(known, _)| *known == name);
-                    whole.push_str(file.map_or("error('unknown include')", |(_, text)| text));
+                    let text = file.map_or("error('unknown include')", |(_, text)| text);
+                    whole.push_str(&text_of(&format!("include/{name}"), text));
                     whole.push('\n');
                 }
             }

@@ -74,7 +74,7 @@ impl Deployment {
     pub fn settings(&self, version: Version) -> Settings {
         let mut settings = self.settings.clone();
         if version.is_next {
-            settings.env.push(("RESEQ_NEXT_SCHEMA", "1".to_owned()));
+            settings.environment.push(("RESEQ_NEXT_SCHEMA".to_owned(), "1".to_owned()));
         }
         settings
     }
