@@ -181,20 +181,23 @@ impl TestCluster {
     }
 
     async fn join(&self, bus_ports: &[u16]) {
-        for (index, node) in self.nodes.iter().enumerate() {
+        let run = async |node: &TestRedis, args: &[String]| {
             let mut connection = node.connection().await;
-            let mut run = async |args: &[String]| {
-                let done = redis::cmd("CLUSTER").arg(args).exec_async(&mut connection).await;
-                done.unwrap_or_else(|error| panic!("CLUSTER {args:?}: {error}"));
-            };
-            // Nodes that start with the same epoch would have to settle it among themselves.
-            run(&["SET-CONFIG-EPOCH".into(), (index + 1).to_string()]).await;
+            let done = redis::cmd("CLUSTER").arg(args).exec_async(&mut connection).await;
+            done.unwrap_or_else(|error| panic!("CLUSTER {args:?}: {error}"));
+        };
+        // Nodes that start with the same epoch would have to settle it among themselves. It can be
+        // set only before a node knows another, which on Valkey is at once.
+        for (index, node) in self.nodes.iter().enumerate() {
+            run(node, &["SET-CONFIG-EPOCH".into(), (index + 1).to_string()]).await;
             let (first, last) = (SLOTS[index].start(), SLOTS[index].end());
-            run(&["ADDSLOTSRANGE".into(), first.to_string(), last.to_string()]).await;
+            run(node, &["ADDSLOTSRANGE".into(), first.to_string(), last.to_string()]).await;
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
             for (other, bus_port) in self.nodes.iter().zip(bus_ports).skip(index + 1) {
                 let (host, port) = other.url["redis://".len()..].split_once(':').unwrap();
                 let meet = ["MEET".into(), host.into(), port.into(), bus_port.to_string()];
-                run(&meet).await;
+                run(node, &meet).await;
             }
         }
     }
