@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod checker;
+pub mod cluster;
 pub mod gate;
 pub mod http;
 pub mod journal;
@@ -10,6 +11,7 @@ pub mod pods;
 pub mod producer;
 pub mod receiver;
 pub mod redis;
+pub mod sentinel;
 pub mod source;
 pub mod transformer;
 pub mod wait;
