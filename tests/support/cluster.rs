@@ -181,6 +181,12 @@ impl TestCluster {
 
     async fn join(&self, bus_ports: &[u16]) {
         let masters = SLOTS.len();
+        for (index, node) in self.nodes.iter().enumerate().take(masters) {
+            // Nodes that start with the same epoch would have to settle it among themselves. It is set
+            // before any node knows another.
+            let epoch = (index + 1).to_string();
+            node.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await.unwrap();
+        }
         for (index, node) in self.nodes.iter().enumerate() {
             let mut connection = node.connection().await;
             let mut run = async |args: &[String]| {
@@ -188,8 +194,6 @@ impl TestCluster {
                 done.unwrap_or_else(|error| panic!("CLUSTER {args:?}: {error}"));
             };
             if index < masters {
-                // Nodes that start with the same epoch would have to settle it among themselves.
-                run(&["SET-CONFIG-EPOCH".into(), (index + 1).to_string()]).await;
                 let (first, last) = (SLOTS[index].start(), SLOTS[index].end());
                 run(&["ADDSLOTSRANGE".into(), first.to_string(), last.to_string()]).await;
             }

@@ -16,6 +16,7 @@ use redis::aio::MultiplexedConnection;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+#[allow(unused_imports)]
 pub use super::cluster::TestCluster;
 
 /// A server or cluster that is not ready by then fails the test.

@@ -141,7 +141,9 @@ impl TestSentinel {
                 };
                 let known = (number("num-slaves"), number("num-other-sentinels"));
                 match known {
-                    (Some(slaves), Some(others)) if slaves >= replicas && others == SENTINELS - 1 => {
+                    (Some(slaves), Some(others))
+                        if slaves >= replicas && others == SENTINELS - 1 =>
+                    {
                         Ok(())
                     }
                     known => Err(format!("{known:?}")),

@@ -1,139 +1,6 @@
-//! Connections to Redis, and the checks of the server before anything is trusted to it.
+//! The checks of each server before anything is trusted to it.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
-
-use deadpool_redis::{Connection, Manager, Pool};
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisError,
-    aio::MultiplexedConnection, io::tcp::TcpSettings,
-};
-use tokio::{sync::Mutex, time::Instant};
-
-use super::StoreError;
-use crate::config;
-
-/// A pool's connections, each kept and shared by many calls at once.
-///
-/// A checkout from the pool costs a PING, so it is not paid for every call: a connection stays
-/// checked out until it fails, and then another takes its place.
-pub(super) struct Links {
-    client: Client,
-    pool: Pool,
-    places: Vec<Mutex<Place>>,
-    next: AtomicUsize,
-    patience: Duration,
-}
-
-/// Where one connection is kept.
-#[derive(Default)]
-struct Place {
-    kept: Option<Connection>,
-    /// Counts the connections that were kept here.
-    number: u64,
-    /// The last attempt to connect that failed, and when.
-    failed: Option<(Instant, StoreError)>,
-}
-
-/// A connection to make one call with.
-pub(super) struct Link {
-    pub(super) connection: MultiplexedConnection,
-    place: usize,
-    number: u64,
-}
-
-impl Links {
-    pub(super) fn open(settings: &config::Redis) -> Result<Links, StoreError> {
-        let info: ConnectionInfo = settings.url.as_str().into_connection_info()?;
-        // redis-rs leaves Nagle's algorithm on, which would hold small calls back.
-        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        let patience = settings.timeout();
-        let connection = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(patience))
-            .set_response_timeout(Some(patience));
-        let manager = Manager::new_with_config(info.clone(), connection)?;
-        let pool = Pool::builder(manager)
-            .max_size(settings.connections)
-            .build()
-            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        let places = (0..settings.connections).map(|_| Mutex::default()).collect();
-        Ok(Links { client: Client::open(info)?, pool, places, next: AtomicUsize::new(0), patience })
-    }
-
-    /// A connection that is there, or a fresh one. While one call connects, the others of its
-    /// place wait for it, and share its failure.
-    pub(super) async fn take(&self) -> Result<Link, StoreError> {
-        let index = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len();
-        let asked = Instant::now();
-        let mut place = self.places[index].lock().await;
-        if let Some(kept) = &place.kept {
-            let connection = MultiplexedConnection::clone(kept);
-            return Ok(Link { connection, place: index, number: place.number });
-        }
-        if let Some((_, error)) = place.failed.as_ref().filter(|(when, _)| *when > asked) {
-            return Err(error.clone());
-        }
-        let fresh = match tokio::time::timeout(self.patience, self.pool.get()).await {
-            Ok(Ok(fresh)) => fresh,
-            Ok(Err(error)) => return Err(place.fail(error.to_string())),
-            Err(_) => return Err(place.fail("no connection in time".into())),
-        };
-        let connection = MultiplexedConnection::clone(&fresh);
-        place.kept = Some(fresh);
-        place.number += 1;
-        Ok(Link { connection, place: index, number: place.number })
-    }
-
-    /// Lets go of a connection that failed; the next call there opens another.
-    pub(super) async fn discard(&self, place: usize, number: u64) {
-        let mut place = self.places[place].lock().await;
-        // Another call may have been here before, and what is there now may be sound.
-        if place.number != number {
-            return;
-        }
-        if let Some(connection) = place.kept.take() {
-            // Taken out of the pool for good, so that it is not handed out again.
-            drop(Connection::take(connection));
-        }
-    }
-
-    /// A connection of its own for notifications.
-    pub(super) async fn notifications(&self) -> Result<redis::aio::PubSub, StoreError> {
-        self.client.get_async_pubsub().await.map_err(unreached)
-    }
-}
-
-impl Link {
-    /// What [`Links::discard`] needs to find it.
-    pub(super) fn id(&self) -> (usize, u64) {
-        (self.place, self.number)
-    }
-}
-
-impl Place {
-    /// Notes that nothing could be reached: nothing was sent.
-    fn fail(&mut self, problem: String) -> StoreError {
-        let error = StoreError::Unavailable(problem);
-        self.failed = Some((Instant::now(), error.clone()));
-        error
-    }
-}
-
-/// An error while connecting: nothing was sent.
-fn unreached(error: RedisError) -> StoreError {
-    StoreError::Unavailable(error.to_string())
-}
-
-/// True when the connection that gave this error must not be used again.
-pub(super) fn is_broken(error: &RedisError) -> bool {
-    use redis::{ErrorKind, ServerErrorKind};
-    error.is_unrecoverable_error()
-        || error.is_io_error()
-        // A primary that became a replica: connect again, to whoever is primary now.
-        || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
-}
+use redis::{RedisError, aio::MultiplexedConnection};
 
 /// Why Reseq does not start on this Redis. Each is a plain sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -165,9 +32,21 @@ pub enum UnfitServer {
         /// Its policy.
         policy: String,
     },
-    /// A cluster, to which single connections do not do.
-    #[error("Redis at {url} is a node of a cluster; this version of Reseq needs a single Redis.")]
+    /// A node of a cluster, and the URL names a single server.
+    #[error(
+        "Redis at {url} is a node of a cluster. Set redis.url to \
+         redis+cluster://host:port,host:port,… with some of its nodes."
+    )]
     IsCluster {
+        /// Where it is.
+        url: String,
+    },
+    /// No node of a cluster, and the URL names one.
+    #[error(
+        "Redis at {url} is no node of a cluster. Set redis.url to redis://host:port, or to \
+         redis+sentinel://host:port,…/service-name."
+    )]
+    IsNoCluster {
         /// Where it is.
         url: String,
     },
@@ -201,12 +80,39 @@ pub struct Fitness {
     pub version: String,
     /// Sentences for the operator.
     pub warnings: Vec<String>,
+    /// What its answers, and those to a call that waits for it, say about the disk.
+    pub fsync: Fsync,
+}
+
+/// What a server can say about the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fsync {
+    /// Nothing: it has no append-only file, or cannot be asked.
+    Never,
+    /// `WAITAOF` (from version 7.2 on).
+    OnRequest,
+    /// `appendfsync always`: whatever is answered is on the disk.
+    EachAnswer,
+}
+
+impl Fitness {
+    /// What can be said of several servers: the least.
+    pub(super) fn and(mut self, other: Fitness) -> Fitness {
+        self.fsync = self.fsync.min(other.fsync);
+        for warning in other.warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        self
+    }
 }
 
 /// Checks version, eviction, persistence and mode of the server.
 pub(super) async fn check_server(
     connection: &mut MultiplexedConnection,
     url: &str,
+    in_cluster: bool,
 ) -> Result<Fitness, UnfitServer> {
     let unreachable = |error: RedisError| UnfitServer::Unreachable {
         url: url.to_owned(),
@@ -216,27 +122,47 @@ pub(super) async fn check_server(
         redis::cmd("INFO").query_async(connection).await.map_err(unreachable)?;
     let field = |name: &str| info.get::<String>(name).unwrap_or_default();
     let version = field("redis_version");
-    let major: u32 = version.split('.').next().and_then(|v| v.parse().ok()).unwrap_or(0);
-    if major < 7 {
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let number = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if number < (7, 0) {
         return Err(UnfitServer::TooOld { url: url.into(), version });
     }
-    if field("redis_mode") == "cluster" {
-        return Err(UnfitServer::IsCluster { url: url.into() });
+    match field("redis_mode") == "cluster" {
+        true if !in_cluster => return Err(UnfitServer::IsCluster { url: url.into() }),
+        false if in_cluster => return Err(UnfitServer::IsNoCluster { url: url.into() }),
+        _ => {}
     }
     let policy = field("maxmemory_policy");
     if policy != "noeviction" {
         return Err(UnfitServer::Evicts { url: url.into(), policy });
     }
+    let has_aof = field("aof_enabled") == "1";
     let mut warnings = Vec::new();
-    if field("aof_enabled") != "1" {
+    if !has_aof {
         warnings.push(
             "Redis keeps no append-only file: a restart of Redis loses messages. \
              Set appendonly yes."
                 .to_owned(),
         );
     }
-    Ok(Fitness { version, warnings })
+    if in_cluster && setting(connection, "cluster-require-full-coverage").await == "yes" {
+        warnings.push(
+            "The cluster stops as a whole when one master is gone. Set \
+             cluster-require-full-coverage no, so that only its partitions stop."
+                .to_owned(),
+        );
+    }
+    let fsync = match has_aof {
+        true if setting(connection, "appendfsync").await == "always" => Fsync::EachAnswer,
+        true if number >= (7, 2) => Fsync::OnRequest,
+        _ => Fsync::Never,
+    };
+    Ok(Fitness { version, warnings, fsync })
 }
 
-/// How long a start waits for a Redis that is still loading its data.
-pub(super) const LOADING_PATIENCE: Duration = Duration::from_secs(120);
+/// A setting of the server; empty if it does not tell.
+async fn setting(connection: &mut MultiplexedConnection, name: &str) -> String {
+    let told = redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await;
+    let told: (String, String) = told.unwrap_or_default();
+    told.1
+}
