@@ -1,6 +1,9 @@
 //! Pods, a transformer and a receiver around whatever Redis there is.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -88,6 +91,21 @@ impl Journey {
             found => Err(format!("{found}")),
         })
         .await;
+    }
+
+    /// The longest time between two deliveries to a destination, until so many were delivered in all.
+    pub async fn stall(&self, name: &str, until: usize) -> Duration {
+        let (mut longest, mut last, mut seen) = (Duration::ZERO, Instant::now(), 0);
+        eventually("all are delivered", async || {
+            let delivered = self.delivered(name);
+            if delivered > seen {
+                longest = longest.max(last.elapsed());
+                (last, seen) = (Instant::now(), delivered);
+            }
+            if delivered >= until { Ok(()) } else { Err(format!("{delivered} of {until}")) }
+        })
+        .await;
+        longest
     }
 
     /// One attempt to send a message, over the first pod: the status, and after how many seconds to

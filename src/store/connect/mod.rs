@@ -41,8 +41,11 @@ pub(super) struct Links {
 
 enum Servers {
     One(Arc<Node>),
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
 }
+
+/// A server, and what it serves of a list, by the indices there.
+pub(super) type Share = (Arc<Node>, Vec<usize>);
 
 /// Where a call goes.
 #[derive(Clone)]
@@ -82,7 +85,7 @@ impl Links {
                 Servers::One(Node::new(Way::Sentinel(sentinels), count, patience))
             }
             Topology::Cluster { nodes, access } => {
-                Servers::Cluster(Cluster::new(&nodes, &access, count, patience))
+                Servers::Cluster(Box::new(Cluster::new(&nodes, &access, count, patience)))
             }
         };
         Ok(Links { servers, patience })
@@ -106,14 +109,14 @@ impl Links {
     }
 
     /// The keys by who serves them, each by its index; and those that nobody serves just now.
-    pub(super) fn spread(&self, keys: &[String]) -> (Vec<(Arc<Node>, Vec<usize>)>, Vec<usize>) {
+    pub(super) fn spread(&self, keys: &[String]) -> (Vec<Share>, Vec<usize>) {
         let cluster = match &self.servers {
             Servers::One(node) => {
                 return (vec![(node.clone(), (0..keys.len()).collect())], Vec::new());
             }
             Servers::Cluster(cluster) => cluster,
         };
-        let mut by_node: BTreeMap<usize, (Arc<Node>, Vec<usize>)> = BTreeMap::new();
+        let mut by_node: BTreeMap<usize, Share> = BTreeMap::new();
         let mut unserved = Vec::new();
         for (index, key) in keys.iter().enumerate() {
             match cluster.of_slot(slot_of(key.as_bytes())) {

@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -44,6 +44,8 @@ pub(in crate::store) struct Node {
     idle: Mutex<Vec<MultiplexedConnection>>,
     /// The last attempt to reach it failed.
     is_down: AtomicBool,
+    /// How often all connections were let go of.
+    generation: AtomicU64,
 }
 
 /// Where one connection is kept.
@@ -72,6 +74,7 @@ pub(in crate::store) struct Link {
 pub(in crate::store) struct Alone {
     pub(in crate::store) connection: MultiplexedConnection,
     node: Arc<Node>,
+    generation: u64,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -85,6 +88,7 @@ impl Node {
             waiting: Arc::new(Semaphore::new(connections)),
             idle: Mutex::default(),
             is_down: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
         })
     }
 
@@ -136,6 +140,7 @@ impl Node {
 
     /// Lets go of all connections: they lead to a server that is not meant any more.
     pub(super) fn discard_all(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
         for place in &self.shared {
             place.lock().connection = None;
         }
@@ -145,16 +150,21 @@ impl Node {
     /// A connection for a call that holds up whatever comes after it. It is kept when it is given
     /// back.
     pub(in crate::store) async fn take_alone(self: &Arc<Self>) -> Result<Alone, StoreError> {
+        if self.is_down() {
+            // Nobody waits long for a server that did not answer before.
+            self.take().await?;
+        }
         let permit = self.waiting.clone().acquire_owned();
         let permit = tokio::time::timeout(self.patience, permit).await;
         let permit = permit.map_err(|_| not_in_time())?.map_err(|_| not_in_time())?;
+        let generation = self.generation.load(Ordering::Relaxed);
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
             // The answer comes when the wait for replicas is over.
             None => self.connect(self.patience * 2).await?,
         };
-        Ok(Alone { connection, node: self.clone(), _permit: permit })
+        Ok(Alone { connection, node: self.clone(), generation, _permit: permit })
     }
 
     /// A connection on which the server tells what is published.
@@ -228,7 +238,10 @@ impl Alone {
     /// Keeps the connection for the next call: this one was answered.
     pub(in crate::store) fn give_back(self) {
         let mut idle = self.node.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(self.connection.clone());
+        // It may lead to a server that is not meant any more.
+        if self.generation == self.node.generation.load(Ordering::Relaxed) {
+            idle.push(self.connection.clone());
+        }
     }
 
     /// Where it leads.
