@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod checker;
+pub mod cluster;
 pub mod control;
 pub mod gate;
 pub mod http;
@@ -12,6 +13,7 @@ pub mod producer;
 pub mod proxy;
 pub mod receiver;
 pub mod redis;
+pub mod sentinel;
 pub mod source;
 pub mod transformer;
 pub mod wait;
