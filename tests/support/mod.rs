@@ -9,6 +9,7 @@ pub mod http;
 pub mod journal;
 pub mod ledger;
 pub mod pods;
+pub mod power;
 pub mod producer;
 pub mod proxy;
 pub mod receiver;
