@@ -60,6 +60,11 @@ impl Producer {
         Producer { name, client: client(), doors, ledger, at: 0 }
     }
 
+    /// Goes to its first pod again, wherever it was sent on to before.
+    pub fn returns(&mut self) {
+        self.at = 0;
+    }
+
     /// Sends one message, and returns when it was promised.
     pub async fn send(&mut self, item: Item) {
         let deadline = Instant::now() + PATIENCE;
