@@ -49,6 +49,9 @@ fn every_interleaving_of_small_worlds_keeps_the_promises() {
             (world, found)
         })
         .collect();
+    for (world, Survey { states, transitions, paths, .. }) in &surveyed {
+        eprintln!("{:44} {states:>9} {transitions:>12} {paths:>13}", world.name);
+    }
     let one_of = if are_all_wanted() { 1 } else { ONE_OF };
     let shares = (0..THREADS).map(|at| Share { at, of: THREADS * one_of });
     let done: Vec<Vec<(Done, u64)>> = std::thread::scope(|scope| {

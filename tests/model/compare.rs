@@ -22,6 +22,9 @@ use super::{
 /// The last place settled in each lane, over all removals.
 type Settled = BTreeMap<(Name, Lane), (u64, Sequence)>;
 
+/// So many shorter sequences are tried, at the most, when one has failed.
+const SHORTENED_MAX: usize = 1000;
+
 /// Carries out what was drawn on both sides. Counts the operations, also those before a failure.
 pub async fn compare(
     real: &mut Real,
@@ -49,6 +52,27 @@ pub async fn compare(
         }
     }
     Ok(())
+}
+
+/// Leaves out of a failing sequence what it fails without. Returns what the shortest one says.
+pub async fn shortest(real: &mut Real, mut draws: Vec<Draw>, mut failure: String) -> String {
+    let mut length = draws.len() / 2;
+    let mut tries = 0;
+    while length > 0 {
+        let mut at = 0;
+        while at < draws.len() && tries < SHORTENED_MAX {
+            tries += 1;
+            let end = draws.len().min(at + length);
+            let fewer = [&draws[..at], &draws[end..]].concat();
+            let (mut tally, counted) = (Tally::default(), AtomicU64::new(0));
+            match compare(real, &fewer, &mut tally, &counted).await {
+                Ok(()) => at = end,
+                Err(other) => (draws, failure) = (fewer, other),
+            }
+        }
+        length /= 2;
+    }
+    failure
 }
 
 struct Both<'a> {

@@ -6,6 +6,7 @@ mod keep;
 mod words;
 
 pub use ask::REASON;
+#[allow(unused_imports)] // Only who goes back names it.
 pub use keep::Kept;
 
 use std::collections::BTreeMap;
