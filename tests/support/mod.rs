@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod checker;
+pub mod examiner;
 pub mod gate;
 pub mod http;
 pub mod journal;
