@@ -22,6 +22,7 @@ use crate::{
     api::{self, Api},
     config::Config,
     domain::Topic,
+    faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     processor::{Processor, Transform, Transforms, transform::jq},
     sender::Sender,
@@ -280,6 +281,7 @@ impl Whole {
         let deadline = Instant::now() + Duration::from_millis(shutdown_ms);
         if failure.is_none() {
             tracing::info!(shutdown_ms, "draining");
+            point(Point::ShutdownDraining).await;
             self.drain(deadline).await;
         }
         self.background.cancel();

@@ -10,7 +10,7 @@ use super::{Caller, Claimers, Known, Store, StoreError, attempts, record, unexpe
 use crate::domain::{LeaseToken, Sequence, Stamped, Trouble};
 
 /// What a script answers for one lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Done.

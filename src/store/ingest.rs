@@ -6,7 +6,10 @@ use redis::Value;
 use sha2::{Digest, Sha256};
 
 use super::{Caller, Known, Store, StoreError, record, unexpected};
-use crate::domain::{Arrival, Due, Epoch, Place, Redrive, TransformKind};
+use crate::{
+    domain::{Arrival, Due, Epoch, Place, Redrive, TransformKind},
+    faults::planted,
+};
 
 /// What became of one arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +47,9 @@ impl<'a> Batch<'a> {
                 batch.lanes.push(lane);
                 batch.lanes.len()
             });
-            let seen = arrival.idempotency_key.as_deref().map_or_else(String::new, |key| {
+            let key = arrival.idempotency_key.as_deref();
+            let key = key.filter(|_| !planted::is("idempotency_key_dropped"));
+            let seen = key.map_or_else(String::new, |key| {
                 let index = *name_index.entry(key).or_insert_with(|| {
                     batch.names.push(key);
                     batch.names.len()

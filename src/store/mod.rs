@@ -66,7 +66,7 @@ pub use topics::KnownTopic;
 pub use wake::{Wake, Wakes};
 pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
 
-use crate::config;
+use crate::{config, faults::planted};
 use connect::Links;
 use scripts::{Scripts, Transition};
 
@@ -110,7 +110,8 @@ impl Caller {
 
     /// Passes the answer on, and goes on to the next call if it was one.
     fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        if answer.as_ref().err().is_none_or(|error| !error.is_temporary()) {
+        let is_over = answer.as_ref().err().is_none_or(|error| !error.is_temporary());
+        if is_over || planted::is("call_renumbered") {
             self.give_up();
         }
         answer

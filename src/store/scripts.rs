@@ -2,6 +2,8 @@
 
 use redis::Script;
 
+use crate::faults::planted_lua::text_of;
+
 /// One script, ready to be called.
 #[derive(Debug)]
 pub struct Transition {
@@ -65,7 +67,7 @@ impl Default for Scripts {
 }
 
 fn transition(name: &'static str, source: &str) -> Transition {
-    Transition { name, script: Script::new(&with_includes(source)) }
+    Transition { name, script: Script::new(&with_includes(&text_of(name, source))) }
 }
 
 /// The source, with its line `-- include: a, b` replaced by those files.
@@ -76,7 +78,8 @@ fn with_includes(source: &str) -> String {
             Some(names) => {
                 for name in names.split(", ") {
                     let file = INCLUDES.iter().find(|(known, _)| *known == name);
-                    whole.push_str(file.map_or("error('unknown include')", |(_, text)| text));
+                    let text = file.map_or("error('unknown include')", |(_, text)| text);
+                    whole.push_str(&text_of(&format!("include/{name}"), text));
                     whole.push('\n');
                 }
             }

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod checker;
+pub mod control;
 pub mod examiner;
 pub mod gate;
 pub mod http;
@@ -9,6 +10,7 @@ pub mod journal;
 pub mod ledger;
 pub mod pods;
 pub mod producer;
+pub mod proxy;
 pub mod receiver;
 pub mod redis;
 pub mod source;
