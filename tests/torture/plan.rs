@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 /// Pods of each role.
 pub const PODS: usize = 2;
 /// The time between the beginnings of two faults, in milliseconds.
-const GAP_MS: std::ops::Range<u64> = 500..2400;
+const GAP_MS: std::ops::Range<u64> = 400..2100;
 /// A victim is left alone for so long after a fault, in milliseconds.
 const REST_MS: u64 = 1500;
 

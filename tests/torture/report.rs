@@ -29,6 +29,8 @@ pub struct Report {
     pub storm: Duration,
     pub promised_in_storm: usize,
     pub drain: Duration,
+    /// Dead letters.
+    pub dead: u64,
     pub found: Found,
     pub anomalies: Anomalies,
     /// Whatever did not come to its end, in words.
@@ -51,6 +53,7 @@ impl Report {
             storm: Duration::ZERO,
             promised_in_storm: 0,
             drain: Duration::ZERO,
+            dead: 0,
             found: Found::default(),
             anomalies: Anomalies::default(),
             problems: Vec::new(),
@@ -134,10 +137,10 @@ impl Report {
             ("repeated, all recognisable", *repeats),
             ("deliveries that were not the first attempt", *later_attempts),
             ("deliveries in all", self.deliveries),
-            ("dead", 0),
         ] {
             writeln!(text, "| {name} | {count} |")?;
         }
+        writeln!(text, "| dead | {} |", self.dead)?;
         writeln!(
             text,
             "\n| fault | planned | fired | recovery p50, ms | max, ms |\n\
@@ -173,7 +176,7 @@ impl Report {
             Some(Some(time)) => time.as_millis().to_string(),
             _ => "-".to_owned(),
         };
-        let (half, max) = (shown(times.get(times.len() / 2)), shown(times.last()));
+        let (half, max) = (shown(times.get(times.len().saturating_sub(1) / 2)), shown(times.last()));
         writeln!(text, "| {kind} | {planned} | {} | {half} | {max} |", times.len())
     }
 }

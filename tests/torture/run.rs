@@ -69,7 +69,7 @@ async fn run_here(topology: Topology, seed: u64, storm: Duration) -> Report {
         }
     }
     let begun = Instant::now();
-    let held = drain(&world, &mut report.problems).await;
+    let held = drain(&world, &mut report).await;
     report.drain = begun.elapsed();
     workers.iter().for_each(JoinHandle::abort);
 
@@ -160,8 +160,8 @@ async fn heal(world: &World, problems: &mut Vec<String>) {
 }
 
 /// Waits until nothing is pending, and tells what still is at the deadline.
-async fn drain(world: &World, problems: &mut Vec<String>) -> Held {
-    let begun = Instant::now();
+async fn drain(world: &World, report: &mut Report) -> Held {
+    let (begun, problems) = (Instant::now(), &mut report.problems);
     let mut held = Held::new();
     for subject in &SUBJECTS {
         let name = subject.destination;
@@ -169,6 +169,7 @@ async fn drain(world: &World, problems: &mut Vec<String>) -> Held {
             let numbers = ask(world, &format!("/v1/destinations/{name}/stats")).await;
             if numbers.as_ref().is_ok_and(|numbers| numbers["pending"] == 0) {
                 let numbers = numbers.unwrap_or_default();
+                report.dead += numbers["dead"].as_u64().unwrap_or_default();
                 if numbers["delivered_total"] != numbers["last_sequence"] {
                     problems.push(format!("{name}: not all was delivered: {numbers}"));
                 }
