@@ -187,7 +187,7 @@ impl Kind {
         match self {
             Kind::Kill(_) | Kind::RedisKilled => 100..1500,
             Kind::FreezeShort(_) => 200..900,
-            Kind::FreezeLong(_) => 2000..3500,
+            Kind::FreezeLong(_) => 2500..4000,
             Kind::Scale(_) => 0..500,
             Kind::Link(_, Trouble::Delayed) | Kind::Receiver(Mood::Slow) => 1000..3000,
             Kind::Link(_, _) | Kind::Receiver(_) => 500..2000,

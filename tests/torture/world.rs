@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The leases of processors, senders and workers.
-pub const LEASE_MS: u64 = 1500;
+pub const LEASE_MS: u64 = 2000;
 /// A pod that is not ready, or has not ended, by then is stuck.
 const POD_MAX: Duration = Duration::from_secs(60);
 /// The slowest transform.
