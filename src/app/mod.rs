@@ -155,6 +155,7 @@ impl Parts {
         tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let background = CancellationToken::new();
+        tokio::spawn(store.clone().stay(background.clone()));
         let wakes = Wakes::default();
         for destination in &config.destinations {
             store.define(destination).await.map_err(|problem| AppError::Definition {

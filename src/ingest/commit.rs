@@ -351,7 +351,10 @@ impl Worker {
                 error => {
                     // What may still arrive of this call must not be stamped behind the next one.
                     self.caller.give_up();
-                    tracing::warn!(destination = %self.name, %error, "arrivals were not stamped");
+                    // Of a newer schema the store tells, seldom enough.
+                    if !matches!(error, StoreError::NewerSchema(_)) {
+                        tracing::warn!(destination = %self.name, %error, "arrivals were not stamped");
+                    }
                     return Err(refusal(&error));
                 }
             }
@@ -373,6 +376,7 @@ fn refusal(error: &StoreError) -> Refusal {
     match error {
         StoreError::Unconfirmed(_) => Refusal::NotConfirmed,
         StoreError::OutOfMemory => Refusal::MemoryHigh,
+        StoreError::NewerSchema(_) => Refusal::NewerSchema(error.to_string()),
         _ => Refusal::RedisUnavailable,
     }
 }

@@ -4,6 +4,7 @@ mod attempts;
 mod backlogs;
 mod catalog;
 mod claim;
+mod clock;
 mod complete;
 mod connect;
 mod destinations;
@@ -23,6 +24,7 @@ mod own;
 mod record;
 mod recover;
 mod release;
+mod schema;
 pub mod scripts;
 mod stats;
 mod steer;
@@ -43,7 +45,8 @@ use redis::{FromRedisValue, Pipeline, ScriptInvocation};
 use tokio::time::Instant;
 
 pub use catalog::{Catalog, Known, Paused};
-pub use claim::{Claimed, wall_clock_ms};
+pub use claim::Claimed;
+pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
 pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};
@@ -60,6 +63,7 @@ pub use messages::{Listed, Page, Which};
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
 pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
+pub use schema::{OlderPod, SCHEMA, known as known_schema};
 pub use stats::{Head, Stats};
 pub use steer::Retry;
 pub use topics::KnownTopic;
@@ -68,10 +72,8 @@ pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
 
 use crate::{config, faults::planted};
 use connect::Links;
+use schema::Schemas;
 use scripts::{Scripts, Transition};
-
-/// The version of what is stored; another refuses to start.
-pub const SCHEMA: u32 = 1;
 
 /// Everything that Reseq asks of Redis. Cheap to clone.
 #[derive(Clone)]
@@ -89,6 +91,7 @@ struct Inner {
     seed: uuid::Uuid,
     /// How long releases wait after Redis may have forgotten an owner.
     quarantine_ms: u64,
+    schemas: Schemas,
 }
 
 /// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
@@ -136,6 +139,7 @@ impl Store {
                 pod: uuid::Uuid::new_v4().simple().to_string()[..12].to_owned(),
                 seed: uuid::Uuid::new_v4(),
                 quarantine_ms: owner_lease.as_millis() as u64,
+                schemas: Schemas::new(redis.partitions),
             }),
         };
         store.check_meta(redis.partitions).await.map_err(|error| match error {
@@ -168,18 +172,14 @@ impl Store {
     async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {
         let meta = self.inner.keys.meta();
         let mut pipe = redis::pipe();
-        pipe.hset_nx(&meta, "schema", SCHEMA).ignore();
+        pipe.hset_nx(&meta, "schema", schema::FIRST).ignore();
         pipe.hset_nx(&meta, "partitions", configured).ignore();
-        pipe.hget(&meta, "schema").hget(&meta, "partitions");
-        let (schema, stored): (String, u16) = self.query(&pipe).await?;
-        if schema != SCHEMA.to_string() {
-            let unfit = UnfitServer::WrongSchema { stored: schema, known: SCHEMA };
-            return Err(MetaError::Unfit(unfit));
-        }
+        pipe.hget(&meta, "partitions");
+        let (stored,): (u16,) = self.query(&pipe).await?;
         if stored != configured {
             return Err(MetaError::Unfit(UnfitServer::WrongPartitions { stored, configured }));
         }
-        Ok(())
+        self.enter().await
     }
 
     /// Runs a script once.
@@ -193,6 +193,9 @@ impl Store {
         // An answer by name (a stale epoch, another owner) is no failure of Redis.
         let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
         crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
+        if let Err(error @ StoreError::NewerSchema(_)) = &result {
+            self.inner.schemas.tell(error);
+        }
         result
     }
 

@@ -121,6 +121,7 @@ impl Store {
         call.key(keys.messages()).key(keys.halted());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.epoch());
         call.arg(destination.as_str()).arg(leases.len());
         for member in leases.iter().chain(delays) {
             call.arg(member);
