@@ -4,6 +4,7 @@
 pub mod checker;
 pub mod cluster;
 pub mod control;
+pub mod examiner;
 pub mod gate;
 pub mod http;
 pub mod journal;
