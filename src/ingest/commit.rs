@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::{Outcome, Receipt, Refusal, Watermark};
 use crate::{
     config,
-    domain::{Arrival, DestinationName, Ordering as Ordered, TopicName, TransformKind},
+    domain::{Arrival, DestinationName, Durability, Ordering as Ordered, TopicName, TransformKind},
     store::{
         Batches, Caller, Catalog, GroupCommit, Ingested, Known, Store, StoreError, cut, persist,
     },
@@ -248,7 +248,9 @@ impl Worker {
         let arrivals: Vec<&Arrival> = items.iter().filter(fits).map(|item| item.arrival).collect();
         let oldest = items.iter().map(|item| item.submitted).min().unwrap_or_else(Instant::now);
         let mut stamped = match self.ingest(&arrivals, oldest + self.retry).await {
-            Ok(ingested) => ingested.into_iter().map(outcome).collect::<Vec<_>>(),
+            Ok((ingested, level)) => {
+                ingested.into_iter().map(|one| outcome(one, level)).collect::<Vec<_>>()
+            }
             Err(refusal) => vec![Err(refusal); arrivals.len()],
         }
         .into_iter();
@@ -267,16 +269,16 @@ impl Worker {
         known.paused.ingest.then_some(Refusal::Paused)
     }
 
-    /// Stamps arrivals, however often the epoch or the definition turn out to be stale.
-    /// After `deadline` there is no further attempt.
+    /// Stamps arrivals, however often the epoch or the definition turn out to be stale; with the
+    /// durability that they have reached. After `deadline` there is no further attempt.
     async fn ingest(
         &mut self,
         arrivals: &[&Arrival],
         deadline: Instant,
-    ) -> Result<Vec<Ingested>, Refusal> {
+    ) -> Result<(Vec<Ingested>, Durability), Refusal> {
         let unknown = || Refusal::UnknownDestination(self.name.to_string());
         if arrivals.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Durability::Memory));
         }
         loop {
             let known = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
@@ -287,7 +289,7 @@ impl Worker {
                     let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
                     let stamped = ingested.iter().filter(is_new).count();
                     telemetry::ingested(self.name.as_str(), stamped, arrivals.len());
-                    return Ok(ingested);
+                    return Ok((ingested, known.destination.durability));
                 }
                 Err(error) => error,
             };
@@ -312,10 +314,10 @@ impl Worker {
     }
 }
 
-fn outcome(ingested: Ingested) -> Outcome {
+fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
     match ingested {
-        Ingested::Stamped(place) => Ok(Receipt { place, duplicate_of: None }),
-        Ingested::Duplicate(place, id) => Ok(Receipt { place, duplicate_of: Some(id) }),
+        Ingested::Stamped(place) => Ok(Receipt { place, durability, duplicate_of: None }),
+        Ingested::Duplicate(place, id) => Ok(Receipt { place, durability, duplicate_of: Some(id) }),
         Ingested::Conflict => Err(Refusal::Conflict),
         // No arrival of a producer replaces a dead letter.
         Ingested::BacklogFull | Ingested::Gone => Err(Refusal::BacklogFull),
@@ -325,6 +327,7 @@ fn outcome(ingested: Ingested) -> Outcome {
 fn refusal(error: &StoreError) -> Refusal {
     match error {
         StoreError::Unconfirmed(_) => Refusal::NotConfirmed,
+        StoreError::CannotConfirm(problem) => Refusal::CannotConfirm(problem.clone()),
         StoreError::OutOfMemory => Refusal::MemoryHigh,
         _ => Refusal::RedisUnavailable,
     }

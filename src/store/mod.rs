@@ -5,10 +5,13 @@ mod backlogs;
 mod catalog;
 mod claim;
 mod complete;
+mod confirm;
 mod connect;
 mod destinations;
 mod due;
+mod durability;
 pub mod embedded;
+mod epoch;
 mod error;
 mod exhausted;
 mod group;
@@ -45,6 +48,7 @@ use tokio::time::Instant;
 pub use catalog::{Catalog, Known, Paused};
 pub use claim::{Claimed, wall_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
+pub use confirm::Confirm;
 pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};
 pub use due::DueTimer;
@@ -68,6 +72,7 @@ pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
 
 use crate::config;
 use connect::Links;
+use epoch::Epochs;
 use scripts::{Scripts, Transition};
 
 /// The version of what is stored; another refuses to start.
@@ -87,8 +92,10 @@ struct Inner {
     pod: String,
     /// What the secrets of leases are made of; known to this process alone.
     seed: uuid::Uuid,
-    /// How long releases wait after Redis may have forgotten an owner.
-    quarantine_ms: u64,
+    /// What is known of the epochs, and how long an owner may go on that Redis has forgotten.
+    epochs: Epochs,
+    /// Replicas of each primary.
+    replicas: u32,
 }
 
 /// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
@@ -134,7 +141,8 @@ impl Store {
                 scripts: Scripts::new(),
                 pod: uuid::Uuid::new_v4().simple().to_string()[..12].to_owned(),
                 seed: uuid::Uuid::new_v4(),
-                quarantine_ms: owner_lease.as_millis() as u64,
+                epochs: Epochs::new(redis.partitions, owner_lease),
+                replicas: redis.replicas.into(),
             }),
         };
         store.check_meta(redis.partitions).await.map_err(|error| match error {
@@ -166,6 +174,13 @@ impl Store {
 
     async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {
         let meta = self.inner.keys.meta();
+        let mut pipe = redis::pipe();
+        pipe.exists(&meta);
+        let (is_known,): (bool,) = self.query(&pipe).await?;
+        if !is_known {
+            // Before anybody knows of the deployment: later, no epoch means a forgotten one.
+            self.found().await?;
+        }
         let mut pipe = redis::pipe();
         pipe.hset_nx(&meta, "schema", SCHEMA).ignore();
         pipe.hset_nx(&meta, "partitions", configured).ignore();

@@ -55,7 +55,7 @@ macro_rules! transitions {
 
 transitions!(
     ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
-    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic,
+    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic, found, beat,
 );
 
 impl Default for Scripts {
