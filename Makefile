@@ -1,7 +1,7 @@
 # `make` lists what there is.
 
 # What only tests are built with.
-TEST_FEATURES := --features pause-points,planted-bugs
+TEST_FEATURES := --features pause-points,planted-bugs,next-schema
 
 .DEFAULT_GOAL := help
 # Setup comes before what needs it, also with -j; cargo is parallel by itself.

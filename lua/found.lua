@@ -11,6 +11,6 @@
 -- Errors: none. Sent again it changes nothing: no call number is needed.
 -- include: clock, epoch
 
-if redis.call('HLEN', KEYS[1]) > 0 then return 0 end
+if redis.call('HEXISTS', KEYS[1], 'epoch') == 1 then return 0 end
 current_epoch(KEYS[1], now_ms(), ARGV[1])
 return 1

@@ -7,11 +7,12 @@
 -- ARGV:
 --   [1] token  [2] lease, ms  [3] known of the epoch (include/epoch.lua)
 -- Returns: {epoch, milliseconds that releases must still wait}
--- Errors: OWNED <milliseconds that the other's lease lasts>
+-- Errors: NEWER_SCHEMA <schema>, OWNED <milliseconds that the other's lease lasts>
 -- The longest lease is noted: a server that forgets the owner has others wait so long.
 -- Sent again it renews again: no call number is needed.
--- include: clock, epoch
+-- include: schema, clock, epoch
 
+check_schema(KEYS[1])
 local now, lease_ms = now_ms(), tonumber(ARGV[2])
 local held, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
 if held and held ~= ARGV[1] and tonumber(deadline) > now then

@@ -53,6 +53,9 @@ pub enum Refusal {
     /// Redis did not take it.
     #[error("Redis is not available; nothing was stored, send again later")]
     RedisUnavailable,
+    /// Redis holds what a newer version wrote; says so.
+    #[error("{0}")]
+    NewerSchema(String),
     /// No answer came from Redis, or what the destination's `durability` asks for was not reached in
     /// time.
     #[error(
@@ -83,6 +86,7 @@ impl Refusal {
             Refusal::Paused => (StatusCode::SERVICE_UNAVAILABLE, "paused"),
             Refusal::MemoryHigh => (StatusCode::SERVICE_UNAVAILABLE, "memory_high"),
             Refusal::RedisUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "redis_unavailable"),
+            Refusal::NewerSchema(_) => (StatusCode::SERVICE_UNAVAILABLE, "newer_schema"),
             Refusal::NotConfirmed => (StatusCode::SERVICE_UNAVAILABLE, "not_confirmed"),
             Refusal::CannotConfirm(_) => (StatusCode::SERVICE_UNAVAILABLE, "cannot_confirm"),
             Refusal::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "aborted"),

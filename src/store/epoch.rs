@@ -62,6 +62,14 @@ impl Store {
         answer
     }
 
+    /// Forgets which epochs were seen, like a pod that has just started: for tests that take Redis
+    /// back to what it was.
+    pub fn forget_epochs(&self) {
+        for seen in &self.inner.epochs.seen {
+            seen.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Notes the first epoch of every partition of a new deployment. Where one is noted nothing
     /// changes.
     pub async fn found(&self) -> Result<(), StoreError> {

@@ -4,6 +4,7 @@ mod attempts;
 mod backlogs;
 mod catalog;
 mod claim;
+mod clock;
 mod complete;
 mod confirm;
 mod connect;
@@ -26,6 +27,7 @@ mod own;
 mod record;
 mod recover;
 mod release;
+mod schema;
 pub mod scripts;
 mod stats;
 mod steer;
@@ -46,7 +48,8 @@ use redis::{FromRedisValue, Pipeline, ScriptInvocation};
 use tokio::time::Instant;
 
 pub use catalog::{Catalog, Known, Paused};
-pub use claim::{Claimed, wall_clock_ms};
+pub use claim::Claimed;
+pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
 pub use confirm::Confirm;
 pub use connect::{Fitness, UnfitServer};
@@ -64,19 +67,18 @@ pub use messages::{Listed, Page, Which};
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
 pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
+pub use schema::{OlderPod, SCHEMA, known as known_schema};
 pub use stats::{Head, Stats};
 pub use steer::Retry;
 pub use topics::KnownTopic;
 pub use wake::{Wake, Wakes};
 pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
 
-use crate::config;
+use crate::{config, faults::planted};
 use connect::Links;
 use epoch::Epochs;
+use schema::Schemas;
 use scripts::{Scripts, Transition};
-
-/// The version of what is stored; another refuses to start.
-pub const SCHEMA: u32 = 1;
 
 /// Everything that Reseq asks of Redis. Cheap to clone.
 #[derive(Clone)]
@@ -96,6 +98,7 @@ struct Inner {
     epochs: Epochs,
     /// Replicas of each primary.
     replicas: u32,
+    schemas: Schemas,
 }
 
 /// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
@@ -117,7 +120,8 @@ impl Caller {
 
     /// Passes the answer on, and goes on to the next call if it was one.
     fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        if answer.as_ref().err().is_none_or(|error| !error.is_temporary()) {
+        let is_over = answer.as_ref().err().is_none_or(|error| !error.is_temporary());
+        if is_over || planted::is("call_renumbered") {
             self.give_up();
         }
         answer
@@ -143,6 +147,7 @@ impl Store {
                 seed: uuid::Uuid::new_v4(),
                 epochs: Epochs::new(redis.partitions, owner_lease),
                 replicas: redis.replicas.into(),
+                schemas: Schemas::new(redis.partitions),
             }),
         };
         store.check_meta(redis.partitions).await.map_err(|error| match error {
@@ -182,18 +187,14 @@ impl Store {
             self.found().await?;
         }
         let mut pipe = redis::pipe();
-        pipe.hset_nx(&meta, "schema", SCHEMA).ignore();
+        pipe.hset_nx(&meta, "schema", schema::FIRST).ignore();
         pipe.hset_nx(&meta, "partitions", configured).ignore();
-        pipe.hget(&meta, "schema").hget(&meta, "partitions");
-        let (schema, stored): (String, u16) = self.query(&pipe).await?;
-        if schema != SCHEMA.to_string() {
-            let unfit = UnfitServer::WrongSchema { stored: schema, known: SCHEMA };
-            return Err(MetaError::Unfit(unfit));
-        }
+        pipe.hget(&meta, "partitions");
+        let (stored,): (u16,) = self.query(&pipe).await?;
         if stored != configured {
             return Err(MetaError::Unfit(UnfitServer::WrongPartitions { stored, configured }));
         }
-        Ok(())
+        self.enter().await
     }
 
     /// Runs a script once.
@@ -207,6 +208,9 @@ impl Store {
         // An answer by name (a stale epoch, another owner) is no failure of Redis.
         let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
         crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
+        if let Err(error @ StoreError::NewerSchema(_)) = &result {
+            self.inner.schemas.tell(error);
+        }
         result
     }
 

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::{Store, StoreError};
+use tokio::time::Instant;
+
+use super::{Store, StoreError, clock};
 use crate::domain::Epoch;
 
 /// The random token under which a sender pod owns partitions.
@@ -61,7 +63,7 @@ impl Store {
     pub async fn disown(&self, partition: u16, token: &OwnerToken) -> Result<bool, StoreError> {
         let keys = self.keys().partition(partition);
         let (name, mut call) = self.script(|scripts| &scripts.disown);
-        call.key(keys.owner()).key(keys.wake_owner());
+        call.key(keys.owner()).key(keys.wake_owner()).key(keys.epoch());
         call.arg(token.as_str());
         self.run(name, &call).await
     }
@@ -82,9 +84,11 @@ impl Store {
 
     /// The server's clock, in ms since 1970.
     pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
-        let mut pipe = redis::pipe();
+        let (mut pipe, asked) = (redis::pipe(), Instant::now());
         pipe.cmd("TIME");
         let ((seconds, micros),): ((u64, u64),) = self.query(&pipe).await?;
-        Ok(seconds * 1000 + micros / 1000)
+        let now_ms = seconds * 1000 + micros / 1000;
+        clock::note(now_ms, asked);
+        Ok(now_ms)
     }
 }

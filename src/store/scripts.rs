@@ -2,6 +2,9 @@
 
 use redis::Script;
 
+use super::schema;
+use crate::faults::planted_lua::text_of;
+
 /// One script, ready to be called.
 #[derive(Debug)]
 pub struct Transition {
@@ -12,7 +15,7 @@ pub struct Transition {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 10] = [
+const INCLUDES: [(&str, &str); 11] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
@@ -21,6 +24,7 @@ const INCLUDES: [(&str, &str); 10] = [
     ("head", include_str!("../../lua/include/head.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
+    ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
 ];
@@ -55,7 +59,8 @@ macro_rules! transitions {
 
 transitions!(
     ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
-    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic, found, beat,
+    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic, migrate, found,
+    beat,
 );
 
 impl Default for Scripts {
@@ -65,7 +70,7 @@ impl Default for Scripts {
 }
 
 fn transition(name: &'static str, source: &str) -> Transition {
-    Transition { name, script: Script::new(&with_includes(source)) }
+    Transition { name, script: Script::new(&with_includes(&text_of(name, source))) }
 }
 
 /// The source, with its line `-- include: a, b` replaced by those files.
@@ -75,8 +80,12 @@ fn with_includes(source: &str) -> String {
         match line.strip_prefix("-- include: ") {
             Some(names) => {
                 for name in names.split(", ") {
+                    if name == "schema" {
+                        whole.push_str(&format!("local SCHEMA_KNOWN = {}\n", schema::known()));
+                    }
                     let file = INCLUDES.iter().find(|(known, _)| *known == name);
-                    whole.push_str(file.map_or("error('unknown include')", |(_, text)| text));
+                    let text = file.map_or("error('unknown include')", |(_, text)| text);
+                    whole.push_str(&text_of(&format!("include/{name}"), text));
                     whole.push('\n');
                 }
             }

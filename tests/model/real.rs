@@ -2,9 +2,11 @@
 //! in the model's words.
 
 mod ask;
+mod keep;
 mod words;
 
 pub use ask::REASON;
+pub use keep::Kept;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,8 @@ use reseq::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    op::{Known, Op, Reply},
+    op::{Known, Op, Refusal, Reply},
+    snapshot::Fields,
     state::{Definition, Name, State},
 };
 use crate::support::redis::TestRedis;
@@ -68,6 +71,8 @@ pub struct Real {
     secrets: BTreeMap<String, String>,
     /// The last definition of each destination, which its messages are read by.
     known: BTreeMap<Name, Known>,
+    /// What was read of keys, by what they held, and under which definition.
+    read: BTreeMap<String, (u64, Vec<String>, Fields)>,
 }
 
 pub fn number(text: &str) -> u64 {
@@ -96,7 +101,10 @@ pub fn definition_json(name: Name, definition: &Definition) -> String {
 
 impl Real {
     pub async fn start() -> Real {
-        let redis = TestRedis::start().await;
+        // Nothing is to outlast the test. The logical databases are for `Real::save`.
+        let databases = keep::DATABASES.to_string();
+        let args = ["--appendonly", "no", "--databases", &databases];
+        let redis = TestRedis::start_with(&args).await;
         let settings = config::Redis {
             url: redis.url().to_owned(),
             partitions: 1,
@@ -122,6 +130,7 @@ impl Real {
             versions: BTreeMap::new(),
             secrets: BTreeMap::new(),
             known: BTreeMap::new(),
+            read: BTreeMap::new(),
         }
     }
 
@@ -137,8 +146,23 @@ impl Real {
         self.versions.clear();
         self.secrets.clear();
         self.known.clear();
+        self.read.clear();
+        self.store.forget_epochs();
         self.store.found().await.unwrap();
-        self.learn(&State::default()).await;
+        self.learn(&State::default()).await.unwrap();
+    }
+
+    /// What was read of a key when it last held this, under the same definition.
+    pub fn read_before(&self, name: Name, key: &str, raw: &[String]) -> Option<Fields> {
+        let version = self.known.get(name)?.version;
+        let (under, held, fields) = self.read.get(key)?;
+        (*under == version && held == raw).then(|| fields.clone())
+    }
+
+    /// Notes what was read of a key.
+    pub fn note_read(&mut self, name: Name, key: &str, raw: Vec<String>, fields: Fields) {
+        let Some(known) = self.known.get(name) else { return };
+        self.read.insert(key.to_owned(), (known.version, raw, fields));
     }
 
     pub async fn digest(&mut self) -> String {
@@ -259,14 +283,16 @@ impl Real {
     }
 
     /// Learns which instants the epoch and the versions of this state are; each is later than all
-    /// before.
-    async fn learn(&mut self, state: &State) {
+    /// before, or something is wrong.
+    async fn learn(&mut self, state: &State) -> Result<(), String> {
         if !self.epochs.contains_key(&state.epoch) {
             let key = self.keys.partition(0).epoch();
             let actual: Option<u64> = self.run(&["HGET", &key, "epoch"]).await;
-            let Some(actual) = actual else { return };
+            let Some(actual) = actual else { return Ok(()) };
             let last = self.epochs.values().max().copied().unwrap_or_default();
-            assert!(actual > last, "an epoch was handed out again: {actual} after {last}");
+            if actual <= last {
+                return Err(format!("an epoch was handed out again: {actual} after {last}"));
+            }
             self.epochs.insert(state.epoch, actual);
         }
         for (name, found) in &state.destinations {
@@ -275,11 +301,14 @@ impl Real {
             if !self.versions.contains_key(&(*name, version)) {
                 let key = self.keys.destination(&name.parse().unwrap()).hash();
                 let actual: Option<u64> = self.run(&["HGET", &key, "version"]).await;
-                let Some(actual) = actual else { return };
-                assert_eq!(self.version(name, actual), 0, "a version was given again");
+                let Some(actual) = actual else { return Ok(()) };
+                if self.version(name, actual) != 0 {
+                    return Err(format!("the version {actual} was given again"));
+                }
                 self.versions.insert((*name, version), actual);
             }
         }
+        Ok(())
     }
 
     fn actual_epoch(&self, epoch: u64) -> u64 {
@@ -306,7 +335,9 @@ impl Real {
         if memory_full {
             self.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
         }
-        self.learn(state).await;
+        if let Err(problem) = self.learn(state).await {
+            return Reply::Refused(Refusal::Other(problem));
+        }
         match answer {
             Ok(told) => told(self),
             Err(error) => Reply::Refused(self.refusal(error)),

@@ -112,7 +112,7 @@ fn notice_server(state: &mut State) {
     if state.server == Server::This {
         return;
     }
-    state.epoch += 1;
+    state.raise_epoch();
     state.quarantine = Some(Until::Future);
     state.server = Server::This;
 }

@@ -2,12 +2,14 @@
 #![allow(dead_code)]
 
 pub mod checker;
+pub mod control;
 pub mod gate;
 pub mod http;
 pub mod journal;
 pub mod ledger;
 pub mod pods;
 pub mod producer;
+pub mod proxy;
 pub mod receiver;
 pub mod redis;
 pub mod source;

@@ -34,6 +34,8 @@ pub struct Settings {
     pub destinations: String,
     /// TCP listeners of ingest pods: destination and framing.
     pub tcp: Vec<(&'static str, &'static str)>,
+    /// Further variables of their environment.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Settings {
@@ -51,6 +53,7 @@ impl Settings {
             ingest: String::new(),
             destinations: String::new(),
             tcp: Vec::new(),
+            environment: Vec::new(),
         }
     }
 
@@ -147,7 +150,7 @@ impl Pod {
             command.env_remove(name);
         }
         command.args(["serve", "--roles", &self.roles, "--config"]).arg(self.config());
-        command.env("RESEQ_LOG", "info,reseq=debug");
+        command.env("RESEQ_LOG", "info,reseq=debug").envs(self.settings.environment.clone());
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.child = command.spawn().unwrap();
@@ -211,6 +214,18 @@ impl Pod {
         assert!(status.success(), "{} ended with {status}", self.name);
         // It says so itself when its time is over.
         assert!(log.contains("drained") && !log.contains("did not end within shutdown_ms"));
+    }
+
+    /// Starts it again if it has ended.
+    pub async fn runs_again(&mut self) {
+        if self.has_ended() {
+            self.restart().await;
+        }
+    }
+
+    /// Its process id; another one after a restart.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     fn has_ended(&mut self) -> bool {

@@ -215,12 +215,17 @@ async fn cluster_info(node: &TestRedis) -> String {
 }
 
 fn spawn(args: &[String], dir: &Path) -> Child {
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(server_binary());
     command.args(["--daemonize", "no", "--appendonly", "yes", "--appendfsync", "everysec"]);
     command.args(["--save", "", "--enable-debug-command", "yes", "--logfile", "redis.log"]);
     command.arg("--dir").arg(dir).args(args);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("redis-server is installed (make setup)")
+}
+
+/// `redis-server`, or the one that RESEQ_TEST_REDIS_SERVER names (`make test-newer-servers`).
+pub fn server_binary() -> String {
+    std::env::var("RESEQ_TEST_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 async fn connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {

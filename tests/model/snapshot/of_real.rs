@@ -1,11 +1,16 @@
 //! What Redis does hold.
 
-use reseq::domain::{Stage, Tombstone};
+use std::collections::BTreeMap;
+
+use reseq::{
+    domain::{Sequence, Stage, Tombstone},
+    store::LogEntry,
+};
 
 use super::{Fields, Snapshot, attempts, record, when};
 use crate::model::{
     real::{self, Real, bytes_of},
-    state::{Left, NAMES, Until},
+    state::{Left, NAMES, Name, Until},
 };
 
 /// What Redis does hold.
@@ -14,7 +19,7 @@ pub async fn of_real(real: &mut Real) -> Snapshot {
     let when =
         |ms: &str| when(if real::number(ms) <= now_ms { Until::Past } else { Until::Future });
     let mut all = Snapshot::new();
-    let mut unread = Vec::new();
+    let mut unread = BTreeMap::new();
     for (key, (kind, content)) in keys {
         let key = key.strip_prefix("reseq:").expect("every key has the prefix").to_owned();
         let key = key.strip_prefix("{p00}:").unwrap_or(&key).to_owned();
@@ -34,7 +39,7 @@ pub async fn of_real(real: &mut Real) -> Snapshot {
             }
             // What is in them is read as messages, dead letters and entries, below.
             (_, _, "messages" | "letters" | "log" | "log:order") => {
-                unread.push(key);
+                unread.insert(key, content);
                 continue;
             }
             ("zset", _, "waiting") => {
@@ -95,40 +100,60 @@ fn left(kept: &str) -> Option<String> {
     attempts(&left, halted_in, !due.is_empty())
 }
 
-async fn read_by_the_store(real: &mut Real, all: &mut Snapshot, unread: &[String]) {
-    let had = |key: &str| unread.iter().any(|unread| unread == key);
+/// Records, dead letters and entries are read as the store reads them; what has not changed since
+/// it was read last is not read again.
+async fn read_by_the_store(
+    real: &mut Real,
+    all: &mut Snapshot,
+    unread: &BTreeMap<String, Vec<String>>,
+) {
     for name in NAMES {
-        let messages = match had(&format!("d:{name}:messages")) {
-            true => real.messages(name).await,
-            false => Vec::new(),
-        };
-        for message in messages {
-            let fields = all.entry(format!("d:{name}:messages")).or_default();
-            let text = record(&real.given(&message));
-            fields.insert(message.place.sequence.to_string(), text);
+        for noun in ["messages", "letters", "log"] {
+            let key = format!("d:{name}:{noun}");
+            let Some(content) = unread.get(&key) else { continue };
+            let order = unread.get(&format!("{key}:order")).cloned().unwrap_or_default();
+            let raw = [content.clone(), order].concat();
+            let fields = match real.read_before(name, &key, &raw) {
+                Some(fields) => fields,
+                None => {
+                    let fields = read_fields(real, name, noun).await;
+                    real.note_read(name, &key, raw, fields.clone());
+                    fields
+                }
+            };
+            all.insert(key, fields);
         }
-        if all.contains_key(&format!("d:{name}:dead")) {
-            let fields = real.letters(name).await.into_iter().map(|one| {
+    }
+}
+
+async fn read_fields(real: &mut Real, name: Name, noun: &str) -> Fields {
+    match noun {
+        "messages" => {
+            let messages = real.messages(name).await;
+            let field = |message| {
+                let given = real.given(message);
+                (given.sequence.to_string(), record(&given))
+            };
+            messages.iter().map(field).collect()
+        }
+        "letters" => {
+            let letters = real.letters(name).await.into_iter().map(|one| {
                 let message = real.given(&one.message);
                 let (stage, reason) = (one.stage, one.reason);
                 let left = attempts(&message.left, one.message.attempts.halted_in, false);
                 let text = format!("{stage:?}, {reason}, {}, {left:?}", record(&message));
                 (message.sequence.to_string(), text)
             });
-            let fields = fields.collect();
-            all.insert(format!("d:{name}:letters"), fields);
+            letters.collect()
         }
-        if !had(&format!("d:{name}:log")) {
-            continue;
-        }
-        let log = real.log(name).await.into_iter().enumerate();
-        let log: Fields = log
-            .map(|(at, (sequence, entry))| {
-                let tombstones = [Tombstone::Dropped, Tombstone::Skipped, Tombstone::Cancelled];
+        _ => {
+            let tombstones = [Tombstone::Dropped, Tombstone::Skipped, Tombstone::Cancelled];
+            let log = real.log(name).await.into_iter().enumerate();
+            let field = |(at, (sequence, entry)): (usize, (Sequence, LogEntry))| {
                 let found = tombstones.into_iter().find(|one| entry.outcome == (*one).into());
                 (at.to_string(), format!("{sequence} {found:?}"))
-            })
-            .collect();
-        all.insert(format!("d:{name}:log"), log);
+            };
+            log.map(field).collect()
+        }
     }
 }
