@@ -6,7 +6,10 @@ TEST_FEATURES := --features pause-points,planted-bugs,next-schema
 .DEFAULT_GOAL := help
 # Setup comes before what needs it, also with -j; cargo is parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build demo run test torture bench-fast bench-keys lint fmt
+# What is also run on newer servers.
+NEWER_TESTS := scripts_model scripts_cluster scripts_wrong_type journey_order journey_faults upgrades power_cut clocks
+
+.PHONY: help setup build demo run test torture test-newer bench-fast bench-keys lint fmt
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +32,11 @@ test: setup ## Run all tests
 torture: setup ## A storm of faults, then a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster)
 	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
 	  cargo test --locked $(TEST_FEATURES) --test torture -- --nocapture
+
+test-newer: setup ## Run the tests of scripts and journeys on Redis 8 and Valkey (Debian's packages, unpacked)
+	@scripts/newer-servers.sh | while read -r server; do \
+	  RESEQ_TEST_REDIS_SERVER=$$server cargo test --locked --no-fail-fast $(TEST_FEATURES) \
+	    $(addprefix --test ,$(NEWER_TESTS)) </dev/null || exit 1; done
 
 bench-fast: setup build ## The demo's case ten times faster, three runs, nothing killed
 	@for run in 1 2 3; do target/release/reseq demo --kills 0 --interval-ms 25 \
