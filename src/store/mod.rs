@@ -1,5 +1,6 @@
 //! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
 
+mod ask;
 mod attempts;
 mod backlogs;
 mod catalog;
@@ -41,14 +42,14 @@ use std::{
     time::Duration,
 };
 
-use redis::{FromRedisValue, Pipeline, ScriptInvocation};
 use tokio::time::Instant;
 
+pub use ask::Confirm;
 pub use catalog::{Catalog, Known, Paused};
 pub use claim::Claimed;
 pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
-pub use connect::{Fitness, UnfitServer};
+pub use connect::{Fitness, Fsync, UnfitServer};
 pub use destinations::{Defined, Removed};
 pub use due::DueTimer;
 pub use error::StoreError;
@@ -73,7 +74,7 @@ pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
 use crate::{config, faults::planted};
 use connect::Links;
 use schema::Schemas;
-use scripts::{Scripts, Transition};
+use scripts::{Call, Scripts, Transition};
 
 /// Everything that Reseq asks of Redis. Cheap to clone.
 #[derive(Clone)]
@@ -92,6 +93,8 @@ struct Inner {
     /// How long releases wait after Redis may have forgotten an owner.
     quarantine_ms: u64,
     schemas: Schemas,
+    /// What the servers can say about the disk, as they said at the start.
+    fsync: Fsync,
 }
 
 /// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
@@ -130,7 +133,7 @@ impl Store {
         let url = redis.url_masked();
         let unreachable = |problem: String| UnfitServer::Unreachable { url: url.clone(), problem };
         let links = Links::open(redis).map_err(|error| unreachable(error.to_string()))?;
-        let fitness = loaded(&links, &url).await?;
+        let fitness = links.check(&url).await?;
         let store = Store {
             inner: Arc::new(Inner {
                 links,
@@ -140,6 +143,7 @@ impl Store {
                 seed: uuid::Uuid::new_v4(),
                 quarantine_ms: owner_lease.as_millis() as u64,
                 schemas: Schemas::new(redis.partitions),
+                fsync: fitness.fsync,
             }),
         };
         store.check_meta(redis.partitions).await.map_err(|error| match error {
@@ -164,11 +168,6 @@ impl Store {
         Caller { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
     }
 
-    /// True when Redis answers.
-    pub async fn ping(&self) -> Result<(), StoreError> {
-        self.query::<()>(redis::pipe().cmd("PING").ignore()).await
-    }
-
     async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {
         let meta = self.inner.keys.meta();
         let mut pipe = redis::pipe();
@@ -182,51 +181,9 @@ impl Store {
         self.enter().await
     }
 
-    /// Runs a script once.
-    async fn run<T: FromRedisValue>(
-        &self,
-        transition: &'static str,
-        call: &ScriptInvocation<'_>,
-    ) -> Result<T, StoreError> {
-        let begun = Instant::now();
-        let result = self.attempt(async |connection| call.invoke_async(connection).await).await;
-        // An answer by name (a stale epoch, another owner) is no failure of Redis.
-        let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
-        crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
-        if let Err(error @ StoreError::NewerSchema(_)) = &result {
-            self.inner.schemas.tell(error);
-        }
-        result
-    }
-
-    /// Runs plain commands, all in one round trip.
-    async fn query<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
-        self.attempt(async |connection| pipe.query_async(connection).await).await
-    }
-
-    async fn attempt<T>(
-        &self,
-        call: impl AsyncFnOnce(&mut redis::aio::MultiplexedConnection) -> redis::RedisResult<T>,
-    ) -> Result<T, StoreError> {
-        let mut link = self.inner.links.take().await?;
-        match call(&mut link.connection).await {
-            Ok(answer) => Ok(answer),
-            Err(error) => {
-                if connect::is_broken(&error) {
-                    let (place, number) = link.id();
-                    self.inner.links.discard(place, number).await;
-                }
-                Err(error.into())
-            }
-        }
-    }
-
-    fn script(
-        &self,
-        pick: impl FnOnce(&Scripts) -> &Transition,
-    ) -> (&'static str, ScriptInvocation<'_>) {
+    fn script(&self, pick: impl FnOnce(&Scripts) -> &Transition) -> (&'static str, Call<'_>) {
         let transition = pick(&self.inner.scripts);
-        (transition.name, transition.script.prepare_invoke())
+        (transition.name, transition.call())
     }
 }
 
@@ -238,25 +195,6 @@ enum MetaError {
 impl From<StoreError> for MetaError {
     fn from(error: StoreError) -> Self {
         MetaError::Store(error)
-    }
-}
-
-/// Waits for a Redis that is loading its data, then checks it.
-async fn loaded(links: &Links, url: &str) -> Result<Fitness, UnfitServer> {
-    let unreachable = |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
-    let deadline = Instant::now() + connect::LOADING_PATIENCE;
-    loop {
-        let link = links.take().await.map_err(|error| unreachable(error.to_string()))?;
-        let mut connection = link.connection;
-        let pong = redis::cmd("PING").query_async::<String>(&mut connection).await;
-        match pong {
-            Ok(_) => return connect::check_server(&mut connection, url).await,
-            Err(error) if error.code() == Some("LOADING") && Instant::now() < deadline => {
-                tracing::info!("Redis is loading its data; waiting for it");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            Err(error) => return Err(unreachable(error.to_string())),
-        }
     }
 }
 

@@ -38,7 +38,7 @@ async fn send(service: &Service, number: usize) -> bool {
 
 #[tokio::test]
 async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_is_half_stored() {
-    let mut service = Service::start().await;
+    let service = Service::start().await;
     service.define("work", json!({"transform": {"kind": "worker"}})).await;
     service.desk.gate.hold(Point::Arrived);
     assert!(send(&service, 0).await);
@@ -83,7 +83,7 @@ async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_i
 #[tokio::test]
 async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
     const COUNT: usize = 600;
-    let mut service = Service::start().await;
+    let service = Service::start().await;
     service.desk.gate.hold(Point::Arrived);
     // Half of them are not sent before Redis is killed, so that it always is in the middle.
     let killed = CancellationToken::new();

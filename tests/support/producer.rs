@@ -70,6 +70,11 @@ impl Producer {
         self.at = (self.at + 1) % self.doors.len();
     }
 
+    /// Goes to its first pod again, wherever it was sent on to before.
+    pub fn returns(&mut self) {
+        self.at = 0;
+    }
+
     /// Sends one message, and returns when it was promised.
     pub async fn send(&mut self, item: Item) {
         let deadline = Instant::now() + self.patience;

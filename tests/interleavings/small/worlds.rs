@@ -57,6 +57,11 @@ fn apart() -> Vec<Vec<Vec<Arrival>>> {
     vec![vec![vec![arrival("a", None)]], vec![vec![arrival("b", None)]]]
 }
 
+/// Of one producer, who waits for each answer.
+fn one_by_one(bodies: [&str; 2]) -> Vec<Vec<Vec<Arrival>>> {
+    vec![bodies.into_iter().map(|body| vec![arrival(body, None)]).collect()]
+}
+
 /// Worlds that are small enough to try every order with the real scripts.
 pub fn small() -> Vec<World> {
     let none = Troubles::default();
@@ -111,8 +116,9 @@ pub fn small() -> Vec<World> {
             ..plain("Redis restarts")
         },
         World {
-            processors: 1,
-            producers: vec![vec![vec![arrival("a", None)], vec![arrival("b", None)]]],
+            definition: Definition { kind: TransformKind::None, ..DEFINITION },
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
             troubles: Troubles { forgets: 1, ..none },
             wanted: &[
                 "Redis forgot",
@@ -120,6 +126,13 @@ pub fn small() -> Vec<World> {
                 "a sequence was stamped again in another epoch",
             ],
             ..plain("Redis forgets the last calls")
+        },
+        World {
+            producers: vec![vec![vec![arrival("a", None)]]],
+            processors: 1,
+            troubles: Troubles { forgets: 1, ..none },
+            wanted: &["Redis forgot", "stale lease completed"],
+            ..plain("Redis forgets what a processor did")
         },
         World {
             definition: keyed,
@@ -187,7 +200,7 @@ pub fn small() -> Vec<World> {
         World {
             producers: vec![
                 vec![vec![under("i", arrival("a", None))]],
-                vec![vec![under("i", arrival("a", None))], vec![arrival("b", None)]],
+                vec![vec![under("i", arrival("a", None))]],
             ],
             processors: 1,
             troubles: Troubles { lost_answers: 1, ..none },
