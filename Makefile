@@ -1,12 +1,12 @@
 # `make` lists what there is.
 
 # What only tests are built with.
-TEST_FEATURES := --features pause-points,planted-bugs
+TEST_FEATURES := --features pause-points,planted-bugs,next-schema
 
 .DEFAULT_GOAL := help
 # Setup comes before what needs it, also with -j; cargo is parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build demo run test bench-fast bench-keys lint fmt
+.PHONY: help setup build demo run test torture bench-fast bench-keys lint fmt
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -25,6 +25,10 @@ run: setup build ## Start the service with an embedded Redis and reseq.example.t
 
 test: setup ## Run all tests
 	cargo test --locked $(TEST_FEATURES)
+
+torture: setup ## A storm of faults, then a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster)
+	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
+	  cargo test --locked $(TEST_FEATURES) --test torture -- --nocapture
 
 bench-fast: setup build ## The demo's case ten times faster, three runs, nothing killed
 	@for run in 1 2 3; do target/release/reseq demo --kills 0 --interval-ms 25 \

@@ -13,10 +13,11 @@
 --   'worker'  [5] quarantine, ms  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no
 --   limit)  [8] most leases of one message that run out (0: no limit)
 -- Returns: {version, 1 if this changed anything, 1 if it was made, what is paused as in pause.lua}
--- Errors: WRONG_STATE
+-- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
 -- Sent again it changes nothing: no call number is needed.
--- include: clock, epoch, expect
+-- include: schema, clock, epoch, expect
 
+check_schema(KEYS[1])
 local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
 local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',

@@ -24,10 +24,11 @@
 -- ARGV:
 --   [1] quarantine, ms  [2] destination
 -- Returns: the new epoch, or 0 if there was nothing to forget
--- Errors: WRONG_STATE
+-- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
 -- Sent again it changes nothing: no call number is needed.
--- include: clock, epoch, expect
+-- include: schema, clock, epoch, expect
 
+check_schema(KEYS[1])
 if redis.call('EXISTS', KEYS[2]) == 0 then return '0' end
 if not redis.call('HGET', KEYS[2], 'deleted') then
   return redis.error_reply('WRONG_STATE the destination is not being removed')

@@ -16,10 +16,11 @@
 --   [4] quarantine, ms  [5] lane's key  [6] sequence  [7] failed attempts, with this one
 --   [8] trouble as JSON
 -- Returns: 1; 0 if it was halted before
--- Errors: STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
 -- Sent again it changes nothing: no call number is needed.
--- include: clock, epoch, expect, owner, attempts, head
+-- include: schema, clock, epoch, expect, owner, attempts, head
 
+check_schema(KEYS[1])
 local now, sequence = now_ms(), ARGV[6]
 local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[4]))
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end

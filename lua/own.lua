@@ -7,10 +7,11 @@
 -- ARGV:
 --   [1] token  [2] lease, ms
 -- Returns: {epoch, milliseconds that releases must still wait}
--- Errors: OWNED <milliseconds that the other's lease lasts>
+-- Errors: NEWER_SCHEMA <schema>, OWNED <milliseconds that the other's lease lasts>
 -- Sent again it renews again: no call number is needed.
--- include: clock, epoch
+-- include: schema, clock, epoch
 
+check_schema(KEYS[1])
 local now, lease_ms = now_ms(), tonumber(ARGV[2])
 local held, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
 if held and held ~= ARGV[1] and tonumber(deadline) > now then

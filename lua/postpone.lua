@@ -15,10 +15,11 @@
 --   'none'  [5] quarantine, ms  [6] lane's key  [7] sequence  [8] failed attempts, with this one
 --   [9] wait, ms  [10] trouble as JSON
 -- Returns: when the head may leave, in ms since 1970
--- Errors: STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
 -- Sent again it waits again: no call number is needed.
--- include: clock, epoch, expect, owner, attempts, head
+-- include: schema, clock, epoch, expect, owner, attempts, head
 
+check_schema(KEYS[1])
 local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end

@@ -26,11 +26,12 @@
 --   then per entry 2: sequence, entry; then the idempotency keys that are forgotten with the settled
 -- Returns: {number of orders, per lane {milliseconds until its head may leave, what attempts at the
 --   first left or '', sequence, record, sequence, record …}…}
--- Errors: STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER, UNKNOWN_DESTINATION,
---   STALE_DEFINITION
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER,
+--   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it settles nothing twice and hands out the same: no call number is needed.
--- include: clock, epoch, expect, owner
+-- include: schema, clock, epoch, expect, owner
 
+check_schema(KEYS[1])
 local now = now_ms()
 local epoch, quarantine = current_epoch(KEYS[1], now, tonumber(ARGV[6]))
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end

@@ -31,10 +31,12 @@
 --   with this one (0: as noted)  [10] trouble as JSON, or ''  [11] number of lanes; then the lanes'
 --   keys, then per message 2: its lane (from 1), sequence
 -- Returns: {'done' | 'ordered' | 'settled' …} in order
--- Errors: STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION, NOT_OWNER, UNREADABLE
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
+--   NOT_OWNER, UNREADABLE
 -- Sent again it changes nothing more: no call number is needed.
--- include: clock, epoch, expect, owner, attempts, head, waiting, serial
+-- include: schema, clock, epoch, expect, owner, attempts, head, waiting, serial
 
+check_schema(KEYS[1])
 local now = now_ms()
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
@@ -66,7 +68,7 @@ for i = 18, #KEYS do expect('ZCARD', KEYS[i]) end
 -- The record without its body, marked as a tombstone.
 local function tombstone_of(record)
   local _, prefix_end = string.find(record, '^[PN]%d+;')
-  local length, header_at = string.match(record, '^1%d+,(%d+);()', (prefix_end or 0) + 1)
+  local length, header_at = string.match(record, KNOWN_FORMAT .. '%d+,(%d+);()', (prefix_end or 0) + 1)
   if not length then return nil end
   return 'T' .. how .. string.sub(record, 1, header_at + tonumber(length) - 1)
 end

@@ -237,6 +237,9 @@ impl From<StoreError> for Problem {
                 "Redis did not confirm the call: it may have been carried out",
                 1,
             ),
+            StoreError::NewerSchema(_) => {
+                Problem::temporary(unavailable, "newer_schema", error.to_string(), 1)
+            }
             StoreError::Unreadable(_) => {
                 tracing::error!(%error, "what Redis holds cannot be read");
                 let detail = "what Redis holds cannot be read by this version; see its log";

@@ -3,3 +3,4 @@
 
 pub mod pause;
 pub mod planted;
+pub mod planted_lua;

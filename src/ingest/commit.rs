@@ -22,7 +22,13 @@ use tokio_util::task::TaskTracker;
 use super::{Outcome, Receipt, Refusal, Watermark};
 use crate::{
     config,
-    domain::{Arrival, DestinationName, Ordering as Ordered, TopicName, TransformKind},
+    domain::{
+        Arrival, DestinationName, Epoch, Ordering as Ordered, Place, TopicName, TransformKind,
+    },
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
     store::{
         Batches, Caller, Catalog, GroupCommit, Ingested, Known, Store, StoreError, cut, persist,
     },
@@ -42,7 +48,7 @@ pub struct Session {
 
 impl Session {
     fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.failed.load(Ordering::Relaxed) && !planted::is("failed_session_goes_on")
     }
 
     /// Nothing that is submitted from now on is stamped.
@@ -59,6 +65,15 @@ struct Job {
     submitted: Instant,
     /// The share of the pod's memory that the bodies take, given back when the job is over.
     _room: OwnedSemaphorePermit,
+}
+
+impl Job {
+    /// For a planted bug: the producer is answered before anything is stamped.
+    fn answer_early(&mut self, epoch: Epoch) {
+        let receipt = Receipt { place: Place { epoch, sequence: 1 }, duplicate_of: None };
+        let reply = std::mem::replace(&mut self.reply, oneshot::channel().0);
+        let _ = reply.send(vec![Ok(receipt); self.arrivals.len()]);
+    }
 }
 
 /// Answers that are on their way.
@@ -191,25 +206,48 @@ impl Worker {
             // Nobody waits for these any more: who sent them will have sent them again.
             let is_late = |job: &Job| job.submitted.elapsed() > self.retry;
             jobs.retain(|job| !(job.reply.is_closed() && is_late(job)));
-            let mut outcomes: Vec<Vec<Outcome>> = jobs.iter().map(|_| Vec::new()).collect();
-            let items: Vec<Item> = jobs
-                .iter()
-                .enumerate()
-                .flat_map(|(job, whole)| {
-                    let (session, submitted) = (&whole.session, whole.submitted);
-                    let item = move |arrival| Item { job, submitted, arrival, session };
-                    whole.arrivals.iter().map(item)
-                })
-                .collect();
-            let size = |item: &Item| item.arrival.message.body.bytes.len();
-            for call in cut(&items, self.batch_max, CALL_BYTES_MAX, size) {
-                self.stamp(call, &mut outcomes).await;
+            if planted::is("answered_early") {
+                jobs.iter_mut().for_each(|job| job.answer_early(self.epoch));
             }
-            for (job, outcomes) in jobs.into_iter().zip(outcomes) {
-                // A producer that has gone does not hear.
-                let _ = job.reply.send(outcomes);
+            if planted::is("batches_side_by_side") {
+                let mut beside = self.beside();
+                tokio::spawn(async move { beside.stamp_all(jobs).await });
+                continue;
             }
+            self.stamp_all(jobs).await;
         }
+    }
+
+    /// Stamps the arrivals of a batch, and answers.
+    async fn stamp_all(&mut self, jobs: Vec<Job>) {
+        point(Point::IngestGathered).await;
+        let mut outcomes: Vec<Vec<Outcome>> = jobs.iter().map(|_| Vec::new()).collect();
+        let items: Vec<Item> = jobs
+            .iter()
+            .enumerate()
+            .flat_map(|(job, whole)| {
+                let (session, submitted) = (&whole.session, whole.submitted);
+                let item = move |arrival| Item { job, submitted, arrival, session };
+                whole.arrivals.iter().map(item)
+            })
+            .collect();
+        let size = |item: &Item| item.arrival.message.body.bytes.len();
+        for call in cut(&items, self.batch_max, CALL_BYTES_MAX, size) {
+            self.stamp(call, &mut outcomes).await;
+        }
+        for (job, outcomes) in jobs.into_iter().zip(outcomes) {
+            // A producer that has gone does not hear.
+            let _ = job.reply.send(outcomes);
+        }
+    }
+
+    /// For a planted bug: another worker for the same destination.
+    fn beside(&self) -> Worker {
+        let caller = self.store.caller(&format!("beside:{}", uuid::Uuid::new_v4()));
+        let (store, catalog, name) = (self.store.clone(), self.catalog.clone(), self.name.clone());
+        let watermark = self.watermark.clone();
+        let Worker { batch_max, retry, epoch, .. } = *self;
+        Worker { store, catalog, watermark, name, caller, batch_max, retry, epoch }
     }
 
     /// Makes one call, and notes what became of each item.
@@ -222,7 +260,12 @@ impl Worker {
         let results = self.settle(&live).await;
         for (item, result) in live.into_iter().zip(results) {
             let outcome = match result {
-                Err(refusal) if refusal.is_temporary() && item.session.has_failed() => {
+                // What may be there is not called aborted: that would say that it is not.
+                Err(refusal)
+                    if refusal.is_temporary()
+                        && refusal != Refusal::NotConfirmed
+                        && item.session.has_failed() =>
+                {
                     Err(Refusal::Aborted)
                 }
                 outcome => outcome,
@@ -287,11 +330,15 @@ impl Worker {
                     let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
                     let stamped = ingested.iter().filter(is_new).count();
                     telemetry::ingested(self.name.as_str(), stamped, arrivals.len());
+                    point(Point::IngestStamped).await;
                     return Ok(ingested);
                 }
                 Err(error) => error,
             };
             match error {
+                StoreError::StaleEpoch(_) if self.epoch > 0 && planted::is("epoch_ignored") => {
+                    return Err(Refusal::RedisUnavailable);
+                }
                 StoreError::StaleEpoch(now) => self.epoch = now,
                 StoreError::StaleDefinition | StoreError::UnknownDestination => {
                     let refreshed = self.catalog.refresh(&self.name).await;
@@ -304,7 +351,10 @@ impl Worker {
                 error => {
                     // What may still arrive of this call must not be stamped behind the next one.
                     self.caller.give_up();
-                    tracing::warn!(destination = %self.name, %error, "arrivals were not stamped");
+                    // Of a newer schema the store tells, seldom enough.
+                    if !matches!(error, StoreError::NewerSchema(_)) {
+                        tracing::warn!(destination = %self.name, %error, "arrivals were not stamped");
+                    }
                     return Err(refusal(&error));
                 }
             }
@@ -326,6 +376,7 @@ fn refusal(error: &StoreError) -> Refusal {
     match error {
         StoreError::Unconfirmed(_) => Refusal::NotConfirmed,
         StoreError::OutOfMemory => Refusal::MemoryHigh,
+        StoreError::NewerSchema(_) => Refusal::NewerSchema(error.to_string()),
         _ => Refusal::RedisUnavailable,
     }
 }

@@ -48,6 +48,9 @@ pub enum Refusal {
     /// Redis did not take it.
     #[error("Redis is not available; nothing was stored, send again later")]
     RedisUnavailable,
+    /// Redis holds what a newer version wrote; says so.
+    #[error("{0}")]
+    NewerSchema(String),
     /// No answer came from Redis.
     #[error(
         "Redis did not confirm the message: it may be there. Sending again is safe only with an \
@@ -74,6 +77,7 @@ impl Refusal {
             Refusal::Paused => (StatusCode::SERVICE_UNAVAILABLE, "paused"),
             Refusal::MemoryHigh => (StatusCode::SERVICE_UNAVAILABLE, "memory_high"),
             Refusal::RedisUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "redis_unavailable"),
+            Refusal::NewerSchema(_) => (StatusCode::SERVICE_UNAVAILABLE, "newer_schema"),
             Refusal::NotConfirmed => (StatusCode::SERVICE_UNAVAILABLE, "not_confirmed"),
             Refusal::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "aborted"),
             Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),

@@ -7,9 +7,13 @@ use tokio_util::task::TaskTracker;
 
 use super::leases::Held;
 use crate::{
-    domain::{DestinationName, LeaseToken, Stamped, Trouble},
+    domain::{Arrival, DestinationName, LeaseToken, Processed, Stamped, Trouble},
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
     store::{
-        Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store,
+        Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Known, Status, Store,
         StoreError, cut, persist,
     },
 };
@@ -96,10 +100,17 @@ impl Worker {
             for some in cut(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
                 let call = || store.complete(caller, &known, some);
                 self.note("complete", persist(None, call).await);
+                point(Point::ProcessorCompleted).await;
+            }
+            if planted::is("retry_restamped") {
+                for one in failed.drain(..) {
+                    self.restamp(&known, one).await;
+                }
             }
             if !failed.is_empty() {
                 let call = || store.fail(caller, &known, &failed);
                 let statuses = self.note("fail", persist(None, call).await);
+                point(Point::ProcessorFailed).await;
                 self.due.note_failed(known.partition, &failed, &statuses);
                 store.settle_failed(&known, &failed, &statuses).await;
             }
@@ -108,6 +119,19 @@ impl Worker {
                 self.note("unclaim", persist(None, call).await);
             }
         }
+    }
+
+    /// For a planted bug: what failed comes back as a new arrival.
+    async fn restamp(&self, known: &Known, failed: Failed) {
+        let found = self.store.messages(known, &[failed.token.sequence]).await;
+        let Ok(Some(Some(old))) = found.map(|mut found| found.pop()) else { return };
+        let arrival = Arrival::of(old.message.clone());
+        let other = self.store.caller(&format!("restamp:{}", failed.token.sequence));
+        let _ = self.store.ingest(&other, known, old.place.epoch, &[&arrival]).await;
+        let processed = Processed { waited_ms: 0, took_ms: 0, attempts: 1 };
+        let output = old.finished(None, processed, false);
+        let completions = [Completion { token: failed.token, output }];
+        let _ = self.store.complete(&self.caller, known, &completions).await;
     }
 
     /// The statuses, if there are any.

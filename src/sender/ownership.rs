@@ -7,7 +7,10 @@ use futures::{StreamExt, stream};
 use tokio::{sync::Notify, time::Instant};
 
 use super::tenure::Tenure;
-use crate::store::{OwnerToken, Store, StoreError};
+use crate::{
+    faults::pause::{Point, point},
+    store::{OwnerToken, Store, StoreError},
+};
 
 /// The name of the role in the list of pods.
 const ROLE: &str = "sender";
@@ -71,6 +74,9 @@ impl Ownership {
     /// Renews all leases. What was drained is given back; what was lost is dropped, and taken anew
     /// if nobody else has it.
     pub(super) async fn renew(&mut self) {
+        if !self.tenures.is_empty() {
+            point(Point::OwnerRenewing).await;
+        }
         let drained = self.take_drained();
         let tenures: Vec<Arc<Tenure>> = self.tenures.values().cloned().collect();
         let (store, lease) = (&self.store, self.lease);
@@ -203,6 +209,9 @@ impl Ownership {
             (partition, token, asked, owned)
         });
         let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
+        if answers.iter().any(|(_, _, _, owned)| owned.is_ok()) {
+            point(Point::OwnerTaken).await;
+        }
         let mut quarantine = Duration::ZERO;
         for (partition, token, asked, owned) in answers {
             match owned {

@@ -46,7 +46,7 @@ impl Store {
     ) -> Result<T, StoreError> {
         let begun = Instant::now();
         let result = self.at(call.route(), Work::Script(call)).await;
-        count(transition, begun, &result);
+        self.note(transition, begun, &result);
         result
     }
 
@@ -66,8 +66,17 @@ impl Store {
         };
         let begun = Instant::now();
         let result = self.confirmed_at(call, &wait).await;
-        count(transition, begun, &result);
+        self.note(transition, begun, &result);
         result
+    }
+
+    fn note<T>(&self, transition: &'static str, begun: Instant, result: &Result<T, StoreError>) {
+        // An answer by name (a stale epoch, another owner) is no failure of Redis.
+        let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
+        crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
+        if let Err(error @ StoreError::NewerSchema(_)) = result {
+            self.inner.schemas.tell(error);
+        }
     }
 
     /// What the servers can say about the disk.
@@ -413,10 +422,4 @@ pub(super) fn answered<T>(
 /// Reads one of the answers of a look.
 pub(super) fn read<T: FromRedisValue>(value: Option<Value>, what: &str) -> Result<T, StoreError> {
     redis::from_redis_value(value.unwrap_or(Value::Nil)).map_err(|_| unexpected(what))
-}
-
-/// An answer by name (a stale epoch, another owner) is no failure of Redis.
-fn count<T>(transition: &'static str, begun: Instant, result: &Result<T, StoreError>) {
-    let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
-    crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
 }

@@ -1,17 +1,14 @@
 //! Claiming waiting messages, and handing them back (`lua/claim.lua`, `lua/unclaim.lua`).
 
-use std::{
-    ops::RangeInclusive,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Caller, Claimers, Known, Status, Store, StoreError, ask, attempts, record, unexpected,
+    Caller, Claimers, Known, Status, Store, StoreError, ask, attempts, clock::server_clock_ms,
+    record, unexpected,
 };
 use crate::domain::{LeaseToken, Sequence, Stamped};
 
@@ -29,12 +26,6 @@ pub struct Claimed {
     pub may_have_more: bool,
 }
 
-/// Milliseconds since 1970 by this pod's clock. For people and metrics only: nothing is decided by
-/// it.
-pub fn wall_clock_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
 impl Store {
     /// Takes `count` waiting messages of one destination under a lease: as many as there are, up to
     /// its end; none if there are fewer than its start.
@@ -50,12 +41,12 @@ impl Store {
         let secret = self.secret_of(caller);
         let most = (*count.end()).clamp(1, 1000);
         let least = (*count.start()).clamp(1, most);
-        let claimed_ms = wall_clock_ms();
+        let claimed_ms = server_clock_ms();
 
         let (name, mut call) = self.script(|scripts| &scripts.claim);
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
-        call.key(keys.partition.active(known.claimers()));
+        call.key(keys.partition.active(known.claimers())).key(keys.partition.epoch());
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
         call.arg(&secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
         call.arg(least).arg(known.ordering_text());
@@ -101,6 +92,7 @@ impl Store {
         call.key(keys.messages()).key(keys.partition.leases());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.epoch());
         call.arg(caller.number()).arg(known.destination.name.as_str());
         for token in tokens {
             call.arg(token.sequence).arg(token.member());

@@ -102,7 +102,7 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.remove);
         call.key(keys.hash()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
-        call.key(keys.dead());
+        call.key(keys.dead()).key(keys.partition.epoch());
         call.arg(destination.as_str()).arg(u8::from(purge));
         let (version, purged): (u64, u64) = match self.run(name, &call).await {
             // A removal that broke off just before its end leaves only the index to mend.
@@ -152,6 +152,7 @@ impl Store {
                 let (name, mut call) = self.script(|scripts| &scripts.purge);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
+                call.key(keys.partition.epoch());
                 call.arg(0).arg(if is_lease { batch.len() } else { 0 });
                 for (member, _) in batch {
                     call.arg(member);
@@ -177,6 +178,7 @@ impl Store {
                 let (name, mut call) = self.script(|scripts| &scripts.purge);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
+                call.key(keys.partition.epoch());
                 call.arg(batch.len()).arg(0);
                 let mut lanes = std::collections::BTreeSet::new();
                 for (sequence, bytes) in batch {

@@ -5,6 +5,7 @@ mod attempts;
 mod backlogs;
 mod catalog;
 mod claim;
+mod clock;
 mod complete;
 mod connect;
 mod destinations;
@@ -24,6 +25,7 @@ mod own;
 mod record;
 mod recover;
 mod release;
+mod schema;
 pub mod scripts;
 mod stats;
 mod steer;
@@ -44,7 +46,8 @@ use tokio::time::Instant;
 
 pub use ask::Confirm;
 pub use catalog::{Catalog, Known, Paused};
-pub use claim::{Claimed, wall_clock_ms};
+pub use claim::Claimed;
+pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
 pub use connect::{Fitness, Fsync, UnfitServer};
 pub use destinations::{Defined, Removed};
@@ -61,18 +64,17 @@ pub use messages::{Listed, Page, Which};
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
 pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
+pub use schema::{OlderPod, SCHEMA, known as known_schema};
 pub use stats::{Head, Stats};
 pub use steer::Retry;
 pub use topics::KnownTopic;
 pub use wake::{Wake, Wakes};
 pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
 
-use crate::config;
+use crate::{config, faults::planted};
 use connect::Links;
+use schema::Schemas;
 use scripts::{Call, Scripts, Transition};
-
-/// The version of what is stored; another refuses to start.
-pub const SCHEMA: u32 = 1;
 
 /// Everything that Reseq asks of Redis. Cheap to clone.
 #[derive(Clone)]
@@ -90,6 +92,7 @@ struct Inner {
     seed: uuid::Uuid,
     /// How long releases wait after Redis may have forgotten an owner.
     quarantine_ms: u64,
+    schemas: Schemas,
     /// What the servers can say about the disk, as they said at the start.
     fsync: Fsync,
 }
@@ -113,7 +116,8 @@ impl Caller {
 
     /// Passes the answer on, and goes on to the next call if it was one.
     fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        if answer.as_ref().err().is_none_or(|error| !error.is_temporary()) {
+        let is_over = answer.as_ref().err().is_none_or(|error| !error.is_temporary());
+        if is_over || planted::is("call_renumbered") {
             self.give_up();
         }
         answer
@@ -138,6 +142,7 @@ impl Store {
                 pod: uuid::Uuid::new_v4().simple().to_string()[..12].to_owned(),
                 seed: uuid::Uuid::new_v4(),
                 quarantine_ms: owner_lease.as_millis() as u64,
+                schemas: Schemas::new(redis.partitions),
                 fsync: fitness.fsync,
             }),
         };
@@ -166,18 +171,14 @@ impl Store {
     async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {
         let meta = self.inner.keys.meta();
         let mut pipe = redis::pipe();
-        pipe.hset_nx(&meta, "schema", SCHEMA).ignore();
+        pipe.hset_nx(&meta, "schema", schema::FIRST).ignore();
         pipe.hset_nx(&meta, "partitions", configured).ignore();
-        pipe.hget(&meta, "schema").hget(&meta, "partitions");
-        let (schema, stored): (String, u16) = self.query(&pipe).await?;
-        if schema != SCHEMA.to_string() {
-            let unfit = UnfitServer::WrongSchema { stored: schema, known: SCHEMA };
-            return Err(MetaError::Unfit(unfit));
-        }
+        pipe.hget(&meta, "partitions");
+        let (stored,): (u16,) = self.query(&pipe).await?;
         if stored != configured {
             return Err(MetaError::Unfit(UnfitServer::WrongPartitions { stored, configured }));
         }
-        Ok(())
+        self.enter().await
     }
 
     fn script(&self, pick: impl FnOnce(&Scripts) -> &Transition) -> (&'static str, Call<'_>) {

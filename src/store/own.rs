@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Store, StoreError};
+use tokio::time::Instant;
+
+use super::{Store, StoreError, clock};
 use crate::domain::Epoch;
 
 /// The random token under which a sender pod owns partitions.
@@ -50,7 +52,7 @@ impl Store {
     pub async fn disown(&self, partition: u16, token: &OwnerToken) -> Result<bool, StoreError> {
         let keys = self.keys().partition(partition);
         let (name, mut call) = self.script(|scripts| &scripts.disown);
-        call.key(keys.owner()).key(keys.wake_owner());
+        call.key(keys.owner()).key(keys.wake_owner()).key(keys.epoch());
         call.arg(token.as_str());
         self.run(name, &call).await
     }
@@ -77,6 +79,9 @@ impl Store {
     /// The server's clock, in ms since 1970: on a cluster, that of the node on which pods note that
     /// they live.
     pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
-        self.time_at(&self.keys().pods()).await
+        let asked = Instant::now();
+        let now_ms = self.time_at(&self.keys().pods()).await?;
+        clock::note(now_ms, asked);
+        Ok(now_ms)
     }
 }

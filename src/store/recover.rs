@@ -4,7 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::{Claimers, Store, StoreError, ask};
-use crate::{domain::DestinationName, telemetry};
+use crate::{
+    domain::DestinationName,
+    faults::pause::{Point, point},
+    telemetry,
+};
 
 /// The most that one look finds, of leases and of delays.
 const LOOK_MAX: isize = 500;
@@ -80,7 +84,11 @@ impl Store {
         let mut partitions = partitions.to_vec();
         for _ in 0..LOOKS_MAX {
             let mut full = Vec::new();
-            for (partition, overdue) in partitions.iter().zip(self.overdue(&partitions).await?) {
+            let found = self.overdue(&partitions).await?;
+            if found.iter().any(|overdue| !overdue.by_destination.is_empty()) {
+                point(Point::ReaperScanned).await;
+            }
+            for (partition, overdue) in partitions.iter().zip(found) {
                 for (name, (leases, delays)) in &overdue.by_destination {
                     let reaped = match self.reap(name, leases, delays).await {
                         Ok(reaped) => reaped,
@@ -128,6 +136,7 @@ impl Store {
         call.key(keys.messages()).key(keys.halted());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.epoch());
         call.arg(destination.as_str()).arg(leases.len());
         for member in leases.iter().chain(delays) {
             call.arg(member);

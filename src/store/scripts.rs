@@ -5,6 +5,9 @@ use redis::{
     aio::ConnectionLike,
 };
 
+use super::schema;
+use crate::faults::planted_lua::text_of;
+
 /// One script, ready to be called.
 #[derive(Debug)]
 pub struct Transition {
@@ -81,7 +84,7 @@ pub(super) fn is_missing(error: &redis::RedisError) -> bool {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 10] = [
+const INCLUDES: [(&str, &str); 11] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
@@ -90,6 +93,7 @@ const INCLUDES: [(&str, &str); 10] = [
     ("head", include_str!("../../lua/include/head.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
+    ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
 ];
@@ -124,7 +128,7 @@ macro_rules! transitions {
 
 transitions!(
     ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
-    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic,
+    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic, migrate,
 );
 
 impl Default for Scripts {
@@ -134,7 +138,7 @@ impl Default for Scripts {
 }
 
 fn transition(name: &'static str, source: &str) -> Transition {
-    let source = with_includes(source);
+    let source = with_includes(&text_of(name, source));
     Transition { name, script: Script::new(&source), source }
 }
 
@@ -145,8 +149,12 @@ fn with_includes(source: &str) -> String {
         match line.strip_prefix("-- include: ") {
             Some(names) => {
                 for name in names.split(", ") {
+                    if name == "schema" {
+                        whole.push_str(&format!("local SCHEMA_KNOWN = {}\n", schema::known()));
+                    }
                     let file = INCLUDES.iter().find(|(known, _)| *known == name);
-                    whole.push_str(file.map_or("error('unknown include')", |(_, text)| text));
+                    let text = file.map_or("error('unknown include')", |(_, text)| text);
+                    whole.push_str(&text_of(&format!("include/{name}"), text));
                     whole.push('\n');
                 }
             }

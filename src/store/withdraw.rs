@@ -12,7 +12,7 @@ use crate::domain::{Sequence, Tombstone, Trouble};
 const ORDERS_MAX: usize = 500;
 
 /// What came of a withdrawal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Withdrawn {
     /// It is a tombstone now.

@@ -175,3 +175,18 @@ async fn drained_to(service: &Service, count: usize) {
     }
     assert_eq!(firsts.len(), count, "{firsts:?}");
 }
+
+#[tokio::test]
+async fn what_may_have_been_stored_is_not_called_aborted() {
+    let service = Service::start().await;
+    assert!(send(&service, 0).await);
+    let id = rustix::process::Pid::from_raw(service.redis.pid() as i32).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::STOP).unwrap();
+    let lines = [1, 2].map(|n| json!({"destinations": ["erp"], "body": n}).to_string());
+    let batch = service.post(MESSAGES, "application/x-ndjson", lines.join("\n"));
+    let text = batch.send().await.unwrap().text().await.unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::CONT).unwrap();
+    // Both travelled in one call, and Redis carries it out now that it can.
+    assert_eq!(text.matches("\"not_confirmed\"").count(), 2, "{text}");
+    drained_to(&service, 3).await;
+}

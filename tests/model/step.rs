@@ -108,7 +108,7 @@ fn notice_server(state: &mut State) {
     if state.server == Server::This {
         return;
     }
-    state.epoch += 1;
+    state.raise_epoch();
     let is_other = state.server == Server::Other;
     state.quarantine = Some(if is_other { Until::Future } else { Until::Past });
     state.server = Server::This;

@@ -202,7 +202,7 @@ impl Drop for TestRedis {
 }
 
 fn spawn(args: &[String], dir: &Path) -> Child {
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(server_binary());
     if dir.join(FILE).exists() {
         command.arg(dir.join(FILE));
     }
@@ -214,6 +214,11 @@ fn spawn(args: &[String], dir: &Path) -> Child {
     command.arg("--dir").arg(dir).args(args);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("redis-server is installed (make setup)")
+}
+
+/// `redis-server`, or the one that RESEQ_TEST_REDIS_SERVER names (`make test-newer-servers`).
+pub fn server_binary() -> String {
+    std::env::var("RESEQ_TEST_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 async fn connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {

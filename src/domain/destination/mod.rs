@@ -60,7 +60,7 @@ pub struct Destination {
 }
 
 /// What must stay in order.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ordering {
     /// All messages of the destination: one lane.

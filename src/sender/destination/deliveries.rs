@@ -8,9 +8,13 @@ use tokio::time::Instant;
 use super::{Current, DestinationSender, LaneKey, exhausted::fate, now};
 use crate::{
     domain::{Stamped, Trouble},
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
     sender::{
-        deliver::{Finality, Verdict},
-        lane::{Fate, Turn},
+        deliver::{Deliver, Finality, Verdict},
+        lane::{Fate, Rules, Turn},
     },
     telemetry,
     wire::answer::excerpt,
@@ -73,14 +77,24 @@ impl DestinationSender {
             }
             Turn::Yes => self.pace.take()?,
         }
-        let messages = lane.begin(&current.rules);
+        let messages = if planted::is("two_in_flight") {
+            lane.begin(&Rules { batch_max: 2, ..(*current.rules).clone() })
+        } else {
+            lane.begin(&current.rules)
+        };
         let Some(first) = messages.first() else { return Ok(()) };
         let attempt = first.attempts.failed + 1;
         self.in_flight += messages.len();
         let (key, way) = (key.clone(), current.way.clone());
         let delivery = async move {
             let begun = Instant::now();
-            let verdict = way.deliver(&messages, attempt).await;
+            point(Point::SenderSending).await;
+            let verdict = send(&way, &messages, attempt).await;
+            point(match verdict {
+                Verdict::Accepted(_) => Point::SenderAccepted,
+                Verdict::Refused { .. } => Point::SenderRefused,
+            })
+            .await;
             Delivered { key, messages, verdict, took: begun.elapsed() }
         };
         self.deliveries.push(delivery.boxed());
@@ -161,4 +175,23 @@ impl DestinationSender {
             lane.refused(attempt, trouble, fate);
         }
     }
+}
+
+/// One attempt at these messages; with a bug planted, something else.
+async fn send(way: &Arc<dyn Deliver>, messages: &[Arc<Stamped>], attempt: u32) -> Verdict {
+    if planted::is("accepted_when_sent") {
+        let (way, sent) = (way.clone(), messages.to_vec());
+        tokio::spawn(async move { way.deliver(&sent, attempt).await });
+        return Verdict::Accepted(messages.len());
+    }
+    if planted::is("two_in_flight") {
+        let each = messages.chunks(1).map(|one| way.deliver(one, attempt));
+        let mut verdicts = futures::future::join_all(each).await;
+        let is_accepted = |verdict: &Verdict| matches!(verdict, Verdict::Accepted(_));
+        return match verdicts.iter().take_while(|verdict| is_accepted(verdict)).count() {
+            0 => verdicts.swap_remove(0),
+            count => Verdict::Accepted(count),
+        };
+    }
+    way.deliver(messages, attempt).await
 }

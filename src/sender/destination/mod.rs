@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{
     domain::{self, DestinationName},
-    store::{Catalog, Known, Store, wall_clock_ms},
+    store::{Catalog, Known, Store, server_clock_ms},
 };
 
 /// The most messages that one call releases of one lane.
@@ -321,7 +321,7 @@ fn rules_of(destination: &domain::Destination, run_max: usize) -> Rules {
 }
 
 fn now() -> Now {
-    Now { instant: Instant::now(), ms: wall_clock_ms() }
+    Now { instant: Instant::now(), ms: server_clock_ms() }
 }
 
 async fn pending_or(call: &mut Option<BoxFuture<'static, Answer>>) -> Answer {

@@ -61,15 +61,11 @@ pub enum UnfitServer {
         /// What the configuration says.
         configured: u16,
     },
-    /// Written by another version of Reseq.
-    #[error(
-        "Redis holds schema version {stored} of Reseq, and this is {known}: start a matching version."
-    )]
-    WrongSchema {
+    /// Written by a newer version of Reseq.
+    #[error("{}.", crate::store::schema::newer_sentence(*.stored))]
+    NewerSchema {
         /// What Redis holds.
-        stored: String,
-        /// What this version writes.
-        known: u32,
+        stored: u32,
     },
 }
 
