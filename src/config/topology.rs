@@ -63,11 +63,11 @@ impl Topology {
             },
             "redis+sentinel" => sentinel(rest),
             "redis+cluster" => cluster(rest),
-            "rediss" | "rediss+sentinel" | "rediss+cluster" => {
-                Err("this version of Reseq does not speak TLS to Redis: use redis:// in a private \
-                 network, or through a TLS tunnel such as stunnel"
-                    .into())
-            }
+            "rediss" | "rediss+sentinel" | "rediss+cluster" => Err(
+                "this version of Reseq does not speak TLS to Redis: write redis:// in a private \
+                 network, or to a TLS tunnel such as stunnel"
+                    .into(),
+            ),
             _ => Err(SHAPES.into()),
         }
     }

@@ -16,13 +16,12 @@ async fn a_journey_goes_through_a_failover_and_back_in_order_and_complete() {
     redis.in_sync().await;
     redis.nodes[0].kill();
     let stall = journey.stall("erp", 2 * COUNT);
-    let (second, (), stall) =
+    let (_, (), stall) =
         tokio::join!(redis.other_primary(0), journey.produce("meanwhile", COUNT), stall);
     println!("the primary was killed: the longest time without a delivery was {stall:?}");
     redis.nodes[0].restart().await;
     redis.wait_until_ok().await;
-    let third = redis.failover().await;
-    assert_ne!(third, second);
+    redis.failover().await;
     // Until then the old primary takes writes that it will lose.
     redis.in_sync().await;
     journey.produce("after", COUNT).await;
