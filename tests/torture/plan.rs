@@ -15,16 +15,20 @@ const REST_MS: u64 = 1500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
     Single,
+    Sentinel,
+    Cluster,
 }
 
 impl Topology {
-    pub const ALL: [Topology; 1] = [Topology::Single];
+    pub const ALL: [Topology; 3] = [Topology::Single, Topology::Sentinel, Topology::Cluster];
 }
 
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Topology::Single => "single",
+            Topology::Sentinel => "sentinel",
+            Topology::Cluster => "cluster",
         })
     }
 }
@@ -92,6 +96,13 @@ pub enum Kind {
     WorkerForgets,
     RedisKilled,
     RedisFrozen,
+    /// A replica takes over; the killed one comes back as its replica.
+    PrimaryKilled,
+    /// The same, and the frozen one comes back believing that it still is the primary.
+    PrimaryFrozen,
+    /// A replica takes over while its primary lives.
+    Failover,
+    SlotsMoved,
     ScriptFlush,
     /// `maxmemory` is what is used.
     MemoryFull,
@@ -126,6 +137,10 @@ impl fmt::Display for Kind {
             Kind::WorkerForgets => f.write_str("worker forgets its leases"),
             Kind::RedisKilled => f.write_str("Redis killed and restarted"),
             Kind::RedisFrozen => f.write_str("Redis frozen"),
+            Kind::PrimaryKilled => f.write_str("primary killed"),
+            Kind::PrimaryFrozen => f.write_str("primary frozen, and back"),
+            Kind::Failover => f.write_str("failover asked for"),
+            Kind::SlotsMoved => f.write_str("slots moved"),
             Kind::ScriptFlush => f.write_str("SCRIPT FLUSH"),
             Kind::MemoryFull => f.write_str("Redis out of memory"),
             Kind::DiskFull => f.write_str("disk full"),
@@ -154,7 +169,16 @@ impl Kind {
             all.push(Kind::Receiver(mood));
         }
         all.extend([Kind::WorkerForgets, Kind::ScriptFlush, Kind::MemoryFull, Kind::DiskFull]);
-        all.extend([Kind::RedisKilled, Kind::RedisFrozen]);
+        match topology {
+            Topology::Single => all.extend([Kind::RedisKilled, Kind::RedisFrozen]),
+            Topology::Sentinel => {
+                all.extend([Kind::PrimaryKilled, Kind::PrimaryFrozen, Kind::Failover]);
+            }
+            Topology::Cluster => {
+                all.extend([Kind::PrimaryKilled, Kind::PrimaryFrozen, Kind::Failover]);
+                all.push(Kind::SlotsMoved);
+            }
+        }
         all
     }
 
@@ -177,15 +201,16 @@ impl Kind {
             Kind::Kill(_) | Kind::FreezeShort(_) | Kind::FreezeLong(_) | Kind::Scale(_) => PODS,
             Kind::Link(Between::Redis, _) => PODS * Role::ALL.len(),
             Kind::Link(Between::Ingest, _) => PODS,
-            Kind::Link(Between::Receiver, _) | Kind::Receiver(_) => destinations,
-            _ => 1,
+            Kind::WorkerForgets => 1,
+            // Whatever is about Redis strikes the server of a destination.
+            _ => destinations,
         }
     }
 
     /// How long it lasts, in milliseconds.
     fn lasts(self) -> std::ops::Range<u64> {
         match self {
-            Kind::Kill(_) | Kind::RedisKilled => 100..1500,
+            Kind::Kill(_) | Kind::RedisKilled | Kind::PrimaryKilled => 100..1500,
             Kind::FreezeShort(_) => 200..900,
             Kind::FreezeLong(_) => 2500..4000,
             Kind::Scale(_) => 0..500,
@@ -193,7 +218,8 @@ impl Kind {
             Kind::Link(_, _) | Kind::Receiver(_) => 500..2000,
             Kind::RedisFrozen => 300..2500,
             Kind::MemoryFull | Kind::DiskFull => 500..2000,
-            Kind::WorkerForgets | Kind::ScriptFlush => 0..1,
+            Kind::PrimaryFrozen => 100..1500,
+            Kind::WorkerForgets | Kind::ScriptFlush | Kind::Failover | Kind::SlotsMoved => 0..1,
         }
     }
 }
