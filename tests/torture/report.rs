@@ -176,7 +176,8 @@ impl Report {
             Some(Some(time)) => time.as_millis().to_string(),
             _ => "-".to_owned(),
         };
-        let (half, max) = (shown(times.get(times.len().saturating_sub(1) / 2)), shown(times.last()));
+        let (half, max) =
+            (shown(times.get(times.len().saturating_sub(1) / 2)), shown(times.last()));
         writeln!(text, "| {kind} | {planned} | {} | {half} | {max} |", times.len())
     }
 }
