@@ -10,7 +10,7 @@
 --   [5] active_worker    reseq:{p07}:active:worker
 -- ARGV:
 --   [1] destination  [2] definition (JSON)  [3] 'destination', 'key' or 'none'  [4] 'builtin' or
---   'worker'  [5] quarantine, ms  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no
+--   'worker'  [5] known of the epoch  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no
 --   limit)  [8] most leases of one message that run out (0: no limit)
 -- Returns: {version, 1 if this changed anything, 1 if it was made, what is paused as in pause.lua}
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
@@ -19,7 +19,7 @@
 
 check_schema(KEYS[1])
 local now = now_ms()
-local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
+local epoch = current_epoch(KEYS[1], now, ARGV[5])
 local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',
   'processing', 'paused')
 if known[6] then return redis.error_reply('WRONG_STATE the destination is being removed; try again later') end

@@ -25,7 +25,7 @@
 --   [18…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
---   'serial'  [5] quarantine, ms  [6] 'd' dropped, 's' skipped or 'c' cancelled  [7] who asks:
+--   'serial'  [5] known of the epoch  [6] 'd' dropped, 's' skipped or 'c' cancelled  [7] who asks:
 --   '' a person; 'policy', of what is halted; or '<owner token> <epoch>', the owner, who has none of
 --   them in hand  [8] reason, in words  [9] failed attempts,
 --   with this one (0: as noted)  [10] trouble as JSON, or ''  [11] number of lanes; then the lanes'
@@ -41,7 +41,7 @@ local now = now_ms()
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-local epoch, quarantine = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
+local epoch, quarantine = current_epoch(KEYS[1], now, ARGV[5])
 local by_policy = ARGV[7] == 'policy'
 local token, known_epoch = string.match(ARGV[7], '^(%S+) (%d+)$')
 local is_owner = token and owns(KEYS[2], token, now)

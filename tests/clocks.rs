@@ -101,7 +101,7 @@ fn ms_of(time: &Value) -> u64 {
 
 #[tokio::test]
 async fn pods_whose_clocks_are_wrong_keep_order_leases_epochs_and_tell_true_latencies() {
-    let mut deployment = Deployment::new().await;
+    let deployment = Deployment::new().await;
     let doors = deployment.pair("ingest").await;
     clock_is_wrong(&doors).await;
     let mut processors = deployment.pair("processor").await;

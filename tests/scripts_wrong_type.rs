@@ -184,6 +184,8 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.reap(&[calls.member(5, "s1")], &["erp/3".to_owned()]),
         calls.own("me"),
         calls.disown("me"),
+        calls.found(),
+        calls.beat(),
         calls.migrate(),
         calls.release("me", &[("a", 0, 9), ("b", 2, 9)]),
         calls.release("me", &[("a", 0, 9), ("b", 0, 9)]),

@@ -230,6 +230,7 @@ impl From<StoreError> for Problem {
             StoreError::WrongState(_) | StoreError::WrongHead => {
                 Problem::new(StatusCode::CONFLICT, "wrong_state", error.to_string())
             }
+            StoreError::CannotConfirm(_) => Problem::invalid_field(format!("durability: {error}")),
             StoreError::OutOfMemory => memory_high(),
             StoreError::Unconfirmed(_) => Problem::temporary(
                 unavailable,

@@ -78,6 +78,9 @@ pub struct Redis {
     pub connections: usize,
     /// An unanswered command counts as failed after so many milliseconds.
     pub timeout_ms: u64,
+    /// Replicas that each primary has. Destinations with `durability = "replicated"` wait for all of
+    /// them, and ownership of partitions for half of them.
+    pub replicas: u8,
 }
 
 /// The ingest role.
@@ -168,6 +171,7 @@ impl Default for Redis {
             partitions: 64,
             connections: 4,
             timeout_ms: 5_000,
+            replicas: 0,
         }
     }
 }
@@ -294,6 +298,7 @@ impl Config {
             ("redis.partitions", self.redis.partitions.into(), 1, 4096),
             ("redis.connections", self.redis.connections as u64, 1, 1024),
             ("redis.timeout_ms", self.redis.timeout_ms, 10, 20_000),
+            ("redis.replicas", self.redis.replicas.into(), 0, 16),
             ("ingest.batch_max", self.ingest.batch_max as u64, 1, 1024),
             (
                 "ingest.bytes_in_flight_max",

@@ -22,6 +22,8 @@ const OTHERS: &[&str] = &[
     "RESEQ_PLANTED_BUG",
     #[cfg(feature = "next-schema")]
     "RESEQ_NEXT_SCHEMA",
+    #[cfg(feature = "next-schema")]
+    "RESEQ_TEST_REDIS_SERVER",
 ];
 
 pub(super) fn environment(

@@ -23,7 +23,8 @@ use super::{Outcome, Receipt, Refusal, Watermark};
 use crate::{
     config,
     domain::{
-        Arrival, DestinationName, Epoch, Ordering as Ordered, Place, TopicName, TransformKind,
+        Arrival, DestinationName, Durability, Epoch, Ordering as Ordered, Place, TopicName,
+        TransformKind,
     },
     faults::{
         pause::{Point, point},
@@ -70,7 +71,8 @@ struct Job {
 impl Job {
     /// For a planted bug: the producer is answered before anything is stamped.
     fn answer_early(&mut self, epoch: Epoch) {
-        let receipt = Receipt { place: Place { epoch, sequence: 1 }, duplicate_of: None };
+        let (place, durability) = (Place { epoch, sequence: 1 }, Durability::Memory);
+        let receipt = Receipt { place, durability, duplicate_of: None };
         let reply = std::mem::replace(&mut self.reply, oneshot::channel().0);
         let _ = reply.send(vec![Ok(receipt); self.arrivals.len()]);
     }
@@ -291,7 +293,9 @@ impl Worker {
         let arrivals: Vec<&Arrival> = items.iter().filter(fits).map(|item| item.arrival).collect();
         let oldest = items.iter().map(|item| item.submitted).min().unwrap_or_else(Instant::now);
         let mut stamped = match self.ingest(&arrivals, oldest + self.retry).await {
-            Ok(ingested) => ingested.into_iter().map(outcome).collect::<Vec<_>>(),
+            Ok((ingested, level)) => {
+                ingested.into_iter().map(|one| outcome(one, level)).collect::<Vec<_>>()
+            }
             Err(refusal) => vec![Err(refusal); arrivals.len()],
         }
         .into_iter();
@@ -310,16 +314,16 @@ impl Worker {
         known.paused.ingest.then_some(Refusal::Paused)
     }
 
-    /// Stamps arrivals, however often the epoch or the definition turn out to be stale.
-    /// After `deadline` there is no further attempt.
+    /// Stamps arrivals, however often the epoch or the definition turn out to be stale; with the
+    /// durability that they have reached. After `deadline` there is no further attempt.
     async fn ingest(
         &mut self,
         arrivals: &[&Arrival],
         deadline: Instant,
-    ) -> Result<Vec<Ingested>, Refusal> {
+    ) -> Result<(Vec<Ingested>, Durability), Refusal> {
         let unknown = || Refusal::UnknownDestination(self.name.to_string());
         if arrivals.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Durability::Memory));
         }
         loop {
             let known = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
@@ -331,7 +335,7 @@ impl Worker {
                     let stamped = ingested.iter().filter(is_new).count();
                     telemetry::ingested(self.name.as_str(), stamped, arrivals.len());
                     point(Point::IngestStamped).await;
-                    return Ok(ingested);
+                    return Ok((ingested, known.destination.durability));
                 }
                 Err(error) => error,
             };
@@ -362,10 +366,10 @@ impl Worker {
     }
 }
 
-fn outcome(ingested: Ingested) -> Outcome {
+fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
     match ingested {
-        Ingested::Stamped(place) => Ok(Receipt { place, duplicate_of: None }),
-        Ingested::Duplicate(place, id) => Ok(Receipt { place, duplicate_of: Some(id) }),
+        Ingested::Stamped(place) => Ok(Receipt { place, durability, duplicate_of: None }),
+        Ingested::Duplicate(place, id) => Ok(Receipt { place, durability, duplicate_of: Some(id) }),
         Ingested::Conflict => Err(Refusal::Conflict),
         // No arrival of a producer replaces a dead letter.
         Ingested::BacklogFull | Ingested::Gone => Err(Refusal::BacklogFull),
@@ -375,6 +379,7 @@ fn outcome(ingested: Ingested) -> Outcome {
 fn refusal(error: &StoreError) -> Refusal {
     match error {
         StoreError::Unconfirmed(_) => Refusal::NotConfirmed,
+        StoreError::CannotConfirm(problem) => Refusal::CannotConfirm(problem.clone()),
         StoreError::OutOfMemory => Refusal::MemoryHigh,
         StoreError::NewerSchema(_) => Refusal::NewerSchema(error.to_string()),
         _ => Refusal::RedisUnavailable,

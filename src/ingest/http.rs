@@ -243,10 +243,10 @@ fn answer(id: &str, outcomes: Vec<(DestinationName, Outcome)>) -> Result<Value, 
     let mut worst: Option<Refusal> = None;
     for (name, outcome) in outcomes {
         match outcome {
-            Ok(Receipt { place, duplicate_of }) => {
+            Ok(Receipt { place, durability, duplicate_of }) => {
                 let mut delivery = json!({
                     "destination": name, "sequence": place.sequence, "epoch": place.epoch,
-                    "duplicate": duplicate_of.is_some(),
+                    "duplicate": duplicate_of.is_some(), "durability": durability,
                 });
                 if let Some(first_id) = duplicate_of {
                     delivery["id"] = json!(first_id);

@@ -212,7 +212,7 @@ impl Ownership {
         if answers.iter().any(|(_, _, _, owned)| owned.is_ok()) {
             point(Point::OwnerTaken).await;
         }
-        let mut quarantine = Duration::ZERO;
+        let (mut quarantine, mut unsure) = (Duration::ZERO, Vec::new());
         for (partition, token, asked, owned) in answers {
             match owned {
                 Ok(owned) => {
@@ -225,8 +225,16 @@ impl Ownership {
                     self.tenures.insert(partition, tenure);
                 }
                 Err(StoreError::Owned(_)) => {}
-                Err(error) => tracing::debug!(partition, %error, "cannot take a partition"),
+                Err(error) => {
+                    tracing::debug!(partition, %error, "cannot take a partition");
+                    if matches!(error, StoreError::Unconfirmed(_)) {
+                        unsure.push((partition, token));
+                    }
+                }
             }
+        }
+        if !unsure.is_empty() {
+            self.leave_alone(unsure).await;
         }
         if !quarantine.is_zero() && self.told.is_none_or(|told| told.elapsed() > self.lease) {
             self.told = Some(Instant::now());
@@ -236,6 +244,21 @@ impl Ownership {
                 "Redis was restarted: deliveries wait until a sender that it may have forgotten must have stopped"
             );
         }
+    }
+
+    /// Gives back what may have been taken, and does not count as owned: else it would stand still
+    /// until that lease runs out.
+    async fn leave_alone(&self, unsure: Vec<(u16, OwnerToken)>) {
+        let (store, count) = (&self.store, unsure.len());
+        let calls = stream::iter(unsure)
+            .map(|(partition, token)| async move { store.disown(partition, &token).await });
+        let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
+        let given_back = answers.iter().filter(|answer| answer.is_ok()).count();
+        tracing::warn!(
+            count,
+            given_back,
+            "taking partitions was not confirmed: nothing of theirs is delivered from here"
+        );
     }
 
     /// Has everything end that is in flight, and nothing begin.

@@ -7,7 +7,7 @@ use redis::{FromRedisValue, Pipeline, RedisResult, Value};
 use tokio::time::Instant;
 
 use super::{
-    Fsync, Store, StoreError,
+    Store, StoreError,
     connect::{self, Channel, Next, Node},
     scripts::{Call, is_missing},
     unexpected,
@@ -30,7 +30,7 @@ pub enum Confirm {
         /// How many.
         count: u32,
     },
-    /// It is on the disk of the primary, and of so many replicas if they can say so.
+    /// It is on the disk of the primary, and of so many replicas (`WAITAOF`, from Redis 7.2 on).
     Fsync {
         /// How many.
         replicas: u32,
@@ -61,8 +61,7 @@ impl Store {
         confirm: Confirm,
     ) -> Result<(T, bool), StoreError> {
         let Some(wait) = self.wait_of(confirm) else {
-            let is_sure = !matches!(confirm, Confirm::Fsync { .. }) || self.fsync() != Fsync::Never;
-            return Ok((self.run(transition, call).await?, is_sure));
+            return Ok((self.run(transition, call).await?, true));
         };
         let begun = Instant::now();
         let result = self.confirmed_at(call, &wait).await;
@@ -79,20 +78,12 @@ impl Store {
         }
     }
 
-    /// What the servers can say about the disk.
-    pub fn fsync(&self) -> Fsync {
-        self.inner.fsync
-    }
-
-    /// What is waited for; none where the answer itself says it all, or where nothing can.
+    /// What is waited for; none where the answer itself says it all.
     fn wait_of(&self, confirm: Confirm) -> Option<Wait> {
-        let (command, replicas, local) = match (confirm, self.fsync()) {
-            (Confirm::Replicas { count }, _) if count > 0 => ("WAIT", count, 0),
-            (Confirm::Fsync { replicas }, Fsync::OnRequest) => ("WAITAOF", replicas, 1),
-            (Confirm::Fsync { replicas }, Fsync::EachAnswer) if replicas > 0 => {
-                ("WAIT", replicas, 0)
-            }
-            _ => return None,
+        let (command, replicas, local) = match confirm {
+            Confirm::Replicas { count } if count > 0 => ("WAIT", count, 0),
+            Confirm::Fsync { replicas } => ("WAITAOF", replicas, 1),
+            Confirm::Primary | Confirm::Replicas { .. } => return None,
         };
         let ms = self.inner.links.patience.as_millis() as u64;
         Some(Wait { command, local, replicas, ms })

@@ -41,6 +41,10 @@ pub enum StoreError {
     /// The call was sent, and no answer came: it may have been carried out, or still be.
     #[error("Redis did not confirm the call: {0}")]
     Unconfirmed(String),
+    /// The deployment cannot give the durability that is asked for; says what to change. Nothing has
+    /// changed.
+    #[error("{0}")]
+    CannotConfirm(String),
     /// Redis refuses what would use more memory; nothing has changed.
     #[error("Redis has no memory left")]
     OutOfMemory,

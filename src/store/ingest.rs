@@ -98,7 +98,9 @@ fn digest(body: &[u8]) -> String {
 
 impl Store {
     /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
-    /// result each, in order. `epoch` is the one that the caller last heard of.
+    /// result each, in order: it has the durability that the destination asks for. Else the call is
+    /// unconfirmed, and the same call again waits again. `epoch` is the one that the caller last
+    /// heard of.
     pub async fn ingest(
         &self,
         caller: &Caller,
@@ -139,7 +141,7 @@ impl Store {
             call.key(keys.seen(name));
         }
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version).arg(epoch);
-        call.arg(self.inner.quarantine_ms);
+        call.arg(self.known_of_epoch(known.partition));
         call.arg(if needs_processing { "waiting" } else { "ready" });
         call.arg(destination.max_backlog).arg(destination.max_backlog_bytes);
         call.arg(destination.idempotency_window_ms);
@@ -155,8 +157,19 @@ impl Store {
         for (lane, seen, record, charge, options) in &batch.arrivals {
             call.arg(*lane).arg(seen).arg(record).arg(*charge).arg(options);
         }
-        let answer = caller.answered(self.run(name, &call).await)?;
-        read_answer(answer, epoch, arrivals.len())
+        // Boxed: the futures of its callers would become too deep for the compiler.
+        let answer = Box::pin(self.run_durably(name, &call, destination.durability)).await;
+        let answer = answer.and_then(|(answer, confirmed)| {
+            let ingested = read_answer(answer, epoch, arrivals.len())?;
+            // What was refused promises nothing that had to be confirmed.
+            let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
+            if confirmed || !ingested.iter().any(promises) {
+                return Ok(ingested);
+            }
+            let level = destination.durability;
+            Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
+        });
+        caller.answered(self.learned(known.partition, answer))
     }
 }
 

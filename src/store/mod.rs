@@ -10,7 +10,9 @@ mod complete;
 mod connect;
 mod destinations;
 mod due;
+mod durability;
 pub mod embedded;
+mod epoch;
 mod error;
 mod exhausted;
 mod group;
@@ -49,7 +51,7 @@ pub use catalog::{Catalog, Known, Paused};
 pub use claim::Claimed;
 pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
-pub use connect::{Fitness, Fsync, UnfitServer};
+pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};
 pub use due::DueTimer;
 pub use error::StoreError;
@@ -73,6 +75,7 @@ pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
 
 use crate::{config, faults::planted};
 use connect::Links;
+use epoch::Epochs;
 use schema::Schemas;
 use scripts::{Call, Scripts, Transition};
 
@@ -90,11 +93,11 @@ struct Inner {
     pod: String,
     /// What the secrets of leases are made of; known to this process alone.
     seed: uuid::Uuid,
-    /// How long releases wait after Redis may have forgotten an owner.
-    quarantine_ms: u64,
+    /// What is known of the epochs, and how long an owner may go on that Redis has forgotten.
+    epochs: Epochs,
+    /// Replicas of each primary.
+    replicas: u32,
     schemas: Schemas,
-    /// What the servers can say about the disk, as they said at the start.
-    fsync: Fsync,
 }
 
 /// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
@@ -141,9 +144,9 @@ impl Store {
                 scripts: Scripts::new(),
                 pod: uuid::Uuid::new_v4().simple().to_string()[..12].to_owned(),
                 seed: uuid::Uuid::new_v4(),
-                quarantine_ms: owner_lease.as_millis() as u64,
+                epochs: Epochs::new(redis.partitions, owner_lease),
+                replicas: redis.replicas.into(),
                 schemas: Schemas::new(redis.partitions),
-                fsync: fitness.fsync,
             }),
         };
         store.check_meta(redis.partitions).await.map_err(|error| match error {
@@ -170,6 +173,13 @@ impl Store {
 
     async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {
         let meta = self.inner.keys.meta();
+        let mut pipe = redis::pipe();
+        pipe.exists(&meta);
+        let (is_known,): (bool,) = self.query(&pipe).await?;
+        if !is_known {
+            // Before anybody knows of the deployment: later, no epoch means a forgotten one.
+            self.found().await?;
+        }
         let mut pipe = redis::pipe();
         pipe.hset_nx(&meta, "schema", schema::FIRST).ignore();
         pipe.hset_nx(&meta, "partitions", configured).ignore();

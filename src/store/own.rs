@@ -1,4 +1,5 @@
-//! Ownership of partitions, and the list of pods that live (`lua/own.lua`, `lua/disown.lua`).
+//! Ownership of partitions, and the list of pods that live (`lua/own.lua`, `lua/disown.lua`,
+//! `lua/beat.lua`).
 
 use std::time::Duration;
 
@@ -33,7 +34,9 @@ pub struct Owned {
 }
 
 impl Store {
-    /// Takes a free partition, or renews the lease on one that is owned under the same token.
+    /// Takes a free partition, or renews the lease on one that is owned under the same token. Where
+    /// there are replicas it counts only once they have it, so that a primary that was cut off keeps
+    /// no owner: else the call is unconfirmed.
     pub async fn own(
         &self,
         partition: u16,
@@ -44,7 +47,15 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.own);
         call.key(keys.epoch()).key(keys.owner());
         call.arg(token.as_str()).arg(lease.as_millis() as u64);
-        let (epoch, wait_ms): (Epoch, u64) = self.run(name, &call).await?;
+        call.arg(self.known_of_epoch(partition));
+        let (answer, confirmed) =
+            self.run_confirmed(name, &call, self.confirm_of_ownership()).await?;
+        let (epoch, wait_ms): (Epoch, u64) = answer;
+        self.inner.epochs.note(partition, epoch);
+        if !confirmed {
+            let problem = "too few replicas have noted who owns the partition";
+            return Err(StoreError::Unconfirmed(problem.to_owned()));
+        }
         Ok(Owned { epoch, quarantine: Duration::from_millis(wait_ms) })
     }
 
@@ -59,15 +70,10 @@ impl Store {
 
     /// Says that this pod lives in this role, and counts those who said so within `lease`.
     pub async fn heartbeat(&self, role: &str, lease: Duration) -> Result<usize, StoreError> {
-        let (pods, member) = (self.keys().pods(), format!("{role}:{}", self.pod()));
-        let now_ms = self.server_time_ms().await?;
-        let mut pipe = redis::pipe();
-        pipe.zadd(&pods, &member, now_ms + lease.as_millis() as u64).ignore();
-        pipe.zrembyscore(&pods, 0, now_ms).ignore();
-        pipe.zrange(&pods, 0, -1);
-        let (members,): (Vec<String>,) = self.query(&pipe).await?;
-        let of_role = |member: &&String| member.split(':').next() == Some(role);
-        Ok(members.iter().filter(of_role).count())
+        let (name, mut call) = self.script(|scripts| &scripts.beat);
+        call.key(self.keys().pods());
+        call.arg(role).arg(self.pod()).arg(lease.as_millis() as u64);
+        self.run(name, &call).await
     }
 
     /// Says that this pod leaves this role.

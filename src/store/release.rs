@@ -110,7 +110,7 @@ impl Store {
             call.key(keys.in_progress(key)).key(keys.ready(key));
         }
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.version).arg(name.as_str());
-        call.arg(known.ordering_text()).arg(self.inner.quarantine_ms).arg(BYTES_MAX);
+        call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition)).arg(BYTES_MAX);
         call.arg(known.destination.log_max).arg(lanes.len());
         call.arg(lanes.iter().map(|lane| lane.settled.log.len()).sum::<usize>());
         for lane in lanes {
@@ -125,7 +125,9 @@ impl Store {
         for key in lanes.iter().flat_map(|lane| &lane.settled.idempotency_keys) {
             call.arg(key);
         }
-        let mut answer = self.run::<Vec<Value>>(transition, &call).await?.into_iter();
+        let mut answer = self
+            .learned(known.partition, self.run::<Vec<Value>>(transition, &call).await)?
+            .into_iter();
         let orders = answer.next().ok_or_else(|| unexpected("release"))?;
         let orders = redis::from_redis_value(orders).map_err(|_| unexpected("release"))?;
         let runs = answer.map(|lane| read_run(lane, known)).collect::<Result<_, _>>()?;
@@ -147,10 +149,10 @@ impl Store {
         call.key(keys.partition.releasable()).key(keys.lanes());
         call.key(keys.in_progress(set_key(known, head.lane))).key(keys.orders());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
-        call.arg(known.ordering_text()).arg(self.inner.quarantine_ms);
+        call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);
         call.arg(wait.as_millis() as u64).arg(attempts::trouble_text(head.trouble));
-        self.run::<u64>(transition, &call).await?;
+        self.learned(known.partition, self.run::<u64>(transition, &call).await)?;
         Ok(())
     }
 
@@ -169,9 +171,10 @@ impl Store {
         call.key(keys.attempts()).key(keys.halted()).key(keys.lanes());
         call.key(keys.in_progress(set)).key(keys.ready(set));
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.ordering_text());
-        call.arg(self.inner.quarantine_ms).arg(head.lane.unwrap_or_default()).arg(head.sequence);
+        call.arg(self.known_of_epoch(known.partition));
+        call.arg(head.lane.unwrap_or_default()).arg(head.sequence);
         call.arg(head.failed).arg(attempts::trouble_text(head.trouble));
-        self.run::<u64>(transition, &call).await?;
+        self.learned(known.partition, self.run::<u64>(transition, &call).await)?;
         Ok(())
     }
 

@@ -128,7 +128,8 @@ macro_rules! transitions {
 
 transitions!(
     ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
-    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic, migrate,
+    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic, migrate, found,
+    beat,
 );
 
 impl Default for Scripts {

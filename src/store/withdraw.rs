@@ -106,7 +106,7 @@ impl Store {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
         call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
-        call.arg(known.processing_text()).arg(self.inner.quarantine_ms);
+        call.arg(known.processing_text()).arg(self.known_of_epoch(known.partition));
         call.arg(record::letter(withdrawal.how).to_string());
         call.arg(match who {
             Who::Person => String::new(),

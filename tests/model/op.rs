@@ -223,6 +223,8 @@ pub enum Op {
     },
     /// Another server process answers from here on.
     Restart,
+    /// Redis forgets which epoch it is.
+    LoseEpoch,
     Pass(Deadline),
     ScriptFlush,
 }

@@ -30,7 +30,7 @@ use super::{
 use crate::support::redis::TestRedis;
 
 /// How long leases, delays and quarantines last: none ends by itself while a test runs.
-const LONG: std::time::Duration = std::time::Duration::from_secs(3600);
+pub const LONG: std::time::Duration = std::time::Duration::from_secs(3600);
 
 /// Reads all keys in one round trip: the server's time, and per key its name, type and content.
 const DUMP: &str = r"
@@ -164,6 +164,9 @@ impl Real {
         self.secrets.clear();
         self.known.clear();
         self.read.clear();
+        self.store.forget_epochs();
+        self.store.found().await.unwrap();
+        self.learn(&State::default()).await.unwrap();
     }
 
     /// What was read of a key when it last held this, under the same definition.
@@ -282,6 +285,7 @@ impl Real {
             ("epoch", "server") if value == self.server => "This".to_owned(),
             ("epoch", "server") => "Other".to_owned(),
             ("epoch", "epoch") | (_, "born") => self.epoch(number(value)).to_string(),
+            ("epoch", "lease_ms") => value.to_owned(),
             ("epoch", _) => when(value),
             ("destinations", "*") => value.to_owned(),
             ("destinations", _) => {

@@ -243,9 +243,9 @@ pub struct Seen {
 }
 
 /// The identity of the Redis server, as it is noted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Server {
-    #[default]
+    /// None is noted any more: what was noted was forgotten.
     Unknown,
     /// The one that answers.
     This,
@@ -264,13 +264,15 @@ pub enum Kept {
     },
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     pub server: Server,
     pub epoch: u64,
     /// The highest epoch that there ever was. Redis may forget it; its clock does not.
     pub epoch_max: u64,
     pub quarantine: Option<Until>,
+    /// The length of an owner's lease is noted.
+    pub lease_noted: bool,
     pub owner: Option<(usize, Until)>,
     pub destinations: BTreeMap<Name, Destination>,
     pub seen: BTreeMap<(Name, String), Seen>,
@@ -283,6 +285,29 @@ pub struct State {
     pub revision: u64,
     /// The last version that was given to a definition.
     pub version: u64,
+}
+
+/// A new deployment.
+impl Default for State {
+    fn default() -> State {
+        State {
+            server: Server::This,
+            epoch: 1,
+            epoch_max: 1,
+            quarantine: None,
+            lease_noted: false,
+            owner: None,
+            destinations: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            active_builtin: BTreeSet::new(),
+            active_worker: BTreeSet::new(),
+            releasable: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            index: BTreeMap::new(),
+            revision: 0,
+            version: 0,
+        }
+    }
 }
 
 impl State {

@@ -95,6 +95,10 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
             }
             Ok(Reply::Done)
         }
+        Op::LoseEpoch => {
+            (state.server, state.lease_noted) = (Server::Unknown, false);
+            Ok(Reply::Done)
+        }
         Op::Pass(deadline) => {
             pass(state, deadline);
             Ok(Reply::Done)
@@ -109,8 +113,7 @@ fn notice_server(state: &mut State) {
         return;
     }
     state.raise_epoch();
-    let is_other = state.server == Server::Other;
-    state.quarantine = Some(if is_other { Until::Future } else { Until::Past });
+    state.quarantine = Some(Until::Future);
     state.server = Server::This;
 }
 

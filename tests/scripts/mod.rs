@@ -76,6 +76,7 @@ pub struct Calls {
     pub name: DestinationName,
     pub keys: DestinationKeys,
     pub index: String,
+    pub pods: String,
     pub wake_definitions: String,
     pub version: String,
     pub epoch: String,
@@ -95,6 +96,7 @@ impl Calls {
         Calls {
             keys: keys.destination(&name),
             index: keys.destinations(),
+            pods: keys.pods(),
             wake_definitions: keys.wake_definitions(),
             name,
             version: String::new(),

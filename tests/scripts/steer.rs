@@ -5,7 +5,15 @@ use super::{Call, Calls, LONG, RECORD, SCHEMA, TROUBLE, call};
 impl Calls {
     pub fn own(&self, token: &str) -> Call {
         let p = &self.keys.partition;
-        call("own", &[&p.epoch(), &p.owner()], &[token, LONG])
+        call("own", &[&p.epoch(), &p.owner()], &[token, LONG, LONG])
+    }
+
+    pub fn found(&self) -> Call {
+        call("found", &[&self.keys.partition.epoch()], &["0 0"])
+    }
+
+    pub fn beat(&self) -> Call {
+        call("beat", &[&self.pods], &["sender", "pod", LONG])
     }
 
     pub fn migrate(&self) -> Call {

@@ -51,6 +51,8 @@ pub async fn through_the_store(
         Topic { name: "orders".parse().unwrap(), destinations: vec![destination.name.clone()] };
     assert!(store.define_topic(&topic).await.unwrap());
     assert!(store.remove_topic(&topic.name).await.unwrap());
+    store.found().await.unwrap();
+    assert_eq!(store.heartbeat("sender", lease).await.unwrap(), 1);
     let defined = store.define(&destination).await.unwrap();
     let partition = destination.name.partition(store.keys().partitions());
     let caller = store.caller(destination.name.as_str());

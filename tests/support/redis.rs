@@ -225,7 +225,7 @@ fn spawn(args: &[String], dir: &Path) -> Child {
     command.spawn().expect("redis-server is installed (make setup)")
 }
 
-/// `redis-server`, or the one that RESEQ_TEST_REDIS_SERVER names (`make test-newer-servers`).
+/// `redis-server`, or the one that RESEQ_TEST_REDIS_SERVER names (`make test-newer`).
 pub fn server_binary() -> String {
     std::env::var("RESEQ_TEST_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use reseq::{
     config,
-    store::{Confirm, Fsync, Store, scripts::Scripts},
+    domain::Durability,
+    store::{Confirm, Store, scripts::Scripts},
 };
 
 use crate::support::{cluster::TestCluster, redis::TestRedis, sentinel::TestSentinel};
@@ -18,7 +19,7 @@ async fn open(url: &str) -> Store {
 async fn own(store: &Store, partition: u16, confirm: Confirm) -> (u64, bool) {
     let (scripts, keys) = (Scripts::new(), store.keys().partition(partition));
     let mut call = scripts.own.call();
-    call.key(keys.epoch()).key(keys.owner()).arg("me").arg(5000);
+    call.key(keys.epoch()).key(keys.owner()).arg("me").arg(5000).arg("5000 0");
     let ((epoch, _), is_confirmed): ((u64, u64), bool) =
         store.run_confirmed("own", &call, confirm).await.unwrap();
     (epoch, is_confirmed)
@@ -56,19 +57,13 @@ async fn a_call_on_a_cluster_is_confirmed_by_the_replica_of_its_own_master_where
 }
 
 #[tokio::test]
-async fn what_a_server_can_say_about_its_disk_is_known() {
-    let old = TestRedis::start().await;
-    let store = open(old.url()).await;
-    let on_disk = Confirm::Fsync { replicas: 0 };
-    match store.fsync() {
-        // Before version 7.2 it cannot be asked.
-        Fsync::Never => assert!(!own(&store, 1, on_disk).await.1),
-        Fsync::OnRequest => assert!(own(&store, 1, on_disk).await.1),
-        Fsync::EachAnswer => panic!("it was not started so"),
-    }
-    let always = TestRedis::start_with(&["--appendfsync", "always"]).await;
-    let store = open(always.url()).await;
-    assert_eq!(store.fsync(), Fsync::EachAnswer);
-    assert!(own(&store, 1, on_disk).await.1);
-    assert!(!own(&store, 1, Confirm::Fsync { replicas: 1 }).await.1);
+async fn what_a_server_can_say_about_its_disk_is_found_out() {
+    let fsynced = async |store: &Store| store.check_durability(Durability::Fsynced, "any").await;
+    let plain = TestRedis::start().await;
+    let store = open(plain.url()).await;
+    // Before version 7.2 it cannot be asked.
+    let is_asked = own(&store, 1, Confirm::Fsync { replicas: 0 }).await.1;
+    assert_eq!(fsynced(&store).await.is_ok(), is_asked);
+    plain.ask::<()>(&["CONFIG", "SET", "appendfsync", "always"]).await.unwrap();
+    assert!(fsynced(&store).await.is_ok());
 }

@@ -158,7 +158,7 @@ async fn receiver(world: &World, planned: Planned, mood: Mood) -> Result<Instant
 }
 
 async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
-    let mut server = world.redis.lock().await;
+    let server = world.redis.lock().await;
     match planned.kind {
         Kind::RedisKilled => {
             server.kill();

@@ -72,11 +72,19 @@ impl World {
         // With `everysec` Redis holds writes back while the disk is slow to sync, and SIGKILL loses
         // them (docs/REDIS.md, Durability). Handed to the operating system at once, they are kept.
         let redis = TestRedis::start_on_tcp(&["--appendfsync", "no"]).await;
-        let at = address(redis.url());
         let journal = Arc::new(Journal::in_file(file).expect("the journal can be made"));
         let transformer = Transformer::start(seed, SLOWEST_MS).await;
+        let mut settings = Settings {
+            partitions: 8,
+            tcp: vec![("frames", "lines")],
+            sender_lease_ms: LEASE_MS,
+            processor_lease_ms: LEASE_MS,
+            shutdown_ms: 5000,
+            redis: "timeout_ms = 1500\nconnections = 2".into(),
+            ingest: "retry_ms = 1000".into(),
+            ..Settings::new("")
+        };
         let (mut desks, mut receivers, mut receiver_links) = (Vec::new(), Vec::new(), Vec::new());
-        let mut settings = Settings { partitions: 8, ..Settings::new("") };
         for subject in &SUBJECTS {
             let desk = Desk::sharing(&journal);
             let receiver = match subject.destination {
@@ -91,34 +99,8 @@ impl World {
             receivers.push(receiver);
             receiver_links.push(link);
         }
-        settings = Settings {
-            tcp: vec![("frames", "lines")],
-            sender_lease_ms: LEASE_MS,
-            processor_lease_ms: LEASE_MS,
-            shutdown_ms: 5000,
-            redis: "timeout_ms = 1500\nconnections = 2".into(),
-            ingest: "retry_ms = 1000".into(),
-            ..settings
-        };
-        let (mut pods, mut addresses, mut redis_links) = (Vec::new(), Vec::new(), Vec::new());
-        for role in Role::ALL {
-            for number in 1..=PODS {
-                let link = Link::to(Arc::new(move || Some(at))).await;
-                settings.redis_url = format!("redis://{}", link.address);
-                let name = format!("{}-{number}", role.name());
-                let pod = Pod::start(&name, role.name(), &settings).await;
-                addresses.push(pod.addresses.clone());
-                pods.push(Mutex::new(pod));
-                redis_links.push(link);
-            }
-        }
-        let mut ingest_links = Vec::new();
-        for of_pod in &addresses[..PODS] {
-            let (http, tcp) = (of_pod.clone(), of_pod.clone());
-            let http = Link::to(Arc::new(move || http.http())).await;
-            let tcp = Link::to(Arc::new(move || Some(tcp.tcp(0)))).await;
-            ingest_links.push([http, tcp]);
-        }
+        let (pods, addresses, redis_links) = pods(settings, address(redis.url())).await;
+        let ingest_links = ingest_links(&addresses).await;
         World {
             redis: Mutex::new(redis),
             journal,
@@ -145,6 +127,38 @@ impl World {
     pub fn pod(&self, role: Role, number: usize) -> &Mutex<Pod> {
         &self.pods[role as usize * PODS + number]
     }
+}
+
+/// Starts the pods of each role, each with a link of its own to Redis.
+async fn pods(
+    settings: Settings,
+    redis: SocketAddr,
+) -> (Vec<Mutex<Pod>>, Vec<Addresses>, Vec<Link>) {
+    let (mut pods, mut addresses, mut links) = (Vec::new(), Vec::new(), Vec::new());
+    for role in Role::ALL {
+        for number in 1..=PODS {
+            let link = Link::to(Arc::new(move || Some(redis))).await;
+            let redis_url = format!("redis://{}", link.address);
+            let settings = Settings { redis_url, ..settings.clone() };
+            let pod =
+                Pod::start(&format!("{}-{number}", role.name()), role.name(), &settings).await;
+            addresses.push(pod.addresses.clone());
+            pods.push(Mutex::new(pod));
+            links.push(link);
+        }
+    }
+    (pods, addresses, links)
+}
+
+async fn ingest_links(addresses: &[Addresses]) -> Vec<[Link; 2]> {
+    let mut links = Vec::new();
+    for of_pod in &addresses[..PODS] {
+        let (http, tcp) = (of_pod.clone(), of_pod.clone());
+        let http = Link::to(Arc::new(move || http.http())).await;
+        let tcp = Link::to(Arc::new(move || Some(tcp.tcp(0)))).await;
+        links.push([http, tcp]);
+    }
+    links
 }
 
 fn address(url: &str) -> SocketAddr {

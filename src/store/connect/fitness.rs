@@ -76,25 +76,11 @@ pub struct Fitness {
     pub version: String,
     /// Sentences for the operator.
     pub warnings: Vec<String>,
-    /// What its answers, and those to a call that waits for it, say about the disk.
-    pub fsync: Fsync,
-}
-
-/// What a server can say about the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fsync {
-    /// Nothing: it has no append-only file, or cannot be asked.
-    Never,
-    /// `WAITAOF` (from version 7.2 on).
-    OnRequest,
-    /// `appendfsync always`: whatever is answered is on the disk.
-    EachAnswer,
 }
 
 impl Fitness {
-    /// What can be said of several servers: the least.
+    /// Of several servers: what each is warned of.
     pub(super) fn and(mut self, other: Fitness) -> Fitness {
-        self.fsync = self.fsync.min(other.fsync);
         for warning in other.warnings {
             if !self.warnings.contains(&warning) {
                 self.warnings.push(warning);
@@ -132,9 +118,8 @@ pub(super) async fn check_server(
     if policy != "noeviction" {
         return Err(UnfitServer::Evicts { url: url.into(), policy });
     }
-    let has_aof = field("aof_enabled") == "1";
     let mut warnings = Vec::new();
-    if !has_aof {
+    if field("aof_enabled") != "1" {
         warnings.push(
             "Redis keeps no append-only file: a restart of Redis loses messages. \
              Set appendonly yes."
@@ -148,12 +133,7 @@ pub(super) async fn check_server(
                 .to_owned(),
         );
     }
-    let fsync = match has_aof {
-        true if setting(connection, "appendfsync").await == "always" => Fsync::EachAnswer,
-        true if number >= (7, 2) => Fsync::OnRequest,
-        _ => Fsync::Never,
-    };
-    Ok(Fitness { version, warnings, fsync })
+    Ok(Fitness { version, warnings })
 }
 
 /// A setting of the server; empty if it does not tell.

@@ -17,7 +17,7 @@ use redis::{
 use tokio::time::Instant;
 
 pub(super) use channel::Channel;
-pub use fitness::{Fitness, Fsync, UnfitServer};
+pub use fitness::{Fitness, UnfitServer};
 pub(super) use node::Node;
 
 use super::StoreError;

@@ -175,7 +175,16 @@ impl Real {
             }
             Op::Restart => {
                 let key = self.keys.partition(0).epoch();
-                self.run::<u64>(&["HSET", &key, "server", "0123"]).await;
+                if self.run::<bool>(&["EXISTS", &key]).await {
+                    self.run::<u64>(&["HSET", &key, "server", "0123"]).await;
+                }
+                told(Reply::Done)
+            }
+            Op::LoseEpoch => {
+                // Several epochs may have begun within this millisecond: only time is left to tell.
+                let last = self.epochs.values().max().copied().unwrap_or_default();
+                while store.server_time_ms().await? <= last {}
+                self.run::<u64>(&["DEL", &self.keys.partition(0).epoch()]).await;
                 told(Reply::Done)
             }
             Op::Pass(deadline) => {

@@ -86,6 +86,7 @@ impl Real {
     /// Goes back to what was kept, as if nothing had happened since.
     pub async fn restore(&mut self, at: usize, kept: &Kept) {
         self.copy(at, 0).await;
+        self.store.forget_epochs();
         let Kept { epochs, versions, secrets, known } = kept.clone();
         (self.epochs, self.versions, self.secrets, self.known) = (epochs, versions, secrets, known);
         self.read.clear();

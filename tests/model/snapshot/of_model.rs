@@ -23,6 +23,9 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
         let quarantine = state.quarantine.unwrap_or(Until::Past);
         put("epoch", "quarantine_ends_ms".into(), when(quarantine));
     }
+    if state.lease_noted {
+        put("epoch", "lease_ms".into(), real::LONG.as_millis().to_string());
+    }
     if let Some((owner, until)) = state.owner {
         put("owner", String::new(), format!("owner {owner}, {}", when(until)));
     }
