@@ -135,7 +135,7 @@ if #done > 0 then
   end
   if releasable then
     redis.call('ZADD', KEYS[6], 'LT', text(now), destination)
-    redis.call('PUBLISH', KEYS[8], destination)
+    redis.call('SPUBLISH', KEYS[8], destination)
   end
 end
 return keep(KEYS[1], number, answer)

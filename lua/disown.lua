@@ -16,5 +16,5 @@ check_schema(KEYS[3])
 local held = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) ')
 if held ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1])
-redis.call('PUBLISH', KEYS[2], 'free')
+redis.call('SPUBLISH', KEYS[2], 'free')
 return 1

@@ -220,7 +220,7 @@ if #records > 0 then
     end
     if length == added then
       redis.call('ZADD', KEYS[6], text(now), destination)
-      redis.call('PUBLISH', KEYS[9], destination)
+      redis.call('SPUBLISH', KEYS[9], destination)
     end
   end
   if ready_count > 0 then redis.call('HINCRBY', KEYS[3], 'ready', ready_count) end
@@ -236,7 +236,7 @@ if #records > 0 then
   end
   if releasable then
     redis.call('ZADD', KEYS[7], 'LT', text(now), destination)
-    redis.call('PUBLISH', KEYS[10], destination)
+    redis.call('SPUBLISH', KEYS[10], destination)
   end
   for letter in pairs(letters) do
     redis.call('ZREM', KEYS[14], letter)

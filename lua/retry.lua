@@ -70,7 +70,7 @@ end
 if ARGV[6] ~= '' then redis.call('HSET', KEYS[3], sequence, ARGV[6]) end
 if is_finished then
   may_leave(KEYS[7], KEYS[8], ARGV[1], ARGV[3], ARGV[4], now)
-  redis.call('PUBLISH', KEYS[12], ARGV[1])
+  redis.call('SPUBLISH', KEYS[12], ARGV[1])
   return 'ready'
 end
 if is_delayed then

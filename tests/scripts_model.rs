@@ -8,13 +8,15 @@ mod model;
 mod scripts;
 mod support;
 
-use std::{
-    cell::RefCell,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use model::{compare::compare, draw::draws, real::Real, tally::Tally};
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use model::{
+    compare::{compare, shortest},
+    draw::draws,
+    real::Real,
+    tally::Tally,
+};
+use rand::{SeedableRng, rngs::StdRng};
 
 /// Operations that are compared, unless told otherwise.
 const OPS: u64 = 100_000;
@@ -24,20 +26,18 @@ const ROUNDS_MAX: u64 = 4;
 const THREADS: u64 = 2;
 /// The most operations of one sequence.
 const OPS_MAX: usize = 200;
-/// Sequences that are tried between two looks at how many operations that was.
-const CASES: u32 = 8;
 
 #[test]
 fn the_scripts_do_and_answer_what_the_model_says() {
     let told = std::env::var("RESEQ_MODEL_OPS").ok().and_then(|text| text.parse().ok());
     let seed = std::env::var("RESEQ_MODEL_SEED").ok();
     let seed =
-        seed.and_then(|text| u128::from_str_radix(&text, 16).ok()).unwrap_or_else(rand::random);
+        seed.and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or_else(rand::random);
     let operations = told.unwrap_or(OPS);
     let mut all = Tally::default();
     let mut compared = 0;
     for round in 0..ROUNDS_MAX {
-        let seeds = (0..THREADS).map(|at| seed.wrapping_add(u128::from(round * THREADS + at)));
+        let seeds = (0..THREADS).map(|at| seed.wrapping_add(round * THREADS + at));
         let done: Vec<(Tally, u64)> = std::thread::scope(|scope| {
             let run = |seed| scope.spawn(move || random_operations(seed, operations / THREADS));
             let threads: Vec<_> = seeds.map(run).collect();
@@ -60,32 +60,19 @@ fn the_scripts_do_and_answer_what_the_model_says() {
 }
 
 /// Compares at least so many operations with a Redis of its own.
-fn random_operations(seed: u128, at_least: u64) -> (Tally, u64) {
+fn random_operations(seed: u64, at_least: u64) -> (Tally, u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let real = RefCell::new(runtime.block_on(Real::start()));
-    let (tally, operations) = (RefCell::new(Tally::default()), AtomicU64::new(0));
-    let mut runner = runner(seed);
-    while operations.load(Relaxed) < at_least {
-        let result = runner.run(&draws(OPS_MAX), |draws| {
-            let (mut real, mut tally) = (real.borrow_mut(), tally.borrow_mut());
-            let result = runtime.block_on(compare(&mut real, &draws, &mut tally, &operations));
-            result.map_err(TestCaseError::fail)
-        });
-        if let Err(failure) = result {
-            panic!("RESEQ_MODEL_SEED={seed:x}\n{failure}");
+    runtime.block_on(async {
+        let mut real = Real::start().await;
+        let (mut tally, operations) = (Tally::default(), AtomicU64::new(0));
+        let mut rng = StdRng::seed_from_u64(seed);
+        while operations.load(Relaxed) < at_least {
+            let draws = draws(&mut rng, OPS_MAX);
+            if let Err(failure) = compare(&mut real, &draws, &mut tally, &operations).await {
+                let shortest = shortest(&mut real, draws, failure).await;
+                panic!("RESEQ_MODEL_SEED={seed:x}\n{shortest}");
+            }
         }
-    }
-    (tally.into_inner(), operations.into_inner())
-}
-
-fn runner(seed: u128) -> TestRunner {
-    let config = Config {
-        cases: CASES,
-        failure_persistence: None,
-        max_shrink_iters: 1000,
-        ..Config::default()
-    };
-    let mut bytes = [0; 32];
-    bytes[..16].copy_from_slice(&seed.to_be_bytes());
-    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+        (tally, operations.into_inner())
+    })
 }

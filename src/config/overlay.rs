@@ -20,6 +20,10 @@ const OTHERS: &[&str] = &[
     "RESEQ_PAUSE_SOCKET",
     #[cfg(feature = "planted-bugs")]
     "RESEQ_PLANTED_BUG",
+    #[cfg(feature = "next-schema")]
+    "RESEQ_NEXT_SCHEMA",
+    #[cfg(feature = "next-schema")]
+    "RESEQ_TEST_REDIS_SERVER",
 ];
 
 pub(super) fn environment(

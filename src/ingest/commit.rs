@@ -262,7 +262,12 @@ impl Worker {
         let results = self.settle(&live).await;
         for (item, result) in live.into_iter().zip(results) {
             let outcome = match result {
-                Err(refusal) if refusal.is_temporary() && item.session.has_failed() => {
+                // What may be there is not called aborted: that would say that it is not.
+                Err(refusal)
+                    if refusal.is_temporary()
+                        && refusal != Refusal::NotConfirmed
+                        && item.session.has_failed() =>
+                {
                     Err(Refusal::Aborted)
                 }
                 outcome => outcome,

@@ -17,7 +17,7 @@ const ROLE: &str = "sender";
 /// While partitions change hands, the pods are counted at most this often.
 const RECOUNT: Duration = Duration::from_millis(50);
 /// Calls for ownership in flight at once.
-const CALLS_MAX: usize = 16;
+const CALLS_MAX: usize = 64;
 
 pub(super) struct Ownership {
     store: Store,
@@ -82,7 +82,12 @@ impl Ownership {
         let (store, lease) = (&self.store, self.lease);
         let renewals = stream::iter(tenures).map(|tenure| async move {
             let asked = Instant::now();
-            let owned = store.own(tenure.partition, &tenure.owner.token, lease).await;
+            let owned = store.own(tenure.partition, &tenure.owner.token, lease);
+            let owned = in_time(lease, owned).await;
+            // At once: a server that does not answer must not cost what another has renewed.
+            if owned.as_ref().is_ok_and(|owned| owned.epoch == tenure.owner.epoch) {
+                tenure.extend(valid_until(asked, lease));
+            }
             (tenure, asked, owned)
         });
         let renewals = renewals.buffer_unordered(CALLS_MAX).collect::<Vec<_>>();
@@ -139,12 +144,10 @@ impl Ownership {
 
     /// Counts the pods, takes what is free up to the share, gives back what is beyond it.
     pub(super) async fn rebalance(&mut self) {
-        match self.store.heartbeat(ROLE, self.lease).await {
+        match in_time(self.lease, self.store.heartbeat(ROLE, self.lease)).await {
             Ok(pods) => (self.pods, self.counted) = (pods.max(1), Instant::now()),
-            Err(error) => {
-                tracing::debug!(%error, "cannot count the senders");
-                return;
-            }
+            // On a cluster, only the node that counts may be gone: as many as there were, then.
+            Err(error) => tracing::debug!(%error, "cannot count the senders"),
         }
         let share = self.share();
         let surplus = self.partitions().into_iter().skip(share);
@@ -202,7 +205,7 @@ impl Ownership {
         let (store, lease) = (&self.store, self.lease);
         let calls = stream::iter(partitions.iter().copied()).map(|partition| async move {
             let (token, asked) = (OwnerToken::random(), Instant::now());
-            let owned = store.own(partition, &token, lease).await;
+            let owned = in_time(lease, store.own(partition, &token, lease)).await;
             (partition, token, asked, owned)
         });
         let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
@@ -288,6 +291,16 @@ async fn give_back(store: &Store, tenures: Vec<Arc<Tenure>>) -> Vec<u16> {
         }
     }
     free
+}
+
+/// Gives a call up while there is time to renew what other servers hold. What it asked for may be
+/// done all the same: nobody acts on it, and it runs out.
+async fn in_time<T>(
+    lease: Duration,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let answered = tokio::time::timeout(lease / 2, call).await;
+    answered.unwrap_or_else(|_| Err(StoreError::Unconfirmed("no answer in time".into())))
 }
 
 /// A little before the lease can have run out, by our own clock.

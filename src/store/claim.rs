@@ -7,8 +7,8 @@ use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Caller, Claimers, Known, Status, Store, StoreError, attempts, clock::server_clock_ms, record,
-    unexpected,
+    Caller, Claimers, Known, Status, Store, StoreError, ask, attempts, clock::server_clock_ms,
+    record, unexpected,
 };
 use crate::domain::{LeaseToken, Sequence, Stamped};
 
@@ -101,30 +101,35 @@ impl Store {
     }
 
     /// Destinations that have waiting work, the longest unserved first, of each of these partitions
-    /// in their order. A hint.
+    /// in their order. A hint. Nothing of those whose server does not answer, unless none does.
     pub async fn active_of_all(
         &self,
         partitions: &[u16],
         claimers: Claimers,
         max: usize,
     ) -> Result<Vec<Vec<String>>, StoreError> {
-        let mut pipe = redis::pipe();
-        for &partition in partitions {
-            let key = self.keys().partition(partition).active(claimers);
-            pipe.zrange(key, 0, max as isize - 1);
-        }
-        self.query(&pipe).await
+        let looks = partitions.iter().map(|partition| {
+            let mut pipe = redis::pipe();
+            pipe.zrange(self.keys().partition(*partition).active(claimers), 0, max as isize - 1);
+            pipe
+        });
+        self.names(&looks.collect::<Vec<_>>()).await
     }
 
     /// Of these destinations, those that may have waiting messages: some too many, never too few.
     pub async fn active_among(&self, all: Vec<Arc<Known>>) -> Result<Vec<Arc<Known>>, StoreError> {
-        let mut pipe = redis::pipe();
-        for known in &all {
+        let looks = all.iter().map(|known| {
             let key = self.keys().partition(known.partition).active(known.claimers());
+            let mut pipe = redis::pipe();
             pipe.zscore(key, known.destination.name.as_str());
-        }
-        let since: Vec<Option<f64>> = self.query(&pipe).await?;
-        Ok(all.into_iter().zip(since).filter_map(|(known, since)| since.map(|_| known)).collect())
+            pipe
+        });
+        let found = ask::answered(self.query_each(&looks.collect::<Vec<_>>()).await)?;
+        let is_active = |found: Option<Vec<Value>>| {
+            found.is_some_and(|found| found.first().is_some_and(|since| *since != Value::Nil))
+        };
+        let active = all.into_iter().zip(found).filter(|(_, found)| is_active(found.clone()));
+        Ok(active.map(|(known, _)| known).collect())
     }
 
     /// A secret that nobody else can guess, and the same for a call that is sent again.

@@ -72,8 +72,8 @@ pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
 impl Store {
     /// Makes a destination or changes its definition, and tells all pods.
     pub async fn define(&self, destination: &Destination) -> Result<Defined, StoreError> {
-        self.check_durability(destination.durability).await?;
         let keys = self.keys().destination(&destination.name);
+        self.check_durability(destination.durability, &keys.hash()).await?;
         let definition = serde_json::to_string(destination)
             .map_err(|error| StoreError::WrongState(error.to_string()))?;
         let claimers = claimers_of(destination.transform.kind);

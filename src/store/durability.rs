@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use redis::{FromRedisValue, ScriptInvocation};
+use redis::FromRedisValue;
 
-use super::{Confirm, Store, StoreError};
+use super::{Confirm, Store, StoreError, scripts::Call};
 use crate::domain::Durability;
 
 /// How the server can tell that something is on its disk.
@@ -17,13 +17,13 @@ enum Fsync {
 }
 
 impl Store {
-    /// Refuses a level that this deployment cannot give, and says what to change.
-    pub async fn check_durability(&self, level: Durability) -> Result<(), StoreError> {
-        self.confirm_for(level).await.map(drop)
+    /// Refuses a level that whoever serves this key cannot give, and says what to change.
+    pub async fn check_durability(&self, level: Durability, key: &str) -> Result<(), StoreError> {
+        self.confirm_for(level, key.as_bytes()).await.map(drop)
     }
 
-    /// What to wait for, so that a level is reached.
-    async fn confirm_for(&self, level: Durability) -> Result<Confirm, StoreError> {
+    /// What to wait for where this key is, so that a level is reached.
+    async fn confirm_for(&self, level: Durability, key: &[u8]) -> Result<Confirm, StoreError> {
         match level {
             Durability::Memory => Ok(Confirm::Primary),
             Durability::Replicated if self.inner.replicas == 0 => Err(StoreError::CannotConfirm(
@@ -32,7 +32,7 @@ impl Store {
                     .to_owned(),
             )),
             Durability::Replicated => Ok(Confirm::Replicas { count: self.inner.replicas }),
-            Durability::Fsynced => match self.fsync().await? {
+            Durability::Fsynced => match self.fsync(key).await? {
                 Some(Fsync::Waited) => Ok(Confirm::Fsync { replicas: 0 }),
                 Some(Fsync::Always) => Ok(Confirm::Primary),
                 None => Err(StoreError::CannotConfirm(
@@ -47,12 +47,12 @@ impl Store {
 
     /// Asks the server as it is now: its settings can be changed while it runs, and another server
     /// may have taken over.
-    async fn fsync(&self) -> Result<Option<Fsync>, StoreError> {
+    async fn fsync(&self, key: &[u8]) -> Result<Option<Fsync>, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("server");
         pipe.cmd("CONFIG").arg("GET").arg("appendonly").arg("appendfsync");
         type Answer = (redis::InfoDict, HashMap<String, String>);
-        let (info, settings): Answer = self.query(&pipe).await?;
+        let (info, settings): Answer = self.query_at(key, &pipe).await?;
         let is = |name: &str, value: &str| settings.get(name).is_some_and(|found| found == value);
         if !is("appendonly", "yes") {
             return Ok(None);
@@ -71,14 +71,14 @@ impl Store {
     pub(super) async fn run_durably<T: FromRedisValue>(
         &self,
         transition: &'static str,
-        call: &ScriptInvocation<'_>,
+        call: &Call<'_>,
         level: Durability,
     ) -> Result<(T, bool), StoreError> {
-        let confirm = self.confirm_for(level).await?;
+        let confirm = self.confirm_for(level, call.route()).await?;
         let (answer, confirmed) = self.run_confirmed(transition, call, confirm).await?;
         if (level, confirm) == (Durability::Fsynced, Confirm::Primary) {
             // Nothing was waited for: who answered must still be one that syncs before it answers.
-            let still = matches!(self.fsync().await, Ok(Some(Fsync::Always)));
+            let still = matches!(self.fsync(call.route()).await, Ok(Some(Fsync::Always)));
             return Ok((answer, still));
         }
         Ok((answer, confirmed))

@@ -1,12 +1,12 @@
 //! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
 
+mod ask;
 mod attempts;
 mod backlogs;
 mod catalog;
 mod claim;
 mod clock;
 mod complete;
-mod confirm;
 mod connect;
 mod destinations;
 mod due;
@@ -44,14 +44,13 @@ use std::{
     time::Duration,
 };
 
-use redis::{FromRedisValue, Pipeline, ScriptInvocation};
 use tokio::time::Instant;
 
+pub use ask::Confirm;
 pub use catalog::{Catalog, Known, Paused};
 pub use claim::Claimed;
 pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
-pub use confirm::Confirm;
 pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};
 pub use due::DueTimer;
@@ -78,7 +77,7 @@ use crate::{config, faults::planted};
 use connect::Links;
 use epoch::Epochs;
 use schema::Schemas;
-use scripts::{Scripts, Transition};
+use scripts::{Call, Scripts, Transition};
 
 /// Everything that Reseq asks of Redis. Cheap to clone.
 #[derive(Clone)]
@@ -137,7 +136,7 @@ impl Store {
         let url = redis.url_masked();
         let unreachable = |problem: String| UnfitServer::Unreachable { url: url.clone(), problem };
         let links = Links::open(redis).map_err(|error| unreachable(error.to_string()))?;
-        let fitness = loaded(&links, &url).await?;
+        let fitness = links.check(&url).await?;
         let store = Store {
             inner: Arc::new(Inner {
                 links,
@@ -172,11 +171,6 @@ impl Store {
         Caller { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
     }
 
-    /// True when Redis answers.
-    pub async fn ping(&self) -> Result<(), StoreError> {
-        self.query::<()>(redis::pipe().cmd("PING").ignore()).await
-    }
-
     async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {
         let meta = self.inner.keys.meta();
         let mut pipe = redis::pipe();
@@ -197,51 +191,9 @@ impl Store {
         self.enter().await
     }
 
-    /// Runs a script once.
-    async fn run<T: FromRedisValue>(
-        &self,
-        transition: &'static str,
-        call: &ScriptInvocation<'_>,
-    ) -> Result<T, StoreError> {
-        let begun = Instant::now();
-        let result = self.attempt(async |connection| call.invoke_async(connection).await).await;
-        // An answer by name (a stale epoch, another owner) is no failure of Redis.
-        let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
-        crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
-        if let Err(error @ StoreError::NewerSchema(_)) = &result {
-            self.inner.schemas.tell(error);
-        }
-        result
-    }
-
-    /// Runs plain commands, all in one round trip.
-    async fn query<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
-        self.attempt(async |connection| pipe.query_async(connection).await).await
-    }
-
-    async fn attempt<T>(
-        &self,
-        call: impl AsyncFnOnce(&mut redis::aio::MultiplexedConnection) -> redis::RedisResult<T>,
-    ) -> Result<T, StoreError> {
-        let mut link = self.inner.links.take().await?;
-        match call(&mut link.connection).await {
-            Ok(answer) => Ok(answer),
-            Err(error) => {
-                if connect::is_broken(&error) {
-                    let (place, number) = link.id();
-                    self.inner.links.discard(place, number).await;
-                }
-                Err(error.into())
-            }
-        }
-    }
-
-    fn script(
-        &self,
-        pick: impl FnOnce(&Scripts) -> &Transition,
-    ) -> (&'static str, ScriptInvocation<'_>) {
+    fn script(&self, pick: impl FnOnce(&Scripts) -> &Transition) -> (&'static str, Call<'_>) {
         let transition = pick(&self.inner.scripts);
-        (transition.name, transition.script.prepare_invoke())
+        (transition.name, transition.call())
     }
 }
 
@@ -253,25 +205,6 @@ enum MetaError {
 impl From<StoreError> for MetaError {
     fn from(error: StoreError) -> Self {
         MetaError::Store(error)
-    }
-}
-
-/// Waits for a Redis that is loading its data, then checks it.
-async fn loaded(links: &Links, url: &str) -> Result<Fitness, UnfitServer> {
-    let unreachable = |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
-    let deadline = Instant::now() + connect::LOADING_PATIENCE;
-    loop {
-        let link = links.take().await.map_err(|error| unreachable(error.to_string()))?;
-        let mut connection = link.connection;
-        let pong = redis::cmd("PING").query_async::<String>(&mut connection).await;
-        match pong {
-            Ok(_) => return connect::check_server(&mut connection, url).await,
-            Err(error) if error.code() == Some("LOADING") && Instant::now() < deadline => {
-                tracing::info!("Redis is loading its data; waiting for it");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            Err(error) => return Err(unreachable(error.to_string())),
-        }
     }
 }
 

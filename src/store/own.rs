@@ -82,12 +82,11 @@ impl Store {
         self.query::<()>(redis::pipe().zrem(self.keys().pods(), member).ignore()).await
     }
 
-    /// The server's clock, in ms since 1970.
+    /// The server's clock, in ms since 1970: on a cluster, that of the node on which pods note that
+    /// they live.
     pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
-        let (mut pipe, asked) = (redis::pipe(), Instant::now());
-        pipe.cmd("TIME");
-        let ((seconds, micros),): ((u64, u64),) = self.query(&pipe).await?;
-        let now_ms = seconds * 1000 + micros / 1000;
+        let asked = Instant::now();
+        let now_ms = self.time_at(&self.keys().pods()).await?;
         clock::note(now_ms, asked);
         Ok(now_ms)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-use super::{Known, LogEntry, OwnerToken, Store, StoreError, attempts, record, unexpected};
+use super::{Known, LogEntry, OwnerToken, Store, StoreError, ask, attempts, record, unexpected};
 use crate::domain::{DestinationName, Epoch, Ordering, Sequence, Stamped, Trouble};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
@@ -179,15 +179,31 @@ impl Store {
     }
 
     /// Destinations of these partitions whose heads may leave now, in the partitions' order. A
-    /// hint.
+    /// hint. Nothing of those whose server does not answer, unless none does.
     pub async fn releasable(&self, partitions: &[u16]) -> Result<Vec<Vec<String>>, StoreError> {
-        let now_ms = self.server_time_ms().await?;
-        let mut pipe = redis::pipe();
-        for &partition in partitions {
-            let key = self.keys().partition(partition).releasable();
-            pipe.zrangebyscore_limit(key, "-inf", now_ms, 0, 10_000);
-        }
-        self.query(&pipe).await
+        let keys: Vec<_> =
+            partitions.iter().map(|number| self.keys().partition(*number).releasable()).collect();
+        let clocks = self.clocks(&keys).await;
+        let looks = keys.iter().zip(clocks).map(|(key, now_ms)| {
+            let mut pipe = redis::pipe();
+            pipe.zrangebyscore_limit(key, "-inf", now_ms.unwrap_or_default(), 0, 10_000);
+            pipe
+        });
+        self.names(&looks.collect::<Vec<_>>()).await
+    }
+
+    /// The names that each of these looks, of one command each, has found. None where the server does
+    /// not answer, unless no server does.
+    pub(super) async fn names(
+        &self,
+        looks: &[redis::Pipeline],
+    ) -> Result<Vec<Vec<String>>, StoreError> {
+        let found = ask::answered(self.query_each(looks).await)?;
+        let read = |found: Option<Vec<Value>>| match found {
+            Some(found) => ask::read(found.into_iter().next(), "a look at a partition"),
+            None => Ok(Vec::new()),
+        };
+        found.into_iter().map(read).collect()
     }
 
     /// Where lanes are keys: lanes whose heads may leave now, the longest waiting first. A hint.
@@ -196,8 +212,8 @@ impl Store {
         known: &Known,
         max: usize,
     ) -> Result<Vec<String>, StoreError> {
-        let now_ms = self.server_time_ms().await?;
         let key = self.keys().destination(&known.destination.name).lanes();
+        let now_ms = self.time_at(&key).await?;
         let mut pipe = redis::pipe();
         pipe.zrangebyscore_limit(key, "-inf", now_ms, 0, max as isize);
         let (lanes,) = self.query(&pipe).await?;
@@ -209,12 +225,13 @@ impl Store {
         &self,
         counts: &[(DestinationName, usize)],
     ) -> Result<(), StoreError> {
-        let mut pipe = redis::pipe();
-        for (name, count) in counts {
-            let key = self.keys().destination(name).delivering();
-            pipe.set_ex(key, count, DELIVERING_SECONDS).ignore();
-        }
-        self.query(&pipe).await
+        let notes = counts.iter().map(|(name, count)| {
+            let mut pipe = redis::pipe();
+            pipe.set_ex(self.keys().destination(name).delivering(), count, DELIVERING_SECONDS);
+            pipe
+        });
+        let noted = self.query_each(&notes.collect::<Vec<_>>()).await;
+        noted.into_iter().find_map(Result::err).map_or(Ok(()), Err)
     }
 }
 

@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,8 @@ const ROLE: &str = "schema";
 const PRESENCE: Duration = Duration::from_secs(5);
 /// How often it says so.
 const PRESENCE_EVERY: Duration = Duration::from_secs(1);
+/// How many partitions are looked at at a time.
+const LOOKS_MAX: usize = 64;
 /// How often a call is made again in the schema that its refusal names.
 const AGAIN_MAX: usize = 2;
 /// How often a refusal by a newer schema is logged at most.
@@ -118,10 +121,8 @@ impl Store {
     /// order, so that a migration that begins meanwhile sees the pod, or the pod the migration.
     pub(super) async fn enter(&self) -> Result<(), MetaError> {
         self.say_presence().await?;
-        let newest = match self.schemas().await?.into_iter().max() {
-            Some(newest) => newest.max(self.meta_schema().await?),
-            None => self.meta_schema().await?,
-        };
+        let noted = self.schemas().await?.into_iter().max();
+        let newest = self.meta_schema().await?.max(noted.unwrap_or(FIRST));
         if newest > known() {
             self.leave(&role()).await?;
             let unfit = UnfitServer::NewerSchema { stored: newest };
@@ -165,12 +166,13 @@ impl Store {
 
     /// The schema of each partition; this pod goes by it from here on.
     pub async fn schemas(&self) -> Result<Vec<u32>, StoreError> {
-        let mut all = Vec::new();
-        for partition in 0..self.keys().partitions() {
+        let of = async |partition| {
             let key = self.keys().partition(partition).epoch();
             let (schema,): (Option<u32>,) = self.query(redis::pipe().hget(key, "schema")).await?;
-            all.push(schema.unwrap_or(FIRST));
-        }
+            Ok::<_, StoreError>(schema.unwrap_or(FIRST))
+        };
+        let looks = stream::iter((0..self.keys().partitions()).map(of));
+        let all: Vec<u32> = looks.buffered(LOOKS_MAX).try_collect().await?;
         for (noted, schema) in self.inner.schemas.of_partitions.iter().zip(&all) {
             noted.store(*schema, Ordering::Relaxed);
         }

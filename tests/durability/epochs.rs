@@ -45,7 +45,7 @@ async fn a_new_deployment_waits_for_nobody_and_a_redis_that_forgot_everything_do
 #[tokio::test]
 async fn after_a_restart_releases_wait_out_the_longest_lease_that_was_ever_given() {
     let lease = Duration::from_millis(1500);
-    let mut redis = TestRedis::start().await;
+    let redis = TestRedis::start().await;
     let mut world = World::new(redis.url(), lease).await;
     let before = world.own(lease).await;
     world.stamp().await;

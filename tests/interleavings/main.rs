@@ -30,6 +30,8 @@ use small::{
 const THREADS: u128 = 2;
 /// Of so many interleavings one is tried, unless all are.
 const ONE_OF: u128 = 10;
+/// A world with so few is tried as a whole.
+const FEW: u128 = 500;
 
 fn is_chosen(world: &World) -> bool {
     std::env::var("RESEQ_WORLD").ok().is_none_or(|name| world.name.contains(&name))
@@ -49,12 +51,10 @@ fn every_interleaving_of_small_worlds_keeps_the_promises() {
             (world, found)
         })
         .collect();
-    let one_of = if are_all_wanted() { 1 } else { ONE_OF };
-    let shares = (0..THREADS).map(|at| Share { at, of: THREADS * one_of });
     let done: Vec<Vec<(Done, u64)>> = std::thread::scope(|scope| {
         let surveyed = &surveyed;
         let threads: Vec<_> =
-            shares.map(|share| scope.spawn(move || explore_all(surveyed, share))).collect();
+            (0..THREADS).map(|at| scope.spawn(move || explore_all(surveyed, at))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     println!(
@@ -85,12 +85,14 @@ fn every_interleaving_of_small_worlds_keeps_the_promises() {
 }
 
 /// Of each world, what was tried and how many calls to the real scripts that took.
-fn explore_all(surveyed: &[(World, Survey)], share: Share) -> Vec<(Done, u64)> {
+fn explore_all(surveyed: &[(World, Survey)], at: u128) -> Vec<(Done, u64)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut real = Real::start().await;
         let mut done = Vec::new();
         for (world, survey) in surveyed {
+            let is_whole = are_all_wanted() || survey.paths <= FEW;
+            let share = Share { at, of: THREADS * if is_whole { 1 } else { ONE_OF } };
             let calls = AtomicU64::new(0);
             let result = explore(world, survey, &mut real, share, &calls).await;
             let tried = result.unwrap_or_else(|broken| panic!("{}: {broken}", world.name));

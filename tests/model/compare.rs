@@ -12,8 +12,8 @@ use super::{
     draw::{Draw, Kind},
     generate::Callers,
     op::{Op, Reply},
-    real::Real,
-    snapshot::{difference, of_model, of_real},
+    real::{Dump, Real},
+    snapshot::{difference, of_model, of_real, touched},
     state::{Lane, Name, State},
     step::step,
     tally::Tally,
@@ -21,6 +21,9 @@ use super::{
 
 /// The last place settled in each lane, over all removals.
 type Settled = BTreeMap<(Name, Lane), (u64, Sequence)>;
+
+/// So many shorter sequences are tried, at the most, when one has failed.
+const SHORTENED_MAX: usize = 1000;
 
 /// Carries out what was drawn on both sides. Counts the operations, also those before a failure.
 pub async fn compare(
@@ -37,7 +40,7 @@ pub async fn compare(
         state: State::default(),
         callers: Callers::default(),
         settled: Settled::new(),
-        digest: String::new(),
+        dump: Dump::default(),
         trace: Vec::new(),
     };
     for op in Callers::beginning() {
@@ -51,6 +54,27 @@ pub async fn compare(
     Ok(())
 }
 
+/// Leaves out of a failing sequence what it fails without. Returns what the shortest one says.
+pub async fn shortest(real: &mut Real, mut draws: Vec<Draw>, mut failure: String) -> String {
+    let mut length = draws.len() / 2;
+    let mut tries = 0;
+    while length > 0 {
+        let mut at = 0;
+        while at < draws.len() && tries < SHORTENED_MAX {
+            tries += 1;
+            let end = draws.len().min(at + length);
+            let fewer = [&draws[..at], &draws[end..]].concat();
+            let (mut tally, counted) = (Tally::default(), AtomicU64::new(0));
+            match compare(real, &fewer, &mut tally, &counted).await {
+                Ok(()) => at = end,
+                Err(other) => (draws, failure) = (fewer, other),
+            }
+        }
+        length /= 2;
+    }
+    failure
+}
+
 struct Both<'a> {
     real: &'a mut Real,
     tally: &'a mut Tally,
@@ -58,7 +82,7 @@ struct Both<'a> {
     state: State,
     callers: Callers,
     settled: Settled,
-    digest: String,
+    dump: Dump,
     trace: Vec<(Op, Reply)>,
 }
 
@@ -77,8 +101,11 @@ impl Both<'_> {
         if found != expected {
             return fail(&self.trace, format!("answered {found:?}"));
         }
-        let snapshot = of_real(self.real).await;
-        if let Some(lines) = difference(&of_model(&self.state), &snapshot) {
+        let dump = self.real.dump().await;
+        // What neither side has touched was the same before.
+        let names = touched((&before, &self.dump), (&self.state, &dump));
+        let snapshot = of_real(self.real, &dump, &names).await;
+        if let Some(lines) = difference(&of_model(&self.state, &names), &snapshot) {
             return fail(&self.trace, lines);
         }
         if let Some(broken) = self.state.broken_invariant() {
@@ -87,13 +114,12 @@ impl Both<'_> {
         if let Some(broken) = self.broken_order(op, &expected, &before) {
             return fail(&self.trace, broken);
         }
-        let digest = self.real.digest().await;
-        let changed = digest != self.digest;
+        let changed = dump.digest != self.dump.digest;
         let refused = matches!(expected, Reply::Refused(_)) && before == self.state;
         if (refused || repeat && !memory_full && before.epoch == self.state.epoch) && changed {
             return fail(&self.trace, "a refused or repeated call changed something".to_owned());
         }
-        self.digest = digest;
+        self.dump = dump;
         if repeat {
             self.tally.count("repeated call");
             if self.trace.len() > 1

@@ -6,9 +6,13 @@ mod keep;
 mod words;
 
 pub use ask::REASON;
+#[allow(unused_imports)] // Only who goes back names it.
 pub use keep::Kept;
 
-use std::collections::BTreeMap;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+};
 
 use redis::aio::MultiplexedConnection;
 use reseq::{
@@ -57,6 +61,16 @@ pub fn bytes_of(text: &str) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
 
+/// All that Redis holds.
+#[derive(Debug, Clone, Default)]
+pub struct Dump {
+    pub digest: String,
+    /// The server's time.
+    pub now_ms: u64,
+    /// Of each key its type and content.
+    pub keys: BTreeMap<String, (String, Vec<String>)>,
+}
+
 pub struct Real {
     _redis: TestRedis,
     pub connection: MultiplexedConnection,
@@ -96,7 +110,10 @@ fn destination(name: Name, definition: &Definition) -> Destination {
 }
 
 pub fn definition_json(name: Name, definition: &Definition) -> String {
-    serde_json::to_string(&destination(name, definition)).unwrap()
+    type Written = HashMap<(Name, Definition), String>;
+    thread_local!(static WRITTEN: RefCell<Written> = RefCell::default());
+    let write = || serde_json::to_string(&destination(name, definition)).unwrap();
+    WRITTEN.with_borrow_mut(|all| all.entry((name, *definition)).or_insert_with(write).clone())
 }
 
 impl Real {
@@ -165,13 +182,12 @@ impl Real {
         self.read.insert(key.to_owned(), (known.version, raw, fields));
     }
 
-    pub async fn digest(&mut self) -> String {
-        self.run(&["DEBUG", "DIGEST"]).await
-    }
-
-    pub async fn dump(&mut self) -> (u64, BTreeMap<String, (String, Vec<String>)>) {
+    pub async fn dump(&mut self) -> Dump {
         type Key = (String, String, Vec<redis::Value>);
-        let (now_ms, all): (u64, Vec<Key>) = self.run(&["EVAL", DUMP, "0"]).await;
+        let mut pipe = redis::pipe();
+        pipe.cmd("EVAL").arg(DUMP).arg(0).cmd("DEBUG").arg("DIGEST");
+        let ((now_ms, all), digest): ((u64, Vec<Key>), String) =
+            pipe.query_async(&mut self.connection).await.expect("the test's Redis answers");
         let text = |value| {
             let bytes: Vec<u8> = redis::from_redis_value(value).unwrap();
             // Records are not text; they are read otherwise.
@@ -181,7 +197,7 @@ impl Real {
         let keys = all
             .into_iter()
             .map(|(key, kind, content)| (key, (kind, content.into_iter().map(text).collect())));
-        (now_ms, keys.collect())
+        Dump { digest, now_ms, keys: keys.collect() }
     }
 
     /// The pending messages of a destination, as the store reads them.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use reseq::faults::pause::Point;
+use support::control::{Caught, Visit};
 use world::{Stream, World};
 
 #[path = "../support/mod.rs"]
@@ -130,13 +131,13 @@ async fn run(world: &mut World, case: Case) {
                 }
                 Action::Stall => {
                     let since = world.control.count();
-                    let renews = |visit: &support::control::Visit| visit.point == "owner.renewing";
+                    let renews = |visit: &Visit| visit.point == "owner.renewing";
                     world.control.sees("owners renew", since, RENEWALS, renews).await;
                     caught.go();
                 }
                 Action::Hold | Action::HoldWhile(_) => {
                     world.pods[at].pod.freeze();
-                    goes_on(world, stream, case, process).await;
+                    goes_on(world, stream, case, &caught).await;
                     caught.go();
                     world.pods[at].pod.thaw();
                 }
@@ -148,7 +149,7 @@ async fn run(world: &mut World, case: Case) {
 }
 
 /// Has a pod come to the case's point, and catches it there.
-async fn catch(world: &mut World, case: Case) -> support::control::Caught {
+async fn catch(world: &mut World, case: Case) -> Caught {
     let name = case.point.name();
     match case.point {
         Point::ShutdownDraining => {
@@ -173,11 +174,16 @@ async fn catch(world: &mut World, case: Case) -> support::control::Caught {
 }
 
 /// While `held` is stopped: the others take up what it had, or one of them passes a point.
-async fn goes_on(world: &mut World, stream: &Stream<'_>, case: Case, held: u32) {
+async fn goes_on(world: &mut World, stream: &Stream<'_>, case: Case, caught: &Caught) {
     let Action::HoldWhile(past) = case.action else {
         return stream.catches_up().await;
     };
-    let since = world.control.count();
+    let held = caught.visit.process;
+    let since = match case.point {
+        // Its partition may have been given back, and taken, before the whole process was stopped.
+        Point::ShutdownDraining => caught.since,
+        _ => world.control.count(),
+    };
     let role = world.pods[world.at(held).unwrap()].role;
     let victim = match past {
         Point::ShutdownDraining => world.at(world.processes(role, held)[0]),
@@ -189,8 +195,7 @@ async fn goes_on(world: &mut World, stream: &Stream<'_>, case: Case, held: u32) 
         world.pods[victim].pod.terminate();
         world.pods[victim].is_ending = true;
     }
-    let passes =
-        |visit: &support::control::Visit| visit.point == past.name() && visit.process != held;
+    let passes = |visit: &Visit| visit.point == past.name() && visit.process != held;
     world.control.sees(&format!("another passes {}", past.name()), since, 1, passes).await;
 }
 

@@ -189,6 +189,8 @@ impl World {
 impl Stream<'_> {
     async fn send(&self, name: &'static str, producer: &mut Producer, at: &mut usize) {
         let mut sent = 0;
+        // One at each pod: while one of them is held, the other sends.
+        producer.returns();
         while sent < MESSAGES_MIN || !self.enough.load(Ordering::SeqCst) {
             if self.promised() > self.arrived() + AHEAD_MAX {
                 tokio::time::sleep(crate::support::wait::LOOK_EVERY).await;

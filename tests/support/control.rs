@@ -24,6 +24,8 @@ pub struct Visit {
 /// A process that waits at a point. It goes on when this is dropped.
 pub struct Caught {
     pub visit: Visit,
+    /// How many visits there had been, with this one.
+    pub since: usize,
     stream: BufStream<UnixStream>,
 }
 
@@ -147,6 +149,7 @@ async fn visit(state: Arc<Mutex<State>>, mut stream: BufStream<UnixStream>) {
     };
     if let Some(at) = state.traps.iter().position(is_meant) {
         state.traps.remove(at);
-        state.caught.push(Caught { visit, stream });
+        let since = state.visits.len();
+        state.caught.push(Caught { visit, since, stream });
     }
 }

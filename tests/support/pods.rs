@@ -86,6 +86,16 @@ impl Settings {
 pub struct Addresses(Arc<Mutex<(Option<SocketAddr>, Vec<SocketAddr>)>>);
 
 impl Addresses {
+    /// These, such as those of something that stands before a pod.
+    pub fn of(http: SocketAddr, tcp: Vec<SocketAddr>) -> Addresses {
+        Addresses(Arc::new(Mutex::new((Some(http), tcp))))
+    }
+
+    /// Where it listens for HTTP, once it was started.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.0.lock().unwrap().0
+    }
+
     /// A URL of the pod.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.0.lock().unwrap().0.expect("the pod was started"))
@@ -228,7 +238,8 @@ impl Pod {
         self.child.id()
     }
 
-    fn has_ended(&mut self) -> bool {
+    /// True when the process is gone.
+    pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 

@@ -15,7 +15,8 @@ use tokio_util::task::AbortOnDropHandle;
 struct Weather {
     /// How often all were cut.
     cuts: usize,
-    keeps_answers: bool,
+    /// Of connections that were made after so many cuts, answers are kept for ever.
+    keeps_answers_of: Option<usize>,
 }
 
 /// Passes connections on to one server.
@@ -67,15 +68,12 @@ impl Proxy {
 
     /// Cuts all connections. New ones pass.
     pub fn cut(&self) {
-        self.weather.send_modify(|weather| {
-            weather.cuts += 1;
-            weather.keeps_answers = false;
-        });
+        self.weather.send_modify(|weather| weather.cuts += 1);
     }
 
-    /// Answers do not arrive from now on, until the connections are cut.
+    /// On the connections that there are no answer arrives any more; a cut frees the way.
     pub fn keep_answers(&self) {
-        self.weather.send_modify(|weather| weather.keeps_answers = true);
+        self.weather.send_modify(|weather| weather.keeps_answers_of = Some(weather.cuts));
     }
 }
 
@@ -85,7 +83,7 @@ async fn pass<S: AsyncRead + AsyncWrite>(near: S, far: S, weather: watch::Receiv
     let (mut cut, cuts) = (weather.clone(), weather.borrow().cuts);
     tokio::select! {
         () = copy(near_read, far_write, None) => {}
-        () = copy(far_read, near_write, Some(weather)) => {}
+        () = copy(far_read, near_write, Some((weather, cuts))) => {}
         _ = cut.wait_for(|weather| weather.cuts != cuts) => {}
     }
 }
@@ -93,12 +91,12 @@ async fn pass<S: AsyncRead + AsyncWrite>(near: S, far: S, weather: watch::Receiv
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    mut weather: Option<watch::Receiver<Weather>>,
+    mut weather: Option<(watch::Receiver<Weather>, usize)>,
 ) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        if let Some(weather) = &mut weather {
-            let _ = weather.wait_for(|weather| !weather.keeps_answers).await;
+        if let Some((weather, cuts)) = &mut weather {
+            let _ = weather.wait_for(|weather| weather.keeps_answers_of != Some(*cuts)).await;
         }
         if to.write_all(&buffer[..count]).await.is_err() {
             return;

@@ -74,7 +74,7 @@ impl Deployment {
     pub fn settings(&self, version: Version) -> Settings {
         let mut settings = self.settings.clone();
         if version.is_next {
-            settings.environment.push(("RESEQ_NEXT_SCHEMA".into(), "1".into()));
+            settings.environment.push(("RESEQ_NEXT_SCHEMA".to_owned(), "1".to_owned()));
         }
         settings
     }
@@ -168,7 +168,8 @@ impl Deployment {
     /// Migrates as soon as no older pod can be seen to live, while the load goes on.
     pub async fn migrates(&self, newer: &[Pod]) {
         let migrated = eventually("the migration is done", async || self.migrate(NEXT, &[]).await);
-        let load = self.send("meanwhile", &[&newer[0]], 100);
+        let doors = [&newer[0]];
+        let load = self.send("meanwhile", &doors, 100);
         let (told, ()) = tokio::join!(migrated, load);
         assert!(told.contains("all 4 partitions have schema 2"), "{told}");
     }
@@ -184,7 +185,7 @@ impl Deployment {
     }
 
     /// The schema that each partition notes.
-    pub async fn schemas(&self) -> [Option<String>; PARTITIONS as usize] {
+    pub async fn schemas(&self) -> [Option<u32>; PARTITIONS as usize] {
         let mut connection = self.connection().await;
         let mut all = Vec::new();
         for partition in 0..PARTITIONS {

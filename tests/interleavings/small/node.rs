@@ -234,8 +234,11 @@ impl Node {
         }
         Some(Action::Person(match world.person? {
             Person::Withdraw(how, sequence) => {
-                let message = destination.messages.get(&sequence)?;
-                let messages = vec![(destination.lane_of(sequence, message), sequence)];
+                if sequence > destination.last {
+                    return None;
+                }
+                let key = destination.messages.get(&sequence).and_then(|message| message.key);
+                let messages = vec![(world.definition.lane_of(sequence, key), sequence)];
                 Op::Withdraw { who: None, known, how, failed: None, messages }
             }
             Person::Retry => {

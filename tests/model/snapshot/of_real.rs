@@ -1,6 +1,6 @@
 //! What Redis does hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use reseq::{
     domain::{Sequence, Stage, Tombstone},
@@ -9,13 +9,14 @@ use reseq::{
 
 use super::{Fields, Snapshot, attempts, record, when};
 use crate::model::{
-    real::{self, Real, bytes_of},
-    state::{Left, NAMES, Name, Until},
+    real::{self, Dump, Real, bytes_of},
+    state::{Left, NAMES, Name, State, Until},
 };
 
-/// What Redis does hold.
-pub async fn of_real(real: &mut Real) -> Snapshot {
-    let (now_ms, keys) = real.dump().await;
+/// What Redis does hold by what was read of it; of destinations, only for these.
+pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Snapshot {
+    let now_ms = dump.now_ms;
+    let keys = dump.keys.iter().filter(|(key, _)| name_of(key).is_none_or(|of| names.contains(of)));
     let when =
         |ms: &str| when(if real::number(ms) <= now_ms { Until::Past } else { Until::Future });
     let mut all = Snapshot::new();
@@ -26,20 +27,26 @@ pub async fn of_real(real: &mut Real) -> Snapshot {
         let pairs = content.chunks(2).map(|pair| (pair[0].clone(), pair[pair.len() - 1].clone()));
         let noun = key.rsplit_once("d:").map_or("", |(_, rest)| rest);
         let noun = noun.split_once(':').map_or("", |(_, noun)| noun);
-        let is_instant = matches!(key.as_str(), "releasable" | "delayed" | "leases")
-            || key.starts_with("active:")
-            || matches!(noun, "lanes" | "halted");
+        let is_instant =
+            key == "releasable" || key.starts_with("active:") || matches!(noun, "lanes" | "halted");
         let mut fields = Fields::new();
         match (kind.as_str(), key.as_str(), noun) {
             ("zset", "leases", _) => {
+                let pairs =
+                    pairs.filter(|(member, _)| names.iter().any(|of| is_member(member, of)));
                 fields.extend(pairs.map(|(member, ms)| (real.lease(&member), when(&ms))));
+            }
+            ("zset", "delayed", _) => {
+                let pairs =
+                    pairs.filter(|(member, _)| names.iter().any(|of| is_member(member, of)));
+                fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
             ("zset", ..) if is_instant => {
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
             // What is in them is read as messages, dead letters and entries, below.
             (_, _, "messages" | "letters" | "log" | "log:order") => {
-                unread.insert(key, content);
+                unread.insert(key, content.clone());
                 continue;
             }
             ("zset", _, "waiting") => {
@@ -73,6 +80,44 @@ pub async fn of_real(real: &mut Real) -> Snapshot {
     }
     read_by_the_store(real, &mut all, &unread).await;
     all
+}
+
+/// The destinations of which the model or Redis is not what it was before.
+pub fn touched(before: (&State, &Dump), after: (&State, &Dump)) -> BTreeSet<Name> {
+    let ((old, old_dump), (new, new_dump)) = (before, after);
+    if old.seen != new.seen {
+        return NAMES.into();
+    }
+    fn of(dump: &Dump, name: Name) -> impl Iterator<Item = (&String, &(String, Vec<String>))> {
+        dump.keys.iter().filter(move |(key, _)| name_of(key) == Some(name))
+    }
+    /// Leases and delays of all destinations stand together.
+    fn members(dump: &Dump, name: Name) -> impl Iterator<Item = &[String]> {
+        let all = dump.keys.iter().filter(|(key, _)| stands_together(key));
+        let pairs = all.flat_map(|(_, (_, content))| content.chunks(2));
+        pairs.filter(move |pair| is_member(&pair[0], name))
+    }
+    let is_touched = |name: &Name| {
+        old.destinations.get(name) != new.destinations.get(name)
+            || !of(old_dump, name).eq(of(new_dump, name))
+            || !members(old_dump, name).eq(members(new_dump, name))
+    };
+    NAMES.into_iter().filter(is_touched).collect()
+}
+
+fn stands_together(key: &str) -> bool {
+    key.ends_with("}:leases") || key.ends_with("}:delayed")
+}
+
+fn is_member(member: &str, name: Name) -> bool {
+    member.split('/').next() == Some(name)
+}
+
+/// The destination that a key is of.
+fn name_of(key: &str) -> Option<Name> {
+    let (_, rest) = key.split_once(":d:")?;
+    let name = rest.split(':').next()?;
+    NAMES.into_iter().find(|known| *known == name)
 }
 
 /// What attempts left behind, as the scripts keep it.

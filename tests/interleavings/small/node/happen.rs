@@ -45,24 +45,13 @@ impl Node {
                     came_up.push("delivered by who was paused");
                 }
             }
-            (Action::Dies(actor), _) => {
-                match actor {
-                    Actor::Sender(_) => self.troubles.sender_dies -= 1,
-                    _ => self.troubles.processor_dies -= 1,
-                }
-                *self.line(*actor) = Line { is_dead: true, ..Line::default() };
-            }
+            (Action::Dies(actor), _) => self.die(*actor),
             (Action::Person(_), Some(reply)) => {
                 self.person_has_asked = true;
                 came_up.extend(told(reply));
             }
-            (Action::Reap(_), Some(Reply::Reaped { leases, delays, .. })) => {
-                if *leases > 0 {
-                    came_up.push("lease reaped");
-                }
-                if *delays > 0 {
-                    came_up.push("delay reaped");
-                }
+            (Action::Reap(_), Some(Reply::Reaped { leases, .. })) => {
+                came_up.push(if *leases > 0 { "lease reaped" } else { "delay reaped" });
             }
             (Action::Pass(deadline), _) => self.pass(world, deadline),
             (Action::Restart, _) => self.troubles.restarts -= 1,
@@ -80,6 +69,14 @@ impl Node {
             return Err(broken);
         }
         Ok((reply, came_up))
+    }
+
+    fn die(&mut self, actor: Actor) {
+        match actor {
+            Actor::Sender(_) => self.troubles.sender_dies -= 1,
+            _ => self.troubles.processor_dies -= 1,
+        }
+        *self.line(actor) = Line { is_dead: true, ..Line::default() };
     }
 
     fn ask(&mut self, op: &Op) -> Reply {
