@@ -10,6 +10,10 @@ pub const PODS: usize = 2;
 const GAP_MS: std::ops::Range<u64> = 400..2100;
 /// A victim is left alone for so long after a fault, in milliseconds.
 const REST_MS: u64 = 1500;
+/// The same after a failover: until it is over, and the next one may begin. Sentinels wait for twice
+/// their `failover-timeout`.
+const REST_SENTINEL_MS: u64 = 20_000;
+const REST_CLUSTER_MS: u64 = 5000;
 
 /// Which Redis the pods talk to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +172,12 @@ impl Kind {
         for mood in [Mood::Slow, Mood::Failing, Mood::AnswersThenCuts, Mood::AcceptsThenCuts] {
             all.push(Kind::Receiver(mood));
         }
-        all.extend([Kind::WorkerForgets, Kind::ScriptFlush, Kind::MemoryFull, Kind::DiskFull]);
+        all.extend([Kind::WorkerForgets, Kind::ScriptFlush, Kind::MemoryFull]);
+        if topology != Topology::Sentinel {
+            // To sentinels a primary that answers PING with MISCONF is dead: they make another one
+            // the primary, and what the old one takes in until it hears of it is lost.
+            all.push(Kind::DiskFull);
+        }
         match topology {
             Topology::Single => all.extend([Kind::RedisKilled, Kind::RedisFrozen]),
             Topology::Sentinel => {
@@ -204,6 +213,20 @@ impl Kind {
             Kind::WorkerForgets => 1,
             // Whatever is about Redis strikes the server of a destination.
             _ => destinations,
+        }
+    }
+
+    /// How long its victim is left alone afterwards, in milliseconds.
+    fn rest_ms(self, topology: Topology) -> u64 {
+        match (self, topology) {
+            (Kind::PrimaryKilled | Kind::PrimaryFrozen | Kind::Failover, Topology::Sentinel) => {
+                REST_SENTINEL_MS
+            }
+            (
+                Kind::PrimaryKilled | Kind::PrimaryFrozen | Kind::Failover | Kind::SlotsMoved,
+                Topology::Cluster,
+            ) => REST_CLUSTER_MS,
+            _ => REST_MS,
         }
     }
 
@@ -269,9 +292,18 @@ pub fn plan(seed: u64, topology: Topology, storm: Duration, destinations: usize)
     let mut planned = Vec::new();
     let mut at = 0;
     while at < storm.as_millis() as u64 {
-        if deck.is_empty() {
-            deck.clone_from(&kinds);
-            deck.shuffle(&mut random);
+        let is_free = |kind: &Kind| {
+            let targets = 0..kind.targets(destinations);
+            targets
+                .map(|target| kind.victim(target))
+                .any(|victim| busy.get(&victim).is_none_or(|until| *until <= at))
+        };
+        // What waits for its victim is not forgotten, and nothing waits for it.
+        if deck.len() < kinds.len() && !deck.iter().any(is_free) {
+            let mut fresh = kinds.clone();
+            fresh.shuffle(&mut random);
+            fresh.append(&mut deck);
+            deck = fresh;
         }
         // The first of the deck whose victim is free: so each kind comes equally often.
         let drawn = (0..deck.len()).rev().find_map(|index| {
@@ -285,7 +317,7 @@ pub fn plan(seed: u64, topology: Topology, storm: Duration, destinations: usize)
             let lasts = random.random_range(kind.lasts());
             let bytes = random.random_range(1..2000);
             let delay = Duration::from_millis(random.random_range(20..250));
-            busy.insert(kind.victim(target), at + lasts + REST_MS);
+            busy.insert(kind.victim(target), at + lasts + kind.rest_ms(topology));
             let (number, lasts) = (planned.len() + 1, Duration::from_millis(lasts));
             let at = Duration::from_millis(at);
             planned.push(Planned { number, at, kind, target, lasts, bytes, delay });

@@ -12,15 +12,29 @@ use tokio::time::sleep;
 
 use crate::{
     plan::Topology,
-    support::{cluster::TestCluster, redis::TestRedis, sentinel::TestSentinel, wait::eventually},
+    support::{
+        cluster::TestCluster,
+        redis::TestRedis,
+        sentinel::{SERVICE, TestSentinel},
+        wait::eventually,
+    },
 };
 
 /// Longer than any failover: the pause is ended when it is over.
 const PAUSE_MS: &str = "30000";
 /// Replicas of the primary that the sentinels watch.
 const REPLICAS: usize = 2;
+/// A primary that has not answered for so long is taken for dead, in milliseconds. A shorter time
+/// would make failovers that nobody planned, on a busy machine.
+const DEAD_AFTER_MS: &str = "2500";
 /// Slots that one fault moves.
 const MOVES: usize = 3;
+
+async fn tell_all(nodes: &[TestRedis], words: &[&str]) {
+    for node in nodes {
+        node.ask::<()>(words).await.expect("a server takes a setting");
+    }
+}
 
 pub enum Servers {
     Single(TestRedis),
@@ -37,8 +51,18 @@ impl Servers {
             Topology::Single => {
                 Servers::Single(TestRedis::start_on_tcp(&["--appendfsync", "no"]).await)
             }
-            Topology::Sentinel => Servers::Sentinel(TestSentinel::start(REPLICAS).await),
-            Topology::Cluster => Servers::Cluster(TestCluster::start_with_replicas().await),
+            Topology::Sentinel => {
+                let servers = TestSentinel::start(REPLICAS).await;
+                let set = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", DEAD_AFTER_MS];
+                tell_all(&servers.sentinels, &set).await;
+                Servers::Sentinel(servers)
+            }
+            Topology::Cluster => {
+                let servers = TestCluster::start_with_replicas().await;
+                let set = ["CONFIG", "SET", "cluster-node-timeout", DEAD_AFTER_MS];
+                tell_all(&servers.nodes, &set).await;
+                Servers::Cluster(servers)
+            }
         }
     }
 
