@@ -119,6 +119,7 @@ async fn populate_few(
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
     (calls.ordering, calls.processing, calls.window) = (ordering, processing, "0");
+    run(connection, &calls.found()).await;
     let defined = run(connection, &calls.define("{}")).await;
     calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
     let owned = run(connection, &calls.own("me")).await;
@@ -144,6 +145,7 @@ fn few_calls_of(calls: &Calls) -> Vec<Call> {
 async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
+    run(connection, &calls.found()).await;
     let defined = run(connection, &calls.define("{}")).await;
     calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
     let owned = run(connection, &calls.own("me")).await;

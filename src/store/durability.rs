@@ -84,8 +84,9 @@ impl Store {
         Ok((answer, confirmed))
     }
 
-    /// Who must have an ownership, before it counts: so many that no other primary could have been
-    /// made without one of them. With its primary they are more than half of the servers.
+    /// Who must have an ownership, before it counts: with the primary, more than half of the servers.
+    /// Sentinels that stand beside the servers make another primary only with more than half of them,
+    /// so not beside one that is cut off with less.
     pub(super) fn confirm_of_ownership(&self) -> Confirm {
         match self.inner.replicas {
             0 => Confirm::Primary,
