@@ -95,7 +95,10 @@ impl Deployment {
         let mut producers: Vec<Producer> = doors
             .iter()
             .enumerate()
-            .map(|(at, pod)| Producer::new(&name_of(at), &[pod.addresses.clone()], &self.ledger))
+            .map(|(at, pod)| {
+                let door = std::slice::from_ref(&pod.addresses);
+                Producer::new(&name_of(at), door, &self.ledger)
+            })
             .collect();
         for batch in 0..count / BATCH {
             let at = batch % producers.len();
