@@ -5,6 +5,9 @@
 //! submitted later is refused too: were it stamped, sending the failed one again would put it
 //! behind what came after it.
 
+#[cfg(feature = "planted-bugs")]
+mod misled;
+
 use std::{
     sync::{
         Arc,
@@ -22,10 +25,7 @@ use tokio_util::task::TaskTracker;
 use super::{Outcome, Receipt, Refusal, Watermark};
 use crate::{
     config,
-    domain::{
-        Arrival, DestinationName, Durability, Epoch, Ordering as Ordered, Place, TopicName,
-        TransformKind,
-    },
+    domain::{Arrival, DestinationName, Durability, Ordering as Ordered, TopicName, TransformKind},
     faults::{
         pause::{Point, point},
         planted,
@@ -66,16 +66,6 @@ struct Job {
     submitted: Instant,
     /// The share of the pod's memory that the bodies take, given back when the job is over.
     _room: OwnedSemaphorePermit,
-}
-
-impl Job {
-    /// For a planted bug: the producer is answered before anything is stamped.
-    fn answer_early(&mut self, epoch: Epoch) {
-        let (place, durability) = (Place { epoch, sequence: 1 }, Durability::Memory);
-        let receipt = Receipt { place, durability, duplicate_of: None };
-        let reply = std::mem::replace(&mut self.reply, oneshot::channel().0);
-        let _ = reply.send(vec![Ok(receipt); self.arrivals.len()]);
-    }
 }
 
 /// Answers that are on their way.
@@ -208,14 +198,8 @@ impl Worker {
             // Nobody waits for these any more: who sent them will have sent them again.
             let is_late = |job: &Job| job.submitted.elapsed() > self.retry;
             jobs.retain(|job| !(job.reply.is_closed() && is_late(job)));
-            if planted::is("answered_early") {
-                jobs.iter_mut().for_each(|job| job.answer_early(self.epoch));
-            }
-            if planted::is("batches_side_by_side") {
-                let mut beside = self.beside();
-                tokio::spawn(async move { beside.stamp_all(jobs).await });
-                continue;
-            }
+            #[cfg(feature = "planted-bugs")]
+            let Some(jobs) = self.misled(jobs) else { continue };
             self.stamp_all(jobs).await;
         }
     }
@@ -241,15 +225,6 @@ impl Worker {
             // A producer that has gone does not hear.
             let _ = job.reply.send(outcomes);
         }
-    }
-
-    /// For a planted bug: another worker for the same destination.
-    fn beside(&self) -> Worker {
-        let caller = self.store.caller(&format!("beside:{}", uuid::Uuid::new_v4()));
-        let (store, catalog, name) = (self.store.clone(), self.catalog.clone(), self.name.clone());
-        let watermark = self.watermark.clone();
-        let Worker { batch_max, retry, epoch, .. } = *self;
-        Worker { store, catalog, watermark, name, caller, batch_max, retry, epoch }
     }
 
     /// Makes one call, and notes what became of each item.

@@ -1,19 +1,19 @@
 //! What has been processed goes back to Redis, by group commit: while one call is in flight, the
 //! next batch fills.
 
+#[cfg(feature = "planted-bugs")]
+mod misled;
+
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
 use super::leases::Held;
 use crate::{
-    domain::{Arrival, DestinationName, LeaseToken, Processed, Stamped, Trouble},
-    faults::{
-        pause::{Point, point},
-        planted,
-    },
+    domain::{DestinationName, LeaseToken, Stamped, Trouble},
+    faults::pause::{Point, point},
     store::{
-        Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Known, Status, Store,
+        Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store,
         StoreError, cut, persist,
     },
 };
@@ -102,11 +102,8 @@ impl Worker {
                 self.note("complete", persist(None, call).await);
                 point(Point::ProcessorCompleted).await;
             }
-            if planted::is("retry_restamped") {
-                for one in failed.drain(..) {
-                    self.restamp(&known, one).await;
-                }
-            }
+            #[cfg(feature = "planted-bugs")]
+            self.misled(&known, &mut failed).await;
             if !failed.is_empty() {
                 let call = || store.fail(caller, &known, &failed);
                 let statuses = self.note("fail", persist(None, call).await);
@@ -119,19 +116,6 @@ impl Worker {
                 self.note("unclaim", persist(None, call).await);
             }
         }
-    }
-
-    /// For a planted bug: what failed comes back as a new arrival.
-    async fn restamp(&self, known: &Known, failed: Failed) {
-        let found = self.store.messages(known, &[failed.token.sequence]).await;
-        let Ok(Some(Some(old))) = found.map(|mut found| found.pop()) else { return };
-        let arrival = Arrival::of(old.message.clone());
-        let other = self.store.caller(&format!("restamp:{}", failed.token.sequence));
-        let _ = self.store.ingest(&other, known, old.place.epoch, &[&arrival]).await;
-        let processed = Processed { waited_ms: 0, took_ms: 0, attempts: 1 };
-        let output = old.finished(None, processed, false);
-        let completions = [Completion { token: failed.token, output }];
-        let _ = self.store.complete(&self.caller, known, &completions).await;
     }
 
     /// The statuses, if there are any.

@@ -132,6 +132,8 @@ impl Store {
     }
 
     async fn say_presence(&self) -> Result<(), StoreError> {
+        // What the time is by the clock of Redis is heard here, too.
+        self.server_time_ms().await?;
         self.heartbeat(&role(), PRESENCE).await.map(drop)
     }
 

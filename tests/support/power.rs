@@ -59,6 +59,15 @@ impl PoweredRedis {
         client.get_multiplexed_async_connection().await.unwrap()
     }
 
+    /// Its version: the first two numbers. Valkey counts from Redis 7.2 on.
+    pub async fn version(&self) -> (u32, u32) {
+        let mut connection = self.connection().await;
+        let info: redis::InfoDict = redis::cmd("INFO").query_async(&mut connection).await.unwrap();
+        let version: String = info.get("redis_version").expect("a server has a version");
+        let mut numbers = version.split('.').map(|number| number.parse().unwrap());
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    }
+
     /// Cuts the power: the server ends, and each of its files is cut back to its last sync; one that
     /// was never synced is empty.
     pub fn cut(&mut self) -> Cut {

@@ -25,6 +25,8 @@ pub const READY_MAX: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A port noted as free can be taken before the server binds it, so that a start is repeated.
 const STARTS_MAX: usize = 5;
+/// How much of a log is shown when a test fails, in lines.
+const LOG_LINES_MAX: usize = 40;
 /// The configuration file of a server that rewrites it, in its directory.
 const FILE: &str = "redis.conf";
 
@@ -122,6 +124,13 @@ impl TestRedis {
         let info: String = self.ask(&["INFO", "everything"]).await.unwrap_or_default();
         let mut fields = info.lines().filter_map(|line| line.split_once(':'));
         fields.find(|(name, _)| *name == field).map_or(String::new(), |(_, value)| value.to_owned())
+    }
+
+    /// The end of what it has logged.
+    pub fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.dir.path().join("redis.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")
     }
 
     /// Ends it with SIGKILL, at once.

@@ -1,5 +1,10 @@
 //! Redis with Sentinel: one primary, replicas of it, and three sentinels that watch over them.
 
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
 use super::{redis::TestRedis, wait::eventually};
 
 /// The name under which the sentinels know the primary.
@@ -9,6 +14,8 @@ pub const SERVICE: &str = "main";
 const DOWN_AFTER_MS: u32 = 1500;
 /// How many sentinels there are, and how many of them must agree.
 const SENTINELS: usize = 3;
+/// A failover that has not come to an end by then was given up by its sentinel.
+const FAILOVER_MAX: Duration = Duration::from_secs(10);
 const QUORUM: usize = 2;
 
 /// A primary, its replicas and three sentinels on free ports of the loopback.
@@ -38,7 +45,7 @@ impl TestSentinel {
         let file = format!(
             "sentinel monitor {SERVICE} 127.0.0.1 {port} {QUORUM}\n\
              sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n\
-             sentinel failover-timeout {SERVICE} 3000\nsentinel parallel-syncs {SERVICE} 2\n"
+             sentinel failover-timeout {SERVICE} 6000\nsentinel parallel-syncs {SERVICE} 2\n"
         );
         let mut sentinels = Vec::new();
         for _ in 0..SENTINELS {
@@ -114,13 +121,24 @@ impl TestSentinel {
     /// Has the sentinels make a replica the primary, and waits until it is. Tells which.
     pub async fn failover(&self) -> usize {
         let before = self.primary().await;
-        eventually("a failover begins", async || {
-            // Refused while another is under way, or while no replica is good enough.
-            let begun = self.answering_sentinel().ask(&["SENTINEL", "FAILOVER", SERVICE]).await;
-            begun.map(|()| ()).map_err(|error| error.to_string())
+        let mut asked: Option<Instant> = None;
+        eventually("a failover", async || {
+            let seen = match self.primary_now().await {
+                Ok(other) if other != before => return Ok(other),
+                seen => format!("{seen:?}"),
+            };
+            // Refused while another is under way, or while no replica is good enough; and one that
+            // has begun is given up when the replica does not become primary in time.
+            if asked.is_none_or(|last| last.elapsed() > FAILOVER_MAX) {
+                let sentinel = self.answering_sentinel();
+                match sentinel.ask::<()>(&["SENTINEL", "FAILOVER", SERVICE]).await {
+                    Ok(()) => asked = Some(Instant::now()),
+                    Err(error) => return Err(format!("{error}; {seen}\n{}", sentinel.log())),
+                }
+            }
+            Err(format!("{seen}\n{}", self.answering_sentinel().log()))
         })
-        .await;
-        self.other_primary(before).await
+        .await
     }
 
     fn answering_sentinel(&self) -> &TestRedis {
@@ -153,5 +171,21 @@ impl TestSentinel {
             .await;
         }
         self.in_sync().await;
+        for sentinel in self.sentinels.iter().filter(|one| one.is_answering()) {
+            // One that has seen a returned primary only as a primary would make it a replica again when
+            // it has just been made primary by another. They look every 10 seconds.
+            eventually("a sentinel has seen all replicas as such", async || {
+                let said = sentinel.ask(&["SENTINEL", "REPLICAS", SERVICE]).await;
+                let said: Vec<HashMap<String, String>> = said.map_err(|error| error.to_string())?;
+                let is_seen = |one: &&HashMap<String, String>| {
+                    one["role-reported"] == "slave" && one["master-link-status"] == "ok"
+                };
+                match said.iter().filter(is_seen).count() {
+                    seen if seen >= replicas => Ok(()),
+                    seen => Err(format!("{seen} of {replicas}")),
+                }
+            })
+            .await;
+        }
     }
 }

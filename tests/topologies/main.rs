@@ -4,6 +4,5 @@ mod cluster;
 mod confirm;
 mod journey;
 mod sentinel;
-mod servers;
 #[path = "../support/mod.rs"]
 mod support;

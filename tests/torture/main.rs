@@ -15,6 +15,7 @@ mod measure;
 mod plan;
 mod report;
 mod run;
+mod servers;
 mod strike;
 mod world;
 
@@ -60,6 +61,16 @@ async fn torture(topology: Topology) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_goes_wrong_on_a_single_redis() {
     torture(Topology::Single).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_goes_wrong_with_sentinel() {
+    torture(Topology::Sentinel).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_goes_wrong_on_a_cluster() {
+    torture(Topology::Cluster).await;
 }
 
 #[test]

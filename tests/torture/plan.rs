@@ -10,21 +10,29 @@ pub const PODS: usize = 2;
 const GAP_MS: std::ops::Range<u64> = 400..2100;
 /// A victim is left alone for so long after a fault, in milliseconds.
 const REST_MS: u64 = 1500;
+/// The same after a failover: until it is over, and the next one may begin. Sentinels wait for twice
+/// their `failover-timeout`.
+const REST_SENTINEL_MS: u64 = 20_000;
+const REST_CLUSTER_MS: u64 = 5000;
 
 /// Which Redis the pods talk to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
     Single,
+    Sentinel,
+    Cluster,
 }
 
 impl Topology {
-    pub const ALL: [Topology; 1] = [Topology::Single];
+    pub const ALL: [Topology; 3] = [Topology::Single, Topology::Sentinel, Topology::Cluster];
 }
 
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Topology::Single => "single",
+            Topology::Sentinel => "sentinel",
+            Topology::Cluster => "cluster",
         })
     }
 }
@@ -92,6 +100,13 @@ pub enum Kind {
     WorkerForgets,
     RedisKilled,
     RedisFrozen,
+    /// A replica takes over; the killed one comes back as its replica.
+    PrimaryKilled,
+    /// The same, and the frozen one comes back believing that it still is the primary.
+    PrimaryFrozen,
+    /// A replica takes over while its primary lives.
+    Failover,
+    SlotsMoved,
     ScriptFlush,
     /// `maxmemory` is what is used.
     MemoryFull,
@@ -126,6 +141,10 @@ impl fmt::Display for Kind {
             Kind::WorkerForgets => f.write_str("worker forgets its leases"),
             Kind::RedisKilled => f.write_str("Redis killed and restarted"),
             Kind::RedisFrozen => f.write_str("Redis frozen"),
+            Kind::PrimaryKilled => f.write_str("primary killed"),
+            Kind::PrimaryFrozen => f.write_str("primary frozen, and back"),
+            Kind::Failover => f.write_str("failover asked for"),
+            Kind::SlotsMoved => f.write_str("slots moved"),
             Kind::ScriptFlush => f.write_str("SCRIPT FLUSH"),
             Kind::MemoryFull => f.write_str("Redis out of memory"),
             Kind::DiskFull => f.write_str("disk full"),
@@ -153,8 +172,22 @@ impl Kind {
         for mood in [Mood::Slow, Mood::Failing, Mood::AnswersThenCuts, Mood::AcceptsThenCuts] {
             all.push(Kind::Receiver(mood));
         }
-        all.extend([Kind::WorkerForgets, Kind::ScriptFlush, Kind::MemoryFull, Kind::DiskFull]);
-        all.extend([Kind::RedisKilled, Kind::RedisFrozen]);
+        all.extend([Kind::WorkerForgets, Kind::ScriptFlush, Kind::MemoryFull]);
+        if topology != Topology::Sentinel {
+            // To sentinels a primary that answers PING with MISCONF is dead: they make another one
+            // the primary, and what the old one takes in until it hears of it is lost.
+            all.push(Kind::DiskFull);
+        }
+        match topology {
+            Topology::Single => all.extend([Kind::RedisKilled, Kind::RedisFrozen]),
+            Topology::Sentinel => {
+                all.extend([Kind::PrimaryKilled, Kind::PrimaryFrozen, Kind::Failover]);
+            }
+            Topology::Cluster => {
+                all.extend([Kind::PrimaryKilled, Kind::PrimaryFrozen, Kind::Failover]);
+                all.push(Kind::SlotsMoved);
+            }
+        }
         all
     }
 
@@ -177,15 +210,30 @@ impl Kind {
             Kind::Kill(_) | Kind::FreezeShort(_) | Kind::FreezeLong(_) | Kind::Scale(_) => PODS,
             Kind::Link(Between::Redis, _) => PODS * Role::ALL.len(),
             Kind::Link(Between::Ingest, _) => PODS,
-            Kind::Link(Between::Receiver, _) | Kind::Receiver(_) => destinations,
-            _ => 1,
+            Kind::WorkerForgets => 1,
+            // Whatever is about Redis strikes the server of a destination.
+            _ => destinations,
+        }
+    }
+
+    /// How long its victim is left alone afterwards, in milliseconds.
+    fn rest_ms(self, topology: Topology) -> u64 {
+        match (self, topology) {
+            (Kind::PrimaryKilled | Kind::PrimaryFrozen | Kind::Failover, Topology::Sentinel) => {
+                REST_SENTINEL_MS
+            }
+            (
+                Kind::PrimaryKilled | Kind::PrimaryFrozen | Kind::Failover | Kind::SlotsMoved,
+                Topology::Cluster,
+            ) => REST_CLUSTER_MS,
+            _ => REST_MS,
         }
     }
 
     /// How long it lasts, in milliseconds.
     fn lasts(self) -> std::ops::Range<u64> {
         match self {
-            Kind::Kill(_) | Kind::RedisKilled => 100..1500,
+            Kind::Kill(_) | Kind::RedisKilled | Kind::PrimaryKilled => 100..1500,
             Kind::FreezeShort(_) => 200..900,
             Kind::FreezeLong(_) => 2500..4000,
             Kind::Scale(_) => 0..500,
@@ -193,7 +241,8 @@ impl Kind {
             Kind::Link(_, _) | Kind::Receiver(_) => 500..2000,
             Kind::RedisFrozen => 300..2500,
             Kind::MemoryFull | Kind::DiskFull => 500..2000,
-            Kind::WorkerForgets | Kind::ScriptFlush => 0..1,
+            Kind::PrimaryFrozen => 100..1500,
+            Kind::WorkerForgets | Kind::ScriptFlush | Kind::Failover | Kind::SlotsMoved => 0..1,
         }
     }
 }
@@ -243,9 +292,18 @@ pub fn plan(seed: u64, topology: Topology, storm: Duration, destinations: usize)
     let mut planned = Vec::new();
     let mut at = 0;
     while at < storm.as_millis() as u64 {
-        if deck.is_empty() {
-            deck.clone_from(&kinds);
-            deck.shuffle(&mut random);
+        let is_free = |kind: &Kind| {
+            let targets = 0..kind.targets(destinations);
+            targets
+                .map(|target| kind.victim(target))
+                .any(|victim| busy.get(&victim).is_none_or(|until| *until <= at))
+        };
+        // What waits for its victim is not forgotten, and nothing waits for it.
+        if deck.len() < kinds.len() && !deck.iter().any(is_free) {
+            let mut fresh = kinds.clone();
+            fresh.shuffle(&mut random);
+            fresh.append(&mut deck);
+            deck = fresh;
         }
         // The first of the deck whose victim is free: so each kind comes equally often.
         let drawn = (0..deck.len()).rev().find_map(|index| {
@@ -259,7 +317,7 @@ pub fn plan(seed: u64, topology: Topology, storm: Duration, destinations: usize)
             let lasts = random.random_range(kind.lasts());
             let bytes = random.random_range(1..2000);
             let delay = Duration::from_millis(random.random_range(20..250));
-            busy.insert(kind.victim(target), at + lasts + REST_MS);
+            busy.insert(kind.victim(target), at + lasts + kind.rest_ms(topology));
             let (number, lasts) = (planned.len() + 1, Duration::from_millis(lasts));
             let at = Duration::from_millis(at);
             planned.push(Planned { number, at, kind, target, lasts, bytes, delay });

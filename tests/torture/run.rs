@@ -50,7 +50,7 @@ async fn run_here(topology: Topology, seed: u64, storm: Duration) -> Report {
     println!("torture: {topology}, seed {seed}, {} s, {} faults", storm.as_secs(), planned.len());
     planned.iter().for_each(|fault| println!("  {fault}"));
     let file = folder().join(format!("{seed}-{topology}.journal"));
-    let world = Arc::new(World::start(seed, &file).await);
+    let world = Arc::new(World::start(topology, seed, &file).await);
     let mut report = Report::new(topology, seed, storm, &planned);
 
     let producers = load::producers(&world);
@@ -209,10 +209,13 @@ async fn ask(world: &World, path: &str) -> Result<Value, String> {
 
 /// Redis holds no more than before the first message.
 async fn nothing_left(world: &Arc<World>, problems: &mut Vec<String>) {
-    let mut connection = world.redis.lock().await.connection().await;
-    let looking = spawn_local(async move { forgotten(&mut connection).await });
-    if let Some(said) = panicked(looking).await {
-        problems.push(said);
+    let servers = world.redis.lock().await;
+    for primary in servers.primaries().await {
+        let mut connection = primary.connection().await;
+        let looking = spawn_local(async move { forgotten(&mut connection).await });
+        if let Some(said) = panicked(looking).await {
+            problems.push(said);
+        }
     }
 }
 

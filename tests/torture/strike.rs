@@ -7,14 +7,14 @@ use std::{
 };
 
 use redis::aio::MultiplexedConnection;
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tokio::time::sleep;
 
 use crate::{
     link::{Link, Weather},
     plan::{Between, Kind, Mood, Planned, Trouble},
     support::{receiver::Fault, redis::TestRedis, wait::LOOK_EVERY},
-    world::{World, ends, revive},
+    world::{SUBJECTS, World, ends, revive},
 };
 
 /// A fault that has met nothing by then has not fired.
@@ -158,7 +158,16 @@ async fn receiver(world: &World, planned: Planned, mood: Mood) -> Result<Instant
 }
 
 async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
-    let server = world.redis.lock().await;
+    let servers = world.redis.lock().await;
+    let destination = SUBJECTS[planned.target].destination;
+    match planned.kind {
+        Kind::PrimaryKilled => return Ok(servers.kill_primary(destination, planned.lasts).await),
+        Kind::PrimaryFrozen => return Ok(servers.freeze_primary(destination, planned.lasts).await),
+        Kind::Failover => return Ok(servers.fail_over(destination).await),
+        Kind::SlotsMoved => return Ok(servers.move_slots(destination).await),
+        _ => {}
+    }
+    let server = servers.node(servers.primary_of(destination).await);
     match planned.kind {
         Kind::RedisKilled => {
             server.kill();
@@ -168,9 +177,9 @@ async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
             Ok(killed)
         }
         Kind::RedisFrozen => {
-            signal(&server, Signal::STOP)?;
+            server.freeze();
             sleep(planned.lasts).await;
-            signal(&server, Signal::CONT)?;
+            server.thaw();
             Ok(Instant::now())
         }
         Kind::ScriptFlush => {
@@ -178,8 +187,8 @@ async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
             ask::<()>(&mut connection, &["SCRIPT", "FLUSH"]).await?;
             Ok(Instant::now())
         }
-        Kind::MemoryFull => memory_full(&server, planned.lasts).await,
-        Kind::DiskFull => disk_full(&server, planned.lasts).await,
+        Kind::MemoryFull => memory_full(server, planned.lasts).await,
+        Kind::DiskFull => disk_full(server, planned.lasts).await,
         other => Err(format!("{other} is not about Redis")),
     }
 }
@@ -187,10 +196,6 @@ async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
 fn process(server: &TestRedis) -> Result<Pid, String> {
     let id = i32::try_from(server.pid()).map_err(|error| error.to_string())?;
     Pid::from_raw(id).ok_or_else(|| "no process".to_owned())
-}
-
-fn signal(server: &TestRedis, signal: Signal) -> Result<(), String> {
-    kill_process(process(server)?, signal).map_err(|error| error.to_string())
 }
 
 async fn ask<T: redis::FromRedisValue>(

@@ -14,14 +14,14 @@ use tokio::sync::Mutex;
 
 use crate::{
     link::Link,
-    plan::{PODS, Role},
+    plan::{PODS, Role, Topology},
+    servers::Servers,
     support::{
         examiner::{Order, Subject},
         journal::Journal,
         ledger::Ledger,
         pods::{Addresses, Pod, Settings, client},
         receiver::{Desk, Receiver},
-        redis::TestRedis,
         transformer::Transformer,
         wait::LOOK_EVERY,
     },
@@ -44,7 +44,7 @@ pub const SUBJECTS: [Subject; 5] = [
 ];
 
 pub struct World {
-    pub redis: Mutex<TestRedis>,
+    pub redis: Mutex<Servers>,
     pub journal: Arc<Journal>,
     pub ledger: Arc<Ledger>,
     /// As many of each role as there are, role by role.
@@ -68,10 +68,8 @@ pub struct World {
 
 impl World {
     /// Starts everything, and keeps the journal in `file`.
-    pub async fn start(seed: u64, file: &Path) -> World {
-        // With `everysec` Redis holds writes back while the disk is slow to sync, and SIGKILL loses
-        // them (docs/REDIS.md, Durability). Handed to the operating system at once, they are kept.
-        let redis = TestRedis::start_on_tcp(&["--appendfsync", "no"]).await;
+    pub async fn start(topology: Topology, seed: u64, file: &Path) -> World {
+        let redis = Servers::start(topology).await;
         let journal = Arc::new(Journal::in_file(file).expect("the journal can be made"));
         let transformer = Transformer::start(seed, SLOWEST_MS).await;
         let mut settings = Settings {
@@ -82,7 +80,7 @@ impl World {
             shutdown_ms: 5000,
             redis: "timeout_ms = 1500\nconnections = 2".into(),
             ingest: "retry_ms = 1000".into(),
-            ..Settings::new("")
+            ..Settings::new(&redis.url())
         };
         let (mut desks, mut receivers, mut receiver_links) = (Vec::new(), Vec::new(), Vec::new());
         for subject in &SUBJECTS {
@@ -99,7 +97,7 @@ impl World {
             receivers.push(receiver);
             receiver_links.push(link);
         }
-        let (pods, addresses, redis_links) = pods(settings, address(redis.url())).await;
+        let (pods, addresses, redis_links) = pods(settings, redis.address()).await;
         let ingest_links = ingest_links(&addresses).await;
         World {
             redis: Mutex::new(redis),
@@ -129,22 +127,24 @@ impl World {
     }
 }
 
-/// Starts the pods of each role, each with a link of its own to Redis.
+/// Starts the pods of each role, each with a link of its own to Redis where that has one address.
 async fn pods(
     settings: Settings,
-    redis: SocketAddr,
+    redis: Option<SocketAddr>,
 ) -> (Vec<Mutex<Pod>>, Vec<Addresses>, Vec<Link>) {
     let (mut pods, mut addresses, mut links) = (Vec::new(), Vec::new(), Vec::new());
     for role in Role::ALL {
         for number in 1..=PODS {
-            let link = Link::to(Arc::new(move || Some(redis))).await;
-            let redis_url = format!("redis://{}", link.address);
-            let settings = Settings { redis_url, ..settings.clone() };
+            let mut settings = settings.clone();
+            if redis.is_some() {
+                let link = Link::to(Arc::new(move || redis)).await;
+                settings.redis_url = format!("redis://{}", link.address);
+                links.push(link);
+            }
             let pod =
                 Pod::start(&format!("{}-{number}", role.name()), role.name(), &settings).await;
             addresses.push(pod.addresses.clone());
             pods.push(Mutex::new(pod));
-            links.push(link);
         }
     }
     (pods, addresses, links)
@@ -159,10 +159,6 @@ async fn ingest_links(addresses: &[Addresses]) -> Vec<[Link; 2]> {
         links.push([http, tcp]);
     }
     links
-}
-
-fn address(url: &str) -> SocketAddr {
-    url["redis://".len()..].parse().expect("a test's server has an address")
 }
 
 /// The fields of a destination. Nothing is ever given up, and all is tried again soon.

@@ -8,13 +8,10 @@ use tokio::time::Instant;
 use super::{Current, DestinationSender, LaneKey, exhausted::fate, now};
 use crate::{
     domain::{Stamped, Trouble},
-    faults::{
-        pause::{Point, point},
-        planted,
-    },
+    faults::pause::{Point, point},
     sender::{
-        deliver::{Deliver, Finality, Verdict},
-        lane::{Fate, Rules, Turn},
+        deliver::{Finality, Verdict},
+        lane::{Fate, Turn},
     },
     telemetry,
     wire::answer::excerpt,
@@ -77,11 +74,7 @@ impl DestinationSender {
             }
             Turn::Yes => self.pace.take()?,
         }
-        let messages = if planted::is("two_in_flight") {
-            lane.begin(&Rules { batch_max: 2, ..(*current.rules).clone() })
-        } else {
-            lane.begin(&current.rules)
-        };
+        let messages = lane.begin(&current.rules);
         let Some(first) = messages.first() else { return Ok(()) };
         let attempt = first.attempts.failed + 1;
         self.in_flight += messages.len();
@@ -89,7 +82,7 @@ impl DestinationSender {
         let delivery = async move {
             let begun = Instant::now();
             point(Point::SenderSending).await;
-            let verdict = send(&way, &messages, attempt).await;
+            let verdict = way.deliver(&messages, attempt).await;
             point(match verdict {
                 Verdict::Accepted(_) => Point::SenderAccepted,
                 Verdict::Refused { .. } => Point::SenderRefused,
@@ -175,23 +168,4 @@ impl DestinationSender {
             lane.refused(attempt, trouble, fate);
         }
     }
-}
-
-/// One attempt at these messages; with a bug planted, something else.
-async fn send(way: &Arc<dyn Deliver>, messages: &[Arc<Stamped>], attempt: u32) -> Verdict {
-    if planted::is("accepted_when_sent") {
-        let (way, sent) = (way.clone(), messages.to_vec());
-        tokio::spawn(async move { way.deliver(&sent, attempt).await });
-        return Verdict::Accepted(messages.len());
-    }
-    if planted::is("two_in_flight") {
-        let each = messages.chunks(1).map(|one| way.deliver(one, attempt));
-        let mut verdicts = futures::future::join_all(each).await;
-        let is_accepted = |verdict: &Verdict| matches!(verdict, Verdict::Accepted(_));
-        return match verdicts.iter().take_while(|verdict| is_accepted(verdict)).count() {
-            0 => verdicts.swap_remove(0),
-            count => Verdict::Accepted(count),
-        };
-    }
-    way.deliver(messages, attempt).await
 }

@@ -35,6 +35,7 @@ use super::{
 };
 use crate::{
     domain::{self, DestinationName},
+    faults::planted,
     store::{Catalog, Known, Store, server_clock_ms},
 };
 
@@ -310,6 +311,7 @@ fn rules_of(destination: &domain::Destination, run_max: usize) -> Rules {
     let delivery = &destination.delivery;
     let is_single = destination.ordering == domain::Ordering::None;
     let batch_max = if destination.is_tcp() { 1 } else { delivery.batch_max as usize };
+    let batch_max = if planted::is("two_in_flight") { 2 } else { batch_max };
     Rules {
         run_max: if is_single { 1 } else { run_max.max(batch_max).min(RUN_MAX) },
         batch_max,
