@@ -25,9 +25,10 @@
 --   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
 --   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
 --   [13] number of idempotency keys that are named  [14] schema that the records are written in;
---   then the lanes' keys, then those idempotency keys, then per arrival 5: its lane (from 1), '' or '<idempotency key, from 1>:<digest> <id>', its
---   record, its charge in bytes, options: '' or some of 'd<delay, ms>;' 'a<due, ms since 1970>;'
---   'p<priority>;' 'l<dead letter that it replaces>;' 'r;' (it has been processed before)
+--   then the lanes' keys, then those idempotency keys, then per arrival 5: its lane (from 1), '' or
+--   '<idempotency key, from 1>:<digest> <id>', its record, its charge in bytes, options: '' or some of
+--   'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter that it replaces>;' 'r;' (it
+--   has been processed before)
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence,
 --   epoch, id of what was stamped before}…}
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps

@@ -37,7 +37,8 @@ impl Store {
                 Some(Fsync::Always) => Ok(Confirm::Primary),
                 None => Err(StoreError::CannotConfirm(
                     "durability = \"fsynced\" needs a Redis that keeps an append-only file \
-                     (appendonly yes), and is of version 7.2 or later or has appendfsync always: \
+                     (appendonly yes), and is Redis 7.2 or 8.0 or later, or has appendfsync always \
+                     (Redis 7.4 and Valkey may say too early that they have synced): \
                      change that, or use durability = \"memory\" or \"replicated\""
                         .to_owned(),
                 )),
@@ -61,9 +62,8 @@ impl Store {
             return Ok(Some(Fsync::Always));
         }
         let version = info.get::<String>("redis_version").unwrap_or_default();
-        let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        Ok((version >= (7, 2)).then_some(Fsync::Waited))
+        let is_valkey = info.get::<String>("valkey_version").is_some();
+        Ok(waits_for_sync(&version, is_valkey).then_some(Fsync::Waited))
     }
 
     /// Runs a script, whose writes are to reach a level. False: it was carried out, and the level was
@@ -91,6 +91,34 @@ impl Store {
         match self.inner.replicas {
             0 => Confirm::Primary,
             replicas => Confirm::Replicas { count: replicas.div_ceil(2) },
+        }
+    }
+}
+
+/// True if this server's `WAITAOF` answers only when the disk has synced. With `appendfsync everysec`
+/// that of Redis 7.4 may answer before (redis/redis#13793, mended in 8.0), and so does that of Valkey:
+/// 8.1.1 and 9.1.2 were seen to, by `tests/power_cut`.
+fn waits_for_sync(redis_version: &str, is_valkey: bool) -> bool {
+    let mut numbers = redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    !is_valkey && (version == (7, 2) || version >= (8, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_says_too_early_that_it_has_synced_is_not_believed() {
+        for (version, is_valkey, believed) in [
+            ("7.0.15", false, false),
+            ("7.2.4", false, true),
+            ("7.2.4", true, false),
+            ("7.4.2", false, false),
+            ("8.0.2", false, true),
+            ("", false, false),
+        ] {
+            assert_eq!(waits_for_sync(version, is_valkey), believed, "{version} {is_valkey}");
         }
     }
 }

@@ -288,12 +288,20 @@ pub fn client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
+/// What is set for the tests themselves does not reach what they start.
+pub fn without_settings(command: &mut tokio::process::Command) {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RESEQ_")) {
+        command.env_remove(name);
+    }
+}
+
 /// Runs `reseq serve` on this configuration until it ends by itself: its status and what it said.
 pub async fn refused_start(config: &str) -> (ExitStatus, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("reseq.toml");
     std::fs::write(&file, config).unwrap();
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_reseq"));
+    without_settings(&mut command);
     command.args(["serve", "--config"]).arg(&file).env("RESEQ_LOG", "error");
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = within("reseq refuses to start", command.output()).await.unwrap();

@@ -59,13 +59,14 @@ impl PoweredRedis {
         client.get_multiplexed_async_connection().await.unwrap()
     }
 
-    /// Its version: the first two numbers. Valkey counts from Redis 7.2 on.
-    pub async fn version(&self) -> (u32, u32) {
+    /// True if it can be asked to wait for its next sync, and answers when it has synced: Redis 7.2, or
+    /// from 8.0 on.
+    pub async fn waits_for_sync(&self) -> bool {
         let mut connection = self.connection().await;
         let info: redis::InfoDict = redis::cmd("INFO").query_async(&mut connection).await.unwrap();
         let version: String = info.get("redis_version").expect("a server has a version");
-        let mut numbers = version.split('.').map(|number| number.parse().unwrap());
-        (numbers.next().unwrap(), numbers.next().unwrap())
+        let is_valkey = info.get::<String>("valkey_version").is_some();
+        !is_valkey && !version.starts_with("7.0.") && !version.starts_with("7.4.")
     }
 
     /// Cuts the power: the server ends, and each of its files is cut back to its last sync; one that
@@ -74,12 +75,7 @@ impl PoweredRedis {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         let at = Instant::now();
-        let mut synced = self.at_start.clone();
-        let lines = fs::read_to_string(self.notes()).unwrap_or_default();
-        for line in lines.lines() {
-            let (inode, bytes) = line.split_once(' ').expect("a note has two numbers");
-            synced.insert(inode.parse().unwrap(), bytes.parse().unwrap());
-        }
+        let synced = self.lengths_synced();
         let mut lost = 0;
         for (path, inode, length) in self.files() {
             let kept = synced.get(&inode).copied().unwrap_or(0);
@@ -94,6 +90,31 @@ impl PoweredRedis {
     /// Starts it again after [`cut`](PoweredRedis::cut), on what its files hold.
     pub async fn restart(&mut self) {
         self.launch().await;
+    }
+
+    /// Waits until all that has been written by now is on the disk.
+    pub async fn synced(&self) {
+        let written = self.files();
+        eventually("what was written is synced", async || {
+            let synced = self.lengths_synced();
+            let is_synced = |(_, inode, length): &(PathBuf, u64, u64)| {
+                synced.get(inode).is_some_and(|kept| kept >= length)
+            };
+            if written.iter().all(is_synced) { Ok(()) } else { Err(format!("{synced:?}")) }
+        })
+        .await;
+    }
+
+    /// How long each file was when it was last synced, by inode.
+    fn lengths_synced(&self) -> HashMap<u64, u64> {
+        let mut synced = self.at_start.clone();
+        let lines = fs::read_to_string(self.notes()).unwrap_or_default();
+        // A line that is being written has no end yet.
+        for line in lines.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
+            let (inode, bytes) = line.split_once(' ').expect("a note has two numbers");
+            synced.insert(inode.parse().unwrap(), bytes.parse().unwrap());
+        }
+        synced
     }
 
     async fn launch(&mut self) {
