@@ -185,19 +185,22 @@ impl Ownership {
         }
     }
 
-    /// Takes at most `wanted` of these partitions. Pods look in different places first, so that
-    /// they seldom ask for the same.
+    /// Takes at most `wanted` of these partitions. Looks first which are free: most are another's.
+    /// Pods begin at different places, so that they seldom ask for the same.
     async fn take_free(&mut self, partitions: &[u16], wanted: usize) {
-        let start = rand::random_range(0..partitions.len().max(1));
-        let rotated: Vec<u16> =
-            partitions[start..].iter().chain(&partitions[..start]).copied().collect();
+        let mut free = self.store.free_of(partitions).await;
+        let start = rand::random_range(0..free.len().max(1));
+        free.rotate_left(start);
         let before = self.tenures.len();
-        for some in rotated.chunks(CALLS_MAX) {
+        let mut rest = free.as_slice();
+        while !rest.is_empty() {
             let left = wanted.saturating_sub(self.tenures.len() - before);
             if left == 0 {
                 return;
             }
-            self.take(&some[..left.min(some.len())]).await;
+            let (some, others) = rest.split_at(left.min(CALLS_MAX).min(rest.len()));
+            self.take(some).await;
+            rest = others;
         }
     }
 

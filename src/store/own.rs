@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use redis::Value;
 use tokio::time::Instant;
 
 use super::{Store, StoreError, clock};
@@ -57,6 +58,27 @@ impl Store {
             return Err(StoreError::Unconfirmed(problem.to_owned()));
         }
         Ok(Owned { epoch, quarantine: Duration::from_millis(wait_ms) })
+    }
+
+    /// Those of these partitions that nobody seems to own just now. A hint: [`Store::own`] decides.
+    pub async fn free_of(&self, partitions: &[u16]) -> Vec<u16> {
+        let looks = partitions.iter().map(|partition| {
+            let mut pipe = redis::pipe();
+            pipe.get(self.keys().partition(*partition).owner());
+            pipe
+        });
+        let found = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let now_ms = clock::server_clock_ms();
+        let is_free = |found: Result<Vec<Value>, StoreError>| {
+            let owner = found.ok()?.pop()?;
+            let owner: Option<String> = redis::from_redis_value(owner).ok()?;
+            let deadline = owner.as_ref().and_then(|owner| owner.split_once(' ')?.1.parse().ok());
+            Some(owner.is_none() || deadline.is_some_and(|deadline: u64| deadline <= now_ms))
+        };
+        let free = partitions.iter().zip(found).filter_map(|(partition, found)| {
+            is_free(found).is_some_and(|is_free| is_free).then_some(*partition)
+        });
+        free.collect()
     }
 
     /// Gives a partition back. False if it was not owned under this token any more.

@@ -59,7 +59,10 @@ async fn after_a_restart_releases_wait_out_the_longest_lease_that_was_ever_given
     eventually("releases go on", async || {
         let epoch = world.own(lease).await.epoch;
         match world.release(epoch).await {
-            Ok(count) => Ok(assert_eq!(count, 2)),
+            Ok(count) => {
+                assert_eq!(count, 2);
+                Ok(())
+            }
             Err(StoreError::Quarantine(left)) => {
                 refused += 1;
                 Err(format!("{left} ms are left"))

@@ -1,6 +1,9 @@
 //! Journeys on a cluster: masters die, replicas take over, slots move.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use reseq::store::{Keys, scripts::Scripts};
 use serde_json::json;
@@ -52,9 +55,9 @@ async fn a_journey_goes_through_a_death_a_failover_and_slot_moves_in_order_and_c
     let (name, slot) = places[0];
     in_sync(&cluster, 0).await;
     cluster.nodes[0].kill();
-    let stall = journey.stall(name, 2 * COUNT);
-    let (_, (), stall) =
-        tokio::join!(cluster.other_master(slot, 0), journey.produce("death", COUNT), stall);
+    let death =
+        async { tokio::join!(cluster.other_master(slot, 0), journey.produce("death", COUNT)) };
+    let stall = journey.stall(name, death).await;
     println!("a master was killed: the longest time without a delivery was {stall:?}");
     cluster.nodes[0].restart().await;
     cluster.wait_until_ok().await;
@@ -63,18 +66,27 @@ async fn a_journey_goes_through_a_death_a_failover_and_slot_moves_in_order_and_c
     tokio::join!(cluster.failover(1), journey.produce("failover", COUNT));
 
     let (name, slot) = places[2];
-    let moves = async {
-        let home = cluster.master_of(slot).await;
-        let other = cluster.master_of(places[0].1).await;
-        for to in [other, home, other] {
+    let other = cluster.master_of(places[0].1).await;
+    let home = cluster.master_of(slot).await;
+    for to in [other, home, other] {
+        // There is load before, during and after the move.
+        let is_moved = AtomicBool::new(false);
+        let moving = async {
             cluster.move_slot(slot, to).await;
-        }
-    };
-    let stall =
-        tokio::join!(moves, journey.produce("moves", COUNT), journey.stall(name, 4 * COUNT)).2;
-    println!(
-        "a slot moved three times under load: the longest time without a delivery was {stall:?}"
-    );
+            is_moved.store(true, Ordering::Relaxed);
+        };
+        let load = async {
+            for round in 0.. {
+                let was_moved = is_moved.load(Ordering::Relaxed);
+                journey.produce(&format!("to {to} {round} {}", journey.ledger.count()), 20).await;
+                if was_moved {
+                    break;
+                }
+            }
+        };
+        let stall = journey.stall(name, async { tokio::join!(moving, load) }).await;
+        println!("a slot was moved under load: the longest time without a delivery was {stall:?}");
+    }
     journey.end().await;
     let wakes = journey.wakes_of(name, 10).await;
     assert!(wakes >= 1.0, "{wakes} wake-ups a message");

@@ -1,7 +1,10 @@
 //! Pods, a transformer and a receiver around whatever Redis there is.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -93,18 +96,27 @@ impl Journey {
         .await;
     }
 
-    /// The longest time between two deliveries to a destination, until so many were delivered in all.
-    pub async fn stall(&self, name: &str, until: usize) -> Duration {
+    /// The longest time between two deliveries to a destination from now until `work` is done and all
+    /// that was promised by then is delivered.
+    pub async fn stall(&self, name: &str, work: impl Future) -> Duration {
+        let is_done = AtomicBool::new(false);
+        let work = async {
+            work.await;
+            is_done.store(true, Ordering::Relaxed);
+        };
         let (mut longest, mut last, mut seen) = (Duration::ZERO, Instant::now(), 0);
-        eventually("all are delivered", async || {
-            let delivered = self.delivered(name);
+        let watch = eventually("all are delivered", async || {
+            let (delivered, promised) = (self.delivered(name), self.ledger.count_of(name));
             if delivered > seen {
                 longest = longest.max(last.elapsed());
                 (last, seen) = (Instant::now(), delivered);
             }
-            if delivered >= until { Ok(()) } else { Err(format!("{delivered} of {until}")) }
-        })
-        .await;
+            match is_done.load(Ordering::Relaxed) && delivered >= promised {
+                true => Ok(()),
+                false => Err(format!("{delivered} of {promised}")),
+            }
+        });
+        tokio::join!(work, watch);
         longest
     }
 

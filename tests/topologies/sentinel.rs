@@ -15,9 +15,9 @@ async fn a_journey_goes_through_a_failover_and_back_in_order_and_complete() {
     // What a failover loses is what the replicas did not have: here, nothing.
     redis.in_sync().await;
     redis.nodes[0].kill();
-    let stall = journey.stall("erp", 2 * COUNT);
-    let (_, (), stall) =
-        tokio::join!(redis.other_primary(0), journey.produce("meanwhile", COUNT), stall);
+    let meanwhile =
+        async { tokio::join!(redis.other_primary(0), journey.produce("meanwhile", COUNT)) };
+    let stall = journey.stall("erp", meanwhile).await;
     println!("the primary was killed: the longest time without a delivery was {stall:?}");
     redis.nodes[0].restart().await;
     redis.wait_until_ok().await;

@@ -20,7 +20,7 @@ mod strike;
 mod world;
 
 /// How long the storm is by default.
-const STORM: Duration = Duration::from_secs(60);
+const STORM: Duration = Duration::from_secs(45);
 const SEED: u64 = 1;
 
 /// One storm at a time: a machine has no room for two.
