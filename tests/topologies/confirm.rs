@@ -5,8 +5,10 @@ use std::time::Duration;
 use reseq::{
     config,
     domain::Durability,
-    store::{Confirm, Store, scripts::Scripts},
+    store::{Confirm, Store, persist, scripts::Scripts},
 };
+
+use tokio::time::Instant;
 
 use crate::support::{cluster::TestCluster, redis::TestRedis, sentinel::TestSentinel};
 
@@ -20,8 +22,11 @@ async fn own(store: &Store, partition: u16, confirm: Confirm) -> (u64, bool) {
     let (scripts, keys) = (Scripts::new(), store.keys().partition(partition));
     let mut call = scripts.own.call();
     call.key(keys.epoch()).key(keys.owner()).arg("me").arg(5000).arg("5000 0");
+    // A node that is being changed may not answer in time; the same call again does no harm.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let run = || store.run_confirmed("own", &call, confirm);
     let ((epoch, _), is_confirmed): ((u64, u64), bool) =
-        store.run_confirmed("own", &call, confirm).await.unwrap();
+        persist(Some(deadline), run).await.unwrap();
     (epoch, is_confirmed)
 }
 
