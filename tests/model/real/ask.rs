@@ -303,7 +303,11 @@ impl Real {
                 return;
             }
             Deadline::Quarantine => {
-                self.run::<u64>(&["HSET", &partition.epoch(), "quarantine_ends_ms", "1"]).await;
+                // Where the epoch was lost, so was the quarantine.
+                if self.run::<bool>(&["EXISTS", &partition.epoch()]).await {
+                    let epoch = partition.epoch();
+                    self.run::<u64>(&["HSET", &epoch, "quarantine_ends_ms", "1"]).await;
+                }
                 return;
             }
             Deadline::Seen { name, idempotency_key } => {
