@@ -98,8 +98,7 @@ impl Store {
         let mut redirects = Redirects::new();
         let mut route = links.route(call.route()).await?;
         loop {
-            let alone = route.node.take_alone().await?;
-            let connection = alone.connection.clone();
+            let (alone, connection) = route.node.take_alone().await?;
             let mut channel = Channel { connection, asking: route.asking };
             let error = match wait.run(call, &mut channel).await {
                 Ok((answer, is_confirmed, keep)) => {

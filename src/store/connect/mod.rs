@@ -1,5 +1,6 @@
 //! Connections to Redis: one server, one that Sentinel watches over, or a cluster.
 
+mod alone;
 mod channel;
 mod cluster;
 mod fitness;

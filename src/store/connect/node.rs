@@ -4,11 +4,12 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use deadpool_redis::Pool;
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
@@ -18,7 +19,6 @@ use redis::{
     aio::{AsyncPushSender, MultiplexedConnection},
     io::tcp::TcpSettings,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::sentinel::Sentinels;
 use crate::{config::Host, store::StoreError};
@@ -36,16 +36,14 @@ pub(super) enum Way {
 
 /// A server.
 pub(in crate::store) struct Node {
-    way: Way,
-    patience: Duration,
+    pub(super) way: Way,
+    pub(super) patience: Duration,
     shared: Vec<Place>,
     next: AtomicUsize,
-    waiting: Arc<Semaphore>,
-    idle: Mutex<Vec<MultiplexedConnection>>,
+    /// For calls that wait for replicas ([`Node::take_alone`]), once there was one.
+    pub(super) pool: Mutex<Option<Pool>>,
     /// The last attempt to reach it failed.
     is_down: AtomicBool,
-    /// How often all connections were let go of.
-    generation: AtomicU64,
 }
 
 /// Where one connection is kept.
@@ -70,14 +68,6 @@ pub(in crate::store) struct Link {
     number: u64,
 }
 
-/// A connection that one call has for itself.
-pub(in crate::store) struct Alone {
-    pub(in crate::store) connection: MultiplexedConnection,
-    node: Arc<Node>,
-    generation: u64,
-    _permit: OwnedSemaphorePermit,
-}
-
 impl Node {
     pub(super) fn new(way: Way, connections: usize, patience: Duration) -> Arc<Node> {
         Arc::new(Node {
@@ -85,10 +75,8 @@ impl Node {
             patience,
             shared: (0..connections).map(|_| Place::default()).collect(),
             next: AtomicUsize::new(0),
-            waiting: Arc::new(Semaphore::new(connections)),
-            idle: Mutex::default(),
+            pool: Mutex::default(),
             is_down: AtomicBool::new(false),
-            generation: AtomicU64::new(0),
         })
     }
 
@@ -140,31 +128,10 @@ impl Node {
 
     /// Lets go of all connections: they lead to a server that is not meant any more.
     pub(super) fn discard_all(&self) {
-        self.generation.fetch_add(1, Ordering::Relaxed);
         for place in &self.shared {
             place.lock().connection = None;
         }
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    /// A connection for a call that holds up whatever comes after it. It is kept when it is given
-    /// back.
-    pub(in crate::store) async fn take_alone(self: &Arc<Self>) -> Result<Alone, StoreError> {
-        if self.is_down() {
-            // Nobody waits long for a server that did not answer before.
-            self.take().await?;
-        }
-        let permit = self.waiting.clone().acquire_owned();
-        let permit = tokio::time::timeout(self.patience, permit).await;
-        let permit = permit.map_err(|_| not_in_time())?.map_err(|_| not_in_time())?;
-        let generation = self.generation.load(Ordering::Relaxed);
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            // The answer comes when the wait for replicas is over.
-            None => self.connect(self.patience * 2).await?,
-        };
-        Ok(Alone { connection, node: self.clone(), generation, _permit: permit })
+        self.forget_pool();
     }
 
     /// A connection on which the server tells what is published.
@@ -180,7 +147,7 @@ impl Node {
         self.reach(&self.config(answer), ProtocolVersion::RESP2).await
     }
 
-    fn config(&self, answer: Duration) -> AsyncConnectionConfig {
+    pub(super) fn config(&self, answer: Duration) -> AsyncConnectionConfig {
         AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.patience))
             .set_response_timeout(Some(answer))
@@ -209,8 +176,13 @@ impl Node {
         self.discard_all();
     }
 
+    /// How many connections of each kind there may be.
+    pub(super) fn connections(&self) -> usize {
+        self.shared.len()
+    }
+
     /// True if the last attempt to reach it failed.
-    fn is_down(&self) -> bool {
+    pub(super) fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Relaxed)
     }
 
@@ -234,22 +206,6 @@ impl Node {
     }
 }
 
-impl Alone {
-    /// Keeps the connection for the next call: this one was answered.
-    pub(in crate::store) fn give_back(self) {
-        let mut idle = self.node.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        // It may lead to a server that is not meant any more.
-        if self.generation == self.node.generation.load(Ordering::Relaxed) {
-            idle.push(self.connection.clone());
-        }
-    }
-
-    /// Where it leads.
-    pub(in crate::store) fn node(&self) -> &Arc<Node> {
-        &self.node
-    }
-}
-
 impl Place {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -262,11 +218,16 @@ pub(super) async fn dial(
     config: &AsyncConnectionConfig,
     protocol: ProtocolVersion,
 ) -> Result<MultiplexedConnection, RedisError> {
+    let info = tuned(info, protocol);
+    Client::open(info)?.get_multiplexed_async_connection_with_config(config).await
+}
+
+/// As it is connected to.
+pub(super) fn tuned(info: &ConnectionInfo, protocol: ProtocolVersion) -> ConnectionInfo {
     let settings = info.redis_settings().clone().set_protocol(protocol);
     // redis-rs leaves Nagle's algorithm on, which would hold small calls back.
-    let info = info.clone().set_redis_settings(settings);
-    let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-    Client::open(info)?.get_multiplexed_async_connection_with_config(config).await
+    let settings_of_tcp = TcpSettings::default().set_nodelay(true);
+    info.clone().set_redis_settings(settings).set_tcp_settings(settings_of_tcp)
 }
 
 /// An error while connecting: nothing was sent.
@@ -274,6 +235,6 @@ pub(super) fn unreached(error: RedisError) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }
 
-fn not_in_time() -> StoreError {
+pub(super) fn not_in_time() -> StoreError {
     StoreError::Unavailable("no connection in time".into())
 }

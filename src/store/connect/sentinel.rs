@@ -65,6 +65,11 @@ impl Sentinels {
         most.map(|(host, _)| host).ok_or(StoreError::Unavailable(problem))
     }
 
+    /// How to reach the primary.
+    pub(super) async fn primary_info(&self) -> Result<ConnectionInfo, StoreError> {
+        Ok(info_of(&self.primary().await?, &self.access))
+    }
+
     async fn ask(&self, index: usize) -> Result<Option<Host>, String> {
         let asked = tokio::time::timeout(ANSWER_MAX, self.ask_on(index)).await;
         let answer = asked
