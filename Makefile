@@ -1,12 +1,18 @@
 # `make` lists what there is.
 
+# What only tests are built with.
+TEST_FEATURES := --features pause-points,planted-bugs,next-schema
+
+# What is also run on newer servers.
+NEWER_TESTS := scripts_model scripts_cluster scripts_wrong_type journey_order journey_faults upgrades power_cut clocks
+
 .DEFAULT_GOAL := help
 # Setup comes before what needs it, also with -j; cargo is parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build demo run test bench-fast bench-keys lint fmt
+.PHONY: help setup build demo run test torture test-newer bench-fast bench-keys lint fmt release-clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## Install what is missing (redis-server), check the rest (cargo, node)
 	@scripts/setup.sh
@@ -21,7 +27,16 @@ run: setup build ## Start the service with an embedded Redis and reseq.example.t
 	target/release/reseq serve --config reseq.example.toml
 
 test: setup ## Run all tests
-	cargo test --locked
+	cargo test --locked $(TEST_FEATURES)
+
+torture: setup ## A storm of faults, then a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster)
+	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
+	  cargo test --locked $(TEST_FEATURES) --test torture -- --nocapture
+
+test-newer: setup ## Run the tests of scripts and journeys on Redis 8 and Valkey (Debian's packages, unpacked)
+	@scripts/newer-servers.sh | while read -r server; do \
+	  RESEQ_TEST_REDIS_SERVER=$$server cargo test --locked --no-fail-fast $(TEST_FEATURES) \
+	    $(addprefix --test ,$(NEWER_TESTS)) </dev/null || exit 1; done
 
 bench-fast: setup build ## The demo's case ten times faster, three runs, nothing killed
 	@for run in 1 2 3; do target/release/reseq demo --kills 0 --interval-ms 25 \
@@ -32,7 +47,13 @@ bench-keys: setup ## A million messages on a million ordering keys; is Redis emp
 
 lint: ## Check the formatting, and what clippy finds
 	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --all-targets $(TEST_FEATURES) -- -D warnings
+	cargo check --locked
+
+release-clean: build ## Show that the release has no pause points and no planted bugs
+	@for name in RESEQ_PAUSE_SOCKET RESEQ_PLANTED_BUG sender.accepted accepted_when_sent; do \
+	  if grep -qaF $$name target/release/reseq; then echo "the release has $$name"; exit 1; fi; \
+	done; echo "the release has no pause points and no planted bugs"
 
 fmt: ## Format the code
 	cargo fmt

@@ -9,14 +9,15 @@
 --   [5] attempts      reseq:{p07}:d:<dest>:attempts
 --   [6] leases        reseq:{p07}:leases
 --   [7] active        reseq:{p07}:active:<builtin or worker>
+--   [8] epoch         reseq:{p07}:epoch
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] secret (the same for the whole
 --   call)  [5] lease, ms  [6] most messages  [7] most bytes of records (one is always given)
 --   [8] least messages (with fewer waiting nothing is given; overrides the bytes)
 --   [9] 'destination', 'key' or 'none'
 -- Returns: {deadline in ms since 1970, {sequence, what attempts left or '', record}…}
--- Errors: STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: clock, call, expect
+-- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
+-- include: schema, clock, call, expect
 
 local number, destination, by_priority = tonumber(ARGV[1]), ARGV[2], ARGV[9] == 'none'
 local least = tonumber(ARGV[8])
@@ -55,6 +56,7 @@ if answered then
   return (answer_of(answered[1], held, math.huge))
 end
 
+check_schema(KEYS[8])
 local now = now_ms()
 local known = redis.call('HMGET', KEYS[2], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end

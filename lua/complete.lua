@@ -15,17 +15,21 @@
 --   [11] active_builtin    reseq:{p07}:active:builtin
 --   [12] active_worker     reseq:{p07}:active:worker
 --   [13] wake_waiting      reseq:{p07}:wake:waiting
---   [14…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [14] epoch             reseq:{p07}:epoch
+--   [15…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
---   [1] call number  [2] destination  [3] number of lanes; then the lanes' keys, then per message 4:
---   its lane (from 1), sequence, member of leases, record
+--   [1] call number  [2] destination  [3] number of lanes  [4] schema that the records are written
+--   in; then the lanes' keys, then per message 4: its lane (from 1), sequence, member of leases,
+--   record
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order; settled: it was completed before
--- Errors: STALE_CALL
--- include: clock, call, expect, leases, attempts, waiting, serial
+-- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL
+-- include: schema, clock, call, expect, leases, attempts, waiting, serial
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[1], number)
 if answered then return answered end
+local schema = check_schema(KEYS[14])
+if schema ~= ARGV[4] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
 -- The caller may know an old definition, so the destination is asked itself.
 local destination = ARGV[2]
@@ -37,11 +41,11 @@ local place = {
   attempts = KEYS[4], waiting = KEYS[9], delayed = KEYS[10], builtin = KEYS[11], worker = KEYS[12],
   wake = KEYS[13],
 }
-local function in_progress_of(lane) return KEYS[12 + 2 * lane] end
-local function ready_of(lane) return KEYS[13 + 2 * lane] end
+local function in_progress_of(lane) return KEYS[13 + 2 * lane] end
+local function ready_of(lane) return KEYS[14 + 2 * lane] end
 
 local sequences, members = {}, {}
-for i = 4 + lane_count, #ARGV, 4 do
+for i = 5 + lane_count, #ARGV, 4 do
   sequences[#sequences + 1] = ARGV[i + 1]
   members[#members + 1] = ARGV[i + 2]
 end
@@ -66,7 +70,7 @@ end
 
 local answer, gone, records, done, scores, completed = {}, {}, {}, {}, {}, {}
 for i = 1, #members do
-  local base = lane_count + 4 * i
+  local base = 1 + lane_count + 4 * i
   local lane, sequence = tonumber(ARGV[base]), ARGV[base + 1]
   if held[i] and not completed[sequence] and stands_in(in_progress_of(lane), i) then
     completed[sequence] = true
@@ -114,7 +118,7 @@ local function finish(lane, of_lane, now)
   end
   local head = redis.call('ZRANGE', in_progress, 0, 0)[1]
   local is_head = head and completed[head]
-  if is_head and ordering == 'key' then redis.call('ZADD', KEYS[7], text(now), ARGV[3 + lane]) end
+  if is_head and ordering == 'key' then redis.call('ZADD', KEYS[7], text(now), ARGV[4 + lane]) end
   if serial then advance(place, in_progress, ready, now) end
   return is_head
 end
@@ -131,7 +135,7 @@ if #done > 0 then
   end
   if releasable then
     redis.call('ZADD', KEYS[6], 'LT', text(now), destination)
-    redis.call('PUBLISH', KEYS[8], destination)
+    redis.call('SPUBLISH', KEYS[8], destination)
   end
 end
 return keep(KEYS[1], number, answer)

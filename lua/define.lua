@@ -10,15 +10,16 @@
 --   [5] active_worker    reseq:{p07}:active:worker
 -- ARGV:
 --   [1] destination  [2] definition (JSON)  [3] 'destination', 'key' or 'none'  [4] 'builtin' or
---   'worker'  [5] quarantine, ms  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no
+--   'worker'  [5] known of the epoch  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no
 --   limit)  [8] most leases of one message that run out (0: no limit)
 -- Returns: {version, 1 if this changed anything, 1 if it was made, what is paused as in pause.lua}
--- Errors: WRONG_STATE
+-- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
 -- Sent again it changes nothing: no call number is needed.
--- include: clock, epoch, expect
+-- include: schema, clock, epoch, expect
 
+check_schema(KEYS[1])
 local now = now_ms()
-local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
+local epoch = current_epoch(KEYS[1], now, ARGV[5])
 local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',
   'processing', 'paused')
 if known[6] then return redis.error_reply('WRONG_STATE the destination is being removed; try again later') end

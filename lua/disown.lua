@@ -4,13 +4,17 @@
 -- KEYS:
 --   [1] owner        reseq:{p07}:owner
 --   [2] wake_owner   reseq:{p07}:wake:owner
+--   [3] epoch        reseq:{p07}:epoch
 -- ARGV:
 --   [1] token
 -- Returns: 1, or 0 if the token did not own it any more
--- Errors: none. Sent again it changes nothing: no call number is needed.
+-- Errors: NEWER_SCHEMA <schema>
+-- Sent again it changes nothing: no call number is needed.
+-- include: schema
 
+check_schema(KEYS[3])
 local held = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) ')
 if held ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1])
-redis.call('PUBLISH', KEYS[2], 'free')
+redis.call('SPUBLISH', KEYS[2], 'free')
 return 1

@@ -5,12 +5,15 @@
 --   [1] messages   reseq:{p07}:d:<dest>:messages
 --   [2] leases     reseq:{p07}:leases
 --   [3] attempts   reseq:{p07}:d:<dest>:attempts
+--   [4] epoch      reseq:{p07}:epoch
 -- ARGV:
 --   [1] lease, ms; then per lease 3: sequence, member of leases, checkpoint as JSON ('': as it was)
 -- Returns: {deadline in ms since 1970, 'ok' | 'stale_lease' | 'settled' …} in order
--- Errors: none. Sent again it extends again: no call number is needed.
--- include: clock, expect, leases, attempts
+-- Errors: NEWER_SCHEMA <schema>
+-- Sent again it extends again: no call number is needed.
+-- include: schema, clock, expect, leases, attempts
 
+check_schema(KEYS[4])
 local members = {}
 for i = 2, #ARGV, 3 do members[#members + 1] = ARGV[i + 1] end
 local held = deadlines(KEYS[2], members)

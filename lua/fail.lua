@@ -14,16 +14,18 @@
 --   [9] active_builtin    reseq:{p07}:active:builtin
 --   [10] active_worker    reseq:{p07}:active:worker
 --   [11] wake_waiting     reseq:{p07}:wake:waiting
+--   [12] epoch            reseq:{p07}:epoch
 -- ARGV:
 --   [1] call number  [2] destination; then per message 5: sequence, member of leases, wait in ms, '1'
 --   if another attempt cannot help, trouble as JSON
 -- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
--- Errors: STALE_CALL
--- include: clock, call, expect, leases, attempts, waiting
+-- Errors: NEWER_SCHEMA <schema>, STALE_CALL
+-- include: schema, clock, call, expect, leases, attempts, waiting
 
 local number, destination = tonumber(ARGV[1]), ARGV[2]
 local answered = replayed(KEYS[1], number)
 if answered then return answered end
+check_schema(KEYS[12])
 
 local members = {}
 for i = 3, #ARGV, 5 do members[#members + 1] = ARGV[i + 1] end

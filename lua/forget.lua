@@ -22,19 +22,20 @@
 --   [17] log          reseq:{p07}:d:<dest>:log
 --   [18] log_order    reseq:{p07}:d:<dest>:log:order
 -- ARGV:
---   [1] quarantine, ms  [2] destination
+--   [1] known of the epoch  [2] destination
 -- Returns: the new epoch, or 0 if there was nothing to forget
--- Errors: WRONG_STATE
+-- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
 -- Sent again it changes nothing: no call number is needed.
--- include: clock, epoch, expect
+-- include: schema, clock, epoch, expect
 
+check_schema(KEYS[1])
 if redis.call('EXISTS', KEYS[2]) == 0 then return '0' end
 if not redis.call('HGET', KEYS[2], 'deleted') then
   return redis.error_reply('WRONG_STATE the destination is not being removed')
 end
 expect('ZCARD', KEYS[9], KEYS[10], KEYS[11])
 local now = now_ms()
-local epoch = math.max(current_epoch(KEYS[1], now, tonumber(ARGV[1])) + 1, now)
+local epoch = math.max(current_epoch(KEYS[1], now, ARGV[1]) + 1, now)
 redis.call('HSET', KEYS[1], 'epoch', text(epoch))
 for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
 for i = 12, 18 do redis.call('UNLINK', KEYS[i]) end

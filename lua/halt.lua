@@ -13,15 +13,16 @@
 --   [8] ready         reseq:{p07}:d:<dest>:ready[:<key>]
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] 'destination', 'key' or 'none'
---   [4] quarantine, ms  [5] lane's key  [6] sequence  [7] failed attempts, with this one
+--   [4] known of the epoch  [5] lane's key  [6] sequence  [7] failed attempts, with this one
 --   [8] trouble as JSON
 -- Returns: 1; 0 if it was halted before
--- Errors: STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
 -- Sent again it changes nothing: no call number is needed.
--- include: clock, epoch, expect, owner, attempts, head
+-- include: schema, clock, epoch, expect, owner, attempts, head
 
+check_schema(KEYS[1])
 local now, sequence = now_ms(), ARGV[6]
-local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[4]))
+local epoch = current_epoch(KEYS[1], now, ARGV[4])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
 if redis.call('ZSCORE', KEYS[5], sequence) then return 0 end

@@ -21,25 +21,32 @@
 --   […]   per idempotency key, with a window: seen reseq:{p07}:d:<dest>:seen:<idempotency key>
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
---   [5] quarantine, ms  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
+--   [5] known of the epoch  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
 --   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
 --   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
---   [13] number of idempotency keys that are named; then the lanes' keys, then those idempotency
---   keys, then per arrival 5: its lane (from 1), '' or '<idempotency key, from 1>:<digest> <id>', its
---   record, its charge in bytes, options: '' or some of 'd<delay, ms>;' 'a<due, ms since 1970>;'
---   'p<priority>;' 'l<dead letter that it replaces>;' 'r;' (it has been processed before)
+--   [13] number of idempotency keys that are named  [14] schema that the records are written in;
+--   then the lanes' keys, then those idempotency keys, then per arrival 5: its lane (from 1), '' or
+--   '<idempotency key, from 1>:<digest> <id>', its record, its charge in bytes, options: '' or some of
+--   'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter that it replaces>;' 'r;' (it
+--   has been processed before)
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence,
 --   epoch, id of what was stamped before}…}
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
--- Errors: STALE_CALL, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: clock, call, epoch, expect, attempts, waiting
+-- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
+--   UNKNOWN_DESTINATION, STALE_DEFINITION
+-- include: schema, clock, call, epoch, expect, attempts, waiting
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
+-- Written again, so that whoever waits for replicas or the disk has a write to wait for.
+if answered and not answered.err then return keep(KEYS[2], number, answered) end
 if answered then return answered end
 
+local schema = check_schema(KEYS[1])
+if schema ~= ARGV[14] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
+
 local now = now_ms()
-local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
+local epoch = current_epoch(KEYS[1], now, ARGV[5])
 if text(epoch) ~= ARGV[4] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'last', 'settled', 'born', 'bytes')
@@ -56,8 +63,8 @@ if ARGV[8] == '0' then room_bytes = math.huge end
 local lane_count, name_count = tonumber(ARGV[12]), tonumber(ARGV[13])
 local function in_progress_of(lane) return KEYS[14 + 2 * lane] end
 local function ready_of(lane) return KEYS[15 + 2 * lane] end
-local function lane_key(lane) return ARGV[13 + lane] end
-local function name_of(index) return ARGV[13 + lane_count + index] end
+local function lane_key(lane) return ARGV[14 + lane] end
+local function name_of(index) return ARGV[14 + lane_count + index] end
 local seen_base = 15 + 2 * lane_count
 
 -- The last sequence stamped in each lane that is still pending, 0 for an empty lane; and, where
@@ -144,7 +151,7 @@ local function stand(lane, sequence, due, priority, is_finished)
 end
 
 local arrival = 0
-for i = 14 + lane_count + name_count, #ARGV, 5 do
+for i = 15 + lane_count + name_count, #ARGV, 5 do
   arrival = arrival + 1
   local lane, seen, record = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
   local charge, options = tonumber(ARGV[i + 3]), ARGV[i + 4]
@@ -214,7 +221,7 @@ if #records > 0 then
     end
     if length == added then
       redis.call('ZADD', KEYS[6], text(now), destination)
-      redis.call('PUBLISH', KEYS[9], destination)
+      redis.call('SPUBLISH', KEYS[9], destination)
     end
   end
   if ready_count > 0 then redis.call('HINCRBY', KEYS[3], 'ready', ready_count) end
@@ -230,7 +237,7 @@ if #records > 0 then
   end
   if releasable then
     redis.call('ZADD', KEYS[7], 'LT', text(now), destination)
-    redis.call('PUBLISH', KEYS[10], destination)
+    redis.call('SPUBLISH', KEYS[10], destination)
   end
   for letter in pairs(letters) do
     redis.call('ZREM', KEYS[14], letter)

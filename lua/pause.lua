@@ -4,15 +4,17 @@
 --
 -- KEYS:
 --   [1] destination   reseq:{p07}:d:<dest>
+--   [2] epoch         reseq:{p07}:epoch
 -- ARGV:
 --   [1] '1' ingest is paused from here on, '0' it is resumed, '' it stays as it is  [2] the same for
 --   delivery
 -- Returns: {version, definition (JSON), 1 if this changed anything, '' or 'ingest' or 'delivery' or
 --   'ingest,delivery': what is paused now}
--- Errors: UNKNOWN_DESTINATION
+-- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
 -- Sent again it changes nothing: no call number is needed.
--- include: clock
+-- include: schema, clock
 
+check_schema(KEYS[2])
 local known = redis.call('HMGET', KEYS[1], 'version', 'deleted', 'definition', 'paused')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 local names, paused = {'ingest', 'delivery'}, {}

@@ -12,15 +12,16 @@
 --   [7] orders        reseq:{p07}:d:<dest>:orders
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination', 'key' or
---   'none'  [5] quarantine, ms  [6] lane's key  [7] sequence  [8] failed attempts, with this one
+--   'none'  [5] known of the epoch  [6] lane's key  [7] sequence  [8] failed attempts, with this one
 --   [9] wait, ms  [10] trouble as JSON
 -- Returns: when the head may leave, in ms since 1970
--- Errors: STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
 -- Sent again it waits again: no call number is needed.
--- include: clock, epoch, expect, owner, attempts, head
+-- include: schema, clock, epoch, expect, owner, attempts, head
 
+check_schema(KEYS[1])
 local now = now_ms()
-local epoch = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
+local epoch = current_epoch(KEYS[1], now, ARGV[5])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
 if not is_head(ARGV[4], KEYS[6], ARGV[7]) then

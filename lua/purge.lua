@@ -8,15 +8,17 @@
 --   [2] messages      reseq:{p07}:d:<dest>:messages
 --   [3] leases        reseq:{p07}:leases
 --   [4] delayed       reseq:{p07}:delayed
---   [5…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [5] epoch         reseq:{p07}:epoch
+--   [6…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] number of sequences  [2] number of leases; then the sequences, the members of leases, the
 --   members of delayed
 -- Returns: how many messages were removed
--- Errors: WRONG_STATE
+-- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
 -- Sent again it removes nothing more: no call number is needed.
--- include: expect
+-- include: schema, expect
 
+check_schema(KEYS[5])
 if not redis.call('HGET', KEYS[1], 'deleted') then
   return redis.error_reply('WRONG_STATE the destination is not being removed')
 end
@@ -24,7 +26,7 @@ expect('HLEN', KEYS[2])
 expect('ZCARD', KEYS[3], KEYS[4])
 local sequence_count, lease_count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local delays = 3 + sequence_count + lease_count
-for i = 5, #KEYS do redis.call('UNLINK', KEYS[i]) end
+for i = 6, #KEYS do redis.call('UNLINK', KEYS[i]) end
 if lease_count > 0 then
   redis.call('ZREM', KEYS[3], unpack(ARGV, 3 + sequence_count, delays - 1))
 end

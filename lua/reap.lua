@@ -13,13 +13,16 @@
 --   [8] active_builtin   reseq:{p07}:active:builtin
 --   [9] active_worker    reseq:{p07}:active:worker
 --   [10] wake_waiting    reseq:{p07}:wake:waiting
+--   [11] epoch           reseq:{p07}:epoch
 -- ARGV:
 --   [1] destination  [2] number of leases; then that many members of leases, then members of delayed:
 --   hints of what may be over, looked at again here
 -- Returns: {leases that had run out, delays that were over, messages that were halted}
--- Errors: none. What is not over, or not there any more, is left alone: no call number is needed.
--- include: clock, expect, attempts, waiting
+-- Errors: NEWER_SCHEMA <schema>
+-- What is not over, or not there any more, is left alone: no call number is needed.
+-- include: schema, clock, expect, attempts, waiting
 
+check_schema(KEYS[11])
 local destination, lease_count, now = ARGV[1], tonumber(ARGV[2]), now_ms()
 local known = redis.call('HMGET', KEYS[1], 'version', 'crashes_max', 'ordering')
 local exists, most = known[1], tonumber(known[2]) or 0

@@ -18,7 +18,7 @@
 --   [13…] per lane (nothing in order: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] definition version  [4] destination
---   [5] 'destination', 'key' or 'none'  [6] quarantine, ms  [7] most bytes of records  [8] most
+--   [5] 'destination', 'key' or 'none'  [6] known of the epoch  [7] most bytes of records  [8] most
 --   messages in the log  [9] number of lanes  [10] number of entries for the log
 --   then per lane 8: its key (nothing in order: the sequence), the last sequence settled (0: none),
 --   how many of the settled were tombstones: dropped, skipped, cancelled; their charges in bytes; the
@@ -26,13 +26,14 @@
 --   then per entry 2: sequence, entry; then the idempotency keys that are forgotten with the settled
 -- Returns: {number of orders, per lane {milliseconds until its head may leave, what attempts at the
 --   first left or '', sequence, record, sequence, record …}…}
--- Errors: STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER, UNKNOWN_DESTINATION,
---   STALE_DEFINITION
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER,
+--   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it settles nothing twice and hands out the same: no call number is needed.
--- include: clock, epoch, expect, owner
+-- include: schema, clock, epoch, expect, owner
 
+check_schema(KEYS[1])
 local now = now_ms()
-local epoch, quarantine = current_epoch(KEYS[1], now, tonumber(ARGV[6]))
+local epoch, quarantine = current_epoch(KEYS[1], now, ARGV[6])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if quarantine > 0 then return redis.error_reply('QUARANTINE ' .. text(quarantine)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end

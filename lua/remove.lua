@@ -7,13 +7,15 @@
 --   [3] active_worker    reseq:{p07}:active:worker
 --   [4] releasable       reseq:{p07}:releasable
 --   [5] dead             reseq:{p07}:d:<dest>:dead
+--   [6] epoch            reseq:{p07}:epoch
 -- ARGV:
 --   [1] destination  [2] '1' to remove it although messages are pending, or there are dead letters
 -- Returns: {version, pending messages}
--- Errors: UNKNOWN_DESTINATION, WRONG_STATE
+-- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, WRONG_STATE
 -- Sent again it goes on: no call number is needed.
--- include: expect
+-- include: schema, expect
 
+check_schema(KEYS[6])
 local known = redis.call('HMGET', KEYS[1], 'version', 'last', 'settled')
 if not known[1] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 local pending = (tonumber(known[2]) or 0) - (tonumber(known[3]) or 0)

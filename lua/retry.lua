@@ -17,16 +17,20 @@
 --   [12] wake_releasable   reseq:{p07}:wake:releasable
 --   [13] in_progress       reseq:{p07}:d:<dest>:in-progress[:<key>]
 --   [14] ready             reseq:{p07}:d:<dest>:ready[:<key>]
+--   [15] epoch             reseq:{p07}:epoch
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] lane's key
 --   (nothing in order: the sequence)  [5] sequence that the caller takes for the head  [6] its record
 --   with a repaired body, or ''  [7] what the record has in its place now, where it is repaired: its
---   length in bytes
+--   length in bytes  [8] schema that the record is written in
 -- Returns: 'waiting' or 'ready': where it stands now
--- Errors: UNKNOWN_DESTINATION, STALE_DEFINITION, WRONG_HEAD, WRONG_STATE
+-- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION,
+--   WRONG_HEAD, WRONG_STATE
 -- Sent again it finds nothing to retry, and says so: no call number is needed.
--- include: clock, expect, attempts, head, waiting
+-- include: schema, clock, expect, attempts, head, waiting
 
+local schema = check_schema(KEYS[15])
+if schema ~= ARGV[8] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 local now, sequence, member = now_ms(), ARGV[5], ARGV[1] .. '/' .. ARGV[5]
 local known = redis.call('HMGET', KEYS[1], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
@@ -66,7 +70,7 @@ end
 if ARGV[6] ~= '' then redis.call('HSET', KEYS[3], sequence, ARGV[6]) end
 if is_finished then
   may_leave(KEYS[7], KEYS[8], ARGV[1], ARGV[3], ARGV[4], now)
-  redis.call('PUBLISH', KEYS[12], ARGV[1])
+  redis.call('SPUBLISH', KEYS[12], ARGV[1])
   return 'ready'
 end
 if is_delayed then

@@ -10,15 +10,17 @@
 --   [6] active_builtin   reseq:{p07}:active:builtin
 --   [7] active_worker    reseq:{p07}:active:worker
 --   [8] wake_waiting     reseq:{p07}:wake:waiting
+--   [9] epoch            reseq:{p07}:epoch
 -- ARGV:
 --   [1] call number  [2] destination; then per message 2: sequence, member of leases
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
--- Errors: STALE_CALL
--- include: clock, call, expect, leases, waiting
+-- Errors: NEWER_SCHEMA <schema>, STALE_CALL
+-- include: schema, clock, call, expect, leases, waiting
 
 local number, destination = tonumber(ARGV[1]), ARGV[2]
 local answered = replayed(KEYS[1], number)
 if answered then return answered end
+check_schema(KEYS[9])
 
 local members = {}
 for i = 3, #ARGV, 2 do members[#members + 1] = ARGV[i + 1] end

@@ -25,21 +25,23 @@
 --   [18…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
---   'serial'  [5] quarantine, ms  [6] 'd' dropped, 's' skipped or 'c' cancelled  [7] who asks:
+--   'serial'  [5] known of the epoch  [6] 'd' dropped, 's' skipped or 'c' cancelled  [7] who asks:
 --   '' a person; 'policy', of what is halted; or '<owner token> <epoch>', the owner, who has none of
 --   them in hand  [8] reason, in words  [9] failed attempts,
 --   with this one (0: as noted)  [10] trouble as JSON, or ''  [11] number of lanes; then the lanes'
 --   keys, then per message 2: its lane (from 1), sequence
 -- Returns: {'done' | 'ordered' | 'settled' …} in order
--- Errors: STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION, NOT_OWNER, UNREADABLE
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
+--   NOT_OWNER, UNREADABLE
 -- Sent again it changes nothing more: no call number is needed.
--- include: clock, epoch, expect, owner, attempts, head, waiting, serial
+-- include: schema, clock, epoch, expect, owner, attempts, head, waiting, serial
 
+check_schema(KEYS[1])
 local now = now_ms()
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-local epoch, quarantine = current_epoch(KEYS[1], now, tonumber(ARGV[5]))
+local epoch, quarantine = current_epoch(KEYS[1], now, ARGV[5])
 local by_policy = ARGV[7] == 'policy'
 local token, known_epoch = string.match(ARGV[7], '^(%S+) (%d+)$')
 local is_owner = token and owns(KEYS[2], token, now)
@@ -66,7 +68,7 @@ for i = 18, #KEYS do expect('ZCARD', KEYS[i]) end
 -- The record without its body, marked as a tombstone.
 local function tombstone_of(record)
   local _, prefix_end = string.find(record, '^[PN]%d+;')
-  local length, header_at = string.match(record, '^1%d+,(%d+);()', (prefix_end or 0) + 1)
+  local length, header_at = string.match(record, KNOWN_FORMAT .. '%d+,(%d+);()', (prefix_end or 0) + 1)
   if not length then return nil end
   return 'T' .. how .. string.sub(record, 1, header_at + tonumber(length) - 1)
 end
@@ -111,7 +113,7 @@ local function order(lane_key, sequence)
   redis.call('HINCRBY', KEYS[3], 'orders', 1)
   -- Where there is one lane, the hint is its head's not-before: left as it is.
   redis.call('ZADD', KEYS[12], ordering == 'destination' and 'NX' or 'LT', text(now), destination)
-  redis.call('PUBLISH', KEYS[17], destination)
+  redis.call('SPUBLISH', KEYS[17], destination)
 end
 
 local function forget_order(sequence)
@@ -177,7 +179,7 @@ for i = 12 + lane_count, #ARGV, 2 do
     if is_head(ordering, in_progress, sequence) then
       local key = ordering == 'none' and sequence or lane_key
       may_leave(KEYS[12], KEYS[13], destination, ordering, key, now)
-      redis.call('PUBLISH', KEYS[17], destination)
+      redis.call('SPUBLISH', KEYS[17], destination)
     end
     answer[#answer + 1] = 'done'
   end

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs redis-server if it is missing, and checks that cargo and node are there.
+# Installs redis-server and, for a test, libfaketime if they are missing, and checks that cargo and node
+# are there.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -49,6 +50,17 @@ install_redis() {
 }
 
 has redis-server || has valkey-server || install_redis
+
+# Only the test of wrong clocks needs it.
+if ! ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1; then
+  if has apt-get; then
+    say "installing libfaketime, for the test of wrong clocks"
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libfaketime
+  else
+    say "libfaketime is missing; Reseq runs without it, its test of wrong clocks does not"
+  fi
+fi
 
 if ! has node; then
   say "node is missing; Reseq runs without it, the Node examples do not: https://nodejs.org"

@@ -34,6 +34,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod domain;
+pub mod faults;
 pub mod ingest;
 pub mod processor;
 pub mod sender;

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use reseq::cli::{
-    cancel, check, dead_letters, demo, destinations, jq_runner, log, messages, pause, purge,
-    replay, retry_head, send, serve, show, skip_head, status, topics,
+    cancel, check, dead_letters, demo, destinations, jq_runner, log, messages, migrate, pause,
+    purge, replay, retry_head, send, serve, show, skip_head, status, topics,
 };
 
 /// Process messages in parallel, deliver them in order of arrival.
@@ -54,6 +54,8 @@ enum Command {
     Topics(topics::TopicsArgs),
     /// Check the configuration and Redis.
     Check(check::CheckArgs),
+    /// Raise the schema of what Redis holds, once all pods are of this version.
+    Migrate(migrate::MigrateArgs),
     /// Evaluate a jq expression for a processor, which starts this itself.
     #[command(hide = true)]
     JqRunner,
@@ -93,6 +95,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Destinations(args) => destinations::run(args).await,
         Command::Topics(args) => topics::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::Migrate(args) => migrate::run(args).await,
         Command::JqRunner => jq_runner::run(),
     };
     exit_code(result)

@@ -130,6 +130,11 @@ pub fn delivering(count: usize) {
     gauge!("reseq_sender_deliveries_in_flight").set(count as f64);
 }
 
+/// A wake-up was heard.
+pub fn wake_heard() {
+    counter!("reseq_wakes_total").increment(1);
+}
+
 /// Leases and delays that were taken up again.
 pub fn reaped(leases: usize, delays: usize) {
     counter!("reseq_reaped_leases_total").increment(leases as u64);

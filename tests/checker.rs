@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use support::{
     checker::{Found, Rule, check},
+    examiner::{Anomaly, Held, Order, Subject, examine},
     journal::{Delivery, Headers, Journal},
     ledger::{Ledger, Promise},
     transformer::transformed,
@@ -75,7 +76,7 @@ fn lanes_may_overtake_each_other_and_repeats_are_counted() {
 #[test]
 fn what_is_lost_out_of_order_or_invented_is_found() {
     let found = |sequences: &[usize]| checked(sequences, as_it_is).unwrap_err();
-    assert!(found(&[1, 2, 3]).contains("1 of 4 lost"));
+    assert!(found(&[1, 2, 3]).contains("lost: Promise"));
     let without_previous = |_: usize, delivery: &mut Delivery| {
         delivery.headers.iter_mut().for_each(|headers| headers.previous = 0);
     };
@@ -85,9 +86,9 @@ fn what_is_lost_out_of_order_or_invented_is_found() {
             delivery.body = transformed("5");
         }
     };
-    assert!(checked(&[1, 2, 3, 4], invented).unwrap_err().contains("nobody sent in"));
+    assert!(checked(&[1, 2, 3, 4], invented).unwrap_err().contains("body mismatch: "));
     let raw = |_: usize, delivery: &mut Delivery| delivery.body = "1".into();
-    assert!(checked(&[1], raw).unwrap_err().contains("nobody sent in"));
+    assert!(checked(&[1], raw).unwrap_err().contains("body mismatch: "));
 }
 
 #[test]
@@ -107,4 +108,112 @@ fn a_repeat_or_a_place_that_is_not_as_it_was_is_found() {
     all(|headers| headers.previous = 1);
     all(|headers| headers.key = None);
     all(|headers| headers.id.push('x'));
+}
+
+/// Hand-made promises and deliveries, each changed by one thing that must not be.
+struct Case {
+    promises: Vec<Promise>,
+    deliveries: Vec<Delivery>,
+    held: Held,
+}
+
+impl Case {
+    fn sound() -> Case {
+        let deliveries = promises().iter().map(delivery).collect();
+        Case { promises: promises(), deliveries, held: Held::new() }
+    }
+
+    /// Which anomalies are found, and how often.
+    fn found(self, order: Order) -> Vec<(Anomaly, usize)> {
+        let (ledger, journal) = (Ledger::default(), Journal::default());
+        self.promises.into_iter().for_each(|promise| ledger.promise(promise));
+        self.deliveries.into_iter().for_each(|delivery| journal.note(delivery));
+        let subject = Subject { destination: "erp", order, is_transformed: true };
+        let (_, anomalies) = examine(&ledger, &journal, &self.held, &[subject]);
+        let counted = Anomaly::ALL.map(|name| (name, anomalies.count(name)));
+        counted.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn headers(&mut self, at: usize) -> &mut Headers {
+        self.deliveries[at].headers.as_mut().unwrap()
+    }
+}
+
+#[test]
+fn a_sound_case_has_no_anomaly() {
+    assert_eq!(Case::sound().found(Order::Key), []);
+}
+
+#[test]
+fn what_is_not_delivered_is_lost_or_stuck() {
+    let mut case = Case::sound();
+    case.deliveries.truncate(2);
+    case.held.insert(("erp".into(), 4));
+    assert_eq!(case.found(Order::Key), [(Anomaly::Lost, 1), (Anomaly::Stuck, 1)]);
+}
+
+#[test]
+fn what_is_reordered_is_found_in_deliveries_and_in_promises() {
+    let mut case = Case::sound();
+    case.deliveries.swap(0, 2);
+    let found = case.found(Order::Key);
+    assert_eq!(found[0], (Anomaly::Reordered, 1), "{found:?}");
+    let mut case = Case::sound();
+    (case.promises[0].sequence, case.promises[1].sequence) = (2, 1);
+    (case.headers(0).sequence, case.headers(1).sequence) = (2, 1);
+    assert_eq!(case.found(Order::Key)[0], (Anomaly::Reordered, 1));
+}
+
+#[test]
+fn without_order_any_order_is_right() {
+    let mut case = Case::sound();
+    (0..4).for_each(|at| case.headers(at).previous = 0);
+    case.deliveries.reverse();
+    assert_eq!(case.found(Order::None), []);
+}
+
+#[test]
+fn what_nobody_sent_is_invented_and_another_body_in_a_place_is_a_mismatch() {
+    let mut case = Case::sound();
+    let mut invented = case.deliveries[3].clone();
+    invented.body = transformed("5");
+    invented.headers.as_mut().unwrap().sequence = 5;
+    case.deliveries.push(invented);
+    assert_eq!(case.found(Order::Key), [(Anomaly::Invented, 1)]);
+    let mut case = Case::sound();
+    case.deliveries[3].body = transformed("5");
+    assert_eq!(case.found(Order::Key), [(Anomaly::Lost, 1), (Anomaly::BodyMismatch, 1)]);
+}
+
+#[test]
+fn one_place_for_two_messages_is_found_in_deliveries_and_in_promises() {
+    let mut case = Case::sound();
+    case.headers(3).sequence = 3;
+    let found = case.found(Order::Key);
+    assert!(found.contains(&(Anomaly::DoubledSequence, 1)), "{found:?}");
+    let mut case = Case::sound();
+    case.promises[3].sequence = 3;
+    let found = case.found(Order::Key);
+    assert!(found.contains(&(Anomaly::DoubledSequence, 1)), "{found:?}");
+    let mut case = Case::sound();
+    case.promises.push(Promise { sequence: 5, ..case.promises[3].clone() });
+    let found = case.found(Order::Key);
+    assert!(found.contains(&(Anomaly::DoubledSequence, 1)), "{found:?}");
+}
+
+#[test]
+fn a_repeat_that_a_receiver_could_not_know_is_found() {
+    let mut case = Case::sound();
+    case.deliveries.push(case.deliveries[3].clone());
+    assert_eq!(case.headers(4).sequence, 4);
+    case.headers(4).sequence = 5;
+    assert_eq!(case.found(Order::Key), [(Anomaly::UnrecognisableRepeat, 1)]);
+}
+
+#[test]
+fn a_delivery_that_names_another_place_than_promised_is_found() {
+    let mut case = Case::sound();
+    case.headers(3).id = "other".into();
+    case.headers(2).previous = 2;
+    assert_eq!(case.found(Order::Key), [(Anomaly::WrongPlace, 2)]);
 }

@@ -255,7 +255,7 @@ async fn a_foreign_server_on_the_socket_is_left_alone() {
 
 #[tokio::test]
 async fn the_tests_own_server_keeps_its_data_when_killed() {
-    let mut redis = TestRedis::start_with(&["--maxmemory", "64mb"]).await;
+    let redis = TestRedis::start_with(&["--maxmemory", "64mb"]).await;
     let () = redis.connection().await.set("kept", 42).await.unwrap();
     let before = redis.pid();
     redis.kill_and_restart().await;
@@ -266,7 +266,7 @@ async fn the_tests_own_server_keeps_its_data_when_killed() {
 
 #[tokio::test]
 async fn the_tests_own_cluster_serves_every_slot() {
-    let mut cluster = TestCluster::start().await;
+    let cluster = TestCluster::start().await;
     assert_eq!(cluster.urls().len(), 3);
     for tag in ["p00", "p01", "p02", "p03", "p63"] {
         let key = format!("reseq:{{{tag}}}:owner");

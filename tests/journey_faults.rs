@@ -327,7 +327,7 @@ async fn redis_is_killed_and_restarted_and_nothing_is_lost_or_out_of_order() {
     let doors = addresses(&ingests);
     let (desk, ledger) = (journey.desk.clone(), journey.ledger.clone());
     let replacement = TestRedis::start().await;
-    let mut redis = std::mem::replace(&mut journey.redis, replacement);
+    let redis = std::mem::replace(&mut journey.redis, replacement);
     let faults = async {
         for at in [400, 1000] {
             desk.journal.reaches(at).await;

@@ -143,7 +143,8 @@ async fn a_receiver_that_fails_a_third_of_its_requests_gets_everything_in_order_
     let found = journey.end().await;
     let failed = journey.desk.failed();
     let times = |fault: Fault| failed.iter().find(|(of, _)| *of == fault).unwrap().1;
-    assert!(failed.iter().all(|(_, times)| *times > 50), "each way of failing: {failed:?}");
+    let drawn = failed.iter().filter(|(fault, _)| *fault != Fault::CutAnswered);
+    assert!(drawn.into_iter().all(|(_, times)| *times > 50), "each way of failing: {failed:?}");
     // What was accepted, but not answered, came again, and nothing else did.
     assert_eq!(found.repeats, times(Fault::CutAccepted));
     assert!(found.later_attempts > 100, "{found:?}");

@@ -71,6 +71,7 @@ async fn live(
     node: usize,
     index: usize,
 ) {
+    ask::<u64>(&mut connections[node], &calls.found()).await;
     let (version, changed, created, _): (String, bool, bool, String) =
         ask(&mut connections[node], &calls.define("{}")).await;
     assert!(changed && created);
@@ -79,7 +80,7 @@ async fn live(
     assert_eq!(ask::<u64>(&mut connections[index], &calls.index(&noted)).await, 1);
     let at = &mut connections[node];
     let (epoch, wait): (String, u64) = ask(at, &calls.own("me")).await;
-    assert_eq!(wait, 0);
+    assert_eq!(wait, 0, "it was founded, so nothing was forgotten");
     calls.epoch = epoch;
 
     // Six messages in three lanes, and the last of them again.

@@ -59,10 +59,10 @@ const UNNOTICED: [&str; 30] = [
     "withdraw KEYS[15] reseq:{p00}:active:worker",
     "retry KEYS[10] reseq:{p00}:active:worker",
     "define KEYS[3] reseq:{p00}:d:erp:waiting",
-    "purge KEYS[5] reseq:{p00}:d:erp:in-progress:a",
-    "purge KEYS[6] reseq:{p00}:d:erp:ready:a",
-    "purge KEYS[7] reseq:{p00}:d:erp:in-progress:b",
-    "purge KEYS[8] reseq:{p00}:d:erp:ready:b",
+    "purge KEYS[6] reseq:{p00}:d:erp:in-progress:a",
+    "purge KEYS[7] reseq:{p00}:d:erp:ready:a",
+    "purge KEYS[8] reseq:{p00}:d:erp:in-progress:b",
+    "purge KEYS[9] reseq:{p00}:d:erp:ready:b",
     "forget KEYS[3] reseq:{p00}:d:erp:waiting",
     "forget KEYS[4] reseq:{p00}:d:erp:messages",
     "forget KEYS[5] reseq:{p00}:d:erp:attempts",
@@ -119,6 +119,7 @@ async fn populate_few(
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
     (calls.ordering, calls.processing, calls.window) = (ordering, processing, "0");
+    run(connection, &calls.found()).await;
     let defined = run(connection, &calls.define("{}")).await;
     calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
     let owned = run(connection, &calls.own("me")).await;
@@ -144,6 +145,7 @@ fn few_calls_of(calls: &Calls) -> Vec<Call> {
 async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
+    run(connection, &calls.found()).await;
     let defined = run(connection, &calls.define("{}")).await;
     calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
     let owned = run(connection, &calls.own("me")).await;
@@ -184,6 +186,9 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.reap(&[calls.member(5, "s1")], &["erp/3".to_owned()]),
         calls.own("me"),
         calls.disown("me"),
+        calls.found(),
+        calls.beat(),
+        calls.migrate(),
         calls.release("me", &[("a", 0, 9), ("b", 2, 9)]),
         calls.release("me", &[("a", 0, 9), ("b", 0, 9)]),
         calls.postpone("me", "b", 2, LONG),

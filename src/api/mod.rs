@@ -230,6 +230,7 @@ impl From<StoreError> for Problem {
             StoreError::WrongState(_) | StoreError::WrongHead => {
                 Problem::new(StatusCode::CONFLICT, "wrong_state", error.to_string())
             }
+            StoreError::CannotConfirm(_) => Problem::invalid_field(format!("durability: {error}")),
             StoreError::OutOfMemory => memory_high(),
             StoreError::Unconfirmed(_) => Problem::temporary(
                 unavailable,
@@ -237,6 +238,9 @@ impl From<StoreError> for Problem {
                 "Redis did not confirm the call: it may have been carried out",
                 1,
             ),
+            StoreError::NewerSchema(_) => {
+                Problem::temporary(unavailable, "newer_schema", error.to_string(), 1)
+            }
             StoreError::Unreadable(_) => {
                 tracing::error!(%error, "what Redis holds cannot be read");
                 let detail = "what Redis holds cannot be read by this version; see its log";

@@ -7,21 +7,22 @@ use axum::{
 };
 
 use super::Api;
-use crate::wire::problem::Problem;
+use crate::{store::StoreError, wire::problem::Problem};
 
 /// The process lives.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The process does its work: Redis answers, and it is not stopping.
+/// The process does its work: Redis answers, holds what this version knows, and it is not stopping.
 pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     if api.stop.is_cancelled() {
         return Err(Problem::temporary(unavailable, "draining", "this pod is stopping", 1));
     }
-    match api.store.ping().await {
+    match api.store.check_ready().await {
         Ok(()) => Ok("ready\n"),
+        Err(error @ StoreError::NewerSchema(_)) => Err(error.into()),
         Err(error) => {
             tracing::debug!(%error, "not ready");
             let detail = "Redis does not answer";

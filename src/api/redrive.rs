@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     domain::{Arrival, Attempts, Message, Ordering, Origin, Redrive, Sequence, Stage, Stamped},
-    store::{DeadLetter, Known, wall_clock_ms},
+    store::{DeadLetter, Known, server_clock_ms},
     wire::problem::Problem,
 };
 
@@ -60,7 +60,7 @@ fn anew(letter: DeadLetter, known: &Known) -> (Sequence, Arrival) {
     let DeadLetter { stage, message: old, .. } = letter;
     let (sequence, priority) = (old.place.sequence, old.priority);
     let origin = Origin { destination: old.destination.clone(), place: old.place };
-    let message = Message { received_ms: wall_clock_ms(), ..old.message.clone() };
+    let message = Message { received_ms: server_clock_ms(), ..old.message.clone() };
     let processed = (stage == Stage::Delivery).then(|| {
         Box::new(Stamped {
             message: message.clone(),

@@ -22,7 +22,7 @@ use crate::{
         Arrival, Body, DestinationName, Message, Origin, Place, Sequence, State as MessageState,
         message::check_text,
     },
-    store::{Content, Known, LogEntry, wall_clock_ms},
+    store::{Content, Known, LogEntry, server_clock_ms},
     wire::problem::Problem,
 };
 
@@ -151,7 +151,7 @@ fn arrival(
         key: entry.key.clone(),
         headers,
         body: Body { content_type, bytes },
-        received_ms: wall_clock_ms(),
+        received_ms: server_clock_ms(),
     };
     let place = Place { epoch: entry.epoch, sequence };
     Arrival {

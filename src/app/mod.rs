@@ -22,6 +22,7 @@ use crate::{
     api::{self, Api},
     config::Config,
     domain::Topic,
+    faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     processor::{Processor, Transform, Transforms, transform::jq},
     sender::Sender,
@@ -154,6 +155,7 @@ impl Parts {
         tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let background = CancellationToken::new();
+        tokio::spawn(store.clone().stay(background.clone()));
         let wakes = Wakes::default();
         for destination in &config.destinations {
             store.define(destination).await.map_err(|problem| AppError::Definition {
@@ -280,6 +282,7 @@ impl Whole {
         let deadline = Instant::now() + Duration::from_millis(shutdown_ms);
         if failure.is_none() {
             tracing::info!(shutdown_ms, "draining");
+            point(Point::ShutdownDraining).await;
             self.drain(deadline).await;
         }
         self.background.cancel();

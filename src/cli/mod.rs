@@ -10,6 +10,7 @@ pub mod destinations;
 pub mod jq_runner;
 pub mod log;
 pub mod messages;
+pub mod migrate;
 pub mod pause;
 pub mod purge;
 pub mod replay;

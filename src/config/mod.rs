@@ -5,6 +5,7 @@
 //! range is refused with the field's name.
 
 mod overlay;
+mod topology;
 
 use std::{
     net::SocketAddr,
@@ -13,6 +14,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+
+pub use topology::{Access, Host, Topology};
 
 use crate::domain::{Destination, DestinationName, Framing, Topic};
 
@@ -58,8 +61,13 @@ pub struct Http {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Redis {
-    /// `redis://…` or `unix://…`. Empty: embedded, a private redis-server in `data_dir`.
+    /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`. Empty: embedded, a
+    /// private redis-server in `data_dir`.
     pub url: String,
+    /// The name of an ACL user, for the sentinels themselves. Empty: none.
+    pub sentinel_user: String,
+    /// The password for the sentinels themselves. Empty: none.
+    pub sentinel_password: String,
     /// Where the embedded redis-server keeps its files.
     pub data_dir: PathBuf,
     /// What every key starts with.
@@ -70,6 +78,9 @@ pub struct Redis {
     pub connections: usize,
     /// An unanswered command counts as failed after so many milliseconds.
     pub timeout_ms: u64,
+    /// Replicas that each primary has. Destinations with `durability = "replicated"` wait for all of
+    /// them, and ownership of partitions for half of them.
+    pub replicas: u8,
 }
 
 /// The ingest role.
@@ -153,11 +164,14 @@ impl Default for Redis {
     fn default() -> Self {
         Redis {
             url: String::new(),
+            sentinel_user: String::new(),
+            sentinel_password: String::new(),
             data_dir: PathBuf::from("reseq-data"),
             prefix: "reseq".into(),
             partitions: 64,
             connections: 4,
             timeout_ms: 5_000,
+            replicas: 0,
         }
     }
 }
@@ -205,18 +219,16 @@ impl Redis {
 
     /// The URL with its password hidden, for people to read.
     pub fn url_masked(&self) -> String {
-        match url::Url::parse(&self.url) {
-            Ok(mut url) => {
-                if url.password().is_some() {
-                    let _ = url.set_password(Some(crate::domain::destination::MASK));
-                }
-                // A unix: URL carries its user and password there.
-                url.set_query(None);
-                url.into()
-            }
-            Err(_) if self.url.is_empty() => "embedded".into(),
+        match self.topology() {
+            _ if self.url.is_empty() => "embedded".into(),
+            Ok(topology) => topology.masked(),
             Err(_) => "(not a URL)".into(),
         }
+    }
+
+    /// Where Redis is. What is wrong with the URL is told without its password.
+    pub fn topology(&self) -> Result<Topology, String> {
+        Topology::parse(&self.url)
     }
 
     /// How long an unanswered command is waited for.
@@ -286,6 +298,7 @@ impl Config {
             ("redis.partitions", self.redis.partitions.into(), 1, 4096),
             ("redis.connections", self.redis.connections as u64, 1, 1024),
             ("redis.timeout_ms", self.redis.timeout_ms, 10, 20_000),
+            ("redis.replicas", self.redis.replicas.into(), 0, 16),
             ("ingest.batch_max", self.ingest.batch_max as u64, 1, 1024),
             (
                 "ingest.bytes_in_flight_max",
@@ -321,17 +334,10 @@ impl Config {
         {
             return Err(invalid("redis.prefix", "use letters, digits, '.', '_' and '-'".into()));
         }
-        let schemes = ["redis", "unix", "redis+unix"];
-        match url::Url::parse(&self.redis.url) {
-            _ if self.redis.is_embedded() => Ok(()),
-            Ok(url) if schemes.contains(&url.scheme()) => Ok(()),
-            _ => Err(invalid(
-                "redis.url",
-                "write redis://[user:password@]host:port[/database] or unix:///path/to/socket, \
-                 or leave it empty for the embedded redis-server"
-                    .into(),
-            )),
+        if !self.redis.is_embedded() {
+            self.redis.topology().map_err(|problem| invalid("redis.url", problem))?;
         }
+        Ok(())
     }
 
     fn validate_destinations(&self) -> Result<(), ConfigError> {

@@ -8,9 +8,23 @@ use super::{Config, ConfigError};
 const PREFIX: &str = "RESEQ_";
 /// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
 /// `RESEQ_URL` the service that the client commands talk to, `RESEQ_JQ_RUNNER` the program that
-/// runs `jq` expressions, and `RESEQ_JQ_CHILD` is set in that.
-const OTHERS: [&str; 5] =
-    ["RESEQ_CONFIG", "RESEQ_LOG", "RESEQ_URL", "RESEQ_JQ_RUNNER", "RESEQ_JQ_CHILD"];
+/// runs `jq` expressions, and `RESEQ_JQ_CHILD` is set in that. With the features of tests, what
+/// they make go wrong.
+const OTHERS: &[&str] = &[
+    "RESEQ_CONFIG",
+    "RESEQ_LOG",
+    "RESEQ_URL",
+    "RESEQ_JQ_RUNNER",
+    "RESEQ_JQ_CHILD",
+    #[cfg(feature = "pause-points")]
+    "RESEQ_PAUSE_SOCKET",
+    #[cfg(feature = "planted-bugs")]
+    "RESEQ_PLANTED_BUG",
+    #[cfg(feature = "next-schema")]
+    "RESEQ_NEXT_SCHEMA",
+    #[cfg(feature = "next-schema")]
+    "RESEQ_TEST_REDIS_SERVER",
+];
 
 pub(super) fn environment(
     config: Config,

@@ -48,8 +48,71 @@ fn what_is_unknown_or_wrong_is_refused_by_name() {
 fn the_password_of_redis_is_never_shown() {
     let config = load("[redis]\nurl = 'redis://u:s3cret@h:1/0'\n", &[]).unwrap();
     assert!(!format!("{config:?}").contains("s3cret"));
-    let config = load("[redis]\nurl = 'unix:///run/redis.sock?user=u&pass=s3cret'\n", &[]).unwrap();
-    assert!(!format!("{config:?}").contains("s3cret"));
+    let urls = [
+        "unix:///run/redis.sock?user=u&pass=s3cret",
+        "redis+sentinel://u:s3cret@h:1,i:2/main",
+        "redis+cluster://:s3cret@h:1,i:2",
+    ];
+    for url in urls {
+        let text = format!("[redis]\nurl = '{url}'\nsentinel_password = 's3cret'\n");
+        let config = load(&text, &[]).unwrap();
+        assert!(!format!("{config:?}").contains("s3cret"), "{url}");
+        assert!(config.redis.url_masked().contains(if url.starts_with('u') {
+            "run"
+        } else {
+            "h:1,i:2"
+        }));
+    }
+    // What is refused is not shown either.
+    for url in
+        ["redis+cluster://u:s3cret@h", "redis+sentinel://u:s3cret@h:1", "redis+what://u:s3cret@h"]
+    {
+        let error = load(&format!("[redis]\nurl = '{url}'\n"), &[]).unwrap_err();
+        assert!(error.contains("redis.url") && !error.contains("s3cret"), "{error}");
+    }
+}
+
+#[test]
+fn where_redis_is_follows_from_the_url_alone() {
+    let parse = |url: &str| Topology::parse(url);
+    let host = |name: &str, port| (name.to_owned(), port);
+    let access = |user: Option<&str>, password: Option<&str>, database| Access {
+        user: user.map(str::to_owned),
+        password: password.map(str::to_owned),
+        database,
+    };
+    let found = parse("redis+sentinel://u:p%40ss@a:1,[::1]:2,c:3/main/4");
+    let sentinels = vec![host("a", 1), host("::1", 2), host("c", 3)];
+    let expected = Topology::Sentinel {
+        sentinels,
+        service: "main".into(),
+        access: access(Some("u"), Some("p@ss"), 4),
+    };
+    assert!(found == Ok(expected));
+    let found = parse("redis+cluster://:pw@a:1,b:2/");
+    let nodes = vec![host("a", 1), host("b", 2)];
+    assert!(found == Ok(Topology::Cluster { nodes, access: access(None, Some("pw"), 0) }));
+    for url in ["redis://h:1/2", "unix:///run/redis.sock"] {
+        assert!(parse(url) == Ok(Topology::Single { url: url.into() }));
+    }
+    let wrong = [
+        ("redis+sentinel://a:1,b:2", "service"),
+        ("redis+sentinel://a:1,b:2/", "service"),
+        ("redis+sentinel://a:1/main/x", "database"),
+        ("redis+sentinel://a/main", "port"),
+        ("redis+cluster://a:1,b", "port"),
+        ("redis+cluster://a:1,b:0", "host:port"),
+        ("redis+cluster://a:1,b:99999", "port"),
+        ("redis+cluster://a:1/3", "one database"),
+        ("redis+cluster://", "port"),
+        ("redis://", "redis://"),
+        ("rediss://h:1", "TLS"),
+        ("h:1", "redis://"),
+    ];
+    for (url, named) in wrong {
+        let problem = parse(url).err().unwrap_or_default();
+        assert!(problem.contains(named), "{url}: {problem:?} does not name {named:?}");
+    }
 }
 
 #[test]

@@ -15,8 +15,8 @@ pub mod topic;
 pub use attempts::{Attempts, Stage, Trouble, TroubleKind};
 pub use backoff::Backoff;
 pub use destination::{
-    Ack, BatchFormat, Delivery, Destination, Framing, OnExhausted, Ordering, Processing, Transform,
-    TransformKind, expression::Expression,
+    Ack, BatchFormat, Delivery, Destination, Durability, Framing, OnExhausted, Ordering,
+    Processing, Transform, TransformKind, expression::Expression,
 };
 pub use lease::LeaseToken;
 pub use message::{

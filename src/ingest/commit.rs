@@ -5,6 +5,9 @@
 //! submitted later is refused too: were it stamped, sending the failed one again would put it
 //! behind what came after it.
 
+#[cfg(feature = "planted-bugs")]
+mod misled;
+
 use std::{
     sync::{
         Arc,
@@ -22,7 +25,11 @@ use tokio_util::task::TaskTracker;
 use super::{Outcome, Receipt, Refusal, Watermark};
 use crate::{
     config,
-    domain::{Arrival, DestinationName, Ordering as Ordered, TopicName, TransformKind},
+    domain::{Arrival, DestinationName, Durability, Ordering as Ordered, TopicName, TransformKind},
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
     store::{
         Batches, Caller, Catalog, GroupCommit, Ingested, Known, Store, StoreError, cut, persist,
     },
@@ -42,7 +49,7 @@ pub struct Session {
 
 impl Session {
     fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.failed.load(Ordering::Relaxed) && !planted::is("failed_session_goes_on")
     }
 
     /// Nothing that is submitted from now on is stamped.
@@ -191,24 +198,32 @@ impl Worker {
             // Nobody waits for these any more: who sent them will have sent them again.
             let is_late = |job: &Job| job.submitted.elapsed() > self.retry;
             jobs.retain(|job| !(job.reply.is_closed() && is_late(job)));
-            let mut outcomes: Vec<Vec<Outcome>> = jobs.iter().map(|_| Vec::new()).collect();
-            let items: Vec<Item> = jobs
-                .iter()
-                .enumerate()
-                .flat_map(|(job, whole)| {
-                    let (session, submitted) = (&whole.session, whole.submitted);
-                    let item = move |arrival| Item { job, submitted, arrival, session };
-                    whole.arrivals.iter().map(item)
-                })
-                .collect();
-            let size = |item: &Item| item.arrival.message.body.bytes.len();
-            for call in cut(&items, self.batch_max, CALL_BYTES_MAX, size) {
-                self.stamp(call, &mut outcomes).await;
-            }
-            for (job, outcomes) in jobs.into_iter().zip(outcomes) {
-                // A producer that has gone does not hear.
-                let _ = job.reply.send(outcomes);
-            }
+            #[cfg(feature = "planted-bugs")]
+            let Some(jobs) = self.misled(jobs) else { continue };
+            self.stamp_all(jobs).await;
+        }
+    }
+
+    /// Stamps the arrivals of a batch, and answers.
+    async fn stamp_all(&mut self, jobs: Vec<Job>) {
+        point(Point::IngestGathered).await;
+        let mut outcomes: Vec<Vec<Outcome>> = jobs.iter().map(|_| Vec::new()).collect();
+        let items: Vec<Item> = jobs
+            .iter()
+            .enumerate()
+            .flat_map(|(job, whole)| {
+                let (session, submitted) = (&whole.session, whole.submitted);
+                let item = move |arrival| Item { job, submitted, arrival, session };
+                whole.arrivals.iter().map(item)
+            })
+            .collect();
+        let size = |item: &Item| item.arrival.message.body.bytes.len();
+        for call in cut(&items, self.batch_max, CALL_BYTES_MAX, size) {
+            self.stamp(call, &mut outcomes).await;
+        }
+        for (job, outcomes) in jobs.into_iter().zip(outcomes) {
+            // A producer that has gone does not hear.
+            let _ = job.reply.send(outcomes);
         }
     }
 
@@ -222,7 +237,12 @@ impl Worker {
         let results = self.settle(&live).await;
         for (item, result) in live.into_iter().zip(results) {
             let outcome = match result {
-                Err(refusal) if refusal.is_temporary() && item.session.has_failed() => {
+                // What may be there is not called aborted: that would say that it is not.
+                Err(refusal)
+                    if refusal.is_temporary()
+                        && refusal != Refusal::NotConfirmed
+                        && item.session.has_failed() =>
+                {
                     Err(Refusal::Aborted)
                 }
                 outcome => outcome,
@@ -248,7 +268,9 @@ impl Worker {
         let arrivals: Vec<&Arrival> = items.iter().filter(fits).map(|item| item.arrival).collect();
         let oldest = items.iter().map(|item| item.submitted).min().unwrap_or_else(Instant::now);
         let mut stamped = match self.ingest(&arrivals, oldest + self.retry).await {
-            Ok(ingested) => ingested.into_iter().map(outcome).collect::<Vec<_>>(),
+            Ok((ingested, level)) => {
+                ingested.into_iter().map(|one| outcome(one, level)).collect::<Vec<_>>()
+            }
             Err(refusal) => vec![Err(refusal); arrivals.len()],
         }
         .into_iter();
@@ -267,16 +289,16 @@ impl Worker {
         known.paused.ingest.then_some(Refusal::Paused)
     }
 
-    /// Stamps arrivals, however often the epoch or the definition turn out to be stale.
-    /// After `deadline` there is no further attempt.
+    /// Stamps arrivals, however often the epoch or the definition turn out to be stale; with the
+    /// durability that they have reached. After `deadline` there is no further attempt.
     async fn ingest(
         &mut self,
         arrivals: &[&Arrival],
         deadline: Instant,
-    ) -> Result<Vec<Ingested>, Refusal> {
+    ) -> Result<(Vec<Ingested>, Durability), Refusal> {
         let unknown = || Refusal::UnknownDestination(self.name.to_string());
         if arrivals.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Durability::Memory));
         }
         loop {
             let known = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
@@ -287,11 +309,15 @@ impl Worker {
                     let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
                     let stamped = ingested.iter().filter(is_new).count();
                     telemetry::ingested(self.name.as_str(), stamped, arrivals.len());
-                    return Ok(ingested);
+                    point(Point::IngestStamped).await;
+                    return Ok((ingested, known.destination.durability));
                 }
                 Err(error) => error,
             };
             match error {
+                StoreError::StaleEpoch(_) if self.epoch > 0 && planted::is("epoch_ignored") => {
+                    return Err(Refusal::RedisUnavailable);
+                }
                 StoreError::StaleEpoch(now) => self.epoch = now,
                 StoreError::StaleDefinition | StoreError::UnknownDestination => {
                     let refreshed = self.catalog.refresh(&self.name).await;
@@ -304,7 +330,10 @@ impl Worker {
                 error => {
                     // What may still arrive of this call must not be stamped behind the next one.
                     self.caller.give_up();
-                    tracing::warn!(destination = %self.name, %error, "arrivals were not stamped");
+                    // Of a newer schema the store tells, seldom enough.
+                    if !matches!(error, StoreError::NewerSchema(_)) {
+                        tracing::warn!(destination = %self.name, %error, "arrivals were not stamped");
+                    }
                     return Err(refusal(&error));
                 }
             }
@@ -312,10 +341,10 @@ impl Worker {
     }
 }
 
-fn outcome(ingested: Ingested) -> Outcome {
+fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
     match ingested {
-        Ingested::Stamped(place) => Ok(Receipt { place, duplicate_of: None }),
-        Ingested::Duplicate(place, id) => Ok(Receipt { place, duplicate_of: Some(id) }),
+        Ingested::Stamped(place) => Ok(Receipt { place, durability, duplicate_of: None }),
+        Ingested::Duplicate(place, id) => Ok(Receipt { place, durability, duplicate_of: Some(id) }),
         Ingested::Conflict => Err(Refusal::Conflict),
         // No arrival of a producer replaces a dead letter.
         Ingested::BacklogFull | Ingested::Gone => Err(Refusal::BacklogFull),
@@ -325,7 +354,9 @@ fn outcome(ingested: Ingested) -> Outcome {
 fn refusal(error: &StoreError) -> Refusal {
     match error {
         StoreError::Unconfirmed(_) => Refusal::NotConfirmed,
+        StoreError::CannotConfirm(problem) => Refusal::CannotConfirm(problem.clone()),
         StoreError::OutOfMemory => Refusal::MemoryHigh,
+        StoreError::NewerSchema(_) => Refusal::NewerSchema(error.to_string()),
         _ => Refusal::RedisUnavailable,
     }
 }

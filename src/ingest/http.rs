@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     domain::{Arrival, DestinationName, TopicName},
-    store::wall_clock_ms,
+    store::server_clock_ms,
     wire::problem::Problem,
 };
 
@@ -92,7 +92,7 @@ async fn post_items(
         "application/json" => {
             let body = whole_body(body, ingest.batch_bytes_max)?;
             let item =
-                parse_item(&body, wall_clock_ms(), ingest.body_bytes_max).map_err(problem_of)?;
+                parse_item(&body, server_clock_ms(), ingest.body_bytes_max).map_err(problem_of)?;
             ingest.take_one(item).await
         }
         "application/x-ndjson" | "application/ndjson" => {
@@ -191,7 +191,7 @@ impl Ingest {
     /// Reads the lines. A topic that cannot be looked up may stand for any destination, so that
     /// nothing after it may be taken.
     async fn read_items(&self, lines: &[&[u8]]) -> Vec<Result<Addressed, Problem>> {
-        let now_ms = wall_clock_ms();
+        let now_ms = server_clock_ms();
         let mut topics = Topics::new();
         let mut has_failed = false;
         let mut items = Vec::with_capacity(lines.len());
@@ -243,10 +243,10 @@ fn answer(id: &str, outcomes: Vec<(DestinationName, Outcome)>) -> Result<Value, 
     let mut worst: Option<Refusal> = None;
     for (name, outcome) in outcomes {
         match outcome {
-            Ok(Receipt { place, duplicate_of }) => {
+            Ok(Receipt { place, durability, duplicate_of }) => {
                 let mut delivery = json!({
                     "destination": name, "sequence": place.sequence, "epoch": place.epoch,
-                    "duplicate": duplicate_of.is_some(),
+                    "duplicate": duplicate_of.is_some(), "durability": durability,
                 });
                 if let Some(first_id) = duplicate_of {
                     delivery["id"] = json!(first_id);

@@ -20,7 +20,7 @@ use crate::{
             check_text, travels,
         },
     },
-    store::wall_clock_ms,
+    store::server_clock_ms,
     wire::problem::Problem,
 };
 
@@ -50,7 +50,7 @@ pub(super) fn arrival_of(
         key: encoded(headers, "Reseq-Key", KEY_BYTES_MAX)?,
         headers: travelling(headers)?,
         body: Body { content_type: content_type.to_owned(), bytes: body },
-        received_ms: wall_clock_ms(),
+        received_ms: server_clock_ms(),
     };
     let (due, priority) = (due_of(headers)?, priority_of(headers)?);
     Ok(Arrival { idempotency_key, due, priority, ..Arrival::of(message) })
@@ -65,7 +65,7 @@ fn due_of(headers: &HeaderMap) -> Result<Option<Due>, Problem> {
             parse_delay(&delay).and_then(due::after).map_err(|error| format!("{DELAY}: {error}"))
         }
         (None, Some(time)) => {
-            due::at(&time, wall_clock_ms()).map_err(|error| format!("{NOT_BEFORE}: {error}"))
+            due::at(&time, server_clock_ms()).map_err(|error| format!("{NOT_BEFORE}: {error}"))
         }
         (Some(_), Some(_)) => Err(format!("{NOT_BEFORE}: give either it or {DELAY}, not both")),
     };

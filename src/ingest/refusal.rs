@@ -2,13 +2,18 @@
 
 use axum::http::StatusCode;
 
-use crate::{domain::Place, wire::problem::Problem};
+use crate::{
+    domain::{Durability, Place},
+    wire::problem::Problem,
+};
 
 /// An arrival that Redis has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// Its place in the order.
     pub place: Place,
+    /// The level that it has reached.
+    pub durability: Durability,
     /// If the same had been stamped before, here: the id that it has.
     pub duplicate_of: Option<String>,
 }
@@ -48,12 +53,19 @@ pub enum Refusal {
     /// Redis did not take it.
     #[error("Redis is not available; nothing was stored, send again later")]
     RedisUnavailable,
-    /// No answer came from Redis.
+    /// Redis holds what a newer version wrote; says so.
+    #[error("{0}")]
+    NewerSchema(String),
+    /// No answer came from Redis, or what the destination's `durability` asks for was not reached in
+    /// time.
     #[error(
         "Redis did not confirm the message: it may be there. Sending again is safe only with an \
          idempotency key"
     )]
     NotConfirmed,
+    /// The deployment cannot give the destination's `durability`; says what to change.
+    #[error("{0}; nothing was stored")]
+    CannotConfirm(String),
     /// An earlier message of the same producer failed.
     #[error("an earlier message was not taken, and this one must not overtake it; send both again")]
     Aborted,
@@ -74,7 +86,9 @@ impl Refusal {
             Refusal::Paused => (StatusCode::SERVICE_UNAVAILABLE, "paused"),
             Refusal::MemoryHigh => (StatusCode::SERVICE_UNAVAILABLE, "memory_high"),
             Refusal::RedisUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "redis_unavailable"),
+            Refusal::NewerSchema(_) => (StatusCode::SERVICE_UNAVAILABLE, "newer_schema"),
             Refusal::NotConfirmed => (StatusCode::SERVICE_UNAVAILABLE, "not_confirmed"),
+            Refusal::CannotConfirm(_) => (StatusCode::SERVICE_UNAVAILABLE, "cannot_confirm"),
             Refusal::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "aborted"),
             Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         }

@@ -14,6 +14,7 @@ use crate::{
     domain::{
         DestinationName, LeaseToken, Processed, Stage, Stamped, TransformKind, Trouble, TroubleKind,
     },
+    faults::pause::{Point, point},
     store::{Catalog, Claimed, Known},
     telemetry,
     wire::answer::excerpt,
@@ -86,6 +87,9 @@ impl Attempt {
             () = self.held.lost() => None,
             () = abandon.cancelled() => None,
         };
+        if matches!(result, Some(Ok(_))) {
+            point(Point::ProcessorTransformed).await;
+        }
         let outcome = match &result {
             Some(Ok(Output::Deliver(_))) => "deliver",
             Some(Ok(Output::Drop)) => "drop",

@@ -8,6 +8,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use super::turns::Turns;
 use crate::{
     domain::DestinationName,
+    faults::pause::{Point, point},
     store::{Caller, Catalog, Claimed, Claimers, Known, Store, StoreError},
     telemetry,
 };
@@ -149,6 +150,9 @@ impl Claims {
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
         let call = async move {
             let claimed = store.claim(&caller, &known, 1..=room, lease).await;
+            if claimed.as_ref().is_ok_and(|claimed| !claimed.messages.is_empty()) {
+                point(Point::ProcessorClaimed).await;
+            }
             // Here, because `answered` must not wait for anything: what it has taken would be lost
             // if something else came first.
             if matches!(claimed, Err(StoreError::StaleDefinition | StoreError::UnknownDestination))

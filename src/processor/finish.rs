@@ -1,6 +1,9 @@
 //! What has been processed goes back to Redis, by group commit: while one call is in flight, the
 //! next batch fills.
 
+#[cfg(feature = "planted-bugs")]
+mod misled;
+
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
@@ -8,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::leases::Held;
 use crate::{
     domain::{DestinationName, LeaseToken, Stamped, Trouble},
+    faults::pause::{Point, point},
     store::{
         Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store,
         StoreError, cut, persist,
@@ -96,10 +100,14 @@ impl Worker {
             for some in cut(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
                 let call = || store.complete(caller, &known, some);
                 self.note("complete", persist(None, call).await);
+                point(Point::ProcessorCompleted).await;
             }
+            #[cfg(feature = "planted-bugs")]
+            self.misled(&known, &mut failed).await;
             if !failed.is_empty() {
                 let call = || store.fail(caller, &known, &failed);
                 let statuses = self.note("fail", persist(None, call).await);
+                point(Point::ProcessorFailed).await;
                 self.due.note_failed(known.partition, &failed, &statuses);
                 store.settle_failed(&known, &failed, &statuses).await;
             }

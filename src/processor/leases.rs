@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     domain::{DestinationName, LeaseToken},
+    faults::planted,
     store::{Catalog, Extension, Status, Store},
 };
 
@@ -85,6 +86,9 @@ pub(super) async fn extend(
         tokio::select! {
             () = stop.cancelled() => return,
             _ = tick.tick() => {}
+        }
+        if planted::is("leases_not_extended") {
+            continue;
         }
         for (name, tokens) in leases.all() {
             let Some(known) = catalog.get(name.as_str()) else { continue };

@@ -31,16 +31,19 @@ impl Backlogs {
         let all = catalog.all();
         let owned: Vec<Arc<Known>> =
             all.values().filter(|known| partitions.contains(&known.partition)).cloned().collect();
-        let numbers = match store.backlogs(&owned).await {
-            Ok(numbers) => numbers,
-            Err(error) => {
-                tracing::debug!(%error, "cannot look how much is pending");
-                return;
-            }
-        };
+        let numbers = store.backlogs_each(&owned).await;
         let mut told = HashSet::new();
         for (known, numbers) in owned.iter().zip(numbers) {
             let name = &known.destination.name;
+            let numbers = match numbers {
+                Ok(numbers) => numbers,
+                Err(error) => {
+                    tracing::debug!(destination = %name, %error, "cannot look how much is pending");
+                    // What was told stays told until its server answers.
+                    told.insert(name.clone());
+                    continue;
+                }
+            };
             let backlog = Backlog {
                 pending: numbers.pending,
                 pending_bytes: numbers.pending_bytes,

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config,
     domain::DestinationName,
+    faults::planted,
     store::{Catalog, Store, Wake},
     telemetry,
 };
@@ -134,6 +135,9 @@ impl Work {
     fn poke(&mut self, name: &DestinationName, ownership: &Ownership) {
         let partition = name.partition(self.sender.store.keys().partitions());
         let Some(tenure) = ownership.of(partition) else { return };
+        if planted::is("wake_and_poll_lost") && self.running.contains_key(name) {
+            return;
+        }
         if let Some(running) = self.running.get(name)
             && Arc::ptr_eq(&running.tenure, &tenure)
             && !running.task.is_finished()
@@ -191,6 +195,9 @@ impl Work {
     /// being delivered. Apart from the rest: there may be much of it, and leases run out meanwhile.
     fn keep_house(&mut self, ownership: &Ownership) {
         let partitions = ownership.partitions();
+        if planted::is("house_not_kept") {
+            return;
+        }
         if partitions.is_empty() || self.house.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }

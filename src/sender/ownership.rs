@@ -7,14 +7,17 @@ use futures::{StreamExt, stream};
 use tokio::{sync::Notify, time::Instant};
 
 use super::tenure::Tenure;
-use crate::store::{OwnerToken, Store, StoreError};
+use crate::{
+    faults::pause::{Point, point},
+    store::{OwnerToken, Store, StoreError},
+};
 
 /// The name of the role in the list of pods.
 const ROLE: &str = "sender";
 /// While partitions change hands, the pods are counted at most this often.
 const RECOUNT: Duration = Duration::from_millis(50);
 /// Calls for ownership in flight at once.
-const CALLS_MAX: usize = 16;
+const CALLS_MAX: usize = 64;
 
 pub(super) struct Ownership {
     store: Store,
@@ -71,12 +74,20 @@ impl Ownership {
     /// Renews all leases. What was drained is given back; what was lost is dropped, and taken anew
     /// if nobody else has it.
     pub(super) async fn renew(&mut self) {
+        if !self.tenures.is_empty() {
+            point(Point::OwnerRenewing).await;
+        }
         let drained = self.take_drained();
         let tenures: Vec<Arc<Tenure>> = self.tenures.values().cloned().collect();
         let (store, lease) = (&self.store, self.lease);
         let renewals = stream::iter(tenures).map(|tenure| async move {
             let asked = Instant::now();
-            let owned = store.own(tenure.partition, &tenure.owner.token, lease).await;
+            let owned = store.own(tenure.partition, &tenure.owner.token, lease);
+            let owned = in_time(lease, owned).await;
+            // At once: a server that does not answer must not cost what another has renewed.
+            if owned.as_ref().is_ok_and(|owned| owned.epoch == tenure.owner.epoch) {
+                tenure.extend(valid_until(asked, lease));
+            }
             (tenure, asked, owned)
         });
         let renewals = renewals.buffer_unordered(CALLS_MAX).collect::<Vec<_>>();
@@ -133,12 +144,10 @@ impl Ownership {
 
     /// Counts the pods, takes what is free up to the share, gives back what is beyond it.
     pub(super) async fn rebalance(&mut self) {
-        match self.store.heartbeat(ROLE, self.lease).await {
+        match in_time(self.lease, self.store.heartbeat(ROLE, self.lease)).await {
             Ok(pods) => (self.pods, self.counted) = (pods.max(1), Instant::now()),
-            Err(error) => {
-                tracing::debug!(%error, "cannot count the senders");
-                return;
-            }
+            // On a cluster, only the node that counts may be gone: as many as there were, then.
+            Err(error) => tracing::debug!(%error, "cannot count the senders"),
         }
         let share = self.share();
         let surplus = self.partitions().into_iter().skip(share);
@@ -176,19 +185,22 @@ impl Ownership {
         }
     }
 
-    /// Takes at most `wanted` of these partitions. Pods look in different places first, so that
-    /// they seldom ask for the same.
+    /// Takes at most `wanted` of these partitions. Looks first which are free: most are another's.
+    /// Pods begin at different places, so that they seldom ask for the same.
     async fn take_free(&mut self, partitions: &[u16], wanted: usize) {
-        let start = rand::random_range(0..partitions.len().max(1));
-        let rotated: Vec<u16> =
-            partitions[start..].iter().chain(&partitions[..start]).copied().collect();
+        let mut free = self.store.free_of(partitions).await;
+        let start = rand::random_range(0..free.len().max(1));
+        free.rotate_left(start);
         let before = self.tenures.len();
-        for some in rotated.chunks(CALLS_MAX) {
+        let mut rest = free.as_slice();
+        while !rest.is_empty() {
             let left = wanted.saturating_sub(self.tenures.len() - before);
             if left == 0 {
                 return;
             }
-            self.take(&some[..left.min(some.len())]).await;
+            let (some, others) = rest.split_at(left.min(CALLS_MAX).min(rest.len()));
+            self.take(some).await;
+            rest = others;
         }
     }
 
@@ -196,11 +208,14 @@ impl Ownership {
         let (store, lease) = (&self.store, self.lease);
         let calls = stream::iter(partitions.iter().copied()).map(|partition| async move {
             let (token, asked) = (OwnerToken::random(), Instant::now());
-            let owned = store.own(partition, &token, lease).await;
+            let owned = in_time(lease, store.own(partition, &token, lease)).await;
             (partition, token, asked, owned)
         });
         let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
-        let mut quarantine = Duration::ZERO;
+        if answers.iter().any(|(_, _, _, owned)| owned.is_ok()) {
+            point(Point::OwnerTaken).await;
+        }
+        let (mut quarantine, mut unsure) = (Duration::ZERO, Vec::new());
         for (partition, token, asked, owned) in answers {
             match owned {
                 Ok(owned) => {
@@ -213,8 +228,16 @@ impl Ownership {
                     self.tenures.insert(partition, tenure);
                 }
                 Err(StoreError::Owned(_)) => {}
-                Err(error) => tracing::debug!(partition, %error, "cannot take a partition"),
+                Err(error) => {
+                    tracing::debug!(partition, %error, "cannot take a partition");
+                    if matches!(error, StoreError::Unconfirmed(_)) {
+                        unsure.push((partition, token));
+                    }
+                }
             }
+        }
+        if !unsure.is_empty() {
+            self.leave_alone(unsure).await;
         }
         if !quarantine.is_zero() && self.told.is_none_or(|told| told.elapsed() > self.lease) {
             self.told = Some(Instant::now());
@@ -224,6 +247,21 @@ impl Ownership {
                 "Redis was restarted: deliveries wait until a sender that it may have forgotten must have stopped"
             );
         }
+    }
+
+    /// Gives back what may have been taken, and does not count as owned: else it would stand still
+    /// until that lease runs out.
+    async fn leave_alone(&self, unsure: Vec<(u16, OwnerToken)>) {
+        let (store, count) = (&self.store, unsure.len());
+        let calls = stream::iter(unsure)
+            .map(|(partition, token)| async move { store.disown(partition, &token).await });
+        let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
+        let given_back = answers.iter().filter(|answer| answer.is_ok()).count();
+        tracing::warn!(
+            count,
+            given_back,
+            "taking partitions was not confirmed: nothing of theirs is delivered from here"
+        );
     }
 
     /// Has everything end that is in flight, and nothing begin.
@@ -256,6 +294,16 @@ async fn give_back(store: &Store, tenures: Vec<Arc<Tenure>>) -> Vec<u16> {
         }
     }
     free
+}
+
+/// Gives a call up while there is time to renew what other servers hold. What it asked for may be
+/// done all the same: nobody acts on it, and it runs out.
+async fn in_time<T>(
+    lease: Duration,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let answered = tokio::time::timeout(lease / 2, call).await;
+    answered.unwrap_or_else(|_| Err(StoreError::Unconfirmed("no answer in time".into())))
 }
 
 /// A little before the lease can have run out, by our own clock.

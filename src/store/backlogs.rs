@@ -24,38 +24,44 @@ const FIELDS: [&str; 11] = [
 
 /// A hash's numbers, length of the waiting list, messages being delivered, halted, dead letters.
 type Answer = (Vec<Option<u64>>, u64, Option<u64>, u64, u64);
-/// How many answers make one [`Answer`].
-const ANSWERS: usize = 5;
-
 impl Store {
-    /// The numbers of destinations, in order, without their heads; those of a single one are of one
-    /// instant.
+    /// The numbers of destinations, in order, without their heads.
     pub async fn backlogs<K: Borrow<Known>>(&self, all: &[K]) -> Result<Vec<Stats>, StoreError> {
-        if all.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut pipe = Pipeline::new();
-        if all.len() == 1 {
-            // Of one instant. Those of many are of several partitions.
-            pipe.atomic();
-        }
-        for known in all {
-            let known = known.borrow();
-            let keys = self.keys().destination(&known.destination.name);
-            pipe.hmget(keys.hash(), &FIELDS);
-            match known.destination.ordering {
-                Ordering::None => pipe.zcard(keys.waiting()),
-                Ordering::Destination | Ordering::Key => pipe.llen(keys.waiting()),
-            };
-            pipe.get(keys.delivering()).zcard(keys.halted()).zcard(keys.dead());
-        }
-        let answers: Vec<Value> = self.query(&pipe).await?;
-        let read = |(known, answer): (&K, &[Value])| {
-            let answer = redis::from_redis_value(Value::Array(answer.to_vec()));
+        self.backlogs_each(all).await.into_iter().collect()
+    }
+
+    /// The same, where a server that does not answer costs only its own.
+    pub async fn backlogs_each<K: Borrow<Known>>(
+        &self,
+        all: &[K],
+    ) -> Vec<Result<Stats, StoreError>> {
+        let looks = all.iter().map(|known| self.look_at(known.borrow()));
+        let answers = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let read = |(known, answer): (&K, Result<Vec<Value>, StoreError>)| {
+            let answer = redis::from_redis_value(Value::Array(answer?));
             let answer = answer.map_err(|_| super::unexpected("a look at numbers"))?;
             Ok(stats(known.borrow(), answer))
         };
-        all.iter().zip(answers.chunks(ANSWERS)).map(read).collect()
+        all.iter().zip(answers).map(read).collect()
+    }
+
+    fn look_at(&self, known: &Known) -> Pipeline {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut pipe = Pipeline::new();
+        pipe.hmget(keys.hash(), &FIELDS);
+        match known.destination.ordering {
+            Ordering::None => pipe.zcard(keys.waiting()),
+            Ordering::Destination | Ordering::Key => pipe.llen(keys.waiting()),
+        };
+        pipe.get(keys.delivering()).zcard(keys.halted()).zcard(keys.dead());
+        pipe
+    }
+
+    /// The numbers of one destination, of one instant.
+    pub(super) async fn backlog_now(&self, known: &Known) -> Result<Stats, StoreError> {
+        let mut pipe = self.look_at(known);
+        pipe.atomic();
+        Ok(stats(known, self.query(&pipe).await?))
     }
 }
 

@@ -1,16 +1,15 @@
 //! Claiming waiting messages, and handing them back (`lua/claim.lua`, `lua/unclaim.lua`).
 
-use std::{
-    ops::RangeInclusive,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
-use super::{Caller, Claimers, Known, Status, Store, StoreError, attempts, record, unexpected};
+use super::{
+    Caller, Claimers, Known, Status, Store, StoreError, ask, attempts, clock::server_clock_ms,
+    record, unexpected,
+};
 use crate::domain::{LeaseToken, Sequence, Stamped};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
@@ -25,12 +24,6 @@ pub struct Claimed {
     pub messages: Vec<(LeaseToken, Stamped)>,
     /// There may be more that only the size of these left out.
     pub may_have_more: bool,
-}
-
-/// Milliseconds since 1970 by this pod's clock. For people and metrics only: nothing is decided by
-/// it.
-pub fn wall_clock_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 impl Store {
@@ -48,12 +41,12 @@ impl Store {
         let secret = self.secret_of(caller);
         let most = (*count.end()).clamp(1, 1000);
         let least = (*count.start()).clamp(1, most);
-        let claimed_ms = wall_clock_ms();
+        let claimed_ms = server_clock_ms();
 
         let (name, mut call) = self.script(|scripts| &scripts.claim);
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
-        call.key(keys.partition.active(known.claimers()));
+        call.key(keys.partition.active(known.claimers())).key(keys.partition.epoch());
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
         call.arg(&secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
         call.arg(least).arg(known.ordering_text());
@@ -99,6 +92,7 @@ impl Store {
         call.key(keys.messages()).key(keys.partition.leases());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.epoch());
         call.arg(caller.number()).arg(known.destination.name.as_str());
         for token in tokens {
             call.arg(token.sequence).arg(token.member());
@@ -107,30 +101,35 @@ impl Store {
     }
 
     /// Destinations that have waiting work, the longest unserved first, of each of these partitions
-    /// in their order. A hint.
+    /// in their order. A hint. Nothing of those whose server does not answer, unless none does.
     pub async fn active_of_all(
         &self,
         partitions: &[u16],
         claimers: Claimers,
         max: usize,
     ) -> Result<Vec<Vec<String>>, StoreError> {
-        let mut pipe = redis::pipe();
-        for &partition in partitions {
-            let key = self.keys().partition(partition).active(claimers);
-            pipe.zrange(key, 0, max as isize - 1);
-        }
-        self.query(&pipe).await
+        let looks = partitions.iter().map(|partition| {
+            let mut pipe = redis::pipe();
+            pipe.zrange(self.keys().partition(*partition).active(claimers), 0, max as isize - 1);
+            pipe
+        });
+        self.names(&looks.collect::<Vec<_>>()).await
     }
 
     /// Of these destinations, those that may have waiting messages: some too many, never too few.
     pub async fn active_among(&self, all: Vec<Arc<Known>>) -> Result<Vec<Arc<Known>>, StoreError> {
-        let mut pipe = redis::pipe();
-        for known in &all {
+        let looks = all.iter().map(|known| {
             let key = self.keys().partition(known.partition).active(known.claimers());
+            let mut pipe = redis::pipe();
             pipe.zscore(key, known.destination.name.as_str());
-        }
-        let since: Vec<Option<f64>> = self.query(&pipe).await?;
-        Ok(all.into_iter().zip(since).filter_map(|(known, since)| since.map(|_| known)).collect())
+            pipe
+        });
+        let found = ask::answered(self.query_each(&looks.collect::<Vec<_>>()).await)?;
+        let is_active = |found: Option<Vec<Value>>| {
+            found.is_some_and(|found| found.first().is_some_and(|since| *since != Value::Nil))
+        };
+        let active = all.into_iter().zip(found).filter(|(_, found)| is_active(found.clone()));
+        Ok(active.map(|(known, _)| known).collect())
     }
 
     /// A secret that nobody else can guess, and the same for a call that is sent again.

@@ -10,7 +10,7 @@ use super::{Caller, Claimers, Known, Store, StoreError, attempts, record, unexpe
 use crate::domain::{LeaseToken, Sequence, Stamped, Trouble};
 
 /// What a script answers for one lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Done.
@@ -76,6 +76,17 @@ impl Store {
         known: &Known,
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
+        let call = |schema| self.complete_in(schema, caller, known, completions);
+        self.in_schema(known.partition, call).await
+    }
+
+    async fn complete_in(
+        &self,
+        schema: u32,
+        caller: &Caller,
+        known: &Known,
+        completions: &[Completion],
+    ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let mut lanes: Vec<Option<&str>> = Vec::new();
         let mut index = HashMap::new();
@@ -97,17 +108,18 @@ impl Store {
         call.key(keys.waiting()).key(keys.partition.delayed());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.epoch());
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
         call.arg(caller.number()).arg(known.destination.name.as_str());
-        call.arg(lanes.len());
+        call.arg(lanes.len()).arg(schema);
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
         }
         for (completion, lane) in completions.iter().zip(lane_of) {
             call.arg(lane).arg(completion.token.sequence).arg(completion.token.member());
-            call.arg(record::of_stamped(&completion.output, known.destination.ordering));
+            call.arg(record::of_stamped(&completion.output, known.destination.ordering, schema));
         }
         caller.answered(self.run(name, &call).await)
     }
@@ -149,6 +161,7 @@ impl Store {
         call.key(keys.partition.delayed()).key(keys.halted());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.epoch());
         call.arg(caller.number()).arg(known.destination.name.as_str());
         for one in failed {
             call.arg(one.token.sequence).arg(one.token.member()).arg(one.wait.as_millis() as u64);
@@ -168,6 +181,7 @@ impl Store {
         let keys = self.keys().destination(&known.destination.name);
         let (name, mut call) = self.script(|scripts| &scripts.extend);
         call.key(keys.messages()).key(keys.partition.leases()).key(keys.attempts());
+        call.key(keys.partition.epoch());
         call.arg(lease.as_millis() as u64);
         for Extension { token, checkpoint } in extensions {
             call.arg(token.sequence).arg(token.member());

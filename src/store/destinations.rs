@@ -73,6 +73,7 @@ impl Store {
     /// Makes a destination or changes its definition, and tells all pods.
     pub async fn define(&self, destination: &Destination) -> Result<Defined, StoreError> {
         let keys = self.keys().destination(&destination.name);
+        self.check_durability(destination.durability, &keys.hash()).await?;
         let definition = serde_json::to_string(destination)
             .map_err(|error| StoreError::WrongState(error.to_string()))?;
         let claimers = claimers_of(destination.transform.kind);
@@ -82,7 +83,8 @@ impl Store {
         call.key(keys.partition.active(Claimers::Worker));
         call.arg(destination.name.as_str()).arg(&definition);
         call.arg(ordering_text(destination.ordering)).arg(claimers.as_str());
-        call.arg(self.inner.quarantine_ms).arg(processing_text(destination.processing));
+        let partition = destination.name.partition(self.keys().partitions());
+        call.arg(self.known_of_epoch(partition)).arg(processing_text(destination.processing));
         call.arg(destination.transform.attempts_max).arg(destination.transform.crashes_max);
         let answer = self.run(name, &call).await?;
         let (version, changed, created, paused): (u64, bool, bool, String) = answer;
@@ -102,7 +104,7 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.remove);
         call.key(keys.hash()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
-        call.key(keys.dead());
+        call.key(keys.dead()).key(keys.partition.epoch());
         call.arg(destination.as_str()).arg(u8::from(purge));
         let (version, purged): (u64, u64) = match self.run(name, &call).await {
             // A removal that broke off just before its end leaves only the index to mend.
@@ -125,8 +127,10 @@ impl Store {
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
         call.key(keys.halted()).key(keys.orders()).key(keys.unique());
         call.key(keys.dead()).key(keys.letters()).key(keys.log()).key(keys.log_order());
-        call.arg(self.inner.quarantine_ms).arg(destination.as_str());
-        self.run::<u64>(name, &call).await?;
+        let partition = destination.partition(self.keys().partitions());
+        call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
+        let epoch: u64 = self.run(name, &call).await?;
+        self.inner.epochs.note(partition, epoch);
         self.index(destination, version, None).await?;
         Ok(Removed { purged })
     }
@@ -152,6 +156,7 @@ impl Store {
                 let (name, mut call) = self.script(|scripts| &scripts.purge);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
+                call.key(keys.partition.epoch());
                 call.arg(0).arg(if is_lease { batch.len() } else { 0 });
                 for (member, _) in batch {
                     call.arg(member);
@@ -177,6 +182,7 @@ impl Store {
                 let (name, mut call) = self.script(|scripts| &scripts.purge);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
+                call.key(keys.partition.epoch());
                 call.arg(batch.len()).arg(0);
                 let mut lanes = std::collections::BTreeSet::new();
                 for (sequence, bytes) in batch {

@@ -2,6 +2,7 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use super::schema;
 use crate::domain::Epoch;
 
 /// Why a call to the store did not succeed.
@@ -40,9 +41,19 @@ pub enum StoreError {
     /// The call was sent, and no answer came: it may have been carried out, or still be.
     #[error("Redis did not confirm the call: {0}")]
     Unconfirmed(String),
+    /// The deployment cannot give the durability that is asked for; says what to change. Nothing has
+    /// changed.
+    #[error("{0}")]
+    CannotConfirm(String),
     /// Redis refuses what would use more memory; nothing has changed.
     #[error("Redis has no memory left")]
     OutOfMemory,
+    /// What Redis holds belongs to a newer version of Reseq; nothing has changed.
+    #[error("{}", schema::newer_sentence(*.0))]
+    NewerSchema(u32),
+    /// The partition's records are written in this schema now; nothing has changed.
+    #[error("the partition's records are written in schema {0}")]
+    StaleSchema(u32),
     /// What Redis holds is not what this version writes.
     #[error("Redis holds what this version cannot read: {0}")]
     Unreadable(String),
@@ -70,6 +81,8 @@ impl From<RedisError> for StoreError {
             "QUARANTINE" => return StoreError::Quarantine(number()),
             "WRONG_HEAD" => return StoreError::WrongHead,
             "WRONG_STATE" => return StoreError::WrongState(detail.to_owned()),
+            "NEWER_SCHEMA" => return StoreError::NewerSchema(number() as u32),
+            "STALE_SCHEMA" => return StoreError::StaleSchema(number() as u32),
             "UNREADABLE" => return StoreError::Unreadable(detail.to_owned()),
             "OOM" => return StoreError::OutOfMemory,
             "NOREPLICAS" | "MISCONF" => return StoreError::Unavailable(error.to_string()),

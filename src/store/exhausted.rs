@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Catalog, Failed, Known, Status, Store, StoreError, Who, Withdrawal, attempts};
+use super::{Catalog, Failed, Known, Status, Store, StoreError, Who, Withdrawal, ask, attempts};
 use crate::domain::{OnExhausted, Sequence, Stage, Tombstone};
 
 /// The most halted messages of a destination that one look finds.
@@ -67,17 +67,19 @@ impl Store {
         if concerned.is_empty() {
             return;
         }
-        let mut pipe = redis::pipe();
-        for known in &concerned {
+        let looks = concerned.iter().map(|known| {
+            let mut pipe = redis::pipe();
             pipe.zcard(self.keys().destination(&known.destination.name).halted());
-        }
-        let counts: Vec<u64> = match self.query(&pipe).await {
-            Ok(counts) => counts,
+            pipe
+        });
+        let counts = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let counts = counts.into_iter().map(|count| match count {
+            Ok(count) => ask::read(count.into_iter().next(), "a count").unwrap_or(0u64),
             Err(error) => {
                 tracing::debug!(%error, "cannot look for what is halted");
-                return;
+                0
             }
-        };
+        });
         let halted = concerned.iter().zip(counts).filter(|(_, count)| *count > 0);
         for (known, _) in halted {
             if let Err(error) = self.settle_halted(known).await {

@@ -6,7 +6,10 @@ use redis::Value;
 use sha2::{Digest, Sha256};
 
 use super::{Caller, Known, Store, StoreError, record, unexpected};
-use crate::domain::{Arrival, Due, Epoch, Place, Redrive, TransformKind};
+use crate::{
+    domain::{Arrival, Due, Epoch, Place, Redrive, TransformKind},
+    faults::planted,
+};
 
 /// What became of one arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +37,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn of(known: &Known, epoch: Epoch, arrivals: &[&'a Arrival]) -> Batch<'a> {
+    fn of(known: &Known, epoch: Epoch, schema: u32, arrivals: &[&'a Arrival]) -> Batch<'a> {
         let mut batch = Batch { lanes: Vec::new(), names: Vec::new(), arrivals: Vec::new() };
         let (mut lane_index, mut name_index) = (HashMap::new(), HashMap::new());
         let keeps_key = known.destination.idempotency_window_ms == 0;
@@ -44,7 +47,9 @@ impl<'a> Batch<'a> {
                 batch.lanes.push(lane);
                 batch.lanes.len()
             });
-            let seen = arrival.idempotency_key.as_deref().map_or_else(String::new, |key| {
+            let key = arrival.idempotency_key.as_deref();
+            let key = key.filter(|_| !planted::is("idempotency_key_dropped"));
+            let seen = key.map_or_else(String::new, |key| {
                 let index = *name_index.entry(key).or_insert_with(|| {
                     batch.names.push(key);
                     batch.names.len()
@@ -55,11 +60,11 @@ impl<'a> Batch<'a> {
             let (record, charge) = match &arrival.redrive {
                 Some(Redrive { processed: Some(stamped), .. }) => {
                     let key = arrival.idempotency_key.clone().filter(|_| keeps_key);
-                    (record::of_redriven(stamped, epoch, key), stamped.charge)
+                    (record::of_redriven(stamped, epoch, key, schema), stamped.charge)
                 }
                 _ => {
                     let charge = arrival.message.body.bytes.len() as u64;
-                    (record::of_arrival(arrival, epoch, keeps_key), charge)
+                    (record::of_arrival(arrival, epoch, keeps_key, schema), charge)
                 }
             };
             batch.arrivals.push((lane, seen, record, charge, options(arrival)));
@@ -93,7 +98,9 @@ fn digest(body: &[u8]) -> String {
 
 impl Store {
     /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
-    /// result each, in order. `epoch` is the one that the caller last heard of.
+    /// result each, in order: it has the durability that the destination asks for. Else the call is
+    /// unconfirmed, and the same call again waits again. `epoch` is the one that the caller last
+    /// heard of.
     pub async fn ingest(
         &self,
         caller: &Caller,
@@ -101,9 +108,21 @@ impl Store {
         epoch: Epoch,
         arrivals: &[&Arrival],
     ) -> Result<Vec<Ingested>, StoreError> {
+        let call = |schema| self.ingest_in(schema, caller, known, epoch, arrivals);
+        self.in_schema(known.partition, call).await
+    }
+
+    async fn ingest_in(
+        &self,
+        schema: u32,
+        caller: &Caller,
+        known: &Known,
+        epoch: Epoch,
+        arrivals: &[&Arrival],
+    ) -> Result<Vec<Ingested>, StoreError> {
         let destination = &known.destination;
         let keys = self.keys().destination(&destination.name);
-        let batch = Batch::of(known, epoch, arrivals);
+        let batch = Batch::of(known, epoch, schema, arrivals);
         let needs_processing = destination.transform.kind != TransformKind::None;
 
         let (name, mut call) = self.script(|scripts| &scripts.ingest);
@@ -122,12 +141,13 @@ impl Store {
             call.key(keys.seen(name));
         }
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version).arg(epoch);
-        call.arg(self.inner.quarantine_ms);
+        call.arg(self.known_of_epoch(known.partition));
         call.arg(if needs_processing { "waiting" } else { "ready" });
         call.arg(destination.max_backlog).arg(destination.max_backlog_bytes);
         call.arg(destination.idempotency_window_ms);
         call.arg(known.ordering_text()).arg(known.processing_text());
         call.arg(batch.lanes.len()).arg(if has_window { 0 } else { batch.names.len() });
+        call.arg(schema);
         for lane in &batch.lanes {
             call.arg(lane.unwrap_or_default());
         }
@@ -137,8 +157,19 @@ impl Store {
         for (lane, seen, record, charge, options) in &batch.arrivals {
             call.arg(*lane).arg(seen).arg(record).arg(*charge).arg(options);
         }
-        let answer = caller.answered(self.run(name, &call).await)?;
-        read_answer(answer, epoch, arrivals.len())
+        // Boxed: the futures of its callers would become too deep for the compiler.
+        let answer = Box::pin(self.run_durably(name, &call, destination.durability)).await;
+        let answer = answer.and_then(|(answer, confirmed)| {
+            let ingested = read_answer(answer, epoch, arrivals.len())?;
+            // What was refused promises nothing that had to be confirmed.
+            let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
+            if confirmed || !ingested.iter().any(promises) {
+                return Ok(ingested);
+            }
+            let level = destination.durability;
+            Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
+        });
+        caller.answered(self.learned(known.partition, answer))
     }
 }
 

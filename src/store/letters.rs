@@ -73,7 +73,7 @@ impl Store {
         }
         let keys = self.keys().destination(&known.destination.name);
         let (name, mut call) = self.script(|scripts| &scripts.discard);
-        call.key(keys.hash()).key(keys.dead()).key(keys.letters());
+        call.key(keys.hash()).key(keys.dead()).key(keys.letters()).key(keys.partition.epoch());
         call.arg(known.version).arg(letters);
         self.run(name, &call).await
     }

@@ -1,6 +1,6 @@
 //! How much of its memory Redis uses.
 
-use super::{Store, StoreError, unexpected};
+use super::{Store, StoreError, ask, unexpected};
 
 /// What Redis uses, and what it may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// How much of it is used; 0 without a limit.
+    fn share(&self) -> f64 {
+        if self.max == 0 { 0.0 } else { self.used as f64 / self.max as f64 }
+    }
+
     /// True if so much of it is used, in percent. Without a limit, and at 0 %, it never is.
     pub fn is_at(&self, percent: u8) -> bool {
         percent > 0
@@ -21,12 +26,17 @@ impl Memory {
 }
 
 impl Store {
-    /// What Redis says of its memory.
+    /// What Redis says of its memory. On a cluster, what the master with the least left says: of
+    /// those that answer.
     pub async fn memory(&self) -> Result<Memory, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("memory");
-        let (info,): (String,) = self.query(&pipe).await?;
-        read_info(&info).ok_or_else(|| unexpected("INFO memory"))
+        let said = ask::answered(self.query_primaries::<(String,)>(&pipe).await)?;
+        let all: Option<Vec<Memory>> =
+            said.iter().flatten().map(|(info,)| read_info(info)).collect();
+        let all = all.ok_or_else(|| unexpected("INFO memory"))?;
+        let least = all.into_iter().max_by(|one, other| one.share().total_cmp(&other.share()));
+        least.ok_or_else(|| StoreError::Unavailable("no master of the cluster is known".into()))
     }
 }
 

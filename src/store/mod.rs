@@ -1,14 +1,18 @@
 //! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
 
+mod ask;
 mod attempts;
 mod backlogs;
 mod catalog;
 mod claim;
+mod clock;
 mod complete;
 mod connect;
 mod destinations;
 mod due;
+mod durability;
 pub mod embedded;
+mod epoch;
 mod error;
 mod exhausted;
 mod group;
@@ -23,6 +27,7 @@ mod own;
 mod record;
 mod recover;
 mod release;
+mod schema;
 pub mod scripts;
 mod stats;
 mod steer;
@@ -39,11 +44,12 @@ use std::{
     time::Duration,
 };
 
-use redis::{FromRedisValue, Pipeline, ScriptInvocation};
 use tokio::time::Instant;
 
+pub use ask::Confirm;
 pub use catalog::{Catalog, Known, Paused};
-pub use claim::{Claimed, wall_clock_ms};
+pub use claim::Claimed;
+pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
 pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};
@@ -60,18 +66,18 @@ pub use messages::{Listed, Page, Which};
 pub use own::{Owned, OwnerToken};
 pub use recover::{Overdue, Reaped};
 pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
+pub use schema::{OlderPod, SCHEMA, known as known_schema};
 pub use stats::{Head, Stats};
 pub use steer::Retry;
 pub use topics::KnownTopic;
 pub use wake::{Wake, Wakes};
 pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
 
-use crate::config;
+use crate::{config, faults::planted};
 use connect::Links;
-use scripts::{Scripts, Transition};
-
-/// The version of what is stored; another refuses to start.
-pub const SCHEMA: u32 = 1;
+use epoch::Epochs;
+use schema::Schemas;
+use scripts::{Call, Scripts, Transition};
 
 /// Everything that Reseq asks of Redis. Cheap to clone.
 #[derive(Clone)]
@@ -87,8 +93,11 @@ struct Inner {
     pod: String,
     /// What the secrets of leases are made of; known to this process alone.
     seed: uuid::Uuid,
-    /// How long releases wait after Redis may have forgotten an owner.
-    quarantine_ms: u64,
+    /// What is known of the epochs, and how long an owner may go on that Redis has forgotten.
+    epochs: Epochs,
+    /// Replicas of each primary.
+    replicas: u32,
+    schemas: Schemas,
 }
 
 /// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
@@ -110,7 +119,8 @@ impl Caller {
 
     /// Passes the answer on, and goes on to the next call if it was one.
     fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        if answer.as_ref().err().is_none_or(|error| !error.is_temporary()) {
+        let is_over = answer.as_ref().err().is_none_or(|error| !error.is_temporary());
+        if is_over || planted::is("call_renumbered") {
             self.give_up();
         }
         answer
@@ -126,7 +136,7 @@ impl Store {
         let url = redis.url_masked();
         let unreachable = |problem: String| UnfitServer::Unreachable { url: url.clone(), problem };
         let links = Links::open(redis).map_err(|error| unreachable(error.to_string()))?;
-        let fitness = loaded(&links, &url).await?;
+        let fitness = links.check(&url).await?;
         let store = Store {
             inner: Arc::new(Inner {
                 links,
@@ -134,7 +144,9 @@ impl Store {
                 scripts: Scripts::new(),
                 pod: uuid::Uuid::new_v4().simple().to_string()[..12].to_owned(),
                 seed: uuid::Uuid::new_v4(),
-                quarantine_ms: owner_lease.as_millis() as u64,
+                epochs: Epochs::new(redis.partitions, owner_lease),
+                replicas: redis.replicas.into(),
+                schemas: Schemas::new(redis.partitions),
             }),
         };
         store.check_meta(redis.partitions).await.map_err(|error| match error {
@@ -159,70 +171,29 @@ impl Store {
         Caller { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
     }
 
-    /// True when Redis answers.
-    pub async fn ping(&self) -> Result<(), StoreError> {
-        self.query::<()>(redis::pipe().cmd("PING").ignore()).await
-    }
-
     async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {
         let meta = self.inner.keys.meta();
         let mut pipe = redis::pipe();
-        pipe.hset_nx(&meta, "schema", SCHEMA).ignore();
-        pipe.hset_nx(&meta, "partitions", configured).ignore();
-        pipe.hget(&meta, "schema").hget(&meta, "partitions");
-        let (schema, stored): (String, u16) = self.query(&pipe).await?;
-        if schema != SCHEMA.to_string() {
-            let unfit = UnfitServer::WrongSchema { stored: schema, known: SCHEMA };
-            return Err(MetaError::Unfit(unfit));
+        pipe.exists(&meta);
+        let (is_known,): (bool,) = self.query(&pipe).await?;
+        if !is_known {
+            // Before anybody knows of the deployment: later, no epoch means a forgotten one.
+            self.found().await?;
         }
+        let mut pipe = redis::pipe();
+        pipe.hset_nx(&meta, "schema", schema::FIRST).ignore();
+        pipe.hset_nx(&meta, "partitions", configured).ignore();
+        pipe.hget(&meta, "partitions");
+        let (stored,): (u16,) = self.query(&pipe).await?;
         if stored != configured {
             return Err(MetaError::Unfit(UnfitServer::WrongPartitions { stored, configured }));
         }
-        Ok(())
+        self.enter().await
     }
 
-    /// Runs a script once.
-    async fn run<T: FromRedisValue>(
-        &self,
-        transition: &'static str,
-        call: &ScriptInvocation<'_>,
-    ) -> Result<T, StoreError> {
-        let begun = Instant::now();
-        let result = self.attempt(async |connection| call.invoke_async(connection).await).await;
-        // An answer by name (a stale epoch, another owner) is no failure of Redis.
-        let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
-        crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
-        result
-    }
-
-    /// Runs plain commands, all in one round trip.
-    async fn query<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
-        self.attempt(async |connection| pipe.query_async(connection).await).await
-    }
-
-    async fn attempt<T>(
-        &self,
-        call: impl AsyncFnOnce(&mut redis::aio::MultiplexedConnection) -> redis::RedisResult<T>,
-    ) -> Result<T, StoreError> {
-        let mut link = self.inner.links.take().await?;
-        match call(&mut link.connection).await {
-            Ok(answer) => Ok(answer),
-            Err(error) => {
-                if connect::is_broken(&error) {
-                    let (place, number) = link.id();
-                    self.inner.links.discard(place, number).await;
-                }
-                Err(error.into())
-            }
-        }
-    }
-
-    fn script(
-        &self,
-        pick: impl FnOnce(&Scripts) -> &Transition,
-    ) -> (&'static str, ScriptInvocation<'_>) {
+    fn script(&self, pick: impl FnOnce(&Scripts) -> &Transition) -> (&'static str, Call<'_>) {
         let transition = pick(&self.inner.scripts);
-        (transition.name, transition.script.prepare_invoke())
+        (transition.name, transition.call())
     }
 }
 
@@ -234,25 +205,6 @@ enum MetaError {
 impl From<StoreError> for MetaError {
     fn from(error: StoreError) -> Self {
         MetaError::Store(error)
-    }
-}
-
-/// Waits for a Redis that is loading its data, then checks it.
-async fn loaded(links: &Links, url: &str) -> Result<Fitness, UnfitServer> {
-    let unreachable = |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
-    let deadline = Instant::now() + connect::LOADING_PATIENCE;
-    loop {
-        let link = links.take().await.map_err(|error| unreachable(error.to_string()))?;
-        let mut connection = link.connection;
-        let pong = redis::cmd("PING").query_async::<String>(&mut connection).await;
-        match pong {
-            Ok(_) => return connect::check_server(&mut connection, url).await,
-            Err(error) if error.code() == Some("LOADING") && Instant::now() < deadline => {
-                tracing::info!("Redis is loading its data; waiting for it");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            Err(error) => return Err(unreachable(error.to_string())),
-        }
     }
 }
 

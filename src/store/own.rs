@@ -1,8 +1,12 @@
-//! Ownership of partitions, and the list of pods that live (`lua/own.lua`, `lua/disown.lua`).
+//! Ownership of partitions, and the list of pods that live (`lua/own.lua`, `lua/disown.lua`,
+//! `lua/beat.lua`).
 
 use std::time::Duration;
 
-use super::{Store, StoreError};
+use redis::Value;
+use tokio::time::Instant;
+
+use super::{Store, StoreError, clock};
 use crate::domain::Epoch;
 
 /// The random token under which a sender pod owns partitions.
@@ -31,7 +35,9 @@ pub struct Owned {
 }
 
 impl Store {
-    /// Takes a free partition, or renews the lease on one that is owned under the same token.
+    /// Takes a free partition, or renews the lease on one that is owned under the same token. Where
+    /// there are replicas it counts only once they have it, so that a primary that was cut off keeps
+    /// no owner: else the call is unconfirmed.
     pub async fn own(
         &self,
         partition: u16,
@@ -42,30 +48,54 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.own);
         call.key(keys.epoch()).key(keys.owner());
         call.arg(token.as_str()).arg(lease.as_millis() as u64);
-        let (epoch, wait_ms): (Epoch, u64) = self.run(name, &call).await?;
+        call.arg(self.known_of_epoch(partition));
+        let (answer, confirmed) =
+            self.run_confirmed(name, &call, self.confirm_of_ownership()).await?;
+        let (epoch, wait_ms): (Epoch, u64) = answer;
+        self.inner.epochs.note(partition, epoch);
+        if !confirmed {
+            let problem = "too few replicas have noted who owns the partition";
+            return Err(StoreError::Unconfirmed(problem.to_owned()));
+        }
         Ok(Owned { epoch, quarantine: Duration::from_millis(wait_ms) })
+    }
+
+    /// Those of these partitions that nobody seems to own just now. A hint: [`Store::own`] decides.
+    pub async fn free_of(&self, partitions: &[u16]) -> Vec<u16> {
+        let looks = partitions.iter().map(|partition| {
+            let mut pipe = redis::pipe();
+            pipe.get(self.keys().partition(*partition).owner());
+            pipe
+        });
+        let found = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let now_ms = clock::server_clock_ms();
+        let is_free = |found: Result<Vec<Value>, StoreError>| {
+            let owner = found.ok()?.pop()?;
+            let owner: Option<String> = redis::from_redis_value(owner).ok()?;
+            let deadline = owner.as_ref().and_then(|owner| owner.split_once(' ')?.1.parse().ok());
+            Some(owner.is_none() || deadline.is_some_and(|deadline: u64| deadline <= now_ms))
+        };
+        let free = partitions.iter().zip(found).filter_map(|(partition, found)| {
+            is_free(found).is_some_and(|is_free| is_free).then_some(*partition)
+        });
+        free.collect()
     }
 
     /// Gives a partition back. False if it was not owned under this token any more.
     pub async fn disown(&self, partition: u16, token: &OwnerToken) -> Result<bool, StoreError> {
         let keys = self.keys().partition(partition);
         let (name, mut call) = self.script(|scripts| &scripts.disown);
-        call.key(keys.owner()).key(keys.wake_owner());
+        call.key(keys.owner()).key(keys.wake_owner()).key(keys.epoch());
         call.arg(token.as_str());
         self.run(name, &call).await
     }
 
     /// Says that this pod lives in this role, and counts those who said so within `lease`.
     pub async fn heartbeat(&self, role: &str, lease: Duration) -> Result<usize, StoreError> {
-        let (pods, member) = (self.keys().pods(), format!("{role}:{}", self.pod()));
-        let now_ms = self.server_time_ms().await?;
-        let mut pipe = redis::pipe();
-        pipe.zadd(&pods, &member, now_ms + lease.as_millis() as u64).ignore();
-        pipe.zrembyscore(&pods, 0, now_ms).ignore();
-        pipe.zrange(&pods, 0, -1);
-        let (members,): (Vec<String>,) = self.query(&pipe).await?;
-        let of_role = |member: &&String| member.split(':').next() == Some(role);
-        Ok(members.iter().filter(of_role).count())
+        let (name, mut call) = self.script(|scripts| &scripts.beat);
+        call.key(self.keys().pods());
+        call.arg(role).arg(self.pod()).arg(lease.as_millis() as u64);
+        self.run(name, &call).await
     }
 
     /// Says that this pod leaves this role.
@@ -74,11 +104,12 @@ impl Store {
         self.query::<()>(redis::pipe().zrem(self.keys().pods(), member).ignore()).await
     }
 
-    /// The server's clock, in ms since 1970.
+    /// The server's clock, in ms since 1970: on a cluster, that of the node on which pods note that
+    /// they live.
     pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
-        let mut pipe = redis::pipe();
-        pipe.cmd("TIME");
-        let ((seconds, micros),): ((u64, u64),) = self.query(&pipe).await?;
-        Ok(seconds * 1000 + micros / 1000)
+        let asked = Instant::now();
+        let now_ms = self.time_at(&self.keys().pods()).await?;
+        clock::note(now_ms, asked);
+        Ok(now_ms)
     }
 }

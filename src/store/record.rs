@@ -1,8 +1,8 @@
 //! How a message is written down in Redis.
 //!
 //! ```text
-//!  [ 'T' why ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]  '1' <charge> ',' <length of the header> ';'
-//!    tombstone    lanes are keys       nothing is in order   format
+//!  [ 'T' why ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]  format <charge> ',' <length of the header> ';'
+//!    tombstone    lanes are keys       nothing is in order   '1', by the schema
 //!  MessagePack header  body, to the end
 //! ```
 //!
@@ -16,13 +16,16 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::schema::{FIRST, known};
 use crate::domain::{
     Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, Place, Processed,
     Sequence, Stamped, Tombstone, message::PRIORITY_DEFAULT,
 };
 
-/// The format that this version writes.
-const FORMAT: u8 = b'1';
+/// What records of this schema begin with. All schemas so far have the same header.
+fn format_of(schema: u32) -> u8 {
+    b'0' + schema as u8
+}
 
 /// A record that this version cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,7 +87,7 @@ impl Id {
 
 const JSON: &str = "application/json";
 
-fn write(out: &mut Vec<u8>, message: &Message, epoch: Epoch, charge: u64, more: More) {
+fn write(out: &mut Vec<u8>, schema: u32, message: &Message, epoch: Epoch, charge: u64, more: More) {
     let header = Header {
         epoch,
         received_ms: message.received_ms,
@@ -96,7 +99,7 @@ fn write(out: &mut Vec<u8>, message: &Message, epoch: Epoch, charge: u64, more: 
     };
     // Writing into memory cannot fail, and no field has a form that MessagePack lacks.
     let header = rmp_serde::to_vec(&header).unwrap_or_default();
-    out.push(FORMAT);
+    out.push(format_of(schema));
     out.extend_from_slice(format!("{charge},{};", header.len()).as_bytes());
     out.extend_from_slice(&header);
     out.extend_from_slice(&message.body.bytes);
@@ -104,7 +107,7 @@ fn write(out: &mut Vec<u8>, message: &Message, epoch: Epoch, charge: u64, more: 
 
 /// The record of a message that is about to be stamped in `epoch`, without what the script puts
 /// before it. `keeps_key`: its idempotency key is forgotten together with it.
-pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool) -> Vec<u8> {
+pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool, schema: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(arrival.message.body.bytes.len() + 64);
     let more = More {
         idempotency_key: arrival.idempotency_key.clone().filter(|_| keeps_key),
@@ -112,24 +115,29 @@ pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool) -> Vec<u8> {
         ..More::default()
     };
     let charge = arrival.message.body.bytes.len() as u64;
-    write(&mut out, &arrival.message, epoch, charge, more);
+    write(&mut out, schema, &arrival.message, epoch, charge, more);
     out
 }
 
 /// The record of a dead letter that had been processed and arrives anew, in `epoch`, without what
 /// the script puts before it. `idempotency_key`: the one that is forgotten together with it.
-pub fn of_redriven(stamped: &Stamped, epoch: Epoch, idempotency_key: Option<String>) -> Vec<u8> {
+pub fn of_redriven(
+    stamped: &Stamped,
+    epoch: Epoch,
+    idempotency_key: Option<String>,
+    schema: u32,
+) -> Vec<u8> {
     let plain = Stamped {
         place: Place { epoch, ..stamped.place },
         tombstone: None,
         idempotency_key,
         ..stamped.clone()
     };
-    of_stamped(&plain, Ordering::Destination)
+    of_stamped(&plain, Ordering::Destination, schema)
 }
 
 /// The record of a message that has its place, as it is: with an output or a repaired body.
-pub fn of_stamped(stamped: &Stamped, ordering: Ordering) -> Vec<u8> {
+pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(stamped.message.body.bytes.len() + 80);
     if let Some(tombstone) = stamped.tombstone {
         out.extend_from_slice(format!("T{}", letter(tombstone)).as_bytes());
@@ -145,7 +153,7 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering) -> Vec<u8> {
         origin: stamped.origin.clone(),
         input: stamped.input.clone().map(|body| (body.content_type, body.bytes)),
     };
-    write(&mut out, &stamped.message, stamped.place.epoch, stamped.charge, more);
+    write(&mut out, schema, &stamped.message, stamped.place.epoch, stamped.charge, more);
     out
 }
 
@@ -225,7 +233,7 @@ pub fn read(
 ) -> Result<Stamped, RecordError> {
     let (prefix, record) = read_prefix(record, sequence)?;
     match record.first() {
-        Some(&FORMAT) => {}
+        Some(format) if (format_of(FIRST)..=format_of(known())).contains(format) => {}
         Some(&other) => return Err(RecordError::UnknownFormat(other.into())),
         None => return Err(damaged(&"it is empty")),
     }
@@ -307,7 +315,7 @@ mod tests {
                 for tombstone in [None, Some(Tombstone::Skipped)] {
                     let whole = Stamped { previous, priority, tombstone, ..whole.clone() };
                     let attempts = whole.attempts.clone();
-                    let record = of_stamped(&whole, ordering);
+                    let record = of_stamped(&whole, ordering, FIRST);
                     assert_eq!(read(record.into(), &whole.destination, 42, attempts), Ok(whole));
                 }
             }
@@ -325,8 +333,9 @@ mod tests {
             ..stamped("a", JSON, b"{}")
         };
         let arrival = Arrival::of(plain.message.clone());
-        assert_eq!(of_stamped(&plain, Ordering::Destination), of_arrival(&arrival, 7, true));
-        assert_eq!(of_arrival(&arrival, 7, true).last_chunk::<3>(), Some(b"\xc0{}"));
+        let arrived = of_arrival(&arrival, 7, true, FIRST);
+        assert_eq!(of_stamped(&plain, Ordering::Destination, FIRST), arrived);
+        assert_eq!(arrived.last_chunk::<3>(), Some(b"\xc0{}"));
     }
 
     #[test]

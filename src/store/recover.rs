@@ -3,8 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Claimers, Store, StoreError};
-use crate::{domain::DestinationName, telemetry};
+use super::{Claimers, Store, StoreError, ask};
+use crate::{
+    domain::DestinationName,
+    faults::pause::{Point, point},
+    telemetry,
+};
 
 /// The most that one look finds, of leases and of delays.
 const LOOK_MAX: isize = 500;
@@ -52,17 +56,25 @@ pub struct Reaped {
 }
 
 impl Store {
-    /// Looks for leases and delays of these partitions that are over, in their order.
+    /// Looks for leases and delays of these partitions that are over, in their order. Nothing of
+    /// those whose server does not answer, unless none does.
     pub async fn overdue(&self, partitions: &[u16]) -> Result<Vec<Overdue>, StoreError> {
-        let now_ms = self.server_time_ms().await?;
-        let mut pipe = redis::pipe();
-        for &partition in partitions {
-            let keys = self.keys().partition(partition);
+        let keys: Vec<_> = partitions.iter().map(|number| self.keys().partition(*number)).collect();
+        let places: Vec<_> = keys.iter().map(|keys| keys.leases()).collect();
+        let clocks = self.clocks(&places).await;
+        let looks = keys.iter().zip(clocks).map(|(keys, now_ms)| {
+            let (now_ms, mut pipe) = (now_ms.unwrap_or_default(), redis::pipe());
             pipe.zrangebyscore_limit(keys.leases(), 0, now_ms, 0, LOOK_MAX);
             pipe.zrangebyscore_limit(keys.delayed(), 0, now_ms, 0, LOOK_MAX);
-        }
-        let found: Vec<Vec<String>> = self.query(&pipe).await?;
-        Ok(found.chunks_exact(2).map(|pair| Overdue::of(&pair[0], &pair[1])).collect())
+            pipe
+        });
+        let found = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let read = |found: Option<Vec<redis::Value>>| {
+            let mut found = found.unwrap_or_default().into_iter();
+            let mut next = || ask::read::<Vec<String>>(found.next(), "a look for what is overdue");
+            Ok(Overdue::of(&next()?, &next()?))
+        };
+        ask::answered(found)?.into_iter().map(read).collect()
     }
 
     /// Takes up again all that is over in these partitions. A destination that is gone only loses
@@ -72,9 +84,20 @@ impl Store {
         let mut partitions = partitions.to_vec();
         for _ in 0..LOOKS_MAX {
             let mut full = Vec::new();
-            for (partition, overdue) in partitions.iter().zip(self.overdue(&partitions).await?) {
+            let found = self.overdue(&partitions).await?;
+            if found.iter().any(|overdue| !overdue.by_destination.is_empty()) {
+                point(Point::ReaperScanned).await;
+            }
+            for (partition, overdue) in partitions.iter().zip(found) {
                 for (name, (leases, delays)) in &overdue.by_destination {
-                    let reaped = self.reap(name, leases, delays).await?;
+                    let reaped = match self.reap(name, leases, delays).await {
+                        Ok(reaped) => reaped,
+                        // The others may be elsewhere, where Redis answers.
+                        Err(error) => {
+                            tracing::debug!(destination = %name, %error, "cannot take up what is over");
+                            continue;
+                        }
+                    };
                     all.leases += reaped.leases;
                     all.delays += reaped.delays;
                     all.halted += reaped.halted;
@@ -113,6 +136,7 @@ impl Store {
         call.key(keys.messages()).key(keys.halted());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.epoch());
         call.arg(destination.as_str()).arg(leases.len());
         for member in leases.iter().chain(delays) {
             call.arg(member);

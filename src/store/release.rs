@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-use super::{Known, LogEntry, OwnerToken, Store, StoreError, attempts, record, unexpected};
+use super::{Known, LogEntry, OwnerToken, Store, StoreError, ask, attempts, record, unexpected};
 use crate::domain::{DestinationName, Epoch, Ordering, Sequence, Stamped, Trouble};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
@@ -110,7 +110,7 @@ impl Store {
             call.key(keys.in_progress(key)).key(keys.ready(key));
         }
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.version).arg(name.as_str());
-        call.arg(known.ordering_text()).arg(self.inner.quarantine_ms).arg(BYTES_MAX);
+        call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition)).arg(BYTES_MAX);
         call.arg(known.destination.log_max).arg(lanes.len());
         call.arg(lanes.iter().map(|lane| lane.settled.log.len()).sum::<usize>());
         for lane in lanes {
@@ -125,7 +125,9 @@ impl Store {
         for key in lanes.iter().flat_map(|lane| &lane.settled.idempotency_keys) {
             call.arg(key);
         }
-        let mut answer = self.run::<Vec<Value>>(transition, &call).await?.into_iter();
+        let mut answer = self
+            .learned(known.partition, self.run::<Vec<Value>>(transition, &call).await)?
+            .into_iter();
         let orders = answer.next().ok_or_else(|| unexpected("release"))?;
         let orders = redis::from_redis_value(orders).map_err(|_| unexpected("release"))?;
         let runs = answer.map(|lane| read_run(lane, known)).collect::<Result<_, _>>()?;
@@ -147,10 +149,10 @@ impl Store {
         call.key(keys.partition.releasable()).key(keys.lanes());
         call.key(keys.in_progress(set_key(known, head.lane))).key(keys.orders());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
-        call.arg(known.ordering_text()).arg(self.inner.quarantine_ms);
+        call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);
         call.arg(wait.as_millis() as u64).arg(attempts::trouble_text(head.trouble));
-        self.run::<u64>(transition, &call).await?;
+        self.learned(known.partition, self.run::<u64>(transition, &call).await)?;
         Ok(())
     }
 
@@ -169,22 +171,39 @@ impl Store {
         call.key(keys.attempts()).key(keys.halted()).key(keys.lanes());
         call.key(keys.in_progress(set)).key(keys.ready(set));
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.ordering_text());
-        call.arg(self.inner.quarantine_ms).arg(head.lane.unwrap_or_default()).arg(head.sequence);
+        call.arg(self.known_of_epoch(known.partition));
+        call.arg(head.lane.unwrap_or_default()).arg(head.sequence);
         call.arg(head.failed).arg(attempts::trouble_text(head.trouble));
-        self.run::<u64>(transition, &call).await?;
+        self.learned(known.partition, self.run::<u64>(transition, &call).await)?;
         Ok(())
     }
 
     /// Destinations of these partitions whose heads may leave now, in the partitions' order. A
-    /// hint.
+    /// hint. Nothing of those whose server does not answer, unless none does.
     pub async fn releasable(&self, partitions: &[u16]) -> Result<Vec<Vec<String>>, StoreError> {
-        let now_ms = self.server_time_ms().await?;
-        let mut pipe = redis::pipe();
-        for &partition in partitions {
-            let key = self.keys().partition(partition).releasable();
-            pipe.zrangebyscore_limit(key, "-inf", now_ms, 0, 10_000);
-        }
-        self.query(&pipe).await
+        let keys: Vec<_> =
+            partitions.iter().map(|number| self.keys().partition(*number).releasable()).collect();
+        let clocks = self.clocks(&keys).await;
+        let looks = keys.iter().zip(clocks).map(|(key, now_ms)| {
+            let mut pipe = redis::pipe();
+            pipe.zrangebyscore_limit(key, "-inf", now_ms.unwrap_or_default(), 0, 10_000);
+            pipe
+        });
+        self.names(&looks.collect::<Vec<_>>()).await
+    }
+
+    /// The names that each of these looks, of one command each, has found. None where the server does
+    /// not answer, unless no server does.
+    pub(super) async fn names(
+        &self,
+        looks: &[redis::Pipeline],
+    ) -> Result<Vec<Vec<String>>, StoreError> {
+        let found = ask::answered(self.query_each(looks).await)?;
+        let read = |found: Option<Vec<Value>>| match found {
+            Some(found) => ask::read(found.into_iter().next(), "a look at a partition"),
+            None => Ok(Vec::new()),
+        };
+        found.into_iter().map(read).collect()
     }
 
     /// Where lanes are keys: lanes whose heads may leave now, the longest waiting first. A hint.
@@ -193,8 +212,8 @@ impl Store {
         known: &Known,
         max: usize,
     ) -> Result<Vec<String>, StoreError> {
-        let now_ms = self.server_time_ms().await?;
         let key = self.keys().destination(&known.destination.name).lanes();
+        let now_ms = self.time_at(&key).await?;
         let mut pipe = redis::pipe();
         pipe.zrangebyscore_limit(key, "-inf", now_ms, 0, max as isize);
         let (lanes,) = self.query(&pipe).await?;
@@ -206,12 +225,13 @@ impl Store {
         &self,
         counts: &[(DestinationName, usize)],
     ) -> Result<(), StoreError> {
-        let mut pipe = redis::pipe();
-        for (name, count) in counts {
-            let key = self.keys().destination(name).delivering();
-            pipe.set_ex(key, count, DELIVERING_SECONDS).ignore();
-        }
-        self.query(&pipe).await
+        let notes = counts.iter().map(|(name, count)| {
+            let mut pipe = redis::pipe();
+            pipe.set_ex(self.keys().destination(name).delivering(), count, DELIVERING_SECONDS);
+            pipe
+        });
+        let noted = self.query_each(&notes.collect::<Vec<_>>()).await;
+        noted.into_iter().find_map(Result::err).map_or(Ok(()), Err)
     }
 }
 

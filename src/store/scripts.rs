@@ -1,6 +1,12 @@
 //! The Lua scripts: one transition a file, with what they share put in.
 
-use redis::Script;
+use redis::{
+    Cmd, ErrorKind, FromRedisValue, RedisResult, Script, ServerErrorKind, ToRedisArgs,
+    aio::ConnectionLike,
+};
+
+use super::schema;
+use crate::faults::planted_lua::text_of;
 
 /// One script, ready to be called.
 #[derive(Debug)]
@@ -9,10 +15,76 @@ pub struct Transition {
     pub name: &'static str,
     /// What Redis runs.
     pub script: Script,
+    source: String,
+}
+
+/// A call of a script, with what it is given.
+pub struct Call<'a> {
+    transition: &'a Transition,
+    keys: Vec<Vec<u8>>,
+    args: Vec<Vec<u8>>,
+}
+
+impl Transition {
+    /// A call with nothing given yet.
+    pub fn call(&self) -> Call<'_> {
+        Call { transition: self, keys: Vec::new(), args: Vec::new() }
+    }
+}
+
+impl Call<'_> {
+    /// Adds a key: the next of KEYS.
+    pub fn key(&mut self, key: impl ToRedisArgs) -> &mut Self {
+        key.write_redis_args(&mut self.keys);
+        self
+    }
+
+    /// Adds an argument, or several: the next of ARGV.
+    pub fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
+        arg.write_redis_args(&mut self.args);
+        self
+    }
+
+    /// The key by which the call finds its node.
+    pub(super) fn route(&self) -> &[u8] {
+        self.keys.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// The command, by the script's hash.
+    pub(super) fn by_hash(&self) -> Cmd {
+        self.command("EVALSHA", self.transition.script.get_hash())
+    }
+
+    /// The command with the whole script, for a node that does not have it.
+    pub(super) fn by_source(&self) -> Cmd {
+        self.command("EVAL", &self.transition.source)
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
+        command
+    }
+
+    /// Runs it there. Where the script is missing it is sent to that same node, and no other.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        connection: &mut impl ConnectionLike,
+    ) -> RedisResult<T> {
+        match self.by_hash().query_async(connection).await {
+            Err(error) if is_missing(&error) => self.by_source().query_async(connection).await,
+            answer => answer,
+        }
+    }
+}
+
+/// True if the node does not have the script.
+pub(super) fn is_missing(error: &redis::RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 10] = [
+const INCLUDES: [(&str, &str); 11] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
@@ -21,6 +93,7 @@ const INCLUDES: [(&str, &str); 10] = [
     ("head", include_str!("../../lua/include/head.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),
+    ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
 ];
@@ -55,7 +128,8 @@ macro_rules! transitions {
 
 transitions!(
     ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
-    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic,
+    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic, migrate, found,
+    beat,
 );
 
 impl Default for Scripts {
@@ -65,7 +139,8 @@ impl Default for Scripts {
 }
 
 fn transition(name: &'static str, source: &str) -> Transition {
-    Transition { name, script: Script::new(&with_includes(source)) }
+    let source = with_includes(&text_of(name, source));
+    Transition { name, script: Script::new(&source), source }
 }
 
 /// The source, with its line `-- include: a, b` replaced by those files.
@@ -75,8 +150,12 @@ fn with_includes(source: &str) -> String {
         match line.strip_prefix("-- include: ") {
             Some(names) => {
                 for name in names.split(", ") {
+                    if name == "schema" {
+                        whole.push_str(&format!("local SCHEMA_KNOWN = {}\n", schema::known()));
+                    }
                     let file = INCLUDES.iter().find(|(known, _)| *known == name);
-                    whole.push_str(file.map_or("error('unknown include')", |(_, text)| text));
+                    let text = file.map_or("error('unknown include')", |(_, text)| text);
+                    whole.push_str(&text_of(&format!("include/{name}"), text));
                     whole.push('\n');
                 }
             }

@@ -92,8 +92,7 @@ impl Store {
 
     /// The numbers alone.
     pub async fn counts(&self, known: &Known) -> Result<Stats, StoreError> {
-        let counts = self.backlogs(&[known]).await?.pop();
-        counts.ok_or_else(|| super::unexpected("a look at numbers"))
+        self.backlog_now(known).await
     }
 
     /// The lanes' heads, the oldest first. Where there are many lanes they are found among the
@@ -112,7 +111,7 @@ impl Store {
                 heads
             }
         };
-        let now_ms = self.server_time_ms().await?;
+        let now_ms = self.time_at(&keys.hash()).await?;
         let listed = self.listed(known, &sequences).await?;
         Ok(listed.into_iter().map(|one| head(one, known, delivering, now_ms)).collect())
     }

@@ -31,7 +31,8 @@ impl Store {
             Some(true) => "1",
             Some(false) => "0",
         };
-        call.key(keys.hash()).arg(word(ingest)).arg(word(delivery));
+        call.key(keys.hash()).key(keys.partition.epoch());
+        call.arg(word(ingest)).arg(word(delivery));
         let (version, definition, changed, paused): (u64, String, bool, String) =
             self.run(transition, &call).await?;
         let paused = Paused::of_text(&paused);
@@ -41,11 +42,20 @@ impl Store {
 
     /// Has a lane's head tried again now. Tells where it stands: waiting, or ready.
     pub async fn retry(&self, known: &Known, retry: &Retry) -> Result<State, StoreError> {
+        self.in_schema(known.partition, |schema| self.retry_in(schema, known, retry)).await
+    }
+
+    async fn retry_in(
+        &self,
+        schema: u32,
+        known: &Known,
+        retry: &Retry,
+    ) -> Result<State, StoreError> {
         let Retry { lane, sequence, repaired } = retry;
         let keys = self.keys().destination(&known.destination.name);
         let (record, length) = match repaired {
             None => (Vec::new(), 0),
-            Some(body) => self.repaired(known, *sequence, body).await?,
+            Some(body) => self.repaired(schema, known, *sequence, body).await?,
         };
         let set = set_key(known, lane.as_deref());
         let (name, mut call) = self.script(|scripts| &scripts.retry);
@@ -54,9 +64,10 @@ impl Store {
         call.key(keys.lanes()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.wake_releasable());
-        call.key(keys.in_progress(set)).key(keys.ready(set));
+        call.key(keys.in_progress(set)).key(keys.ready(set)).key(keys.partition.epoch());
         call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
         call.arg(lane.as_deref().unwrap_or_default()).arg(*sequence).arg(record).arg(length);
+        call.arg(schema);
         let stands: String = self.run(name, &call).await?;
         Ok(if stands == "ready" { State::Ready } else { State::Waiting })
     }
@@ -64,6 +75,7 @@ impl Store {
     /// The record of a pending message with another body, and the length of the one that it has.
     async fn repaired(
         &self,
+        schema: u32,
         known: &Known,
         sequence: Sequence,
         body: &Body,
@@ -76,6 +88,6 @@ impl Store {
         let message: Stamped = found.ok_or(StoreError::WrongHead)?;
         let mut repaired = message;
         repaired.message.body = body.clone();
-        Ok((record::of_stamped(&repaired, known.destination.ordering), length))
+        Ok((record::of_stamped(&repaired, known.destination.ordering, schema), length))
     }
 }

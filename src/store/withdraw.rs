@@ -12,7 +12,7 @@ use crate::domain::{Sequence, Tombstone, Trouble};
 const ORDERS_MAX: usize = 500;
 
 /// What came of a withdrawal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Withdrawn {
     /// It is a tombstone now.
@@ -106,7 +106,7 @@ impl Store {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
         call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
-        call.arg(known.processing_text()).arg(self.inner.quarantine_ms);
+        call.arg(known.processing_text()).arg(self.known_of_epoch(known.partition));
         call.arg(record::letter(withdrawal.how).to_string());
         call.arg(match who {
             Who::Person => String::new(),

@@ -38,7 +38,7 @@ async fn send(service: &Service, number: usize) -> bool {
 
 #[tokio::test]
 async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_is_half_stored() {
-    let mut service = Service::start().await;
+    let service = Service::start().await;
     service.define("work", json!({"transform": {"kind": "worker"}})).await;
     service.desk.gate.hold(Point::Arrived);
     assert!(send(&service, 0).await);
@@ -83,7 +83,7 @@ async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_i
 #[tokio::test]
 async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
     const COUNT: usize = 600;
-    let mut service = Service::start().await;
+    let service = Service::start().await;
     service.desk.gate.hold(Point::Arrived);
     // Half of them are not sent before Redis is killed, so that it always is in the middle.
     let killed = CancellationToken::new();
@@ -174,4 +174,19 @@ async fn drained_to(service: &Service, count: usize) {
         }
     }
     assert_eq!(firsts.len(), count, "{firsts:?}");
+}
+
+#[tokio::test]
+async fn what_may_have_been_stored_is_not_called_aborted() {
+    let service = Service::start().await;
+    assert!(send(&service, 0).await);
+    let id = rustix::process::Pid::from_raw(service.redis.pid() as i32).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::STOP).unwrap();
+    let lines = [1, 2].map(|n| json!({"destinations": ["erp"], "body": n}).to_string());
+    let batch = service.post(MESSAGES, "application/x-ndjson", lines.join("\n"));
+    let text = batch.send().await.unwrap().text().await.unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::CONT).unwrap();
+    // Both travelled in one call, and Redis carries it out now that it can.
+    assert_eq!(text.matches("\"not_confirmed\"").count(), 2, "{text}");
+    drained_to(&service, 3).await;
 }

@@ -1,6 +1,6 @@
 //! Random numbers for operations, of which [`generate`](super::generate) makes sense.
 
-use proptest::prelude::*;
+use rand::{Rng, rngs::StdRng};
 
 use super::state::NAMES;
 
@@ -55,24 +55,68 @@ pub enum Twist {
     MemoryFull,
 }
 
-pub fn draws(most: usize) -> impl Strategy<Value = Vec<Draw>> {
-    let kind = prop_oneof![
-        16 => Just(Kind::Ingest), 20 => Just(Kind::Claim), 26 => Just(Kind::Complete),
-        14 => Just(Kind::Fail), 3 => Just(Kind::Unclaim), 4 => Just(Kind::Extend),
-        18 => Just(Kind::Reap), 1 => Just(Kind::Overdue), 4 => Just(Kind::Own),
-        3 => Just(Kind::Disown), 44 => Just(Kind::Release), 12 => Just(Kind::Postpone),
-        8 => Just(Kind::Halt), 8 => Just(Kind::Withdraw), 6 => Just(Kind::CarryOut),
-        11 => Just(Kind::Retry), 2 => Just(Kind::Discard), 2 => Just(Kind::Pause),
-        3 => Just(Kind::Define), 1 => Just(Kind::BeginRemove), 1 => Just(Kind::Remove),
-        1 => Just(Kind::Restart), 12 => Just(Kind::Pass), 1 => Just(Kind::ScriptFlush),
-        3 => Just(Kind::Repeat), 1 => Just(Kind::Late),
-    ];
-    let twist = prop_oneof![
-        40 => Just(Twist::Nothing), 2 => Just(Twist::StaleDefinition),
-        1 => Just(Twist::StaleEpoch), 1 => Just(Twist::MemoryFull),
-    ];
-    let many = prop::collection::vec(any::<(u8, u8, u8)>(), 1..6);
-    let draw = (kind, 0..NAMES.len(), 0..CALLERS, many, twist)
-        .prop_map(|(kind, name, caller, many, twist)| Draw { kind, name, caller, many, twist });
-    prop::collection::vec(draw, 1..most)
+/// How often each kind comes up, of their sum.
+const KINDS: [(u32, Kind); 26] = [
+    (16, Kind::Ingest),
+    (20, Kind::Claim),
+    (26, Kind::Complete),
+    (14, Kind::Fail),
+    (3, Kind::Unclaim),
+    (4, Kind::Extend),
+    (18, Kind::Reap),
+    (1, Kind::Overdue),
+    (4, Kind::Own),
+    (3, Kind::Disown),
+    (44, Kind::Release),
+    (12, Kind::Postpone),
+    (8, Kind::Halt),
+    (8, Kind::Withdraw),
+    (6, Kind::CarryOut),
+    (11, Kind::Retry),
+    (2, Kind::Discard),
+    (2, Kind::Pause),
+    (3, Kind::Define),
+    (1, Kind::BeginRemove),
+    (1, Kind::Remove),
+    (1, Kind::Restart),
+    (12, Kind::Pass),
+    (1, Kind::ScriptFlush),
+    (3, Kind::Repeat),
+    (1, Kind::Late),
+];
+
+/// As [`KINDS`].
+const TWISTS: [(u32, Twist); 4] = [
+    (40, Twist::Nothing),
+    (2, Twist::StaleDefinition),
+    (1, Twist::StaleEpoch),
+    (1, Twist::MemoryFull),
+];
+
+/// A sequence of operations, with fewer than so many.
+pub fn draws(rng: &mut StdRng, most: usize) -> Vec<Draw> {
+    let count = rng.random_range(1..most);
+    (0..count).map(|_| draw(rng)).collect()
+}
+
+fn draw(rng: &mut StdRng) -> Draw {
+    let many = rng.random_range(1..6);
+    Draw {
+        kind: one_of(rng, &KINDS),
+        name: rng.random_range(0..NAMES.len()),
+        caller: rng.random_range(0..CALLERS),
+        many: (0..many).map(|_| rng.random()).collect(),
+        twist: one_of(rng, &TWISTS),
+    }
+}
+
+fn one_of<T: Copy>(rng: &mut StdRng, all: &[(u32, T)]) -> T {
+    let mut at = rng.random_range(0..all.iter().map(|(weight, _)| weight).sum());
+    for (weight, one) in all {
+        if at < *weight {
+            return *one;
+        }
+        at -= weight;
+    }
+    unreachable!("it is below the sum")
 }

@@ -77,6 +77,7 @@ impl Callers {
             Kind::Own => Op::Own { who: self.someone(draw, state) },
             Kind::Disown => Op::Disown { who: self.someone(draw, state) },
             Kind::Overdue => Op::Overdue,
+            Kind::Restart if draw.many[0].0 < 64 => Op::LoseEpoch,
             Kind::Restart => Op::Restart,
             Kind::ScriptFlush => Op::ScriptFlush,
             Kind::Define => Op::Define { name, definition: definition(draw, name, state) },

@@ -8,7 +8,7 @@ use reseq::{
 use super::state::{Definition, Key, Lane, Left, Name, Until};
 
 /// A call that must not be carried out twice: who makes it, and the how-manieth it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Call {
     pub caller: usize,
     pub number: u64,
@@ -22,14 +22,14 @@ impl Call {
 }
 
 /// A destination as the caller knows it; not necessarily as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Known {
     pub name: Name,
     pub version: u64,
     pub definition: Definition,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Arrival {
     pub key: Key,
     pub idempotency_key: Option<String>,
@@ -41,20 +41,20 @@ pub struct Arrival {
     pub redrive: Option<Redrive>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Due {
     After(Until),
     At(Until),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Redrive {
     pub letter: Sequence,
     /// It is not processed again.
     pub processed: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Token {
     pub sequence: Sequence,
     pub secret: String,
@@ -62,7 +62,7 @@ pub struct Token {
 }
 
 /// What processing made of a message; the rest as the claim told it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Output {
     pub epoch: u64,
     pub previous: Sequence,
@@ -74,14 +74,14 @@ pub struct Output {
     pub dropped: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Failure {
     pub token: Token,
     pub wait: Until,
     pub is_final: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LaneRequest {
     pub lane: Lane,
     pub settled_to: Sequence,
@@ -92,7 +92,7 @@ pub struct LaneRequest {
 }
 
 /// A message that has left.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Gone {
     pub sequence: Sequence,
     pub tombstone: Option<Tombstone>,
@@ -101,7 +101,7 @@ pub struct Gone {
 }
 
 /// A deadline that passes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Deadline {
     Lease { name: Name, sequence: Sequence },
     Delay { name: Name, sequence: Sequence },
@@ -112,7 +112,7 @@ pub enum Deadline {
 }
 
 /// A lane's head and what came of the attempt at its delivery.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Refused {
     pub who: usize,
     pub epoch: u64,
@@ -122,7 +122,7 @@ pub struct Refused {
     pub attempts: u32,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Op {
     Ingest {
         call: Call,
@@ -223,6 +223,8 @@ pub enum Op {
     },
     /// Another server process answers from here on.
     Restart,
+    /// Redis forgets which epoch it is.
+    LoseEpoch,
     Pass(Deadline),
     ScriptFlush,
 }
@@ -253,7 +255,7 @@ impl Op {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ingested {
     Stamped { epoch: u64, sequence: Sequence },
     Duplicate { epoch: u64, sequence: Sequence },
@@ -263,7 +265,7 @@ pub enum Ingested {
 }
 
 /// A message as a processor or the sender gets it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Given {
     pub sequence: Sequence,
     pub epoch: u64,
@@ -277,13 +279,13 @@ pub struct Given {
     pub left: Left,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Run {
     pub wait: Until,
     pub messages: Vec<Given>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Refusal {
     StaleEpoch(u64),
     StaleDefinition,
@@ -299,7 +301,7 @@ pub enum Refusal {
     Other(String),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reply {
     Ingested(Vec<Ingested>),
     Claimed(Vec<Given>),

@@ -2,11 +2,17 @@
 //! in the model's words.
 
 mod ask;
+mod keep;
 mod words;
 
 pub use ask::REASON;
+#[allow(unused_imports)] // Only who goes back names it.
+pub use keep::Kept;
 
-use std::collections::BTreeMap;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+};
 
 use redis::aio::MultiplexedConnection;
 use reseq::{
@@ -17,13 +23,14 @@ use reseq::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    op::{Known, Op, Reply},
+    op::{Known, Op, Refusal, Reply},
+    snapshot::Fields,
     state::{Definition, Name, State},
 };
 use crate::support::redis::TestRedis;
 
 /// How long leases, delays and quarantines last: none ends by itself while a test runs.
-const LONG: std::time::Duration = std::time::Duration::from_secs(3600);
+pub const LONG: std::time::Duration = std::time::Duration::from_secs(3600);
 
 /// Reads all keys in one round trip: the server's time, and per key its name, type and content.
 const DUMP: &str = r"
@@ -54,6 +61,16 @@ pub fn bytes_of(text: &str) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
 
+/// All that Redis holds.
+#[derive(Debug, Clone, Default)]
+pub struct Dump {
+    pub digest: String,
+    /// The server's time.
+    pub now_ms: u64,
+    /// Of each key its type and content.
+    pub keys: BTreeMap<String, (String, Vec<String>)>,
+}
+
 pub struct Real {
     _redis: TestRedis,
     pub connection: MultiplexedConnection,
@@ -68,6 +85,8 @@ pub struct Real {
     secrets: BTreeMap<String, String>,
     /// The last definition of each destination, which its messages are read by.
     known: BTreeMap<Name, Known>,
+    /// What was read of keys, by what they held, and under which definition.
+    read: BTreeMap<String, (u64, Vec<String>, Fields)>,
 }
 
 pub fn number(text: &str) -> u64 {
@@ -91,12 +110,18 @@ fn destination(name: Name, definition: &Definition) -> Destination {
 }
 
 pub fn definition_json(name: Name, definition: &Definition) -> String {
-    serde_json::to_string(&destination(name, definition)).unwrap()
+    type Written = HashMap<(Name, Definition), String>;
+    thread_local!(static WRITTEN: RefCell<Written> = RefCell::default());
+    let write = || serde_json::to_string(&destination(name, definition)).unwrap();
+    WRITTEN.with_borrow_mut(|all| all.entry((name, *definition)).or_insert_with(write).clone())
 }
 
 impl Real {
     pub async fn start() -> Real {
-        let redis = TestRedis::start().await;
+        // Nothing is to outlast the test. The logical databases are for `Real::save`.
+        let databases = keep::DATABASES.to_string();
+        let args = ["--appendonly", "no", "--databases", &databases];
+        let redis = TestRedis::start_with(&args).await;
         let settings = config::Redis {
             url: redis.url().to_owned(),
             partitions: 1,
@@ -122,6 +147,7 @@ impl Real {
             versions: BTreeMap::new(),
             secrets: BTreeMap::new(),
             known: BTreeMap::new(),
+            read: BTreeMap::new(),
         }
     }
 
@@ -137,15 +163,31 @@ impl Real {
         self.versions.clear();
         self.secrets.clear();
         self.known.clear();
+        self.read.clear();
+        self.store.forget_epochs();
+        self.store.found().await.unwrap();
+        self.learn(&State::default()).await.unwrap();
     }
 
-    pub async fn digest(&mut self) -> String {
-        self.run(&["DEBUG", "DIGEST"]).await
+    /// What was read of a key when it last held this, under the same definition.
+    pub fn read_before(&self, name: Name, key: &str, raw: &[String]) -> Option<Fields> {
+        let version = self.known.get(name)?.version;
+        let (under, held, fields) = self.read.get(key)?;
+        (*under == version && held == raw).then(|| fields.clone())
     }
 
-    pub async fn dump(&mut self) -> (u64, BTreeMap<String, (String, Vec<String>)>) {
+    /// Notes what was read of a key.
+    pub fn note_read(&mut self, name: Name, key: &str, raw: Vec<String>, fields: Fields) {
+        let Some(known) = self.known.get(name) else { return };
+        self.read.insert(key.to_owned(), (known.version, raw, fields));
+    }
+
+    pub async fn dump(&mut self) -> Dump {
         type Key = (String, String, Vec<redis::Value>);
-        let (now_ms, all): (u64, Vec<Key>) = self.run(&["EVAL", DUMP, "0"]).await;
+        let mut pipe = redis::pipe();
+        pipe.cmd("EVAL").arg(DUMP).arg(0).cmd("DEBUG").arg("DIGEST");
+        let ((now_ms, all), digest): ((u64, Vec<Key>), String) =
+            pipe.query_async(&mut self.connection).await.expect("the test's Redis answers");
         let text = |value| {
             let bytes: Vec<u8> = redis::from_redis_value(value).unwrap();
             // Records are not text; they are read otherwise.
@@ -155,7 +197,7 @@ impl Real {
         let keys = all
             .into_iter()
             .map(|(key, kind, content)| (key, (kind, content.into_iter().map(text).collect())));
-        (now_ms, keys.collect())
+        Dump { digest, now_ms, keys: keys.collect() }
     }
 
     /// The pending messages of a destination, as the store reads them.
@@ -243,6 +285,7 @@ impl Real {
             ("epoch", "server") if value == self.server => "This".to_owned(),
             ("epoch", "server") => "Other".to_owned(),
             ("epoch", "epoch") | (_, "born") => self.epoch(number(value)).to_string(),
+            ("epoch", "lease_ms") => value.to_owned(),
             ("epoch", _) => when(value),
             ("destinations", "*") => value.to_owned(),
             ("destinations", _) => {
@@ -256,14 +299,16 @@ impl Real {
     }
 
     /// Learns which instants the epoch and the versions of this state are; each is later than all
-    /// before.
-    async fn learn(&mut self, state: &State) {
+    /// before, or something is wrong.
+    async fn learn(&mut self, state: &State) -> Result<(), String> {
         if !self.epochs.contains_key(&state.epoch) {
             let key = self.keys.partition(0).epoch();
             let actual: Option<u64> = self.run(&["HGET", &key, "epoch"]).await;
-            let Some(actual) = actual else { return };
+            let Some(actual) = actual else { return Ok(()) };
             let last = self.epochs.values().max().copied().unwrap_or_default();
-            assert!(actual > last, "an epoch was handed out again: {actual} after {last}");
+            if actual <= last {
+                return Err(format!("an epoch was handed out again: {actual} after {last}"));
+            }
             self.epochs.insert(state.epoch, actual);
         }
         for (name, found) in &state.destinations {
@@ -272,11 +317,14 @@ impl Real {
             if !self.versions.contains_key(&(*name, version)) {
                 let key = self.keys.destination(&name.parse().unwrap()).hash();
                 let actual: Option<u64> = self.run(&["HGET", &key, "version"]).await;
-                let Some(actual) = actual else { return };
-                assert_eq!(self.version(name, actual), 0, "a version was given again");
+                let Some(actual) = actual else { return Ok(()) };
+                if self.version(name, actual) != 0 {
+                    return Err(format!("the version {actual} was given again"));
+                }
                 self.versions.insert((*name, version), actual);
             }
         }
+        Ok(())
     }
 
     fn actual_epoch(&self, epoch: u64) -> u64 {
@@ -303,7 +351,9 @@ impl Real {
         if memory_full {
             self.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
         }
-        self.learn(state).await;
+        if let Err(problem) = self.learn(state).await {
+            return Reply::Refused(Refusal::Other(problem));
+        }
         match answer {
             Ok(told) => told(self),
             Err(error) => Reply::Refused(self.refusal(error)),

@@ -13,7 +13,7 @@ use super::{
     state::{Left, Until},
 };
 pub use of_model::of_model;
-pub use of_real::of_real;
+pub use of_real::{of_real, touched};
 
 /// What a key holds, by field, member or place.
 pub type Fields = BTreeMap<String, String>;
@@ -22,6 +22,9 @@ pub type Snapshot = BTreeMap<String, Fields>;
 
 /// The lines in which two snapshots differ.
 pub fn difference(expected: &Snapshot, found: &Snapshot) -> Option<String> {
+    if expected == found {
+        return None;
+    }
     let flat = |snapshot: &Snapshot| -> BTreeMap<(String, String), String> {
         let fields = snapshot.iter().flat_map(|(key, fields)| {
             fields.iter().map(|(field, value)| ((key.clone(), field.clone()), value.clone()))

@@ -19,7 +19,7 @@ pub type Name = &'static str;
 pub type Key = Option<&'static str>;
 
 /// What must stay in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// The destination is one lane.
     Whole,
@@ -41,13 +41,13 @@ impl Lane {
 }
 
 /// A deadline, seen from now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Until {
     Past,
     Future,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Definition {
     pub ordering: Ordering,
     pub serial: bool,
@@ -84,7 +84,7 @@ impl Definition {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Stand {
     Waiting,
     /// Behind another of its serial lane; if delayed, its time has not come either.
@@ -103,7 +103,7 @@ pub enum Stand {
 }
 
 /// What attempts left behind. Of troubles only the kinds, the latest first.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Left {
     pub failed: u32,
     pub crashes: u32,
@@ -118,7 +118,7 @@ impl Left {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
     pub epoch: u64,
     pub previous: Sequence,
@@ -153,7 +153,7 @@ impl Message {
 }
 
 /// A dead letter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Letter {
     pub stage: Stage,
     pub was_halted: bool,
@@ -161,7 +161,7 @@ pub struct Letter {
     pub message: Message,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destination {
     pub version: u64,
     pub definition: Definition,
@@ -234,7 +234,7 @@ impl Destination {
 }
 
 /// What was stamped under an idempotency key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Seen {
     pub epoch: u64,
     pub sequence: Sequence,
@@ -243,9 +243,9 @@ pub struct Seen {
 }
 
 /// The identity of the Redis server, as it is noted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Server {
-    #[default]
+    /// None is noted any more: what was noted was forgotten.
     Unknown,
     /// The one that answers.
     This,
@@ -254,7 +254,7 @@ pub enum Server {
 }
 
 /// The answer that is kept of a caller's last call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Kept {
     Whole(super::op::Reply),
     /// Of a claim, which messages; what they hold is read again.
@@ -264,11 +264,15 @@ pub enum Kept {
     },
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     pub server: Server,
     pub epoch: u64,
+    /// The highest epoch that there ever was. Redis may forget it; its clock does not.
+    pub epoch_max: u64,
     pub quarantine: Option<Until>,
+    /// The length of an owner's lease is noted.
+    pub lease_noted: bool,
     pub owner: Option<(usize, Until)>,
     pub destinations: BTreeMap<Name, Destination>,
     pub seen: BTreeMap<(Name, String), Seen>,
@@ -283,7 +287,36 @@ pub struct State {
     pub version: u64,
 }
 
+/// A new deployment.
+impl Default for State {
+    fn default() -> State {
+        State {
+            server: Server::This,
+            epoch: 1,
+            epoch_max: 1,
+            quarantine: None,
+            lease_noted: false,
+            owner: None,
+            destinations: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            active_builtin: BTreeSet::new(),
+            active_worker: BTreeSet::new(),
+            releasable: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            index: BTreeMap::new(),
+            revision: 0,
+            version: 0,
+        }
+    }
+}
+
 impl State {
+    /// Goes up above every epoch that there ever was.
+    pub fn raise_epoch(&mut self) {
+        self.epoch_max += 1;
+        self.epoch = self.epoch_max;
+    }
+
     pub fn active(&mut self, claimers: Claimers) -> &mut BTreeSet<Name> {
         match claimers {
             Claimers::Builtin => &mut self.active_builtin,

@@ -95,6 +95,10 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
             }
             Ok(Reply::Done)
         }
+        Op::LoseEpoch => {
+            (state.server, state.lease_noted) = (Server::Unknown, false);
+            Ok(Reply::Done)
+        }
         Op::Pass(deadline) => {
             pass(state, deadline);
             Ok(Reply::Done)
@@ -108,9 +112,8 @@ fn notice_server(state: &mut State) {
     if state.server == Server::This {
         return;
     }
-    state.epoch += 1;
-    let is_other = state.server == Server::Other;
-    state.quarantine = Some(if is_other { Until::Future } else { Until::Past });
+    state.raise_epoch();
+    state.quarantine = Some(Until::Future);
     state.server = Server::This;
 }
 

@@ -116,6 +116,13 @@ impl Tally {
         *self.0.entry(what).or_default() += 1;
     }
 
+    /// Adds what another has counted.
+    pub fn add(&mut self, other: Tally) {
+        for (what, count) in other.0 {
+            *self.0.entry(what).or_default() += count;
+        }
+    }
+
     fn count_if(&mut self, is: bool, what: &'static str) {
         if is {
             self.count(what);

@@ -15,6 +15,8 @@ pub const LONG: &str = "3600000";
 /// In place of the wait of a failed message: there is no other attempt.
 pub const FINAL: &str = "never";
 const TROUBLE: &str = r#"{"stage":"transform","kind":"failed","detail":"no"}"#;
+/// The schema that records are written in.
+const SCHEMA: &str = "1";
 /// What every caller calls itself.
 const CALLER: &str = "pod:test";
 
@@ -74,6 +76,7 @@ pub struct Calls {
     pub name: DestinationName,
     pub keys: DestinationKeys,
     pub index: String,
+    pub pods: String,
     pub wake_definitions: String,
     pub version: String,
     pub epoch: String,
@@ -93,6 +96,7 @@ impl Calls {
         Calls {
             keys: keys.destination(&name),
             index: keys.destinations(),
+            pods: keys.pods(),
             wake_definitions: keys.wake_definitions(),
             name,
             version: String::new(),
@@ -187,6 +191,7 @@ impl Calls {
         let counts = [lanes.len().to_string(), names.len().to_string()];
         let more = [self.window, self.ordering, self.processing];
         made.args.extend(more.into_iter().map(str::to_owned).chain(counts));
+        made.args.push(SCHEMA.to_owned());
         made.args.extend(lanes.iter().chain(names).map(|text| (*text).to_owned()));
         for Arrival { lane, seen, record, options } in arrivals {
             made.args.extend([lane.to_string(), (*seen).to_owned(), (*record).to_owned()]);
@@ -206,6 +211,7 @@ impl Calls {
             &k.attempts(),
             &leases,
             &self.builtin(),
+            &k.partition.epoch(),
         ];
         let (number, most) = (self.next(), most.to_string());
         let args = [&number, self.name.as_str(), &self.version, secret, LONG, &most, "1000000"];
@@ -231,9 +237,10 @@ impl Calls {
             &self.builtin(),
             &self.worker(),
             &p.wake_waiting(),
+            &p.epoch(),
         ];
         let (number, count) = (self.next(), lanes.len().to_string());
-        let args = [&number, self.name.as_str(), &count];
+        let args = [&number, self.name.as_str(), &count, SCHEMA];
         let mut made = self.with_lanes(call("complete", &keys, &args), lanes);
         made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
         for (lane, sequence) in messages {
@@ -245,7 +252,8 @@ impl Calls {
     }
 
     pub fn extend(&self, secret: &str, sequences: &[u64]) -> Call {
-        let keys = [&self.keys.messages(), &self.keys.partition.leases(), &self.keys.attempts()];
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [&k.messages(), &p.leases(), &k.attempts(), &p.epoch()];
         let mut made = call("extend", &keys, &[LONG]);
         for sequence in sequences {
             made.args.extend([sequence.to_string(), self.member(*sequence, secret)]);
@@ -269,6 +277,7 @@ impl Calls {
             &self.builtin(),
             &self.worker(),
             &p.wake_waiting(),
+            &p.epoch(),
         ];
         let mut made = call("fail", &keys, &[&self.next(), self.name.as_str()]);
         for (sequence, wait) in messages {
@@ -291,6 +300,7 @@ impl Calls {
             &self.builtin(),
             &self.worker(),
             &p.wake_waiting(),
+            &p.epoch(),
         ];
         let mut made = call("unclaim", &keys, &[&self.next(), self.name.as_str()]);
         for sequence in sequences {
@@ -312,6 +322,7 @@ impl Calls {
             &self.builtin(),
             &self.worker(),
             &p.wake_waiting(),
+            &p.epoch(),
         ];
         let mut made = call("reap", &keys, &[self.name.as_str(), &leases.len().to_string()]);
         made.args.extend(leases.iter().chain(delays).cloned());
@@ -319,9 +330,9 @@ impl Calls {
     }
 
     pub fn remove(&self) -> Call {
-        let releasable = self.keys.partition.releasable();
-        let keys =
-            [&self.keys.hash(), &self.builtin(), &self.worker(), &releasable, &self.keys.dead()];
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let (builtin, worker) = (self.builtin(), self.worker());
+        let keys = [&k.hash(), &builtin, &worker, &p.releasable(), &k.dead(), &p.epoch()];
         call("remove", &keys, &[self.name.as_str(), "1"])
     }
 
@@ -333,7 +344,7 @@ impl Calls {
         delays: &[String],
     ) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [&k.hash(), &k.messages(), &p.leases(), &p.delayed()];
+        let keys = [&k.hash(), &k.messages(), &p.leases(), &p.delayed(), &p.epoch()];
         let counts = [sequences.len().to_string(), leases.len().to_string()];
         let made = call("purge", &keys, &[&counts[0], &counts[1]]);
         let mut made = self.with_lanes(made, lanes);

@@ -1,16 +1,28 @@
 //! The calls of owners, and of people.
 
-use super::{Call, Calls, LONG, RECORD, TROUBLE, call};
+use super::{Call, Calls, LONG, RECORD, SCHEMA, TROUBLE, call};
 
 impl Calls {
     pub fn own(&self, token: &str) -> Call {
         let p = &self.keys.partition;
-        call("own", &[&p.epoch(), &p.owner()], &[token, LONG])
+        call("own", &[&p.epoch(), &p.owner()], &[token, LONG, LONG])
+    }
+
+    pub fn found(&self) -> Call {
+        call("found", &[&self.keys.partition.epoch()], &["0 0"])
+    }
+
+    pub fn beat(&self) -> Call {
+        call("beat", &[&self.pods], &["sender", "pod", LONG])
+    }
+
+    pub fn migrate(&self) -> Call {
+        call("migrate", &[&self.keys.partition.epoch()], &[SCHEMA])
     }
 
     pub fn disown(&self, token: &str) -> Call {
         let p = &self.keys.partition;
-        call("disown", &[&p.owner(), &p.wake_owner()], &[token])
+        call("disown", &[&p.owner(), &p.wake_owner(), &p.epoch()], &[token])
     }
 
     /// Releases lanes: of each its key, the last sequence settled, the most to hand out.
@@ -116,7 +128,7 @@ impl Calls {
     }
 
     pub fn retry(&self, lane: &str, sequence: u64, repaired: &str) -> Call {
-        let (k, p) = (&self.keys, &self.keys.partition);
+        let (k, p, set) = (&self.keys, &self.keys.partition, self.set(lane));
         let keys = [
             &k.hash(),
             &k.waiting(),
@@ -130,22 +142,32 @@ impl Calls {
             &self.worker(),
             &p.wake_waiting(),
             &p.wake_releasable(),
+            &k.in_progress(set),
+            &k.ready(set),
+            &p.epoch(),
         ];
         let (name, sequence) = (self.name.as_str(), sequence.to_string());
         let length = RECORD.len().to_string();
         let args = [name, &self.version, self.ordering, lane, &sequence, repaired, &length];
-        self.with_lanes(call("retry", &keys, &args), &[lane])
+        let mut made = call("retry", &keys, &args);
+        made.args.push(SCHEMA.to_owned());
+        made
     }
 
     pub fn discard(&self, letters: &[u64]) -> Call {
         let k = &self.keys;
-        let mut made = call("discard", &[&k.hash(), &k.dead(), &k.letters()], &[&self.version]);
+        let mut made = call(
+            "discard",
+            &[&k.hash(), &k.dead(), &k.letters(), &k.partition.epoch()],
+            &[&self.version],
+        );
         made.args.extend(letters.iter().map(u64::to_string));
         made
     }
 
     pub fn pause(&self, paused: &str) -> Call {
         let word = |name| if paused.contains(name) { "1" } else { "0" };
-        call("pause", &[&self.keys.hash()], &[word("ingest"), word("delivery")])
+        let epoch = self.keys.partition.epoch();
+        call("pause", &[&self.keys.hash(), &epoch], &[word("ingest"), word("delivery")])
     }
 }

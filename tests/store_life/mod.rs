@@ -51,6 +51,8 @@ pub async fn through_the_store(
         Topic { name: "orders".parse().unwrap(), destinations: vec![destination.name.clone()] };
     assert!(store.define_topic(&topic).await.unwrap());
     assert!(store.remove_topic(&topic.name).await.unwrap());
+    store.found().await.unwrap();
+    assert_eq!(store.heartbeat("sender", lease).await.unwrap(), 1);
     let defined = store.define(&destination).await.unwrap();
     let partition = destination.name.partition(store.keys().partitions());
     let caller = store.caller(destination.name.as_str());
@@ -73,6 +75,7 @@ pub async fn through_the_store(
     life.deliver().await;
     life.set_aside().await;
     store.disown(partition, &life.owner.token).await.unwrap();
+    store.migrate(partition).await.unwrap();
 
     // Removed with a message pending, and with one under a lease where there are leases.
     life.ingest(&[arrival("a", None)]).await;

@@ -1,16 +1,17 @@
-//! Holds what receivers journalled against what producers were promised, and looks whether
-//! anything is left in Redis.
+//! Asserts that what receivers journalled is what producers were promised, and that nothing is left
+//! in Redis.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use redis::aio::MultiplexedConnection;
 use serde_json::Value;
 
+pub use super::examiner::Found;
 use super::{
-    journal::{Delivery, Headers, Journal},
-    ledger::{Ledger, Promise},
+    examiner::{Held, Order, Subject, examine},
+    journal::Journal,
+    ledger::Ledger,
     pods::{Pod, client},
-    transformer::transformed,
     wait::eventually,
 };
 
@@ -24,117 +25,17 @@ pub struct Rule {
     pub is_transformed: bool,
 }
 
-/// What was found to be right.
-#[derive(Debug, Default)]
-pub struct Found {
-    /// Different messages.
-    pub messages: usize,
-    /// Deliveries beyond the first of a message.
-    pub repeats: usize,
-    /// The same by destination.
-    pub repeats_of: BTreeMap<String, usize>,
-    /// Deliveries that said that they were not the first attempt.
-    pub later_attempts: usize,
-}
-
-type Lane<'a> = (&'a str, Option<&'a str>);
-
-/// Nothing lost, nothing invented, each lane in order, repeats the same to the byte. `rules` name
-/// all destinations.
+/// Asserts that the examiner finds no anomaly. `rules` name all destinations.
 pub fn check(ledger: &Ledger, journal: &Journal, rules: &[Rule]) -> Found {
-    let (promises, deliveries) = (ledger.all(), journal.all());
-    let rule_of = |name: &str| *rules.iter().find(|rule| rule.destination == name).unwrap();
-    promised_in_order(&promises);
-    let mut promised: HashMap<(&str, String), &Promise> = HashMap::new();
-    for promise in &promises {
-        let rule = rule_of(&promise.destination);
-        let body = outcome(&rule, &promise.body);
-        let twice = promised.insert((&promise.destination, body), promise);
-        assert!(twice.is_none(), "promised twice: {promise:?}");
-    }
-
-    let mut found = Found::default();
-    let mut first: HashMap<(&str, &str), &Delivery> = HashMap::new();
-    let mut last: HashMap<Lane, (Option<u64>, u64)> = HashMap::new();
-    for delivery in &deliveries {
-        let name = delivery.destination.as_str();
-        if let Some(headers) = &delivery.headers {
-            found.later_attempts += usize::from(headers.attempt > 1);
-        }
-        if let Some(first) = first.get(&(name, delivery.body.as_str())) {
-            same_message(first, delivery);
-            found.repeats += 1;
-            *found.repeats_of.entry(name.to_owned()).or_default() += 1;
-            continue;
-        }
-        first.insert((name, &delivery.body), delivery);
-        let Some(promise) = promised.get(&(name, delivery.body.clone())) else {
-            let is_doubtful = original(&rule_of(name), &delivery.body)
-                .is_some_and(|body| ledger.is_doubtful(body));
-            assert!(is_doubtful, "nobody sent in {delivery:?}");
-            continue;
-        };
-        let place = (promise.epoch, promise.sequence);
-        let lane = (name, promise.key.as_deref().filter(|_| rule_of(name).by_key));
-        let before = last.insert(lane, place);
-        assert!(before < Some(place), "{place:?} after {before:?} in lane {lane:?}");
-        if let Some(headers) = &delivery.headers {
-            as_promised(promise, headers, before, &rule_of(name));
-        }
-    }
-    let lost: Vec<_> =
-        promised.keys().filter(|(name, body)| !first.contains_key(&(*name, body))).collect();
-    assert!(lost.is_empty(), "{} of {} lost: {lost:?}", lost.len(), promised.len());
-    found.messages = first.len();
-    found
-}
-
-/// Each producer's messages got ascending places in each destination.
-fn promised_in_order(promises: &[Promise]) {
-    let mut last: HashMap<(&str, &str), &Promise> = HashMap::new();
-    for promise in promises {
-        let from = (promise.producer.as_str(), promise.destination.as_str());
-        if let Some(before) = last.insert(from, promise) {
-            let ascending = (before.epoch, before.sequence) < (promise.epoch, promise.sequence);
-            assert!(ascending, "{promise:?} was sent after {before:?}");
-        }
-    }
-}
-
-fn outcome(rule: &Rule, body: &str) -> String {
-    if rule.is_transformed { transformed(body) } else { body.to_owned() }
-}
-
-/// The body that an outcome was made of.
-fn original<'b>(rule: &Rule, body: &'b str) -> Option<&'b str> {
-    if !rule.is_transformed {
-        return Some(body);
-    }
-    body.strip_prefix("{\"transformed\":")?.strip_suffix('}')
-}
-
-/// A repeat has everything of the first but the number of its attempt.
-fn same_message(first: &Delivery, repeat: &Delivery) {
-    let but_attempt = |delivery: &Delivery| {
-        delivery.headers.clone().map(|headers| Headers { attempt: 0, ..headers })
+    let subject = |rule: &Rule| Subject {
+        destination: rule.destination,
+        order: if rule.by_key { Order::Key } else { Order::Destination },
+        is_transformed: rule.is_transformed,
     };
-    assert_eq!(but_attempt(first), but_attempt(repeat), "a repeat of {}", first.body);
-}
-
-fn as_promised(
-    promise: &Promise,
-    headers: &Headers,
-    before: Option<(Option<u64>, u64)>,
-    rule: &Rule,
-) {
-    assert_eq!((Some(headers.epoch), headers.sequence), (promise.epoch, promise.sequence));
-    assert_eq!(headers.key, promise.key);
-    if let Some(id) = &promise.id {
-        assert_eq!(&headers.id, id);
-    }
-    let before = before.map_or(0, |(_, sequence)| sequence);
-    let is_right = headers.previous == before || rule.by_key && headers.previous == 0;
-    assert!(is_right, "{headers:?} follows {before}");
+    let subjects: Vec<Subject> = rules.iter().map(subject).collect();
+    let (found, anomalies) = examine(ledger, journal, &Held::new(), &subjects);
+    assert!(anomalies.is_empty(), "{}", anomalies.told.join("\n"));
+    found
 }
 
 /// The numbers of a destination, as `pod` tells them.

@@ -104,6 +104,10 @@ async fn read(stream: &mut BufStream<TcpStream>) -> std::io::Result<Option<Reque
     loop {
         line.clear();
         stream.read_line(&mut line).await?;
+        if !line.ends_with('\n') {
+            // Cut in the middle of the headers: this is no request.
+            return Ok(None);
+        }
         let Some((name, value)) = line.trim_end().split_once(": ") else { break };
         headers.insert(name.to_ascii_lowercase(), value.to_owned());
     }

@@ -1,6 +1,13 @@
 //! What receivers accepted, in the order in which they did.
 
-use std::{collections::HashSet, sync::Mutex};
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    io::Write,
+    path::Path,
+    sync::Mutex,
+    time::Instant,
+};
 
 use super::wait::eventually;
 
@@ -24,9 +31,27 @@ pub struct Headers {
     pub attempt: u64,
 }
 
+impl Delivery {
+    fn line(&self) -> String {
+        let Delivery { destination, body, headers } = self;
+        match headers {
+            None => format!("{destination} - {body}\n"),
+            Some(Headers { epoch, sequence, previous, id, key, attempt }) => format!(
+                "{destination} {epoch}/{sequence} after {previous} {id} {key:?} {attempt} {body}\n"
+            ),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Pages {
     deliveries: Vec<Delivery>,
+    /// When each was noted.
+    times: Vec<Instant>,
+    /// How many different messages of each destination.
+    counts: HashMap<String, usize>,
+    /// Where each is written to, if anywhere.
+    file: Option<File>,
     /// Destination and body of each: bodies are never the same.
     first: HashSet<(String, String)>,
 }
@@ -38,11 +63,30 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// One that is in a file, too, so that it can be looked at after the test.
+    pub fn in_file(path: &Path) -> std::io::Result<Journal> {
+        let journal = Journal::default();
+        journal.pages.lock().unwrap().file = Some(File::create(path)?);
+        Ok(journal)
+    }
+
     /// Writes one down.
     pub fn note(&self, delivery: Delivery) {
         let mut pages = self.pages.lock().unwrap();
-        pages.first.insert((delivery.destination.clone(), delivery.body.clone()));
+        if let Some(file) = &mut pages.file {
+            // In one write, so that a line is in the file as a whole or not at all.
+            file.write_all(delivery.line().as_bytes()).expect("the journal can be written");
+        }
+        if pages.first.insert((delivery.destination.clone(), delivery.body.clone())) {
+            *pages.counts.entry(delivery.destination.clone()).or_default() += 1;
+        }
         pages.deliveries.push(delivery);
+        pages.times.push(Instant::now());
+    }
+
+    /// When each of [`Journal::all`] was noted.
+    pub fn times(&self) -> Vec<Instant> {
+        self.pages.lock().unwrap().times.clone()
     }
 
     /// Everything so far.
@@ -57,8 +101,7 @@ impl Journal {
 
     /// How many different messages of this destination it holds.
     pub fn messages_of(&self, destination: &str) -> usize {
-        let pages = self.pages.lock().unwrap();
-        pages.first.iter().filter(|(name, _)| name == destination).count()
+        self.pages.lock().unwrap().counts.get(destination).copied().unwrap_or_default()
     }
 
     /// Waits until it holds so many different messages.

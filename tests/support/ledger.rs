@@ -1,8 +1,9 @@
 //! What producers were promised.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{Mutex, atomic::AtomicUsize, atomic::Ordering},
+    time::Instant,
 };
 
 /// A message that was answered with its place.
@@ -19,10 +20,19 @@ pub struct Promise {
     pub producer: String,
 }
 
+#[derive(Default)]
+struct Pages {
+    promises: Vec<Promise>,
+    /// When each was noted.
+    times: Vec<Instant>,
+    /// How many of each destination.
+    counts: HashMap<String, usize>,
+}
+
 /// All promises, each producer's in the order of its messages.
 #[derive(Default)]
 pub struct Ledger {
-    promises: Mutex<Vec<Promise>>,
+    pages: Mutex<Pages>,
     /// Bodies that were sent and not answered: they may be there.
     doubtful: Mutex<HashSet<String>>,
     /// Answers that said that the message had been there before.
@@ -33,7 +43,10 @@ pub struct Ledger {
 
 impl Ledger {
     pub fn promise(&self, promise: Promise) {
-        self.promises.lock().unwrap().push(promise);
+        let mut pages = self.pages.lock().unwrap();
+        *pages.counts.entry(promise.destination.clone()).or_default() += 1;
+        pages.promises.push(promise);
+        pages.times.push(Instant::now());
     }
 
     pub fn doubt(&self, body: &str) {
@@ -61,15 +74,19 @@ impl Ledger {
     }
 
     pub fn all(&self) -> Vec<Promise> {
-        self.promises.lock().unwrap().clone()
+        self.pages.lock().unwrap().promises.clone()
+    }
+
+    /// When each of [`Ledger::all`] was noted.
+    pub fn times(&self) -> Vec<Instant> {
+        self.pages.lock().unwrap().times.clone()
     }
 
     pub fn count(&self) -> usize {
-        self.promises.lock().unwrap().len()
+        self.pages.lock().unwrap().promises.len()
     }
 
     pub fn count_of(&self, destination: &str) -> usize {
-        let promises = self.promises.lock().unwrap();
-        promises.iter().filter(|promise| promise.destination == destination).count()
+        self.pages.lock().unwrap().counts.get(destination).copied().unwrap_or_default()
     }
 }

@@ -2,14 +2,20 @@
 #![allow(dead_code)]
 
 pub mod checker;
+pub mod cluster;
+pub mod control;
+pub mod examiner;
 pub mod gate;
 pub mod http;
 pub mod journal;
 pub mod ledger;
 pub mod pods;
+pub mod power;
 pub mod producer;
+pub mod proxy;
 pub mod receiver;
 pub mod redis;
+pub mod sentinel;
 pub mod source;
 pub mod transformer;
 pub mod wait;

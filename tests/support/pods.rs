@@ -34,6 +34,8 @@ pub struct Settings {
     pub destinations: String,
     /// TCP listeners of ingest pods: destination and framing.
     pub tcp: Vec<(&'static str, &'static str)>,
+    /// Further variables of their environment.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Settings {
@@ -51,6 +53,7 @@ impl Settings {
             ingest: String::new(),
             destinations: String::new(),
             tcp: Vec::new(),
+            environment: Vec::new(),
         }
     }
 
@@ -83,6 +86,16 @@ impl Settings {
 pub struct Addresses(Arc<Mutex<(Option<SocketAddr>, Vec<SocketAddr>)>>);
 
 impl Addresses {
+    /// These, such as those of something that stands before a pod.
+    pub fn of(http: SocketAddr, tcp: Vec<SocketAddr>) -> Addresses {
+        Addresses(Arc::new(Mutex::new((Some(http), tcp))))
+    }
+
+    /// Where it listens for HTTP, once it was started.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.0.lock().unwrap().0
+    }
+
     /// A URL of the pod.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.0.lock().unwrap().0.expect("the pod was started"))
@@ -147,7 +160,7 @@ impl Pod {
             command.env_remove(name);
         }
         command.args(["serve", "--roles", &self.roles, "--config"]).arg(self.config());
-        command.env("RESEQ_LOG", "info,reseq=debug");
+        command.env("RESEQ_LOG", "info,reseq=debug").envs(self.settings.environment.clone());
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.child = command.spawn().unwrap();
@@ -213,7 +226,20 @@ impl Pod {
         assert!(log.contains("drained") && !log.contains("did not end within shutdown_ms"));
     }
 
-    fn has_ended(&mut self) -> bool {
+    /// Starts it again if it has ended.
+    pub async fn runs_again(&mut self) {
+        if self.has_ended() {
+            self.restart().await;
+        }
+    }
+
+    /// Its process id; another one after a restart.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// True when the process is gone.
+    pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
@@ -262,12 +288,20 @@ pub fn client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
+/// What is set for the tests themselves does not reach what they start.
+pub fn without_settings(command: &mut tokio::process::Command) {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RESEQ_")) {
+        command.env_remove(name);
+    }
+}
+
 /// Runs `reseq serve` on this configuration until it ends by itself: its status and what it said.
 pub async fn refused_start(config: &str) -> (ExitStatus, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("reseq.toml");
     std::fs::write(&file, config).unwrap();
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_reseq"));
+    without_settings(&mut command);
     command.args(["serve", "--config"]).arg(&file).env("RESEQ_LOG", "error");
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = within("reseq refuses to start", command.output()).await.unwrap();

@@ -52,17 +52,32 @@ pub struct Producer {
     doors: Vec<Addresses>,
     ledger: Arc<Ledger>,
     at: usize,
+    /// What could not be sent for so long fails the test.
+    pub patience: Duration,
+    /// Before it sends again it waits so long.
+    pub pause: Duration,
 }
 
 impl Producer {
     pub fn new(name: &str, doors: &[Addresses], ledger: &Arc<Ledger>) -> Producer {
         let (name, doors, ledger) = (name.to_owned(), doors.to_vec(), ledger.clone());
-        Producer { name, client: client(), doors, ledger, at: 0 }
+        let (client, patience, pause) = (client(), PATIENCE, LOOK_EVERY);
+        Producer { name, client, doors, ledger, at: 0, patience, pause }
+    }
+
+    /// What it sends next goes to the next pod.
+    pub fn turn(&mut self) {
+        self.at = (self.at + 1) % self.doors.len();
+    }
+
+    /// Goes to its first pod again, wherever it was sent on to before.
+    pub fn returns(&mut self) {
+        self.at = 0;
     }
 
     /// Sends one message, and returns when it was promised.
     pub async fn send(&mut self, item: Item) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         loop {
             let request = self.client.post(self.doors[self.at].url("/v1/messages"));
             let request = request.header("content-type", "application/json").body(item.line());
@@ -79,7 +94,7 @@ impl Producer {
 
     /// Sends messages as one batch, and returns when all were promised.
     pub async fn send_batch(&mut self, items: Vec<Item>) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         let mut left: VecDeque<Item> = items.into();
         loop {
             let lines: Vec<String> = left.iter().map(Item::line).collect();
@@ -148,8 +163,8 @@ impl Producer {
     async fn again(&mut self, deadline: Instant, problem: &str) {
         assert!(Instant::now() < deadline, "{} could not send: {problem}", self.name);
         self.ledger.note_again();
-        self.at = (self.at + 1) % self.doors.len();
-        tokio::time::sleep(LOOK_EVERY).await;
+        self.turn();
+        tokio::time::sleep(self.pause).await;
     }
 }
 

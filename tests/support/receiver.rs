@@ -3,7 +3,8 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, atomic::AtomicUsize, atomic::Ordering},
+    sync::{Arc, Mutex, atomic::AtomicU64, atomic::AtomicUsize, atomic::Ordering},
+    time::Duration,
 };
 
 use percent_encoding::percent_decode_str;
@@ -33,25 +34,62 @@ pub enum Fault {
     CutUnread,
     /// Accepted, and the connection is cut before the answer: a repeat must come.
     CutAccepted,
+    /// Accepted and answered, and the connection is cut right after it.
+    CutAnswered,
 }
 
-const FAULTS: [Fault; 5] =
-    [Fault::Refused, Fault::Unavailable, Fault::AskedToWait, Fault::CutUnread, Fault::CutAccepted];
+const FAULTS: [Fault; 6] = [
+    Fault::Refused,
+    Fault::Unavailable,
+    Fault::AskedToWait,
+    Fault::CutUnread,
+    Fault::CutAccepted,
+    Fault::CutAnswered,
+];
+/// Of these so many are drawn at random; the others are asked for.
+const RANDOM: usize = 5;
 
 /// What all receivers of a test share.
 #[derive(Default)]
 pub struct Desk {
-    pub journal: Journal,
+    /// Desks may share one.
+    pub journal: Arc<Journal>,
     pub gate: Gate,
     /// Draws which requests fail: each with this chance.
     failing: Mutex<Option<(StdRng, f64)>>,
+    /// Each exchange fails like this.
+    always: Mutex<Option<Fault>>,
+    /// Each exchange takes so much longer, in milliseconds.
+    slower_ms: AtomicU64,
+    slowed: AtomicUsize,
     failed: [AtomicUsize; FAULTS.len()],
 }
 
 impl Desk {
+    /// One that writes into this journal.
+    pub fn sharing(journal: &Arc<Journal>) -> Arc<Desk> {
+        Arc::new(Desk { journal: journal.clone(), ..Desk::default() })
+    }
+
     /// Each exchange fails with this chance from now on; 0: none.
     pub fn fail(&self, seed: u64, chance: f64) {
         *self.failing.lock().unwrap() = Some((StdRng::seed_from_u64(seed), chance));
+    }
+
+    /// Each exchange fails like this from now on; none: as before.
+    pub fn always(&self, fault: Option<Fault>) {
+        *self.always.lock().unwrap() = fault;
+    }
+
+    /// Each exchange takes so much longer from now on; 0: as before.
+    pub fn slow_down(&self, milliseconds: u64) {
+        self.slower_ms.store(milliseconds, Ordering::SeqCst);
+    }
+
+    /// How often an exchange has failed or was slow.
+    pub fn struck(&self) -> usize {
+        let failed: usize = self.failed().iter().map(|(_, count)| count).sum();
+        failed + self.slowed.load(Ordering::SeqCst)
     }
 
     /// How often each fault has happened.
@@ -64,9 +102,13 @@ impl Desk {
     }
 
     fn draw(&self) -> Option<Fault> {
+        if let Some(fault) = *self.always.lock().unwrap() {
+            self.count(fault).fetch_add(1, Ordering::SeqCst);
+            return Some(fault);
+        }
         let mut failing = self.failing.lock().unwrap();
         let (random, chance) = failing.as_mut()?;
-        let fault = random.random_bool(*chance).then(|| FAULTS[random.random_range(0..5)])?;
+        let fault = random.random_bool(*chance).then(|| FAULTS[random.random_range(0..RANDOM)])?;
         self.count(fault).fetch_add(1, Ordering::SeqCst);
         Some(fault)
     }
@@ -75,8 +117,13 @@ impl Desk {
     async fn take(&self, delivery: Delivery) -> Option<Fault> {
         let destination = delivery.destination.clone();
         self.gate.at(Point::Arrived, &destination).await;
+        let slower = self.slower_ms.load(Ordering::SeqCst);
+        if slower > 0 {
+            self.slowed.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(slower)).await;
+        }
         let fault = self.draw();
-        if fault.is_none_or(|fault| fault == Fault::CutAccepted) {
+        if fault.is_none_or(|fault| matches!(fault, Fault::CutAccepted | Fault::CutAnswered)) {
             self.journal.note(delivery);
             self.gate.at(Point::Accepted, &destination).await;
         }
@@ -152,6 +199,7 @@ async fn answer(desk: &Desk, request: Request) -> Option<Answer> {
     };
     match desk.take(delivery).await {
         None => Some(Answer::status(200)),
+        Some(Fault::CutAnswered) => Some(Answer { is_last: true, ..Answer::status(200) }),
         Some(Fault::Refused) => Some(Answer::status(500)),
         Some(Fault::Unavailable) => Some(Answer { is_last: true, ..Answer::status(503) }),
         Some(Fault::AskedToWait) => {
@@ -174,14 +222,18 @@ async fn converse(
     loop {
         let Some(body) = read_frame(&mut stream, with_length).await? else { return Ok(()) };
         let delivery = Delivery { destination: destination.to_owned(), body, headers: None };
-        let text = match desk.take(delivery).await {
-            None => "OK",
+        let fault = desk.take(delivery).await;
+        let text = match fault {
+            None | Some(Fault::CutAnswered) => "OK",
             Some(Fault::Refused) => "RETRY 1",
             Some(Fault::Unavailable) => "RETRY",
             Some(Fault::AskedToWait) => "RETRY 2",
             Some(Fault::CutUnread | Fault::CutAccepted) => return Ok(()),
         };
         write_frame(&mut stream, text, with_length).await?;
+        if fault == Some(Fault::CutAnswered) {
+            return Ok(());
+        }
     }
 }
 

@@ -1,31 +1,42 @@
-//! Real Redis servers for tests: one on a Unix socket, or a cluster of three masters.
+//! Real Redis servers for tests: one on a Unix socket or a TCP port. Several of them make a
+//! [`TestSentinel`](super::sentinel::TestSentinel) or a [`TestCluster`].
 
 use std::{
     net::TcpListener,
-    ops::RangeInclusive,
     path::Path,
     process::{Child, Command, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use redis::aio::MultiplexedConnection;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+#[allow(unused_imports)]
+pub use super::cluster::TestCluster;
+
 /// A server or cluster that is not ready by then fails the test.
-const READY_MAX: Duration = Duration::from_secs(30);
+pub const READY_MAX: Duration = Duration::from_secs(30);
 /// How often the state that is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A port noted as free can be taken before the server binds it, so that a start is repeated.
 const STARTS_MAX: usize = 5;
-/// The slots of each master of a [`TestCluster`].
-const SLOTS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
+/// How much of a log is shown when a test fails, in lines.
+const LOG_LINES_MAX: usize = 40;
+/// The configuration file of a server that rewrites it, in its directory.
+const FILE: &str = "redis.conf";
 
 /// A private `redis-server` with its append-only file on, in a directory of its own. It ends when
-/// this is dropped.
+/// this is dropped. Several tasks may use it: faults happen beside the load.
 pub struct TestRedis {
     url: String,
     args: Vec<String>,
-    child: Child,
+    child: Mutex<Child>,
+    frozen: AtomicBool,
     dir: TempDir,
 }
 
@@ -47,12 +58,21 @@ impl TestRedis {
 
     /// Starts one on a free TCP port of the loopback.
     pub async fn start_on_tcp(extra_args: &[&str]) -> TestRedis {
+        TestRedis::start_with_file(None, extra_args).await
+    }
+
+    /// The same with a configuration file, which the server may rewrite: what it has become, such as
+    /// a replica, it is again after a restart.
+    pub async fn start_with_file(file: Option<&str>, extra_args: &[&str]) -> TestRedis {
         for _ in 0..STARTS_MAX {
-            let port = free_port().to_string();
+            let (port, dir) = (free_port().to_string(), tempfile::tempdir().unwrap());
+            if let Some(text) = file {
+                std::fs::write(dir.path().join(FILE), text).unwrap();
+            }
             let mut args = vec!["--bind", "127.0.0.1", "--port", &port];
             args.extend(extra_args);
             let url = format!("redis://127.0.0.1:{port}");
-            if let Ok(server) = TestRedis::launch(url, &args, tempfile::tempdir().unwrap()).await {
+            if let Ok(server) = TestRedis::launch(url, &args, dir).await {
                 return server;
             }
         }
@@ -61,8 +81,8 @@ impl TestRedis {
 
     async fn launch(url: String, args: &[&str], dir: TempDir) -> Result<TestRedis, String> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let child = spawn(&args, dir.path());
-        let mut server = TestRedis { url, args, child, dir };
+        let child = Mutex::new(spawn(&args, dir.path()));
+        let server = TestRedis { url, args, child, frozen: AtomicBool::new(false), dir };
         server.wait_until_ready().await?;
         Ok(server)
     }
@@ -74,7 +94,13 @@ impl TestRedis {
 
     /// Its process id. Another one after a restart.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child().id()
+    }
+
+    /// The TCP port on which it listens. The same after a restart.
+    pub fn port(&self) -> u16 {
+        let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok());
+        port.expect("it was started on TCP")
     }
 
     /// Where it keeps its files.
@@ -87,31 +113,84 @@ impl TestRedis {
         connect(&self.url).await.expect("the test's redis-server answers")
     }
 
+    /// Runs one command on a connection of its own.
+    pub async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
+        let mut connection = connect(&self.url).await?;
+        redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await
+    }
+
+    /// A field of `INFO`; empty if there is none.
+    pub async fn info(&self, field: &str) -> String {
+        let info: String = self.ask(&["INFO", "everything"]).await.unwrap_or_default();
+        let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(name, _)| *name == field).map_or(String::new(), |(_, value)| value.to_owned())
+    }
+
+    /// The end of what it has logged.
+    pub fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.dir.path().join("redis.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")
+    }
+
     /// Ends it with SIGKILL, at once.
-    pub fn kill(&mut self) {
+    pub fn kill(&self) {
+        let mut child = self.child();
         // `Child` keeps the id from being used again until `wait` has collected it.
-        let _ = self.child.kill();
-        self.child.wait().unwrap();
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+
+    /// Stops it in its tracks: connections stay open, and nothing is answered.
+    pub fn freeze(&self) {
+        self.frozen.store(true, Ordering::Relaxed);
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on after [`freeze`](TestRedis::freeze).
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+        self.frozen.store(false, Ordering::Relaxed);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child();
+        let id = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+        kill_process(id, signal).unwrap();
+    }
+
+    /// True unless it was killed and not restarted.
+    pub fn is_running(&self) -> bool {
+        self.child().try_wait().unwrap().is_none()
+    }
+
+    /// True if it can answer: neither killed nor frozen.
+    pub fn is_answering(&self) -> bool {
+        self.is_running() && !self.frozen.load(Ordering::Relaxed)
     }
 
     /// Starts it again after [`kill`](TestRedis::kill), on what its append-only file holds.
-    pub async fn restart(&mut self) {
-        let is_running = self.child.try_wait().unwrap().is_none();
-        assert!(!is_running, "restart() is for a server that was killed");
-        self.child = spawn(&self.args, self.dir.path());
+    pub async fn restart(&self) {
+        assert!(!self.is_running(), "restart() is for a server that was killed");
+        *self.child() = spawn(&self.args, self.dir.path());
+        self.frozen.store(false, Ordering::Relaxed);
         self.wait_until_ready().await.expect("redis-server starts again");
     }
 
     /// Ends it with SIGKILL and starts it again.
-    pub async fn kill_and_restart(&mut self) {
+    pub async fn kill_and_restart(&self) {
         self.kill();
         self.restart().await;
     }
 
-    async fn wait_until_ready(&mut self) -> Result<(), String> {
+    fn child(&self) -> std::sync::MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn wait_until_ready(&self) -> Result<(), String> {
         let deadline = Instant::now() + READY_MAX;
         while let Err(problem) = ping(&self.url).await {
-            let ended = self.child.try_wait().unwrap();
+            let ended = self.child().try_wait().unwrap();
             if ended.is_some() || Instant::now() > deadline {
                 let log = std::fs::read_to_string(self.dir.path().join("redis.log"));
                 return Err(format!("{problem} ({ended:?})\n{}", log.unwrap_or_default()));
@@ -124,103 +203,31 @@ impl TestRedis {
 
 impl Drop for TestRedis {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // A frozen process ends by SIGKILL, too.
+        let mut child = self.child();
+        let _ = child.kill();
+        let _ = child.wait();
     }
-}
-
-/// A Redis Cluster of three masters without replicas, on free ports of the loopback.
-pub struct TestCluster {
-    /// In the order of [`urls`](TestCluster::urls); each can be killed and restarted.
-    pub nodes: Vec<TestRedis>,
-}
-
-impl TestCluster {
-    /// Starts the masters, gives each a third of the slots, and waits until all three agree.
-    pub async fn start() -> TestCluster {
-        let mut nodes = Vec::new();
-        let mut bus_ports = Vec::new();
-        for _ in SLOTS {
-            // The default bus port is the port + 10000, which a high port does not leave room for.
-            let (node, bus_port) = start_node().await;
-            nodes.push(node);
-            bus_ports.push(bus_port);
-        }
-        let cluster = TestCluster { nodes };
-        cluster.join(&bus_ports).await;
-        cluster.wait_until_ok().await;
-        cluster
-    }
-
-    /// Where the masters listen.
-    pub fn urls(&self) -> Vec<String> {
-        self.nodes.iter().map(|node| node.url.clone()).collect()
-    }
-
-    /// The master that serves a slot.
-    pub fn node_for_slot(&self, slot: u16) -> &TestRedis {
-        let index = SLOTS.iter().position(|slots| slots.contains(&slot));
-        &self.nodes[index.expect("a slot is below 16384")]
-    }
-
-    /// Waits until every master sees all slots served by three known nodes.
-    pub async fn wait_until_ok(&self) {
-        let deadline = Instant::now() + READY_MAX;
-        for node in &self.nodes {
-            loop {
-                let info = cluster_info(node).await;
-                let wanted =
-                    ["cluster_state:ok", "cluster_known_nodes:3", "cluster_slots_ok:16384"];
-                if wanted.iter().all(|line| info.lines().any(|found| found == *line)) {
-                    break;
-                }
-                assert!(Instant::now() < deadline, "{} is not ok:\n{info}", node.url);
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-        }
-    }
-
-    async fn join(&self, bus_ports: &[u16]) {
-        for (index, node) in self.nodes.iter().enumerate() {
-            let mut connection = node.connection().await;
-            let mut run = async |args: &[String]| {
-                let done = redis::cmd("CLUSTER").arg(args).exec_async(&mut connection).await;
-                done.unwrap_or_else(|error| panic!("CLUSTER {args:?}: {error}"));
-            };
-            // Nodes that start with the same epoch would have to settle it among themselves.
-            run(&["SET-CONFIG-EPOCH".into(), (index + 1).to_string()]).await;
-            let (first, last) = (SLOTS[index].start(), SLOTS[index].end());
-            run(&["ADDSLOTSRANGE".into(), first.to_string(), last.to_string()]).await;
-            for (other, bus_port) in self.nodes.iter().zip(bus_ports).skip(index + 1) {
-                let (host, port) = other.url["redis://".len()..].split_once(':').unwrap();
-                let meet = ["MEET".into(), host.into(), port.into(), bus_port.to_string()];
-                run(&meet).await;
-            }
-        }
-    }
-}
-
-async fn start_node() -> (TestRedis, u16) {
-    let bus_port = free_port();
-    let bus_text = bus_port.to_string();
-    let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port"];
-    let args = [&args[..], &[bus_text.as_str()]].concat();
-    (TestRedis::start_on_tcp(&args).await, bus_port)
-}
-
-async fn cluster_info(node: &TestRedis) -> String {
-    let mut connection = node.connection().await;
-    let info = redis::cmd("CLUSTER").arg("INFO").query_async(&mut connection).await;
-    info.unwrap_or_else(|error| error.to_string())
 }
 
 fn spawn(args: &[String], dir: &Path) -> Child {
-    let mut command = Command::new("redis-server");
-    command.args(["--daemonize", "no", "--appendonly", "yes", "--appendfsync", "everysec"]);
-    command.args(["--save", "", "--enable-debug-command", "yes", "--logfile", "redis.log"]);
+    let mut command = Command::new(server_binary());
+    if dir.join(FILE).exists() {
+        command.arg(dir.join(FILE));
+    }
+    command.args(["--daemonize", "no", "--logfile", "redis.log"]);
+    if !args.iter().any(|arg| arg == "--sentinel") {
+        command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
+        command.args(["--enable-debug-command", "yes"]);
+    }
     command.arg("--dir").arg(dir).args(args);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("redis-server is installed (make setup)")
+}
+
+/// `redis-server`, or the one that RESEQ_TEST_REDIS_SERVER names (`make test-newer`).
+pub fn server_binary() -> String {
+    std::env::var("RESEQ_TEST_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 async fn connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {
@@ -238,7 +245,7 @@ async fn ping(url: &str) -> Result<(), String> {
 }
 
 /// A port that nobody listens on at this moment.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }

@@ -13,7 +13,7 @@ use super::{Items, Results, even_null, group, messages_of};
 use crate::{
     api::{Api, read_json},
     domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
-    store::{Completion, Known, Status, wall_clock_ms},
+    store::{Completion, Known, Status, server_clock_ms},
     wire::problem::Problem,
 };
 
@@ -78,7 +78,7 @@ fn completion(
 ) -> Completion {
     let processed = Processed {
         waited_ms: token.claimed_ms.saturating_sub(message.message.received_ms),
-        took_ms: wall_clock_ms().saturating_sub(token.claimed_ms),
+        took_ms: server_clock_ms().saturating_sub(token.claimed_ms),
         attempts: message.attempts.number(),
     };
     let output = message.finished(output, processed, known.destination.log_bodies);

@@ -38,6 +38,9 @@ pub struct Destination {
     /// What becomes of a message when its attempts are used up.
     #[serde(default)]
     pub on_exhausted: OnExhausted,
+    /// Where a message must be before its producer is told that it was taken.
+    #[serde(default)]
+    pub durability: Durability,
     /// Its share of the processors' claims, against that of other destinations.
     #[serde(default = "default_weight")]
     pub weight: u32,
@@ -60,7 +63,7 @@ pub struct Destination {
 }
 
 /// What must stay in order.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ordering {
     /// All messages of the destination: one lane.
@@ -94,6 +97,29 @@ pub enum OnExhausted {
     Skip,
     /// It is gone; a tombstone keeps its place until the lane has passed it.
     Drop,
+}
+
+/// Where a message must be before its producer is told that it was taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// In the memory of Redis, which writes it to its disk when it is set to.
+    #[default]
+    Memory,
+    /// In the memory of all configured replicas, too.
+    Replicated,
+    /// On the disk of the Redis that took it.
+    Fsynced,
+}
+
+impl std::fmt::Display for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Durability::Memory => "memory",
+            Durability::Replicated => "replicated",
+            Durability::Fsynced => "fsynced",
+        })
+    }
 }
 
 /// How messages are processed.
@@ -306,6 +332,7 @@ impl Destination {
             ordering: Ordering::default(),
             processing: Processing::default(),
             on_exhausted: OnExhausted::default(),
+            durability: Durability::default(),
             weight: default_weight(),
             max_backlog: default_max_backlog(),
             max_backlog_bytes: 0,

@@ -22,7 +22,7 @@ use super::{Committer, Session, commit::Pending};
 use crate::{
     config,
     domain::{Arrival, Body, DestinationName, Framing, Message},
-    store::wall_clock_ms,
+    store::server_clock_ms,
     wire::{FrameCodec, FrameError, answer::ToProducer},
 };
 
@@ -195,6 +195,6 @@ fn arrival(body: Bytes) -> Arrival {
         key: None,
         headers: Vec::new(),
         body: Body { content_type: "application/octet-stream".into(), bytes: body },
-        received_ms: wall_clock_ms(),
+        received_ms: server_clock_ms(),
     })
 }

@@ -1,13 +1,12 @@
 //! The transform that POSTs the body to a service; the answer is the output.
 
-use std::time::SystemTime;
-
 use async_trait::async_trait;
 use reqwest::{Response, StatusCode, header::CONTENT_TYPE};
 
 use super::{Failure, Output, Transform};
 use crate::{
     domain::{self, Body, Stamped, TroubleKind},
+    store::server_clock,
     wire::http::{BodyError, Endpoint, NoAnswer, drain, refusal_in_full, retry_after},
 };
 
@@ -68,7 +67,7 @@ impl Transform for Http {
             drain(answer).await;
             return Ok(Output::Drop);
         }
-        let retry_after = retry_after(answer.headers(), SystemTime::now());
+        let retry_after = retry_after(answer.headers(), server_clock());
         let reason = refusal_in_full(answer).await;
         let is_final = status.is_client_error() && !matches!(status.as_u16(), 408 | 425 | 429);
         let (kind, status) = (TroubleKind::Status, Some(status.as_u16()));

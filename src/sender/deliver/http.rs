@@ -7,7 +7,7 @@
 //! anything else        refused; tried again
 //! ```
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use reqwest::{Response, StatusCode};
@@ -15,6 +15,7 @@ use reqwest::{Response, StatusCode};
 use super::{Deliver, Finality, Verdict};
 use crate::{
     domain::{BatchFormat, Destination, Ordering, Stage, Stamped, Trouble, TroubleKind},
+    store::server_clock,
     wire::{
         envelope,
         http::{BodyError, Endpoint, NoAnswer, drain, refusal_in_full, retry_after},
@@ -98,7 +99,7 @@ impl Deliver for Http {
             drain(answer).await;
             return Verdict::Accepted(1);
         }
-        let retry_after = retry_after(answer.headers(), SystemTime::now());
+        let retry_after = retry_after(answer.headers(), server_clock());
         let detail = refusal_in_full(answer).await;
         let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, detail);
         let trouble = trouble.with_status(status.as_u16());

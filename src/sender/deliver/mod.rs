@@ -9,6 +9,8 @@ use crate::domain::{Destination, Stamped, Trouble};
 pub use crate::wire::http::client;
 
 mod http;
+#[cfg(feature = "planted-bugs")]
+mod misled;
 mod tcp;
 
 /// What came of one attempt at a delivery.
@@ -49,9 +51,12 @@ pub trait Deliver: Send + Sync {
 
 /// The way to this destination's receiver, by its URL.
 pub fn connect(destination: &Destination, client: &reqwest::Client) -> Arc<dyn Deliver> {
-    if destination.is_tcp() {
+    let way: Arc<dyn Deliver> = if destination.is_tcp() {
         Arc::new(tcp::Tcp::new(destination))
     } else {
         Arc::new(http::Http::new(destination, client.clone()))
-    }
+    };
+    #[cfg(feature = "planted-bugs")]
+    let way = misled::misled(way);
+    way
 }

@@ -8,6 +8,10 @@ use futures::{FutureExt, future::BoxFuture};
 use super::{DestinationSender, exhausted::Ended, now};
 use crate::{
     domain,
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
     store::{Known, LaneRequest, Order, Released, StoreError},
 };
 
@@ -70,6 +74,7 @@ impl DestinationSender {
         {
             let Some(lane) = self.lanes.get_mut(&key) else { continue };
             match lane.request(key.as_deref(), &rules, stop) {
+                Some(_) if stop && planted::is("drain_settles_nothing") => self.let_go(&key),
                 Some(request) => requests.push(request),
                 None if lane.is_done(stop) => self.let_go(&key),
                 None => {}
@@ -82,6 +87,9 @@ impl DestinationSender {
         let (store, owner, known) = (self.store.clone(), self.tenure.owner.clone(), known.clone());
         let call = async move {
             let answer = store.release(&owner, &known, &requests).await;
+            if let Ok(released) = &answer {
+                pause(&requests, released).await;
+            }
             Answer::Released(requests, answer)
         };
         Some(call.boxed())
@@ -164,6 +172,8 @@ impl DestinationSender {
                     self.pause = PAUSE;
                 }
             }
+            // The store has told why.
+            StoreError::NewerSchema(_) => self.pause = Duration::from_secs(1),
             StoreError::Quarantine(wait_ms) => self.pause = Duration::from_millis(wait_ms + 1),
             error if error.is_temporary() => {
                 tracing::debug!(destination = %self.name, %error, "a call failed, and is made again");
@@ -174,5 +184,15 @@ impl DestinationSender {
                 self.pause = Duration::from_secs(1);
             }
         }
+    }
+}
+
+/// The points after a call that settled something, or released something.
+async fn pause(requests: &[LaneRequest], released: &Released) {
+    if requests.iter().any(|request| request.settled.upto > 0) {
+        point(Point::SenderAcked).await;
+    }
+    if released.runs.iter().any(|run| !run.messages.is_empty()) {
+        point(Point::SenderReleased).await;
     }
 }

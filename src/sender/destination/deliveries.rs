@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{Current, DestinationSender, LaneKey, exhausted::fate, now};
 use crate::{
     domain::{Stamped, Trouble},
+    faults::pause::{Point, point},
     sender::{
         deliver::{Finality, Verdict},
         lane::{Fate, Turn},
@@ -80,7 +81,13 @@ impl DestinationSender {
         let (key, way) = (key.clone(), current.way.clone());
         let delivery = async move {
             let begun = Instant::now();
+            point(Point::SenderSending).await;
             let verdict = way.deliver(&messages, attempt).await;
+            point(match verdict {
+                Verdict::Accepted(_) => Point::SenderAccepted,
+                Verdict::Refused { .. } => Point::SenderRefused,
+            })
+            .await;
             Delivered { key, messages, verdict, took: begun.elapsed() }
         };
         self.deliveries.push(delivery.boxed());

@@ -10,6 +10,10 @@ use futures::{
 use super::{Answer, CALL_LANES_MAX, DestinationSender, LaneKey};
 use crate::{
     domain::{Destination, OnExhausted, Tombstone},
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
     sender::{
         deliver::Finality,
         lane::{Fate, Refused},
@@ -71,7 +75,9 @@ impl DestinationSender {
                     (key, head, done)
                 }
             });
-            Answer::Ended(join_all(calls).await)
+            let ended = join_all(calls).await;
+            point(Point::SenderEnded).await;
+            Answer::Ended(ended)
         };
         Some(call.boxed())
     }
@@ -144,6 +150,7 @@ async fn carry_out(
     let (sequence, failed) = (*sequence, *failed);
     let refused = RefusedHead { lane: key.as_deref(), sequence, failed, trouble };
     match fate {
+        Fate::Postpone(_) if planted::is("backoff_forgotten") => Ok(()),
         Fate::Postpone(wait) => store.postpone(owner, known, refused, *wait).await,
         Fate::Halt => store.halt(owner, known, refused).await,
         Fate::Withdraw(how, reason) => {

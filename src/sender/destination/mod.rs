@@ -35,7 +35,8 @@ use super::{
 };
 use crate::{
     domain::{self, DestinationName},
-    store::{Catalog, Known, Store, wall_clock_ms},
+    faults::planted,
+    store::{Catalog, Known, Store, server_clock_ms},
 };
 
 /// The most messages that one call releases of one lane.
@@ -310,6 +311,7 @@ fn rules_of(destination: &domain::Destination, run_max: usize) -> Rules {
     let delivery = &destination.delivery;
     let is_single = destination.ordering == domain::Ordering::None;
     let batch_max = if destination.is_tcp() { 1 } else { delivery.batch_max as usize };
+    let batch_max = if planted::is("two_in_flight") { 2 } else { batch_max };
     Rules {
         run_max: if is_single { 1 } else { run_max.max(batch_max).min(RUN_MAX) },
         batch_max,
@@ -321,7 +323,7 @@ fn rules_of(destination: &domain::Destination, run_max: usize) -> Rules {
 }
 
 fn now() -> Now {
-    Now { instant: Instant::now(), ms: wall_clock_ms() }
+    Now { instant: Instant::now(), ms: server_clock_ms() }
 }
 
 async fn pending_or(call: &mut Option<BoxFuture<'static, Answer>>) -> Answer {

@@ -175,7 +175,16 @@ impl Real {
             }
             Op::Restart => {
                 let key = self.keys.partition(0).epoch();
-                self.run::<u64>(&["HSET", &key, "server", "0123"]).await;
+                if self.run::<bool>(&["EXISTS", &key]).await {
+                    self.run::<u64>(&["HSET", &key, "server", "0123"]).await;
+                }
+                told(Reply::Done)
+            }
+            Op::LoseEpoch => {
+                // Several epochs may have begun within this millisecond: only time is left to tell.
+                let last = self.epochs.values().max().copied().unwrap_or_default();
+                while store.server_time_ms().await? <= last {}
+                self.run::<u64>(&["DEL", &self.keys.partition(0).epoch()]).await;
                 told(Reply::Done)
             }
             Op::Pass(deadline) => {
@@ -294,7 +303,11 @@ impl Real {
                 return;
             }
             Deadline::Quarantine => {
-                self.run::<u64>(&["HSET", &partition.epoch(), "quarantine_ends_ms", "1"]).await;
+                // Where the epoch was lost, so was the quarantine.
+                if self.run::<bool>(&["EXISTS", &partition.epoch()]).await {
+                    let epoch = partition.epoch();
+                    self.run::<u64>(&["HSET", &epoch, "quarantine_ends_ms", "1"]).await;
+                }
                 return;
             }
             Deadline::Seen { name, idempotency_key } => {

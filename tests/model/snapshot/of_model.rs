@@ -1,5 +1,7 @@
 //! What Redis must hold.
 
+use std::collections::BTreeSet;
+
 use reseq::domain::{Ordering, Sequence, Stage};
 
 use super::{Snapshot, attempts, letter, record, when};
@@ -9,8 +11,8 @@ use crate::model::{
     step::given,
 };
 
-/// What Redis must hold when the partition is in this state.
-pub fn of_model(state: &State) -> Snapshot {
+/// What Redis must hold when the partition is in this state; of destinations, only for these.
+pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
     let mut all = Snapshot::new();
     let mut put = |key: &str, field: String, value: String| {
         all.entry(key.to_owned()).or_default().insert(field, value);
@@ -20,6 +22,9 @@ pub fn of_model(state: &State) -> Snapshot {
         put("epoch", "epoch".into(), state.epoch.to_string());
         let quarantine = state.quarantine.unwrap_or(Until::Past);
         put("epoch", "quarantine_ends_ms".into(), when(quarantine));
+    }
+    if state.lease_noted {
+        put("epoch", "lease_ms".into(), real::LONG.as_millis().to_string());
     }
     if let Some((owner, until)) = state.owner {
         put("owner", String::new(), format!("owner {owner}, {}", when(until)));
@@ -36,7 +41,7 @@ pub fn of_model(state: &State) -> Snapshot {
     for (caller, (number, _)) in &state.calls {
         put(&format!("calls:caller{caller}"), String::new(), number.to_string());
     }
-    for ((name, key), seen) in &state.seen {
+    for ((name, key), seen) in state.seen.iter().filter(|((name, _), _)| names.contains(name)) {
         let body = real::digest(&seen.body);
         let value = format!("{} {} {} {body}", seen.epoch, seen.sequence, when(seen.until));
         put(&format!("d:{name}:seen:{key}"), String::new(), value);
@@ -48,7 +53,7 @@ pub fn of_model(state: &State) -> Snapshot {
         let paused = if paused.is_empty() { "-" } else { paused };
         put("destinations", name.to_string(), format!("{version} {paused}"));
     }
-    for (name, destination) in &state.destinations {
+    for (name, destination) in state.destinations.iter().filter(|(name, _)| names.contains(*name)) {
         of_hash(&mut all, name, destination);
         of_destination(&mut all, name, destination);
         for (sequence, message) in &destination.messages {

@@ -1,40 +1,52 @@
 //! What Redis does hold.
 
-use reseq::domain::{Stage, Tombstone};
+use std::collections::{BTreeMap, BTreeSet};
+
+use reseq::{
+    domain::{Sequence, Stage, Tombstone},
+    store::LogEntry,
+};
 
 use super::{Fields, Snapshot, attempts, record, when};
 use crate::model::{
-    real::{self, Real, bytes_of},
-    state::{Left, NAMES, Until},
+    real::{self, Dump, Real, bytes_of},
+    state::{Left, NAMES, Name, State, Until},
 };
 
-/// What Redis does hold.
-pub async fn of_real(real: &mut Real) -> Snapshot {
-    let (now_ms, keys) = real.dump().await;
+/// What Redis does hold by what was read of it; of destinations, only for these.
+pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Snapshot {
+    let now_ms = dump.now_ms;
+    let keys = dump.keys.iter().filter(|(key, _)| name_of(key).is_none_or(|of| names.contains(of)));
     let when =
         |ms: &str| when(if real::number(ms) <= now_ms { Until::Past } else { Until::Future });
     let mut all = Snapshot::new();
-    let mut unread = Vec::new();
+    let mut unread = BTreeMap::new();
     for (key, (kind, content)) in keys {
         let key = key.strip_prefix("reseq:").expect("every key has the prefix").to_owned();
         let key = key.strip_prefix("{p00}:").unwrap_or(&key).to_owned();
         let pairs = content.chunks(2).map(|pair| (pair[0].clone(), pair[pair.len() - 1].clone()));
         let noun = key.rsplit_once("d:").map_or("", |(_, rest)| rest);
         let noun = noun.split_once(':').map_or("", |(_, noun)| noun);
-        let is_instant = matches!(key.as_str(), "releasable" | "delayed" | "leases")
-            || key.starts_with("active:")
-            || matches!(noun, "lanes" | "halted");
+        let is_instant =
+            key == "releasable" || key.starts_with("active:") || matches!(noun, "lanes" | "halted");
         let mut fields = Fields::new();
         match (kind.as_str(), key.as_str(), noun) {
             ("zset", "leases", _) => {
+                let pairs =
+                    pairs.filter(|(member, _)| names.iter().any(|of| is_member(member, of)));
                 fields.extend(pairs.map(|(member, ms)| (real.lease(&member), when(&ms))));
+            }
+            ("zset", "delayed", _) => {
+                let pairs =
+                    pairs.filter(|(member, _)| names.iter().any(|of| is_member(member, of)));
+                fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
             ("zset", ..) if is_instant => {
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
             // What is in them is read as messages, dead letters and entries, below.
             (_, _, "messages" | "letters" | "log" | "log:order") => {
-                unread.push(key);
+                unread.insert(key, content.clone());
                 continue;
             }
             ("zset", _, "waiting") => {
@@ -70,6 +82,44 @@ pub async fn of_real(real: &mut Real) -> Snapshot {
     all
 }
 
+/// The destinations of which the model or Redis is not what it was before.
+pub fn touched(before: (&State, &Dump), after: (&State, &Dump)) -> BTreeSet<Name> {
+    let ((old, old_dump), (new, new_dump)) = (before, after);
+    if old.seen != new.seen {
+        return NAMES.into();
+    }
+    fn of(dump: &Dump, name: Name) -> impl Iterator<Item = (&String, &(String, Vec<String>))> {
+        dump.keys.iter().filter(move |(key, _)| name_of(key) == Some(name))
+    }
+    /// Leases and delays of all destinations stand together.
+    fn members(dump: &Dump, name: Name) -> impl Iterator<Item = &[String]> {
+        let all = dump.keys.iter().filter(|(key, _)| stands_together(key));
+        let pairs = all.flat_map(|(_, (_, content))| content.chunks(2));
+        pairs.filter(move |pair| is_member(&pair[0], name))
+    }
+    let is_touched = |name: &Name| {
+        old.destinations.get(name) != new.destinations.get(name)
+            || !of(old_dump, name).eq(of(new_dump, name))
+            || !members(old_dump, name).eq(members(new_dump, name))
+    };
+    NAMES.into_iter().filter(is_touched).collect()
+}
+
+fn stands_together(key: &str) -> bool {
+    key.ends_with("}:leases") || key.ends_with("}:delayed")
+}
+
+fn is_member(member: &str, name: Name) -> bool {
+    member.split('/').next() == Some(name)
+}
+
+/// The destination that a key is of.
+fn name_of(key: &str) -> Option<Name> {
+    let (_, rest) = key.split_once(":d:")?;
+    let name = rest.split(':').next()?;
+    NAMES.into_iter().find(|known| *known == name)
+}
+
 /// What attempts left behind, as the scripts keep it.
 fn left(kept: &str) -> Option<String> {
     type Kept = (u32, u32, String, String, String, Vec<String>);
@@ -95,40 +145,60 @@ fn left(kept: &str) -> Option<String> {
     attempts(&left, halted_in, !due.is_empty())
 }
 
-async fn read_by_the_store(real: &mut Real, all: &mut Snapshot, unread: &[String]) {
-    let had = |key: &str| unread.iter().any(|unread| unread == key);
+/// Records, dead letters and entries are read as the store reads them; what has not changed since
+/// it was read last is not read again.
+async fn read_by_the_store(
+    real: &mut Real,
+    all: &mut Snapshot,
+    unread: &BTreeMap<String, Vec<String>>,
+) {
     for name in NAMES {
-        let messages = match had(&format!("d:{name}:messages")) {
-            true => real.messages(name).await,
-            false => Vec::new(),
-        };
-        for message in messages {
-            let fields = all.entry(format!("d:{name}:messages")).or_default();
-            let text = record(&real.given(&message));
-            fields.insert(message.place.sequence.to_string(), text);
+        for noun in ["messages", "letters", "log"] {
+            let key = format!("d:{name}:{noun}");
+            let Some(content) = unread.get(&key) else { continue };
+            let order = unread.get(&format!("{key}:order")).cloned().unwrap_or_default();
+            let raw = [content.clone(), order].concat();
+            let fields = match real.read_before(name, &key, &raw) {
+                Some(fields) => fields,
+                None => {
+                    let fields = read_fields(real, name, noun).await;
+                    real.note_read(name, &key, raw, fields.clone());
+                    fields
+                }
+            };
+            all.insert(key, fields);
         }
-        if all.contains_key(&format!("d:{name}:dead")) {
-            let fields = real.letters(name).await.into_iter().map(|one| {
+    }
+}
+
+async fn read_fields(real: &mut Real, name: Name, noun: &str) -> Fields {
+    match noun {
+        "messages" => {
+            let messages = real.messages(name).await;
+            let field = |message| {
+                let given = real.given(message);
+                (given.sequence.to_string(), record(&given))
+            };
+            messages.iter().map(field).collect()
+        }
+        "letters" => {
+            let letters = real.letters(name).await.into_iter().map(|one| {
                 let message = real.given(&one.message);
                 let (stage, reason) = (one.stage, one.reason);
                 let left = attempts(&message.left, one.message.attempts.halted_in, false);
                 let text = format!("{stage:?}, {reason}, {}, {left:?}", record(&message));
                 (message.sequence.to_string(), text)
             });
-            let fields = fields.collect();
-            all.insert(format!("d:{name}:letters"), fields);
+            letters.collect()
         }
-        if !had(&format!("d:{name}:log")) {
-            continue;
-        }
-        let log = real.log(name).await.into_iter().enumerate();
-        let log: Fields = log
-            .map(|(at, (sequence, entry))| {
-                let tombstones = [Tombstone::Dropped, Tombstone::Skipped, Tombstone::Cancelled];
+        _ => {
+            let tombstones = [Tombstone::Dropped, Tombstone::Skipped, Tombstone::Cancelled];
+            let log = real.log(name).await.into_iter().enumerate();
+            let field = |(at, (sequence, entry)): (usize, (Sequence, LogEntry))| {
                 let found = tombstones.into_iter().find(|one| entry.outcome == (*one).into());
                 (at.to_string(), format!("{sequence} {found:?}"))
-            })
-            .collect();
-        all.insert(format!("d:{name}:log"), log);
+            };
+            log.map(field).collect()
+        }
     }
 }

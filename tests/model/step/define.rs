@@ -95,7 +95,7 @@ pub fn end_remove(state: &mut State, name: Name) -> Answer {
     let destination = state.destinations.remove(name).ok_or(Refusal::UnknownDestination)?;
     notice_server(state);
     // What will be made under this name counts from 1 again.
-    state.epoch += 1;
+    state.raise_epoch();
     state.active_builtin.remove(name);
     state.active_worker.remove(name);
     state.releasable.remove(name);

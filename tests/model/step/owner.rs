@@ -13,6 +13,7 @@ pub fn own(state: &mut State, who: usize) -> Answer {
         return Err(Refusal::Owned);
     }
     notice_server(state);
+    state.lease_noted = true;
     state.owner = Some((who, Until::Future));
     let quarantine = state.quarantine.unwrap_or(Until::Past);
     Ok(Reply::Owned { epoch: state.epoch, quarantine })

@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- migrate: raises the schema of a partition. From here on its records are written in the format of
+-- that schema, and pods that do not know it are refused by every script.
+--
+-- KEYS:
+--   [1] epoch   reseq:{p07}:epoch
+-- ARGV:
+--   [1] schema
+-- Returns: the schema that the partition had before
+-- Errors: NEWER_SCHEMA <schema>
+-- Sent again it changes nothing: no call number is needed.
+-- include: schema
+
+local schema = check_schema(KEYS[1])
+if tonumber(schema) < tonumber(ARGV[1]) then redis.call('HSET', KEYS[1], 'schema', ARGV[1]) end
+return schema

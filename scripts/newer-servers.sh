@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Unpacks newer servers than this system's (Redis 8, Valkey) from Debian's packages into a folder, for
+# tests: nothing is installed. They bring their own C library. Optional; `make setup` does without.
+#
+#   scripts/newer-servers.sh [FOLDER]      (target/newer-servers)
+#
+# Prints the programs that it made, one a line, for RESEQ_TEST_REDIS_SERVER.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+SUITE=${SUITE:-trixie}
+folder=${1:-target/newer-servers}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+packages=(redis-server redis-tools valkey-server valkey-tools libc6 libssl3t64 libatomic1
+  libjemalloc2 liblzf1 libstdc++6 libgcc-s1 libsystemd0 libcap2 libzstd1 zlib1g)
+
+say() { printf 'newer-servers: %s\n' "$*" >&2; }
+
+command -v apt-get >/dev/null && command -v dpkg >/dev/null || {
+  say "this needs apt-get and dpkg; install Redis 8 or Valkey yourself, and set RESEQ_TEST_REDIS_SERVER"
+  exit 1
+}
+
+# The mirror that this system uses, with another suite, and all state in the folder.
+mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -m1 '/debian$' || true)
+state=$folder/apt
+mkdir -p "$state"/{lists/partial,cache/archives/partial}
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+echo "deb [signed-by=$keyring] ${mirror:-http://deb.debian.org/debian} $SUITE main" >"$state/sources.list"
+options=(-qq -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=/dev/null
+  -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache" -o APT::Sandbox::User=
+  -o Acquire::Languages=none -o Dir::Etc::preferencesparts=/dev/null)
+
+if [ ! -x "$folder/redis-server" ] || [ ! -x "$folder/valkey-server" ]; then
+  say "fetching from $SUITE"
+  apt-get "${options[@]}" update >&2
+  (cd "$state" && apt-get "${options[@]}" download "${packages[@]/%//$SUITE}" >&2)
+  for package in "$state"/*.deb; do dpkg -x "$package" "$folder/root"; done
+fi
+
+libraries=$(dirname "$(find "$folder/root/usr/lib" -name libc.so.6 | head -1)")
+loader=$(find "$libraries" -name 'ld-linux*.so.*' | head -1)
+for server in redis-server valkey-server; do
+  # The packages link the server to a tool that looks at the name it is called by.
+  cat >"$folder/$server" <<SERVER
+#!/bin/sh
+exec "$loader" --argv0 $server --library-path "$libraries" "$folder/root/usr/bin/$server" "\$@"
+SERVER
+  chmod 755 "$folder/$server"
+  say "$("$folder/$server" --version)"
+  printf '%s\n' "$folder/$server"
+done

@@ -1,0 +1,182 @@
+//! Where Redis is: one server, one that Sentinel watches over, or a cluster. Told by the URL alone.
+
+use percent_encoding::percent_decode_str;
+
+use crate::domain::destination::MASK;
+
+/// A host name or address, and a port.
+pub type Host = (String, u16);
+
+/// Who Reseq is to Redis.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The name of an ACL user.
+    pub user: Option<String>,
+    /// Its password, or that of the server.
+    pub password: Option<String>,
+    /// The number of the database.
+    pub database: i64,
+}
+
+/// What the URL says.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Topology {
+    /// One server, always the same.
+    Single {
+        /// As the URL is.
+        url: String,
+    },
+    /// One primary, which the sentinels name.
+    Sentinel {
+        /// Where the sentinels are.
+        sentinels: Vec<Host>,
+        /// The name under which they know the primary.
+        service: String,
+        /// For the primary.
+        access: Access,
+    },
+    /// A Redis Cluster.
+    Cluster {
+        /// Some of its nodes; they name the others.
+        nodes: Vec<Host>,
+        /// For all of them.
+        access: Access,
+    },
+}
+
+const SHAPES: &str = "write redis://[user:password@]host:port[/database], unix:///path/to/socket, \
+     redis+sentinel://[user:password@]host:port,host:port,…/service-name[/database] or \
+     redis+cluster://[user:password@]host:port,host:port,…; \
+     or leave it empty for the embedded redis-server";
+
+impl Topology {
+    /// Reads a URL. What is wrong with it is a sentence that never holds a password.
+    pub fn parse(url: &str) -> Result<Topology, String> {
+        let (scheme, rest) = url.split_once("://").ok_or(SHAPES)?;
+        match scheme {
+            "redis" | "unix" | "redis+unix" => match url::Url::parse(url) {
+                Ok(parsed) if scheme == "redis" && parsed.host_str().is_none_or(str::is_empty) => {
+                    Err(format!("the host is missing: {SHAPES}"))
+                }
+                Ok(_) => Ok(Topology::Single { url: url.to_owned() }),
+                Err(_) => Err(SHAPES.into()),
+            },
+            "redis+sentinel" => sentinel(rest),
+            "redis+cluster" => cluster(rest),
+            "rediss" | "rediss+sentinel" | "rediss+cluster" => Err(
+                "this version of Reseq does not speak TLS to Redis: write redis:// in a private \
+                 network, or to a TLS tunnel such as stunnel"
+                    .into(),
+            ),
+            _ => Err(SHAPES.into()),
+        }
+    }
+
+    /// The URL without its password, for people to read.
+    pub fn masked(&self) -> String {
+        let list = |hosts: &[Host]| {
+            let hosts = hosts.iter().map(|(host, port)| match host.contains(':') {
+                true => format!("[{host}]:{port}"),
+                false => format!("{host}:{port}"),
+            });
+            hosts.collect::<Vec<_>>().join(",")
+        };
+        match self {
+            Topology::Single { url } => masked_url(url),
+            Topology::Sentinel { sentinels, service, access } => {
+                let database = match access.database {
+                    0 => String::new(),
+                    number => format!("/{number}"),
+                };
+                let sentinels = list(sentinels);
+                format!("redis+sentinel://{}{sentinels}/{service}{database}", access.masked())
+            }
+            Topology::Cluster { nodes, access } => {
+                format!("redis+cluster://{}{}", access.masked(), list(nodes))
+            }
+        }
+    }
+}
+
+impl Access {
+    fn masked(&self) -> String {
+        let user = self.user.as_deref().unwrap_or_default();
+        match &self.password {
+            Some(_) => format!("{user}:{MASK}@"),
+            None if user.is_empty() => String::new(),
+            None => format!("{user}@"),
+        }
+    }
+}
+
+fn masked_url(url: &str) -> String {
+    match url::Url::parse(url) {
+        Ok(mut url) => {
+            if url.password().is_some() {
+                let _ = url.set_password(Some(MASK));
+            }
+            // A unix: URL carries its user and password there.
+            url.set_query(None);
+            url.into()
+        }
+        Err(_) => "(not a URL)".into(),
+    }
+}
+
+fn sentinel(rest: &str) -> Result<Topology, String> {
+    let (authority, path) = rest
+        .split_once('/')
+        .ok_or("name the service after the sentinels: redis+sentinel://host:port,…/service-name")?;
+    let (service, database) = path.split_once('/').unwrap_or((path, ""));
+    if service.is_empty() || database.contains('/') {
+        return Err(format!("the name of the service is missing or not one word: {SHAPES}"));
+    }
+    let (mut access, sentinels) = authority_of(authority)?;
+    if !database.is_empty() {
+        let number = database.parse().ok().filter(|number| *number >= 0);
+        access.database = number.ok_or("the database after the service is a number from 0 on")?;
+    }
+    Ok(Topology::Sentinel { sentinels, service: service.to_owned(), access })
+}
+
+fn cluster(rest: &str) -> Result<Topology, String> {
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    if authority.rsplit('@').next().unwrap_or_default().contains('/') {
+        return Err("a Redis Cluster has one database only: end the URL after the hosts".into());
+    }
+    let (access, nodes) = authority_of(authority)?;
+    Ok(Topology::Cluster { nodes, access })
+}
+
+fn authority_of(authority: &str) -> Result<(Access, Vec<Host>), String> {
+    let (info, hosts) = match authority.rsplit_once('@') {
+        Some((info, hosts)) => (Some(info), hosts),
+        None => (None, authority),
+    };
+    let mut access = Access::default();
+    if let Some(info) = info {
+        let decoded = |text: &str| {
+            let text = percent_decode_str(text).decode_utf8();
+            text.map(|text| text.into_owned()).map_err(|_| "user and password must be UTF-8")
+        };
+        let (user, password) = match info.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
+            None => (info, None),
+        };
+        access.user = Some(decoded(user)?).filter(|user| !user.is_empty());
+        access.password = password.map(decoded).transpose()?;
+    }
+    let hosts: Result<Vec<Host>, String> = hosts.split(',').map(host).collect();
+    Ok((access, hosts?))
+}
+
+fn host(text: &str) -> Result<Host, String> {
+    let (host, port) =
+        text.rsplit_once(':').ok_or_else(|| format!("{text:?} names no port: host:port"))?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let port = port.parse().map_err(|_| format!("{port:?} is no port: 1 to 65535"))?;
+    match host.is_empty() || port == 0 || host.contains(['/', '?', '#']) {
+        true => Err(format!("{text:?} is not host:port")),
+        false => Ok((host.to_owned(), port)),
+    }
+}

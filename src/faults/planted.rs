@@ -1,0 +1,16 @@
+//! Bugs that are planted on purpose, one at a time, to see which test catches each.
+
+/// True if this bug is planted in this process.
+#[cfg(not(feature = "planted-bugs"))]
+#[inline(always)]
+pub const fn is(_: &str) -> bool {
+    false
+}
+
+/// True if this bug is planted in this process: `RESEQ_PLANTED_BUG` names it.
+#[cfg(feature = "planted-bugs")]
+pub fn is(name: &str) -> bool {
+    static PLANTED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    let planted = PLANTED.get_or_init(|| std::env::var("RESEQ_PLANTED_BUG").ok());
+    planted.as_deref() == Some(name)
+}

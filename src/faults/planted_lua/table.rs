@@ -1,0 +1,167 @@
+//! The bugs, by what they break.
+
+use super::Bug;
+
+const fn bug(
+    name: &'static str,
+    file: &'static str,
+    right: &'static str,
+    wrong: &'static str,
+) -> Bug {
+    Bug { name, file, right, wrong }
+}
+
+/// Every bug that can be planted in a script.
+pub const BUGS: [Bug; 38] = [
+    // Order.
+    bug("release compares no heads", "release", "if pending[i] ~= finished[i] then break end", ""),
+    bug("a halted head is released", "release", "if since then break end", ""),
+    bug("what has an order is released", "release", "if order then break end", ""),
+    bug("a postponed head may leave at once", "postpone", "now + tonumber(ARGV[9])", "now"),
+    bug("a serial lane claims two", "ingest", "elseif busy[lane] then", "elseif false then"),
+    bug(
+        "a retry in place is stamped at the end",
+        "retry",
+        "to_front(place, {sequence}, now)",
+        "local last = text(redis.call('HINCRBY', KEYS[1], 'last', 1))
+redis.call('HSET', KEYS[3], last, redis.call('HGET', KEYS[3], sequence))
+redis.call('HDEL', KEYS[3], sequence)
+redis.call('ZREM', KEYS[13], sequence)
+redis.call('ZADD', KEYS[13], last, last)
+to_front(place, {last}, now)",
+    ),
+    bug(
+        "what is reaped goes behind the others",
+        "reap",
+        "if #back > 0 then to_front(place, back, now) end",
+        "if #back > 0 then
+  local push = place.ordering == 'none' and to_front
+  if push then push(place, back, now) else
+    table.sort(back, function(a, b) return tonumber(a) < tonumber(b) end)
+    tell_claimers(place, redis.call('RPUSH', KEYS[2], unpack(back)), #back, now)
+  end
+end",
+    ),
+    // Fences.
+    bug("release asks for no owner", "release", "not owns(KEYS[2], ARGV[1], now)", "false"),
+    bug("postpone asks for no owner", "postpone", "not owns(KEYS[2], ARGV[1], now)", "false"),
+    bug("an owner's lease never ends", "include/owner", "tonumber(deadline) > now", "true"),
+    bug("a partition is taken from its owner", "own", "held ~= ARGV[1]", "false"),
+    bug(
+        "complete looks for no lease",
+        "complete",
+        "if held[i] and not completed[sequence]",
+        "if not completed[sequence]",
+    ),
+    bug("a stale lease is extended", "extend", "if held[i] then", "if true then"),
+    bug(
+        "a stale lease fails its message",
+        "fail",
+        "if held[i] and not failed[sequence]",
+        "if not failed[sequence]",
+    ),
+    bug(
+        "a stale lease hands its message back",
+        "unclaim",
+        "if held[i] and not unclaimed[sequence]",
+        "if not unclaimed[sequence]",
+    ),
+    bug(
+        "claim adds no lease",
+        "claim",
+        "if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end",
+        "",
+    ),
+    bug("a lease is reaped before its end", "reap", "tonumber(score) <= now", "true"),
+    // Epochs.
+    bug(
+        "the epoch stays as it was after a failover",
+        "include/epoch",
+        "math.max(math.max(epoch, seen) + 1, now)",
+        "(tonumber(noted[2]) or now)",
+    ),
+    bug(
+        "an epoch that was forgotten is given again",
+        "include/epoch",
+        "math.max(math.max(epoch, seen) + 1, now)",
+        "(tonumber(noted[2]) or 0) + 1",
+    ),
+    bug("a sequence is used again after a failover", "ingest", "text(epoch) ~= ARGV[4]", "false"),
+    bug("release does not look at the epoch", "release", "text(epoch) ~= ARGV[2]", "false"),
+    bug(
+        "there is no quarantine",
+        "include/epoch",
+        "math.max(tonumber(lease_ms), tonumber(noted[4]) or 0)",
+        "0",
+    ),
+    bug("release does not keep the quarantine", "release", "quarantine > 0 then", "false then"),
+    bug(
+        "a removal raises no epoch",
+        "forget",
+        "redis.call('HSET', KEYS[1], 'epoch', text(epoch))",
+        "",
+    ),
+    // Once, and not twice.
+    bug(
+        "the answer to a call is not kept",
+        "include/call",
+        "redis.call('SET', key, cmsgpack.pack({number, answer}), 'PX', 60000)",
+        "",
+    ),
+    bug("a late call is carried out", "include/call", "if call[1] > number then", "if false then"),
+    bug(
+        "an idempotency key is forgotten",
+        "ingest",
+        "remember[#remember + 1] = {index, math.max(0, (due or 0) - now)}",
+        "",
+    ),
+    bug(
+        "another body is taken for a duplicate",
+        "ingest",
+        "same == digest and 'duplicate' or 'conflict'",
+        "'duplicate'",
+    ),
+    // Nothing lost, nothing stuck.
+    bug(
+        "a withdrawal leaves no tombstone",
+        "withdraw",
+        "redis.call('HSET', KEYS[5], sequence, tombstones[sequence])",
+        "redis.call('HDEL', KEYS[5], sequence)
+    redis.call('ZREM', in_progress, sequence)",
+    ),
+    bug(
+        "a withdrawal takes what is in a hand",
+        "withdraw",
+        "return in_nobodys_hand and 'ready' or 'in hand'",
+        "return 'ready'",
+    ),
+    bug("release is neither told nor hinted", "complete", "if releasable then", "if false then"),
+    bug(
+        "claimers are not hinted",
+        "include/waiting",
+        "redis.call('ZADD', active_of(place), text(now), place.destination)",
+        "",
+    ),
+    bug(
+        "one too many is settled",
+        "release",
+        "local from, upto = '-inf', ARGV[base + 1]",
+        "local from, upto = '-inf', text(tonumber(ARGV[base + 1]) + 1)",
+    ),
+    bug(
+        "one too few is settled",
+        "release",
+        "local from, upto = '-inf', ARGV[base + 1]",
+        "local from, upto = '-inf', text(tonumber(ARGV[base + 1]) - 1)",
+    ),
+    // Bounds and times.
+    bug("a delayed message may be claimed at once", "ingest", "due and due > now", "false"),
+    bug("the backlog has no cap", "ingest", "room <= 0 or room_bytes < charge and", "false and"),
+    bug(
+        "pending bytes are not given back",
+        "release",
+        "if bytes > 0 then redis.call('HINCRBY', KEYS[3], 'bytes', -bytes) end",
+        "",
+    ),
+    bug("attempts are not counted", "fail", "attempts[1] = attempts[1] + 1", ""),
+];

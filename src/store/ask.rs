@@ -1,0 +1,415 @@
+//! Calls to whoever serves a key: scripts, plain commands, and looks at many keys at once.
+
+use std::time::Duration;
+
+use futures::{StreamExt, future::join_all, stream};
+use redis::{FromRedisValue, Pipeline, RedisResult, Value};
+use tokio::time::Instant;
+
+use super::{
+    Store, StoreError,
+    connect::{self, Channel, Next, Node},
+    scripts::{Call, is_missing},
+    unexpected,
+};
+
+/// How often one call is sent elsewhere before its caller is told.
+const REDIRECTS_MAX: usize = 8;
+/// How long a call waits before it asks again for a slot that is on its way.
+const LATER: Duration = Duration::from_millis(20);
+/// Looks at single keys under way at once, where a look at many had to be split.
+const SINGLE_MAX: usize = 8;
+
+/// What must have happened to what a call wrote before its answer counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirm {
+    /// It is in the memory of the primary.
+    Primary,
+    /// So many replicas have it, too.
+    Replicas {
+        /// How many.
+        count: u32,
+    },
+    /// It is on the disk of the primary, and of so many replicas (`WAITAOF`, from Redis 7.2 on).
+    Fsync {
+        /// How many.
+        replicas: u32,
+    },
+}
+
+impl Store {
+    /// Runs a script once.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        transition: &'static str,
+        call: &Call<'_>,
+    ) -> Result<T, StoreError> {
+        let begun = Instant::now();
+        let result = self.at(call.route(), Work::Script(call)).await;
+        self.note(transition, begun, &result);
+        result
+    }
+
+    /// Runs a script once, and waits until what it wrote is where it should be, but no longer than
+    /// `redis.timeout_ms`. False if it is not known to be there: the script has run all the same. The
+    /// wait covers whatever the script wrote on its connection; a call that writes nothing is
+    /// confirmed by what was written there before.
+    pub async fn run_confirmed<T: FromRedisValue>(
+        &self,
+        transition: &'static str,
+        call: &Call<'_>,
+        confirm: Confirm,
+    ) -> Result<(T, bool), StoreError> {
+        let Some(wait) = self.wait_of(confirm) else {
+            return Ok((self.run(transition, call).await?, true));
+        };
+        let begun = Instant::now();
+        let result = self.confirmed_at(call, &wait).await;
+        self.note(transition, begun, &result);
+        result
+    }
+
+    fn note<T>(&self, transition: &'static str, begun: Instant, result: &Result<T, StoreError>) {
+        // An answer by name (a stale epoch, another owner) is no failure of Redis.
+        let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
+        crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
+        if let Err(error @ StoreError::NewerSchema(_)) = result {
+            self.inner.schemas.tell(error);
+        }
+    }
+
+    /// What is waited for; none where the answer itself says it all.
+    fn wait_of(&self, confirm: Confirm) -> Option<Wait> {
+        let (command, replicas, local) = match confirm {
+            Confirm::Replicas { count } if count > 0 => ("WAIT", count, 0),
+            Confirm::Fsync { replicas } => ("WAITAOF", replicas, 1),
+            Confirm::Primary | Confirm::Replicas { .. } => return None,
+        };
+        let ms = self.inner.links.patience.as_millis() as u64;
+        Some(Wait { command, local, replicas, ms })
+    }
+
+    async fn confirmed_at<T: FromRedisValue>(
+        &self,
+        call: &Call<'_>,
+        wait: &Wait,
+    ) -> Result<(T, bool), StoreError> {
+        let links = &self.inner.links;
+        let mut redirects = Redirects::new();
+        let mut route = links.route(call.route()).await?;
+        loop {
+            let (alone, connection) = route.node.take_alone().await?;
+            let mut channel = Channel { connection, asking: route.asking };
+            let error = match wait.run(call, &mut channel).await {
+                Ok((answer, is_confirmed, keep)) => {
+                    if keep {
+                        alone.give_back();
+                    }
+                    return Ok((answer, is_confirmed));
+                }
+                Err(error) => error,
+            };
+            let next = links.after(&error, alone.node()).await;
+            if !connect::is_broken(&error) {
+                alone.give_back();
+            }
+            route = redirects.follow(self, call.route(), next, error).await?;
+        }
+    }
+
+    /// Runs plain commands, all in one round trip, where the key of the first one is. They must be of
+    /// one slot.
+    pub(super) async fn query<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
+        let key = route_of(pipe);
+        self.query_at(&key, pipe).await
+    }
+
+    /// Runs plain commands, all in one round trip, where this key is.
+    pub(super) async fn query_at<T: FromRedisValue>(
+        &self,
+        key: &[u8],
+        pipe: &Pipeline,
+    ) -> Result<T, StoreError> {
+        self.at(key, Work::Commands(pipe)).await
+    }
+
+    /// Runs plain commands of many slots, each pipeline of one: those that one node serves in one
+    /// round trip, the nodes side by side. A node that does not answer costs only its own answers.
+    pub(super) async fn query_each(
+        &self,
+        pipes: &[Pipeline],
+    ) -> Vec<Result<Vec<Value>, StoreError>> {
+        let routes = pipes.iter().map(|pipe| String::from_utf8_lossy(&route_of(pipe)).into_owned());
+        let (groups, unserved) = self.inner.links.spread(&routes.collect::<Vec<_>>());
+        let asked = groups.iter().map(|(node, members)| self.query_group(node, members, pipes));
+        let alone = self.query_alone(&unserved, pipes);
+        let (answers, alone) = tokio::join!(join_all(asked), alone);
+        let mut all: Vec<_> = answers.into_iter().flatten().chain(alone).collect();
+        all.sort_by_key(|(index, _)| *index);
+        all.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    async fn query_group(
+        &self,
+        node: &std::sync::Arc<Node>,
+        members: &[usize],
+        pipes: &[Pipeline],
+    ) -> Vec<(usize, Result<Vec<Value>, StoreError>)> {
+        let mut whole = Pipeline::new();
+        for command in members.iter().flat_map(|index| pipes[*index].cmd_iter()) {
+            whole.add_command(command.clone());
+        }
+        let answered: Result<Vec<Value>, StoreError> = match node.take().await {
+            Err(error) => Err(error),
+            Ok(mut link) => match whole.query_async(&mut link.connection).await {
+                Ok(answers) => Ok(answers),
+                Err(error) if connect::is_broken(&error) => {
+                    node.discard(&link, &error);
+                    Err(error.into())
+                }
+                // A slot has moved, maybe: each finds its own way.
+                Err(_) => return self.query_alone(members, pipes).await,
+            },
+        };
+        match answered {
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                let mut of = |index: &usize| answers.by_ref().take(pipes[*index].len()).collect();
+                members.iter().map(|index| (*index, Ok(of(index)))).collect()
+            }
+            Err(error) => members.iter().map(|index| (*index, Err(error.clone()))).collect(),
+        }
+    }
+
+    async fn query_alone(
+        &self,
+        members: &[usize],
+        pipes: &[Pipeline],
+    ) -> Vec<(usize, Result<Vec<Value>, StoreError>)> {
+        let asked = stream::iter(members.iter().copied());
+        let asked = asked.map(|index| async move { (index, self.query(&pipes[index]).await) });
+        asked.buffer_unordered(SINGLE_MAX).collect().await
+    }
+
+    /// The clock of each of these keys' servers, in ms since 1970; none where it does not answer.
+    pub(super) async fn clocks(&self, keys: &[String]) -> Vec<Option<u64>> {
+        let mut clocks = vec![None; keys.len()];
+        let (groups, _) = self.inner.links.spread(keys);
+        let asked = groups.iter().map(|(_, members)| async move {
+            let key = &keys[*members.first()?];
+            Some((members, self.time_at(key).await.ok()?))
+        });
+        for (members, now_ms) in join_all(asked).await.into_iter().flatten() {
+            members.iter().for_each(|index| clocks[*index] = Some(now_ms));
+        }
+        clocks
+    }
+
+    /// The clock of the server that holds this key, in ms since 1970.
+    pub(super) async fn time_at(&self, key: &str) -> Result<u64, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("TIME");
+        let ((seconds, micros),): ((u64, u64),) = self.query_at(key.as_bytes(), &pipe).await?;
+        Ok(seconds * 1000 + micros / 1000)
+    }
+
+    /// Asks everyone who holds data: the answers, and what went wrong with the others.
+    pub(super) async fn query_primaries<T: FromRedisValue>(
+        &self,
+        pipe: &Pipeline,
+    ) -> Vec<Result<T, StoreError>> {
+        let primaries = self.inner.links.primaries();
+        join_all(primaries.iter().map(|node| async move {
+            let mut link = node.take().await?;
+            pipe.query_async(&mut link.connection).await.map_err(|error| {
+                if connect::is_broken(&error) {
+                    node.discard(&link, &error);
+                }
+                error.into()
+            })
+        }))
+        .await
+    }
+
+    /// True when Redis answers: of a cluster, one of its masters.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("PING").ignore();
+        let mut last = StoreError::Unavailable("no master of the cluster is known".into());
+        for answer in self.query_primaries::<()>(&pipe).await {
+            match answer {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Makes one call where a key is, wherever that is by now.
+    async fn at<T: FromRedisValue>(&self, key: &[u8], work: Work<'_>) -> Result<T, StoreError> {
+        let links = &self.inner.links;
+        let mut redirects = Redirects::new();
+        let mut route = links.route(key).await?;
+        loop {
+            let link = route.node.take().await?;
+            let connection = link.connection.clone();
+            let mut channel = Channel { connection, asking: route.asking };
+            let error = match work.run(&mut channel).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if connect::is_broken(&error) {
+                route.node.discard(&link, &error);
+            }
+            let next = links.after(&error, &route.node).await;
+            route = redirects.follow(self, key, next, error).await?;
+        }
+    }
+}
+
+/// What is done at one node.
+enum Work<'a> {
+    Script(&'a Call<'a>),
+    Commands(&'a Pipeline),
+}
+
+impl Work<'_> {
+    async fn run<T: FromRedisValue>(&self, channel: &mut Channel) -> RedisResult<T> {
+        match self {
+            Work::Script(call) => call.run(channel).await,
+            Work::Commands(pipe) => pipe.query_async(channel).await,
+        }
+    }
+}
+
+/// How a call is followed through a cluster that changes.
+struct Redirects {
+    begun: Instant,
+    count: usize,
+}
+
+impl Redirects {
+    fn new() -> Redirects {
+        Redirects { begun: Instant::now(), count: 0 }
+    }
+
+    /// Where the call goes next, or why it does not.
+    async fn follow(
+        &mut self,
+        store: &Store,
+        key: &[u8],
+        next: Next,
+        error: redis::RedisError,
+    ) -> Result<connect::Route, StoreError> {
+        self.count += 1;
+        match next {
+            Next::Again(route) if self.count <= REDIRECTS_MAX => Ok(route),
+            Next::Later(limit) if self.begun.elapsed() + LATER < limit => {
+                tokio::time::sleep(LATER).await;
+                // These waits are bounded by their time.
+                self.count -= 1;
+                store.inner.links.survey().await?;
+                store.inner.links.route(key).await
+            }
+            Next::Again(_) | Next::Later(_) | Next::GiveUp => Err(error.into()),
+        }
+    }
+}
+
+/// A wait for what a call wrote.
+struct Wait {
+    command: &'static str,
+    local: u32,
+    replicas: u32,
+    ms: u64,
+}
+
+impl Wait {
+    /// Sends the call and the wait in one write: the answer, whether it is confirmed, and whether the
+    /// connection can be used again.
+    async fn run<T: FromRedisValue>(
+        &self,
+        call: &Call<'_>,
+        channel: &mut Channel,
+    ) -> RedisResult<(T, bool, bool)> {
+        let answers = self.send(call.by_hash(), channel).await?;
+        let (answer, waited) = match answers {
+            (Err(error), _) if is_missing(&error) => self.send(call.by_source(), channel).await?,
+            answers => answers,
+        };
+        let keep = waited.as_ref().err().is_none_or(|error| !connect::is_broken(error));
+        let is_confirmed = waited.is_ok_and(|reached| self.is_reached(reached));
+        let answer = redis::from_redis_value(answer?)?;
+        Ok((answer, is_confirmed, keep))
+    }
+
+    async fn send(
+        &self,
+        command: redis::Cmd,
+        channel: &mut Channel,
+    ) -> RedisResult<(RedisResult<Value>, RedisResult<Value>)> {
+        let mut pipe = redis::pipe();
+        pipe.add_command(command);
+        let wait = pipe.cmd(self.command);
+        if self.command == "WAITAOF" {
+            wait.arg(self.local);
+        }
+        wait.arg(self.replicas).arg(self.ms);
+        pipe.ignore_errors();
+        pipe.query_async(channel).await
+    }
+
+    fn is_reached(&self, reached: Value) -> bool {
+        match self.command {
+            "WAITAOF" => {
+                let reached: Option<(u32, u32)> = redis::from_redis_value(reached).ok();
+                reached.is_some_and(|(local, replicas)| {
+                    local >= self.local && replicas >= self.replicas
+                })
+            }
+            _ => redis::from_redis_value(reached).is_ok_and(|count: u32| count >= self.replicas),
+        }
+    }
+}
+
+/// The key of the first command. All commands of a pipeline must be of its slot.
+fn route_of(pipe: &Pipeline) -> Vec<u8> {
+    let key = |command: &redis::Cmd| match command.args_iter().nth(1) {
+        Some(redis::Arg::Simple(key)) => key.to_vec(),
+        _ => Vec::new(),
+    };
+    let mut keys = pipe.cmd_iter().map(key);
+    let first = keys.next().unwrap_or_default();
+    debug_assert!(
+        keys.all(|key| connect::slot_of(&key) == connect::slot_of(&first)),
+        "the commands of a pipeline are of several slots"
+    );
+    first
+}
+
+/// The answers of those that answered, in their order; what went wrong if none did.
+pub(super) fn answered<T>(
+    answers: Vec<Result<T, StoreError>>,
+) -> Result<Vec<Option<T>>, StoreError> {
+    let mut last = None;
+    let mut some = Vec::with_capacity(answers.len());
+    for answer in answers {
+        some.push(match answer {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                tracing::debug!(%error, "a part of a look was not answered");
+                last = Some(error);
+                None
+            }
+        });
+    }
+    match last {
+        Some(error) if some.iter().all(Option::is_none) => Err(error),
+        _ => Ok(some),
+    }
+}
+
+/// Reads one of the answers of a look.
+pub(super) fn read<T: FromRedisValue>(value: Option<Value>, what: &str) -> Result<T, StoreError> {
+    redis::from_redis_value(value.unwrap_or(Value::Nil)).map_err(|_| unexpected(what))
+}

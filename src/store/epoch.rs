@@ -1,0 +1,99 @@
+//! What this pod knows of the partitions' epochs: each script that could begin a new epoch is told,
+//! so that no epoch comes after a higher one (`lua/include/epoch.lua`).
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::{Store, StoreError};
+use crate::domain::Epoch;
+
+/// First epochs that are noted at once.
+const CALLS_MAX: usize = 16;
+
+/// The highest epoch that was seen of each partition, and how long an owner's lease lasts.
+pub(super) struct Epochs {
+    seen: Vec<AtomicU64>,
+    lease_ms: u64,
+}
+
+impl Epochs {
+    pub(super) fn new(partitions: u16, owner_lease: Duration) -> Epochs {
+        let seen = (0..partitions).map(|_| AtomicU64::new(0)).collect();
+        Epochs { seen, lease_ms: owner_lease.as_millis() as u64 }
+    }
+
+    /// Notes an epoch that Redis told of.
+    pub(super) fn note(&self, partition: u16, epoch: Epoch) {
+        if let Some(seen) = self.seen.get(usize::from(partition)) {
+            seen.fetch_max(epoch, Ordering::Relaxed);
+        }
+    }
+
+    fn seen(&self, partition: u16) -> Epoch {
+        let seen = self.seen.get(usize::from(partition));
+        seen.map_or(0, |seen| seen.load(Ordering::Relaxed))
+    }
+
+    /// The argument that tells a script all of it.
+    pub(super) fn known(&self, partition: u16) -> String {
+        format!("{} {}", self.lease_ms, self.seen(partition))
+    }
+}
+
+impl Store {
+    /// What a script is told of the epoch of a partition.
+    pub(super) fn known_of_epoch(&self, partition: u16) -> String {
+        self.inner.epochs.known(partition)
+    }
+
+    /// Passes the answer on, and notes the epoch that it tells of if it is a refusal.
+    pub(super) fn learned<T>(
+        &self,
+        partition: u16,
+        answer: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if let Err(StoreError::StaleEpoch(epoch)) = &answer {
+            self.inner.epochs.note(partition, *epoch);
+        }
+        answer
+    }
+
+    /// Forgets which epochs were seen, like a pod that has just started: for tests that take Redis
+    /// back to what it was.
+    pub fn forget_epochs(&self) {
+        for seen in &self.inner.epochs.seen {
+            seen.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes the first epoch of every partition of a new deployment. Where one is noted nothing
+    /// changes.
+    pub async fn found(&self) -> Result<(), StoreError> {
+        let calls = stream::iter(0..self.keys().partitions()).map(async |partition| {
+            let (name, mut call) = self.script(|scripts| &scripts.found);
+            call.key(self.keys().partition(partition).epoch());
+            call.arg(format!("0 {}", self.inner.epochs.seen(partition)));
+            self.run::<u64>(name, &call).await
+        });
+        calls.buffer_unordered(CALLS_MAX).try_collect::<Vec<u64>>().await?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_epoch_is_remembered_of_each_partition() {
+        let epochs = Epochs::new(2, Duration::from_secs(5));
+        epochs.note(1, 9);
+        epochs.note(1, 7);
+        epochs.note(2, 11);
+        assert_eq!((epochs.known(0), epochs.known(1)), ("5000 0".into(), "5000 9".into()));
+    }
+}

@@ -1,0 +1,199 @@
+//! `(epoch, sequence)` never repeats and never goes down, whatever Redis has forgotten; and releases
+//! wait until a forgotten owner must have stopped.
+
+use std::time::Duration;
+
+use reseq::{
+    domain::Place,
+    store::{Ingested, StoreError},
+};
+
+use super::{
+    servers::{Door, address_of, ask, caught_up, follow, info, primary_with, promote},
+    world::{LONG, World},
+};
+use crate::support::{redis::TestRedis, wait::eventually};
+
+/// A quarantine of this length that has just begun: the test's own time is all that is off.
+fn is_whole(quarantine: Duration, lease: Duration) -> bool {
+    quarantine <= lease && quarantine + Duration::from_secs(600) > lease
+}
+
+/// What is noted of partition 0.
+async fn noted(server: &TestRedis, field: &str) -> String {
+    ask(&mut server.connection().await, &["HGET", "reseq:{p00}:epoch", field]).await
+}
+
+#[tokio::test]
+async fn a_new_deployment_waits_for_nobody_and_a_redis_that_forgot_everything_does() {
+    let redis = TestRedis::start().await;
+    let mut world = World::new(redis.url(), LONG).await;
+    assert_eq!(world.own(LONG).await.quarantine, Duration::ZERO);
+    world.stamp().await;
+    for forget in [&["DEL", "reseq:{p00}:epoch"][..], &["FLUSHALL"]] {
+        ask::<redis::Value>(&mut redis.connection().await, forget).await;
+        let owned = world.own(LONG).await;
+        assert!(is_whole(owned.quarantine, LONG), "after {forget:?}: {owned:?}");
+        world.stamp().await;
+        assert!(matches!(world.release(owned.epoch).await, Err(StoreError::Quarantine(_))));
+    }
+    // Another pod that starts is told, too: what was noted stays.
+    let other = World::new(redis.url(), LONG).await;
+    assert!(matches!(other.store.own(0, &other.token, LONG).await, Err(StoreError::Owned(_))));
+}
+
+#[tokio::test]
+async fn after_a_restart_releases_wait_out_the_longest_lease_that_was_ever_given() {
+    let lease = Duration::from_millis(1500);
+    let redis = TestRedis::start().await;
+    let mut world = World::new(redis.url(), lease).await;
+    let before = world.own(lease).await;
+    world.stamp().await;
+    assert_eq!(world.release(before.epoch).await.unwrap(), 1);
+    redis.kill_and_restart().await;
+    world.stamp().await;
+    let owned = world.own(lease).await;
+    assert!(owned.epoch > before.epoch && !owned.quarantine.is_zero() && owned.quarantine <= lease);
+    // Renewed all the time, it is handed out when the quarantine is over, and not before.
+    let mut refused = 0;
+    eventually("releases go on", async || {
+        let epoch = world.own(lease).await.epoch;
+        match world.release(epoch).await {
+            Ok(count) => {
+                assert_eq!(count, 2);
+                Ok(())
+            }
+            Err(StoreError::Quarantine(left)) => {
+                refused += 1;
+                Err(format!("{left} ms are left"))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    })
+    .await;
+    assert!(refused > 0);
+
+    // Once a pod had a longer lease; the pod that sees the restart has a short one.
+    world.store.disown(0, &world.token).await.unwrap();
+    world.own(LONG).await;
+    redis.kill_and_restart().await;
+    let short = World::new(redis.url(), lease).await;
+    let wait: String = noted(&redis, "quarantine_ends_ms").await;
+    let left = wait.parse::<u64>().unwrap() - short.store.server_time_ms().await.unwrap();
+    assert!(is_whole(Duration::from_millis(left), LONG), "{left} ms");
+}
+
+#[tokio::test]
+async fn a_failover_and_a_failover_back_each_begin_an_epoch() {
+    let (a, mut replicas) = primary_with(1).await;
+    let b = replicas.remove(0);
+    let door = Door::to(&a).await;
+    let mut world = World::new(&door.url(), LONG).await;
+    let mut epochs = vec![world.own(LONG).await.epoch];
+    let mut identities = vec![noted(&a, "server").await];
+    world.stamp().await;
+    // To and fro: who was left becomes a replica of who took over, and then takes over.
+    for (from, to) in [(&a, &b), (&b, &a), (&a, &b)] {
+        caught_up(to, from).await;
+        promote(to).await;
+        door.lead_to(to);
+        let place = world.stamp().await;
+        let owned = world.own(LONG).await;
+        assert_eq!(owned.epoch, place.epoch);
+        assert!(is_whole(owned.quarantine, LONG), "{owned:?}");
+        assert!(owned.epoch > *epochs.last().unwrap());
+        epochs.push(owned.epoch);
+        identities.push(noted(to, "server").await);
+        follow(from, address_of(to)).await;
+    }
+    // None was restarted; each time the history of replication has another name.
+    let runs = [info(&a, "run_id").await, info(&b, "run_id").await];
+    for (at, identity) in identities.iter().enumerate() {
+        assert!(identity.starts_with(&runs[at % 2]), "{identity}");
+        assert!(!identities[..at].contains(identity), "{identity} came back");
+    }
+    let sequences: Vec<u64> = world.places.iter().map(|place| place.sequence).collect();
+    assert_eq!(sequences, [1, 2, 3, 4], "nothing was lost, as each had caught up");
+}
+
+#[tokio::test]
+async fn an_epoch_that_was_lost_is_never_gone_behind() {
+    let (a, mut replicas) = primary_with(1).await;
+    let b = replicas.remove(0);
+    let door = Door::to(&a).await;
+    let mut world = World::new(&door.url(), LONG).await;
+    world.own(LONG).await;
+    world.stamp().await;
+    caught_up(&b, &a).await;
+    promote(&b).await;
+    door.lead_to(&b);
+    let Place { epoch: lost, .. } = world.stamp().await;
+    world.own(LONG).await;
+    // B is gone with all that it had, and A is as it was: the same server to the letter.
+    door.lead_to(&a);
+    let owned = world.own(LONG).await;
+    assert!(owned.epoch > lost && is_whole(owned.quarantine, LONG), "{owned:?} after {lost}");
+    let again = world.stamp().await;
+    assert_eq!((again.epoch, again.sequence), (owned.epoch, 2), "a sequence again, and no place");
+}
+
+#[tokio::test]
+async fn a_clock_that_is_behind_takes_no_epoch_back() {
+    let redis = TestRedis::start().await;
+    let mut world = World::new(redis.url(), LONG).await;
+    let mut at = redis.connection().await;
+    let key = "reseq:{p00}:epoch";
+    let first: u64 = ask(&mut at, &["HGET", key, "epoch"]).await;
+    // A primary whose clock was an hour ahead has begun an epoch, and a message was stamped in it.
+    let ahead = (first + 3_600_000).to_string();
+    ask::<u64>(&mut at, &["HSET", key, "epoch", &ahead]).await;
+    let place = world.stamp().await;
+    assert_eq!(place.epoch.to_string(), ahead);
+    // The next one has not heard of it, in three ways.
+    let older = first.to_string();
+    let forgotten = [
+        &["HSET", key, "epoch", &older][..],
+        &["HSET", key, "epoch", &older, "server", "0123"],
+        &["DEL", key],
+    ];
+    for forget in forgotten {
+        ask::<u64>(&mut at, forget).await;
+        let owned = world.own(LONG).await;
+        assert!(is_whole(owned.quarantine, LONG), "{owned:?}");
+        assert_eq!(world.stamp().await.epoch, owned.epoch);
+    }
+    // And each script that may be the first to look is told what the pod has seen.
+    ask::<u64>(&mut at, &["HSET", key, "epoch", &older]).await;
+    world.stamp().await;
+    let last = world.own(LONG).await.epoch;
+    ask::<u64>(&mut at, &["HSET", key, "epoch", &older]).await;
+    let Err(StoreError::StaleEpoch(now)) = world.release(last).await else { panic!("released") };
+    assert!(now > last);
+    ask::<u64>(&mut at, &["HSET", key, "epoch", &older]).await;
+    world.store.remove(world.name(), true).await.unwrap();
+    assert!(world.stamp().await.epoch > now + 1);
+}
+
+#[tokio::test]
+async fn a_destination_that_is_made_again_counts_anew_in_a_higher_epoch() {
+    let redis = TestRedis::start().await;
+    let mut world = World::new(redis.url(), LONG).await;
+    let owned = world.own(LONG).await;
+    let Ingested::Stamped(first) = world.stamp_once("order-7").await else { panic!("stamped") };
+    assert!(
+        matches!(world.stamp_once("order-7").await, Ingested::Duplicate(place, _) if place == first)
+    );
+    world.places.push(first);
+    world.stamp().await;
+    world.store.remove(world.name(), true).await.unwrap();
+    let place = world.stamp().await;
+    assert!(place.sequence == 1 && place.epoch > owned.epoch);
+    // The key of a message that is gone with its destination stands for nothing.
+    assert!(
+        matches!(world.stamp_once("order-7").await, Ingested::Stamped(place) if place.sequence == 2)
+    );
+    // Whoever delivered the old one has nothing to say any more.
+    assert!(matches!(world.release(owned.epoch).await, Err(StoreError::StaleEpoch(_))));
+    let again = world.own(LONG).await;
+    assert_eq!((again.epoch, again.quarantine), (place.epoch, Duration::ZERO));
+}

@@ -1,0 +1,13 @@
+//! What an acknowledgement is worth, and what happens when Redis has forgotten something: no place is
+//! given twice, none comes before one that was given, and no two senders deliver at once.
+
+#[path = "../scripts/mod.rs"]
+mod scripts;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod epochs;
+mod levels;
+mod owner;
+mod servers;
+mod world;

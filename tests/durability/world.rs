@@ -1,0 +1,135 @@
+//! A store, and one destination that messages are put into.
+
+use std::time::Duration;
+
+use reseq::{
+    config,
+    domain::{
+        Arrival, Body, Destination, DestinationName, Durability, Epoch, Message, Place,
+        TransformKind,
+    },
+    store::{
+        Caller, Ingested, Known, LaneRequest, Owned, Owner, OwnerToken, Paused, Settled, Store,
+        StoreError,
+    },
+};
+
+use crate::support::wait::eventually;
+
+/// Leases and quarantines that no test outlives.
+pub const LONG: Duration = Duration::from_secs(3600);
+
+pub struct World {
+    pub store: Store,
+    pub known: Known,
+    pub token: OwnerToken,
+    caller: Caller,
+    epoch: Epoch,
+    /// Every place that was given, in order.
+    pub places: Vec<Place>,
+}
+
+/// What a destination of this name is in these tests: nothing of it leaves by itself.
+pub fn destination(durability: Durability) -> Destination {
+    let mut made = Destination::new("erp".parse().unwrap(), "http://127.0.0.1:9/in");
+    made.durability = durability;
+    made.transform.kind = TransformKind::None;
+    made
+}
+
+pub async fn open(url: &str, replicas: u8, lease: Duration) -> Store {
+    let settings = config::Redis {
+        url: url.to_owned(),
+        partitions: 1,
+        replicas,
+        timeout_ms: 20_000,
+        ..config::Redis::default()
+    };
+    Store::open(&settings, lease).await.unwrap().0
+}
+
+fn arrival(number: usize, idempotency_key: Option<&str>) -> Arrival {
+    let message = Message {
+        id: format!("m{number}"),
+        key: None,
+        headers: Vec::new(),
+        body: Body { content_type: "text/plain".into(), bytes: number.to_string().into() },
+        received_ms: 0,
+    };
+    Arrival { idempotency_key: idempotency_key.map(str::to_owned), ..Arrival::of(message) }
+}
+
+impl World {
+    /// A pod that knows nothing, with this lease of owners.
+    pub async fn new(url: &str, lease: Duration) -> World {
+        World::with(open(url, 0, lease).await, Durability::Memory).await
+    }
+
+    pub async fn with(store: Store, durability: Durability) -> World {
+        let known = defined(&store, durability).await;
+        let caller = store.caller("test");
+        let token = OwnerToken::random();
+        World { store, known, token, caller, epoch: 0, places: Vec::new() }
+    }
+
+    /// Stamps one message; it comes after all before. Calls that are cut off are made again.
+    pub async fn stamp(&mut self) -> Place {
+        let arrival = arrival(self.places.len(), None);
+        let ingested = self.ingest(&arrival).await;
+        let Ingested::Stamped(place) = ingested else { panic!("{ingested:?}") };
+        let last = self.places.last().map(|last| (last.epoch, last.sequence));
+        assert!(last < Some((place.epoch, place.sequence)), "{place:?} after {last:?}");
+        self.places.push(place);
+        place
+    }
+
+    /// Stamps one under this idempotency key.
+    pub async fn stamp_once(&mut self, key: &str) -> Ingested {
+        self.ingest(&arrival(0, Some(key))).await
+    }
+
+    async fn ingest(&mut self, arrival: &Arrival) -> Ingested {
+        let World { store, known, caller, epoch, .. } = self;
+        eventually("a message is stamped", async || {
+            match store.ingest(caller, known, *epoch, &[arrival]).await {
+                Ok(mut ingested) => return Ok(ingested.remove(0)),
+                Err(StoreError::StaleEpoch(now)) => *epoch = now,
+                Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
+                    *known = defined(store, known.destination.durability).await;
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+            Err("not in this epoch".to_owned())
+        })
+        .await
+    }
+
+    /// Takes or renews the partition.
+    pub async fn own(&self, lease: Duration) -> Owned {
+        eventually("the partition is owned", async || {
+            self.store.own(0, &self.token, lease).await.map_err(|error| error.to_string())
+        })
+        .await
+    }
+
+    /// Tries to release the destination's lane: how many messages are handed out.
+    pub async fn release(&self, epoch: Epoch) -> Result<usize, StoreError> {
+        let owner = Owner { token: self.token.clone(), epoch };
+        let lane = LaneRequest { key: None, settled: Settled::default(), in_hand: 0, want: 100 };
+        let released = self.store.release(&owner, &self.known, &[lane]).await?;
+        Ok(released.runs[0].messages.len())
+    }
+
+    pub fn name(&self) -> &DestinationName {
+        &self.known.destination.name
+    }
+}
+
+async fn defined(store: &Store, durability: Durability) -> Known {
+    let destination = destination(durability);
+    let defined = eventually("the destination is there", async || {
+        store.define(&destination).await.map_err(|error| error.to_string())
+    })
+    .await;
+    Known { destination, version: defined.version, partition: 0, paused: Paused::default() }
+}

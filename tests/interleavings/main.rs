@@ -1,0 +1,116 @@
+//! Small worlds: a few producers, processors and senders, one destination, a few messages, and
+//! something that goes wrong. Every order in which their calls can reach Redis is tried, on the
+//! reference model and with the real scripts in a real Redis: after each call answer and whole state
+//! must be the model's, and what was promised must hold.
+//!
+//! `RESEQ_INTERLEAVINGS=all` tries every one of them; otherwise a tenth is tried, the same each time.
+//! `RESEQ_WORLD` names one world.
+
+#[path = "../model/mod.rs"]
+mod model;
+#[path = "../scripts/mod.rs"]
+mod scripts;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod small;
+
+use std::sync::atomic::AtomicU64;
+
+use model::real::Real;
+use small::{
+    Counts,
+    explore::{Done, Share, explore},
+    node::World,
+    survey::{Survey, survey},
+    worlds::{larger, small},
+};
+
+/// So many threads, each with a Redis of its own.
+const THREADS: u128 = 2;
+/// Of so many interleavings one is tried, unless all are.
+const ONE_OF: u128 = 10;
+/// A world with so few is tried as a whole.
+const FEW: u128 = 500;
+
+fn is_chosen(world: &World) -> bool {
+    std::env::var("RESEQ_WORLD").ok().is_none_or(|name| world.name.contains(&name))
+}
+
+fn are_all_wanted() -> bool {
+    std::env::var("RESEQ_INTERLEAVINGS").is_ok_and(|wanted| wanted == "all")
+}
+
+#[test]
+fn every_interleaving_of_small_worlds_keeps_the_promises() {
+    let surveyed: Vec<(World, Survey)> = small()
+        .into_iter()
+        .filter(is_chosen)
+        .map(|world| {
+            let found = survey(&world).unwrap_or_else(|broken| panic!("{}: {broken}", world.name));
+            (world, found)
+        })
+        .collect();
+    let done: Vec<Vec<(Done, u64)>> = std::thread::scope(|scope| {
+        let surveyed = &surveyed;
+        let threads: Vec<_> =
+            (0..THREADS).map(|at| scope.spawn(move || explore_all(surveyed, at))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    println!(
+        "{:44} {:>9} {:>12} {:>13} {:>9} {:>9}",
+        "world", "states", "transitions", "interleavings", "tried", "calls"
+    );
+    let (mut tried, mut calls) = (0, 0);
+    for (at, (world, survey)) in surveyed.iter().enumerate() {
+        let of_world = || done.iter().map(|thread| &thread[at]);
+        let tried_here: u128 = of_world().map(|(done, _)| done.tried).sum();
+        let calls_here: u64 = of_world().map(|(_, calls)| calls).sum();
+        let Survey { states, transitions, paths, .. } = survey;
+        println!(
+            "{:44} {states:>9} {transitions:>12} {paths:>13} {tried_here:>9} {calls_here:>9}",
+            world.name
+        );
+        let mut counts = Counts::new();
+        for (what, count) in of_world().flat_map(|(done, _)| &done.counts) {
+            *counts.entry(what).or_default() += count;
+        }
+        println!("    {counts:?}");
+        let missing: Vec<_> =
+            world.wanted.iter().filter(|wanted| !counts.contains_key(*wanted)).collect();
+        assert!(missing.is_empty(), "{}: {missing:?} never came up", world.name);
+        (tried, calls) = (tried + tried_here, calls + calls_here);
+    }
+    println!("{tried} interleavings, {calls} calls to the real scripts");
+}
+
+/// Of each world, what was tried and how many calls to the real scripts that took.
+fn explore_all(surveyed: &[(World, Survey)], at: u128) -> Vec<(Done, u64)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut real = Real::start().await;
+        let mut done = Vec::new();
+        for (world, survey) in surveyed {
+            let is_whole = are_all_wanted() || survey.paths <= FEW;
+            let share = Share { at, of: THREADS * if is_whole { 1 } else { ONE_OF } };
+            let calls = AtomicU64::new(0);
+            let result = explore(world, survey, &mut real, share, &calls).await;
+            let tried = result.unwrap_or_else(|broken| panic!("{}: {broken}", world.name));
+            done.push((tried, calls.into_inner()));
+        }
+        done
+    })
+}
+
+#[test]
+fn larger_worlds_keep_the_promises_in_the_model() {
+    println!("{:44} {:>9} {:>12} {:>24}", "world", "states", "transitions", "interleavings");
+    for world in larger(are_all_wanted()).into_iter().filter(is_chosen) {
+        let found = survey(&world).unwrap_or_else(|broken| panic!("{}: {broken}", world.name));
+        let Survey { states, transitions, paths, counts, .. } = &found;
+        println!("{:44} {states:>9} {transitions:>12} {paths:>24}", world.name);
+        let missing: Vec<_> =
+            world.wanted.iter().filter(|wanted| !counts.contains_key(*wanted)).collect();
+        assert!(missing.is_empty(), "{}: {missing:?} never came up", world.name);
+    }
+}

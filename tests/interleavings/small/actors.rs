@@ -1,0 +1,333 @@
+//! Who acts in a small world: each is a little program whose next call depends on what it was
+//! answered. They look before they call, as the real ones poll the hints; looking changes nothing.
+
+use std::collections::BTreeMap;
+
+use reseq::{
+    domain::{Ordering, Sequence, Tombstone},
+    store::Status,
+};
+
+use crate::{
+    model::{
+        op::{
+            Arrival, Call, Failure, Given, Gone, Ingested, Known, LaneRequest, Op, Output, Refusal,
+            Refused, Reply, Token,
+        },
+        state::{Lane, NAMES, Stand, State, Until},
+    },
+    small::journal::{Journal, output_of},
+    small::node::World,
+};
+
+/// The destination of every small world.
+pub const NAME: &str = NAMES[0];
+
+/// The destination as it is: nobody changes it.
+pub fn known(state: &State) -> Known {
+    let found = &state.destinations[NAME];
+    Known { name: NAME, version: found.version, definition: found.definition }
+}
+
+/// Sends batches one after the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Producer {
+    pub batches: Vec<Vec<Arrival>>,
+    pub calls: u64,
+    pub epoch: u64,
+}
+
+impl Producer {
+    pub fn next(&self, at: usize, state: &State) -> Option<Op> {
+        let arrivals = self.batches.first()?.clone();
+        let call = Call { caller: at, number: 1 + self.calls };
+        Some(Op::Ingest { call, known: known(state), epoch: self.epoch, arrivals })
+    }
+
+    pub fn learn(&mut self, reply: &Reply, journal: &mut Journal) -> Option<&'static str> {
+        self.calls += 1;
+        match reply {
+            Reply::Refused(Refusal::StaleEpoch(epoch)) => {
+                self.epoch = *epoch;
+                return Some("ingest refused: STALE_EPOCH");
+            }
+            Reply::Ingested(results) => {
+                self.batches.remove(0);
+                let mut what = None;
+                for result in results {
+                    match result {
+                        Ingested::Stamped { epoch, sequence } => {
+                            journal.promise((*epoch, *sequence))
+                        }
+                        Ingested::Duplicate { epoch, sequence } => {
+                            journal.promise((*epoch, *sequence));
+                            what = Some("duplicate");
+                        }
+                        Ingested::BacklogFull => what = Some("backlog full"),
+                        _ => what = Some("conflict"),
+                    }
+                }
+                return what;
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+/// Claims, and ends what it holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Processor {
+    pub holds: Vec<(Token, Given)>,
+    pub calls: u64,
+}
+
+impl Processor {
+    pub fn next(&self, at: usize, world: &World, state: &State) -> Option<Op> {
+        let call = Call { caller: 10 + at, number: 1 + self.calls };
+        let known = known(state);
+        let Some((_, first)) = self.holds.first() else {
+            let has_work = state.active_builtin.contains(NAME);
+            return has_work.then_some(Op::Claim { call, known, min: 1, max: world.claim });
+        };
+        let tokens = || self.holds.iter().map(|(token, _)| token.clone());
+        if let Some(wait) = world.fails.filter(|_| first.sequence == 1 && first.left.failed == 0) {
+            let fail = |token| Failure { token, wait, is_final: false };
+            return Some(Op::Fail { call, known, items: tokens().map(fail).collect() });
+        }
+        if world.hands_back && at == 0 && self.calls == 1 {
+            return Some(Op::Unclaim { call, known, tokens: tokens().collect() });
+        }
+        let complete = |(token, given): &(Token, Given)| {
+            let output = Output {
+                epoch: given.epoch,
+                previous: given.previous,
+                key: given.key,
+                priority: given.priority,
+                charge: given.charge,
+                idempotency_key: given.idempotency_key.clone(),
+                body: output_of(&given.body),
+                dropped: world.drops == Some(given.sequence),
+            };
+            (token.clone(), output)
+        };
+        Some(Op::Complete { call, known, items: self.holds.iter().map(complete).collect() })
+    }
+
+    pub fn learn(&mut self, op: &Op, reply: &Reply) -> Option<&'static str> {
+        self.calls += 1;
+        match (op, reply) {
+            (Op::Claim { call, known, .. }, Reply::Claimed(given)) => {
+                let token = |one: &Given| {
+                    let key = known.definition.set_of(one.key);
+                    Token { sequence: one.sequence, secret: call.secret(), key }
+                };
+                self.holds = given.iter().map(|one| (token(one), one.clone())).collect();
+                given.is_empty().then_some("claimed nothing")
+            }
+            (op, Reply::Statuses(statuses)) => {
+                self.holds.clear();
+                let is_complete = matches!(op, Op::Complete { .. });
+                match statuses.first() {
+                    Some(Status::StaleLease) if is_complete => Some("stale lease completed"),
+                    Some(Status::StaleLease) => Some("stale lease ended otherwise"),
+                    Some(Status::Settled) => Some("completed what was settled"),
+                    _ => (!is_complete).then_some("failed or handed back"),
+                }
+            }
+            _ => {
+                self.holds.clear();
+                None
+            }
+        }
+    }
+
+    pub fn holds(&self, sequence: Sequence, secret: &str) -> bool {
+        self.holds.iter().any(|(token, _)| token.sequence == sequence && token.secret == secret)
+    }
+}
+
+/// What a sender has of a lane: the first so many have left it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Hand {
+    pub messages: Vec<Given>,
+    pub passed: usize,
+}
+
+impl Hand {
+    /// Tombstones are passed at once.
+    fn pass(&mut self) {
+        while self.messages.get(self.passed).is_some_and(|next| next.tombstone.is_some()) {
+            self.passed += 1;
+        }
+    }
+}
+
+/// Takes the partition, and delivers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Sender {
+    /// The epoch in which it took the partition; none if it does not take itself for the owner.
+    pub epoch: Option<u64>,
+    pub hands: BTreeMap<Lane, Hand>,
+    pub in_quarantine: bool,
+    pub has_tried: bool,
+    pub attempts: u32,
+}
+
+/// What a sender does next.
+#[derive(Debug, Clone)]
+pub enum Next {
+    Call(Op),
+    /// The front of a lane to the receiver, who accepts it.
+    Deliver(Lane),
+}
+
+impl Sender {
+    pub fn next(&self, at: usize, world: &World, state: &State) -> Option<Next> {
+        let Some(epoch) = self.epoch else { return self.take(at, world, state) };
+        let known = known(state);
+        if state.quarantine == Some(Until::Future) && self.in_quarantine {
+            return None;
+        }
+        let unsettled = self.hands.values().any(|hand| hand.passed > 0);
+        let next = self.hands.iter().find(|(_, hand)| hand.passed < hand.messages.len());
+        if let Some((lane, hand)) = next.filter(|_| !(world.settles_each && unsettled)) {
+            let message = &hand.messages[hand.passed];
+            let is_refused = message.sequence == 1 && message.left.troubles.is_empty();
+            let Some(how) = world.refuses.filter(|_| is_refused) else {
+                return Some(Next::Deliver(*lane));
+            };
+            let (lane, sequence, attempts) = (*lane, message.sequence, self.attempts + 1);
+            let refused = Refused { who: at, epoch, known, lane, sequence, attempts };
+            return Some(Next::Call(match how {
+                Some(wait) => Op::Postpone { refused, wait },
+                None => Op::Halt { refused },
+            }));
+        }
+        let destination = &state.destinations[NAME];
+        let is_hinted = state.releasable.get(NAME) == Some(&Until::Past);
+        let lanes = self.requests(world, state, is_hinted);
+        let ordered = destination.messages.iter().filter(|(_, message)| {
+            message.order.is_some() && !matches!(message.stand, Stand::Leased { .. })
+        });
+        let mut ordered = ordered.filter(|_| is_hinted && self.hands.is_empty());
+        if let Some((sequence, message)) = ordered.next() {
+            let how = message.order.unwrap_or(Tombstone::Cancelled);
+            let messages = vec![(destination.lane_of(*sequence, message), *sequence)];
+            let op = Op::Withdraw { who: Some(at), known, how, failed: None, messages };
+            return Some(Next::Call(op));
+        }
+        if lanes.is_empty() {
+            return None;
+        }
+        Some(Next::Call(Op::Release { who: at, epoch, known, lanes }))
+    }
+
+    fn take(&self, at: usize, world: &World, state: &State) -> Option<Next> {
+        let is_free = state.owner.is_none_or(|(who, until)| who == at || until == Until::Past);
+        let tries_anyway = world.covets && !self.has_tried;
+        (is_free || tries_anyway).then_some(Next::Call(Op::Own { who: at }))
+    }
+
+    /// What is asked of each lane that is in hand, or that the hints name.
+    fn requests(&self, world: &World, state: &State, is_hinted: bool) -> Vec<LaneRequest> {
+        let destination = &state.destinations[NAME];
+        let of_single = |name: &String| name.parse().map(Lane::Single).unwrap_or(Lane::Whole);
+        let of_key = |name: &String| {
+            let all = destination.messages.values().filter_map(|message| message.key);
+            Lane::Key(all.into_iter().find(|key| key == name).unwrap_or_default())
+        };
+        let past = destination.lanes.iter().filter(|(_, until)| **until == Until::Past);
+        let mut lanes: Vec<Lane> = match destination.definition.ordering {
+            _ if !is_hinted => Vec::new(),
+            Ordering::Destination => vec![Lane::Whole],
+            Ordering::Key => past.map(|(name, _)| of_key(name)).collect(),
+            Ordering::None => past.map(|(name, _)| of_single(name)).collect(),
+        };
+        lanes.retain(|lane| self.hands.get(lane).is_none_or(|hand| hand.messages.is_empty()));
+        // Orders keep the hint up. Where nothing else may leave, another look finds nothing else.
+        let may_leave =
+            |lane: Lane| destination.head(lane).is_some_and(|(_, head)| head.may_leave());
+        lanes.retain(|lane| destination.orders() == 0 || may_leave(*lane));
+        let all = self.hands.iter().map(|(lane, hand)| request(*lane, hand, world.want));
+        let new = lanes.into_iter().map(|lane| request(lane, &Hand::default(), world.want));
+        all.chain(new).collect()
+    }
+
+    /// The receiver has accepted the front of a lane. True if it had accepted it before.
+    pub fn deliver(&mut self, lane: Lane, journal: &mut Journal) -> Result<bool, String> {
+        let Some(hand) = self.hands.get_mut(&lane) else { return Err("nothing in hand".into()) };
+        let is_repeat = journal.receive(lane, &hand.messages[hand.passed])?;
+        hand.passed += 1;
+        hand.pass();
+        Ok(is_repeat)
+    }
+
+    pub fn learn(&mut self, op: &Op, reply: &Reply) -> Option<&'static str> {
+        match (op, reply) {
+            (Op::Own { .. }, Reply::Owned { epoch, quarantine }) => {
+                self.epoch = Some(*epoch);
+                self.in_quarantine = *quarantine == Until::Future;
+                None
+            }
+            (Op::Own { .. }, _) => {
+                self.has_tried = true;
+                Some("refused: OWNED")
+            }
+            (_, Reply::Refused(Refusal::Quarantine)) => {
+                self.in_quarantine = true;
+                Some("refused: QUARANTINE")
+            }
+            (_, Reply::Refused(refusal)) => {
+                self.stop();
+                match refusal {
+                    Refusal::NotOwner => Some("refused: NOT_OWNER"),
+                    Refusal::StaleEpoch(_) => Some("refused: STALE_EPOCH"),
+                    Refusal::WrongHead => Some("refused: WRONG_HEAD"),
+                    _ => Some("refused otherwise"),
+                }
+            }
+            (Op::Release { lanes, .. }, Reply::Runs { runs, .. }) => {
+                for (request, run) in lanes.iter().zip(runs) {
+                    let hand = self.hands.entry(request.lane).or_default();
+                    hand.messages.drain(..hand.passed);
+                    hand.passed = 0;
+                    hand.messages.extend(run.messages.iter().cloned());
+                    hand.pass();
+                }
+                self.hands.retain(|_, hand| !hand.messages.is_empty());
+                None
+            }
+            (Op::Postpone { refused, .. } | Op::Halt { refused }, _) => {
+                self.attempts = refused.attempts;
+                self.hands.remove(&refused.lane);
+                Some("delivery refused")
+            }
+            (Op::Withdraw { .. }, Reply::Withdrawn(_)) => Some("order carried out"),
+            _ => None,
+        }
+    }
+
+    /// It does not take itself for the owner any more, and drops what it holds.
+    pub fn stop(&mut self) {
+        self.epoch = None;
+        self.hands.clear();
+    }
+}
+
+fn request(lane: Lane, hand: &Hand, want: usize) -> LaneRequest {
+    let gone = |message: &Given| Gone {
+        sequence: message.sequence,
+        tombstone: message.tombstone,
+        charge: message.charge,
+        idempotency_key: message.idempotency_key.clone(),
+    };
+    let (passed, left) = hand.messages.split_at(hand.passed);
+    LaneRequest {
+        lane,
+        settled_to: passed.last().map_or(0, |one| one.sequence),
+        settled: passed.iter().map(gone).collect(),
+        in_hand: left.last().map_or(0, |one| one.sequence),
+        want: if left.is_empty() { want } else { 0 },
+    }
+}

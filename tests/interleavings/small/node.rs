@@ -1,0 +1,312 @@
+//! A small world, and one state of it: what Redis holds, what everybody remembers, and what may
+//! still go wrong.
+
+mod happen;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use reseq::domain::{Sequence, Tombstone};
+
+use crate::{
+    model::{
+        op::{Arrival, Deadline, Op},
+        state::{Definition, Lane, Message, Server, Stand, State, Until},
+        step::step,
+    },
+    small::actors::{NAME, Next, Processor, Producer, Sender, known},
+    small::journal::Journal,
+};
+
+/// What a small world is made of.
+#[derive(Debug, Clone)]
+pub struct World {
+    pub name: &'static str,
+    pub definition: Definition,
+    /// Of each producer its batches.
+    pub producers: Vec<Vec<Vec<Arrival>>>,
+    pub processors: usize,
+    pub senders: usize,
+    /// The most messages of a claim, and of a run.
+    pub claim: usize,
+    pub want: usize,
+    /// The first message fails once, and waits so long.
+    pub fails: Option<Until>,
+    /// The first delivery of the first message is refused: it waits so long, or it is halted.
+    pub refuses: Option<Option<Until>>,
+    /// The output of this message is nothing.
+    pub drops: Option<Sequence>,
+    /// The first processor hands back what it claims first.
+    pub hands_back: bool,
+    /// What has left a lane is settled before the next is delivered.
+    pub settles_each: bool,
+    /// Each sender tries once to take what another owns.
+    pub covets: bool,
+    /// What a person asks for, once.
+    pub person: Option<Person>,
+    pub troubles: Troubles,
+    /// What must have come up.
+    pub wanted: &'static [&'static str],
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Person {
+    Withdraw(Tombstone, Sequence),
+    Retry,
+}
+
+/// How often something may still go wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Troubles {
+    /// A processor dies.
+    pub processor_dies: u8,
+    pub sender_dies: u8,
+    /// A call is carried out, and its answer lost: it is sent again.
+    pub lost_answers: u8,
+    /// A call that was answered arrives once more.
+    pub late_calls: u8,
+    /// The lease of a processor that lives ends.
+    pub slow_processors: u8,
+    /// The lease of a sender that lives ends; it goes on as if it had not.
+    pub paused_senders: u8,
+    /// Redis is another server from here on.
+    pub restarts: u8,
+    /// The same, and it has forgotten the last calls.
+    pub forgets: u8,
+}
+
+/// Who makes calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Actor {
+    Producer(usize),
+    Processor(usize),
+    Sender(usize),
+}
+
+/// What can happen next.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Action {
+    Call(Actor, Op),
+    AnswerLost(Actor, Op),
+    /// A call arrives again. Nobody waits for its answer.
+    Late(Op),
+    Deliver(usize, Lane),
+    Dies(Actor),
+    Person(Op),
+    Reap(Op),
+    Pass(Deadline),
+    Restart,
+    /// Redis forgets so many calls.
+    Forget(usize),
+}
+
+/// What everybody's connection remembers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Line {
+    is_dead: bool,
+    /// A call without an answer.
+    unanswered: Option<Op>,
+    /// The last two calls that were answered.
+    answered: Vec<Op>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Node {
+    pub state: State,
+    pub journal: Journal,
+    producers: Vec<(Line, Producer)>,
+    processors: Vec<(Line, Processor)>,
+    senders: Vec<(Line, Sender)>,
+    person_has_asked: bool,
+    troubles: Troubles,
+    /// What Redis was before each of the last calls, where it may be forgotten.
+    before: Vec<State>,
+}
+
+/// So many calls can be forgotten.
+const FORGOTTEN_MAX: usize = 3;
+
+impl Node {
+    /// The beginning, and what leads there.
+    pub fn first(world: &World) -> (Node, Vec<Op>) {
+        let mut state = State::default();
+        let prologue = vec![Op::Define { name: NAME, definition: world.definition }];
+        for op in &prologue {
+            step(&mut state, op, false);
+        }
+        let producer = |batches: &Vec<_>| Producer { batches: batches.clone(), calls: 0, epoch: 1 };
+        let producers = world.producers.iter().map(|batches| (Line::default(), producer(batches)));
+        let node = Node {
+            producers: producers.collect(),
+            processors: vec![Default::default(); world.processors],
+            senders: vec![Default::default(); world.senders],
+            journal: Journal::default(),
+            person_has_asked: world.person.is_none(),
+            troubles: world.troubles,
+            before: Vec::new(),
+            state,
+        };
+        (node, prologue)
+    }
+
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// All that can happen next; nothing when all has settled.
+    pub fn actions(&self, world: &World) -> Vec<Action> {
+        let (mut all, mut troubles) = (Vec::new(), Vec::new());
+        for (actor, line, next) in self.nexts(world) {
+            if line.is_dead {
+                continue;
+            }
+            let next = line.unanswered.clone().map(Next::Call).or(next);
+            match (next, actor) {
+                (Some(Next::Call(op)), _) => {
+                    if self.troubles.lost_answers > 0 && line.unanswered.is_none() {
+                        troubles.push(Action::AnswerLost(actor, op.clone()));
+                    }
+                    all.push(Action::Call(actor, op));
+                }
+                (Some(Next::Deliver(lane)), Actor::Sender(at)) => {
+                    all.push(Action::Deliver(at, lane))
+                }
+                _ => {}
+            }
+            let may_die = match actor {
+                Actor::Producer(_) => 0,
+                Actor::Processor(_) => self.troubles.processor_dies,
+                Actor::Sender(_) => self.troubles.sender_dies,
+            };
+            if may_die > 0 {
+                troubles.push(Action::Dies(actor));
+            }
+            if self.troubles.late_calls > 0 {
+                troubles.extend(line.answered.iter().cloned().map(Action::Late));
+            }
+        }
+        all.extend(self.person(world));
+        self.deadlines(&mut all, &mut troubles);
+        let is_over = |(_, message): (_, &Message)| {
+            matches!(
+                message.stand,
+                Stand::Leased { until: Until::Past, .. } | Stand::Delayed { until: Until::Past }
+            )
+        };
+        if self.state.destinations[NAME].messages.iter().any(is_over) {
+            all.push(Action::Reap(Op::Reap { known: known(&self.state) }));
+        }
+        if self.troubles.restarts > 0 && self.state.server == Server::This {
+            troubles.push(Action::Restart);
+        }
+        if self.troubles.forgets > 0 {
+            troubles.extend((1..=self.before.len()).map(Action::Forget));
+        }
+        // When all has settled nothing is left to be disturbed.
+        if !all.is_empty() {
+            all.extend(troubles);
+        }
+        all
+    }
+
+    fn nexts(&self, world: &World) -> Vec<(Actor, &Line, Option<Next>)> {
+        let state = &self.state;
+        let call = |op: Option<Op>| op.map(Next::Call);
+        let producers = self.producers.iter().enumerate().map(|(at, (line, producer))| {
+            (Actor::Producer(at), line, call(producer.next(at, state)))
+        });
+        let processors = self.processors.iter().enumerate().map(|(at, (line, processor))| {
+            (Actor::Processor(at), line, call(processor.next(at, world, state)))
+        });
+        let senders =
+            self.senders.iter().enumerate().map(|(at, (line, sender))| {
+                (Actor::Sender(at), line, sender.next(at, world, state))
+            });
+        producers.chain(processors).chain(senders).collect()
+    }
+
+    fn person(&self, world: &World) -> Option<Action> {
+        let destination = &self.state.destinations[NAME];
+        let known = known(&self.state);
+        if self.person_has_asked {
+            return None;
+        }
+        Some(Action::Person(match world.person? {
+            Person::Withdraw(how, sequence) => {
+                if sequence > destination.last {
+                    return None;
+                }
+                let key = destination.messages.get(&sequence).and_then(|message| message.key);
+                let messages = vec![(world.definition.lane_of(sequence, key), sequence)];
+                Op::Withdraw { who: None, known, how, failed: None, messages }
+            }
+            Person::Retry => {
+                let mut halted = destination.messages.iter().filter(|(_, m)| m.is_halted());
+                let (sequence, message) = halted.next()?;
+                let lane = destination.lane_of(*sequence, message);
+                Op::Retry { known, lane, sequence: *sequence, repaired: None }
+            }
+        }))
+    }
+
+    /// Deadlines that pass because nobody is there who keeps them up; and, as a trouble, others.
+    fn deadlines(&self, all: &mut Vec<Action>, troubles: &mut Vec<Action>) {
+        let name = NAME;
+        for (&sequence, message) in &self.state.destinations[NAME].messages {
+            match &message.stand {
+                Stand::Delayed { until: Until::Future } => {
+                    all.push(Action::Pass(Deadline::Delay { name, sequence }));
+                }
+                Stand::Leased { secret, until: Until::Future } => {
+                    let end = Action::Pass(Deadline::Lease { name, sequence });
+                    let is_held = self.is_held(sequence, secret);
+                    if !is_held {
+                        all.push(end);
+                    } else if self.troubles.slow_processors > 0 {
+                        troubles.push(end);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some((who, Until::Future)) = self.state.owner {
+            if self.senders[who].0.is_dead {
+                all.push(Action::Pass(Deadline::Owner));
+            } else if self.troubles.paused_senders > 0 {
+                troubles.push(Action::Pass(Deadline::Owner));
+            }
+        }
+        if self.state.quarantine == Some(Until::Future) {
+            all.push(Action::Pass(Deadline::Quarantine));
+        }
+        let destination = &self.state.destinations[NAME];
+        let mut hints = destination.lanes.values().chain(self.state.releasable.get(NAME));
+        if hints.any(|until| *until == Until::Future) {
+            all.push(Action::Pass(Deadline::Postponed { name }));
+        }
+    }
+
+    /// True if a processor that lives has the message under this secret, or will when it is answered.
+    fn is_held(&self, sequence: Sequence, secret: &str) -> bool {
+        self.processors.iter().any(|(line, processor)| {
+            let claims = line.unanswered.as_ref().and_then(Op::call);
+            let has_claimed = claims.is_some_and(|call| call.secret() == secret);
+            !line.is_dead && (has_claimed || processor.holds(sequence, secret))
+        })
+    }
+
+    /// What Redis is asked, if anything.
+    pub fn op_of(action: &Action) -> Option<Op> {
+        match action {
+            Action::Call(_, op)
+            | Action::AnswerLost(_, op)
+            | Action::Late(op)
+            | Action::Person(op)
+            | Action::Reap(op) => Some(op.clone()),
+            Action::Pass(deadline) => Some(Op::Pass(deadline.clone())),
+            Action::Restart => Some(Op::Restart),
+            Action::Forget(_) | Action::Deliver(..) | Action::Dies(_) => None,
+        }
+    }
+}

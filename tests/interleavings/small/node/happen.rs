@@ -1,0 +1,200 @@
+//! What happens to a small world by an action.
+
+use super::{Action, Actor, FORGOTTEN_MAX, Line, Node, World};
+use crate::{
+    model::{
+        op::{Deadline, Op, Refusal, Reply},
+        state::{Server, Stand, Until},
+        step::step,
+    },
+    small::actors::NAME,
+};
+
+impl Node {
+    /// Has it happen. Returns what Redis must answer, and what came up.
+    pub fn happen(
+        &mut self,
+        world: &World,
+        action: &Action,
+    ) -> Result<(Option<Reply>, Vec<&'static str>), String> {
+        let mut came_up = Vec::new();
+        let reply = Node::op_of(action).map(|op| self.ask(&op));
+        match (action, &reply) {
+            (Action::Call(actor, op), Some(reply)) => {
+                if self.line(*actor).unanswered.is_some() {
+                    came_up.push("the same call again");
+                }
+                came_up.extend(self.learn(*actor, op, reply));
+                came_up.extend(self.release_after_death(*actor, op, reply));
+            }
+            (Action::AnswerLost(actor, op), _) => {
+                self.troubles.lost_answers -= 1;
+                self.line(*actor).unanswered = Some(op.clone());
+            }
+            (Action::Late(_), Some(reply)) => {
+                self.troubles.late_calls -= 1;
+                let is_stale = *reply == Reply::Refused(Refusal::StaleCall);
+                came_up.push(if is_stale { "late call refused" } else { "late call answered" });
+            }
+            (Action::Deliver(at, lane), _) => {
+                let owner = self.state.owner;
+                if self.senders[*at].1.deliver(*lane, &mut self.journal)? {
+                    came_up.push("repeat delivered");
+                }
+                if owner != Some((*at, Until::Future)) {
+                    came_up.push("delivered by who was paused");
+                }
+            }
+            (Action::Dies(actor), _) => self.die(*actor),
+            (Action::Person(_), Some(reply)) => {
+                self.person_has_asked = true;
+                came_up.extend(told(reply));
+            }
+            (Action::Reap(_), Some(Reply::Reaped { leases, .. })) => {
+                came_up.push(if *leases > 0 { "lease reaped" } else { "delay reaped" });
+            }
+            (Action::Pass(deadline), _) => self.pass(world, deadline),
+            (Action::Restart, _) => self.troubles.restarts -= 1,
+            (Action::Forget(calls), _) => {
+                self.forget(*calls);
+                came_up.push("Redis forgot");
+            }
+            _ => {}
+        }
+        self.journal.look(&self.state.destinations[NAME])?;
+        if self.journal.may_have_lost && self.state.epoch > 1 {
+            came_up.extend(self.stamped_anew());
+        }
+        if let Some(broken) = self.state.broken_invariant() {
+            return Err(broken);
+        }
+        Ok((reply, came_up))
+    }
+
+    fn die(&mut self, actor: Actor) {
+        match actor {
+            Actor::Sender(_) => self.troubles.sender_dies -= 1,
+            _ => self.troubles.processor_dies -= 1,
+        }
+        *self.line(actor) = Line { is_dead: true, ..Line::default() };
+    }
+
+    fn ask(&mut self, op: &Op) -> Reply {
+        if self.troubles.forgets > 0 {
+            self.before.push(self.state.clone());
+            let surplus = self.before.len().saturating_sub(FORGOTTEN_MAX);
+            self.before.drain(..surplus);
+        }
+        step(&mut self.state, op, false)
+    }
+
+    fn line(&mut self, actor: Actor) -> &mut Line {
+        match actor {
+            Actor::Producer(at) => &mut self.producers[at].0,
+            Actor::Processor(at) => &mut self.processors[at].0,
+            Actor::Sender(at) => &mut self.senders[at].0,
+        }
+    }
+
+    fn learn(&mut self, actor: Actor, op: &Op, reply: &Reply) -> Option<&'static str> {
+        let keeps = self.troubles.late_calls > 0;
+        let line = self.line(actor);
+        line.unanswered = None;
+        line.answered.push(op.clone());
+        let surplus = line.answered.len().saturating_sub(if keeps { 2 } else { 0 });
+        line.answered.drain(..surplus);
+        match actor {
+            Actor::Producer(at) => self.producers[at].1.learn(reply, &mut self.journal),
+            Actor::Processor(at) => self.processors[at].1.learn(op, reply),
+            Actor::Sender(at) => self.senders[at].1.learn(op, reply),
+        }
+    }
+
+    fn release_after_death(&self, actor: Actor, op: &Op, reply: &Reply) -> Option<&'static str> {
+        let Actor::Sender(at) = actor else { return None };
+        let (Op::Release { .. }, Reply::Runs { runs, .. }) = (op, reply) else { return None };
+        let has_died =
+            self.senders.iter().enumerate().any(|(of, (line, _))| of != at && line.is_dead);
+        let has_run = runs.iter().any(|run| !run.messages.is_empty());
+        (has_died && has_run).then_some("released by the second sender after the first died")
+    }
+
+    fn stamped_anew(&self) -> Option<&'static str> {
+        let is_again = self.journal.stamped() as u64 > self.state.destinations[NAME].last;
+        is_again.then_some("a sequence was stamped again in another epoch")
+    }
+
+    /// A deadline passes; whoever has a clock of its own has stopped by then.
+    fn pass(&mut self, world: &World, deadline: &Deadline) {
+        match deadline {
+            Deadline::Owner => {
+                let Some((who, _)) = self.state.owner else { return };
+                let (line, sender) = &mut self.senders[who];
+                if !line.is_dead {
+                    self.troubles.paused_senders -= 1;
+                    // What a late request may do to a withdrawal is not promised.
+                    if world.person.is_some() {
+                        sender.stop();
+                    }
+                }
+            }
+            Deadline::Quarantine => {
+                let epoch = self.state.epoch;
+                for (_, sender) in &mut self.senders {
+                    if sender.epoch.is_some_and(|known| known < epoch) {
+                        sender.stop();
+                    }
+                }
+            }
+            Deadline::Lease { sequence, .. } => {
+                let messages = &self.state.destinations[NAME].messages;
+                let stand = messages.get(sequence).map(|message| &message.stand);
+                let is_held = matches!(stand, Some(Stand::Leased { secret, .. })
+                    if self.is_held(*sequence, secret));
+                if is_held {
+                    self.troubles.slow_processors -= 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Redis goes back to what it was, and is another server.
+    fn forget(&mut self, calls: usize) {
+        let epoch_max = self.state.epoch_max;
+        let at = self.before.len() - calls;
+        self.state = self.before[at].clone();
+        self.before.truncate(at);
+        self.state.epoch_max = epoch_max;
+        if self.state.server == Server::This {
+            self.state.server = Server::Other;
+        }
+        self.troubles.forgets -= 1;
+        self.journal.may_have_lost = true;
+        if self.troubles.forgets == 0 {
+            self.before.clear();
+        }
+    }
+
+    /// At the end: why it is not settled.
+    pub fn unsettled(&self) -> Option<String> {
+        let pending: Vec<_> = self.state.destinations[NAME].messages.iter().collect();
+        if !pending.is_empty() {
+            return Some(format!("nobody goes on, and there are still {pending:?}"));
+        }
+        self.journal.missing().map(|place| format!("{place:?} was promised and is gone"))
+    }
+}
+
+fn told(reply: &Reply) -> Option<&'static str> {
+    use reseq::store::Withdrawn;
+    match reply {
+        Reply::Withdrawn(outcomes) => Some(match outcomes.first()? {
+            Withdrawn::Done => "withdrawn at once",
+            Withdrawn::Ordered => "ordered to withdraw",
+            _ => "withdrawn too late",
+        }),
+        Reply::Retried { .. } => Some("retried in place"),
+        _ => None,
+    }
+}

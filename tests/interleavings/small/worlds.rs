@@ -1,0 +1,278 @@
+//! The small worlds.
+
+use reseq::domain::{Ordering, Tombstone, TransformKind};
+
+use crate::{
+    model::{
+        op::Arrival,
+        state::{Definition, Until},
+    },
+    small::node::{Person, Troubles, World},
+};
+
+const DEFINITION: Definition = Definition {
+    ordering: Ordering::Destination,
+    serial: false,
+    kind: TransformKind::Http,
+    max_backlog: 12,
+    max_backlog_bytes: 0,
+    has_window: true,
+    attempts_max: 0,
+    crashes_max: 0,
+    log_max: 1,
+};
+
+fn arrival(body: &str, key: Option<&'static str>) -> Arrival {
+    Arrival { key, body: body.to_owned(), charge: body.len() as u64, ..Arrival::default() }
+}
+
+fn under(key: &str, arrival: Arrival) -> Arrival {
+    Arrival { idempotency_key: Some(key.to_owned()), ..arrival }
+}
+
+/// Two messages in one call, two processors, one sender; nothing goes wrong.
+fn plain(name: &'static str) -> World {
+    World {
+        name,
+        definition: DEFINITION,
+        producers: vec![vec![vec![arrival("a", None), arrival("b", None)]]],
+        processors: 2,
+        senders: 1,
+        claim: 1,
+        want: 2,
+        fails: None,
+        refuses: None,
+        drops: None,
+        hands_back: false,
+        settles_each: false,
+        covets: false,
+        person: None,
+        troubles: Troubles::default(),
+        wanted: &[],
+    }
+}
+
+/// One message a call, from two producers.
+fn apart() -> Vec<Vec<Vec<Arrival>>> {
+    vec![vec![vec![arrival("a", None)]], vec![vec![arrival("b", None)]]]
+}
+
+/// Of one producer, who waits for each answer.
+fn one_by_one(bodies: [&str; 2]) -> Vec<Vec<Vec<Arrival>>> {
+    vec![bodies.into_iter().map(|body| vec![arrival(body, None)]).collect()]
+}
+
+/// Worlds that are small enough to try every order with the real scripts.
+pub fn small() -> Vec<World> {
+    [dying(), again(), standing(), seen_to()].concat()
+}
+
+/// Somebody dies, or is slow.
+fn dying() -> Vec<World> {
+    let none = Troubles::default();
+    vec![
+        World { producers: apart(), ..plain("two producers, two processors") },
+        World {
+            troubles: Troubles { processor_dies: 1, ..none },
+            wanted: &["lease reaped"],
+            ..plain("a processor dies")
+        },
+        World {
+            troubles: Troubles { slow_processors: 1, ..none },
+            wanted: &["lease reaped", "stale lease completed", "completed what was settled"],
+            ..plain("a lease ends while its processor lives")
+        },
+        World {
+            senders: 2,
+            processors: 1,
+            claim: 2,
+            troubles: Troubles { sender_dies: 1, ..none },
+            wanted: &["released by the second sender after the first died", "repeat delivered"],
+            ..plain("a sender dies")
+        },
+        World {
+            senders: 2,
+            processors: 1,
+            claim: 2,
+            settles_each: true,
+            troubles: Troubles { paused_senders: 1, ..none },
+            wanted: &["refused: NOT_OWNER", "repeat delivered", "delivered by who was paused"],
+            ..plain("a sender is paused beyond its lease")
+        },
+    ]
+}
+
+/// A call comes twice, or Redis is another.
+fn again() -> Vec<World> {
+    let none = Troubles::default();
+    vec![
+        World {
+            processors: 1,
+            claim: 2,
+            troubles: Troubles { lost_answers: 2, ..none },
+            wanted: &["the same call again"],
+            ..plain("answers are lost")
+        },
+        World {
+            troubles: Troubles { late_calls: 1, ..none },
+            wanted: &["late call refused", "late call answered"],
+            ..plain("a call arrives late")
+        },
+        World {
+            processors: 1,
+            claim: 2,
+            producers: apart(),
+            troubles: Troubles { restarts: 1, ..none },
+            wanted: &["ingest refused: STALE_EPOCH", "refused: STALE_EPOCH"],
+            ..plain("Redis restarts")
+        },
+        World {
+            definition: Definition { kind: TransformKind::None, ..DEFINITION },
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            troubles: Troubles { forgets: 1, ..none },
+            wanted: &[
+                "Redis forgot",
+                "repeat delivered",
+                "a sequence was stamped again in another epoch",
+            ],
+            ..plain("Redis forgets the last calls")
+        },
+        World {
+            producers: vec![vec![vec![arrival("a", None)]]],
+            processors: 1,
+            troubles: Troubles { forgets: 1, ..none },
+            wanted: &["Redis forgot", "stale lease completed"],
+            ..plain("Redis forgets what a processor did")
+        },
+    ]
+}
+
+/// Other kinds of lanes, and attempts that fail.
+fn standing() -> Vec<World> {
+    let none = Troubles::default();
+    let keyed = Definition { ordering: Ordering::Key, ..DEFINITION };
+    vec![
+        World {
+            definition: keyed,
+            producers: vec![vec![vec![arrival("a", Some("a")), arrival("b", Some("b"))]]],
+            troubles: Troubles { processor_dies: 1, ..none },
+            wanted: &["lease reaped"],
+            ..plain("two lanes, a processor dies")
+        },
+        World {
+            definition: Definition { ordering: Ordering::None, ..DEFINITION },
+            wanted: &[],
+            ..plain("no order")
+        },
+        World {
+            definition: Definition { serial: true, ..DEFINITION },
+            troubles: Troubles { processor_dies: 1, ..none },
+            wanted: &["lease reaped"],
+            ..plain("serial, a processor dies")
+        },
+        World {
+            fails: Some(Until::Future),
+            wanted: &["failed or handed back", "delay reaped"],
+            ..plain("an attempt fails, and waits")
+        },
+        World {
+            fails: Some(Until::Past),
+            hands_back: true,
+            wanted: &["failed or handed back"],
+            ..plain("one fails, one is handed back")
+        },
+    ]
+}
+
+/// Deliveries that are refused, people, duplicates.
+fn seen_to() -> Vec<World> {
+    let none = Troubles::default();
+    vec![
+        World {
+            refuses: Some(Some(Until::Future)),
+            senders: 2,
+            processors: 1,
+            claim: 2,
+            troubles: Troubles { sender_dies: 1, ..none },
+            wanted: &["delivery refused", "released by the second sender after the first died"],
+            ..plain("a delivery is refused, a sender dies")
+        },
+        World {
+            refuses: Some(None),
+            person: Some(Person::Retry),
+            wanted: &["delivery refused", "retried in place"],
+            ..plain("a head is halted, and retried")
+        },
+        World {
+            person: Some(Person::Withdraw(Tombstone::Cancelled, 1)),
+            wanted: &[
+                "withdrawn at once",
+                "ordered to withdraw",
+                "withdrawn too late",
+                "order carried out",
+            ],
+            ..plain("the first is cancelled")
+        },
+        World {
+            person: Some(Person::Withdraw(Tombstone::Skipped, 2)),
+            senders: 2,
+            processors: 1,
+            claim: 2,
+            troubles: Troubles { sender_dies: 1, ..none },
+            wanted: &["withdrawn at once", "ordered to withdraw", "order carried out"],
+            ..plain("the second is skipped, a sender dies")
+        },
+        World {
+            producers: vec![
+                vec![vec![under("i", arrival("a", None))]],
+                vec![vec![under("i", arrival("a", None))]],
+            ],
+            processors: 1,
+            troubles: Troubles { lost_answers: 1, ..none },
+            wanted: &["duplicate", "the same call again"],
+            ..plain("the same key from two producers")
+        },
+        World { drops: Some(1), wanted: &[], ..plain("the first output is nothing") },
+    ]
+}
+
+/// Worlds for the model alone.
+pub fn larger(all: bool) -> Vec<World> {
+    let none = Troubles::default();
+    let three = vec![vec![vec![arrival("a", None), arrival("b", None), arrival("c", None)]]];
+    let mut worlds = vec![World {
+        producers: three.clone(),
+        troubles: Troubles { processor_dies: 1, ..none },
+        wanted: &["lease reaped"],
+        ..plain("three messages, a processor dies")
+    }];
+    if !all {
+        return worlds;
+    }
+    worlds.extend([
+        World {
+            producers: three,
+            senders: 2,
+            troubles: Troubles { processor_dies: 1, sender_dies: 1, ..none },
+            wanted: &["lease reaped", "released by the second sender after the first died"],
+            ..plain("three messages, one of each dies")
+        },
+        World {
+            senders: 2,
+            troubles: Troubles { slow_processors: 1, paused_senders: 1, restarts: 1, ..none },
+            wanted: &["stale lease completed", "refused: NOT_OWNER", "refused: STALE_EPOCH"],
+            ..plain("pauses and a restart")
+        },
+        World {
+            definition: Definition { kind: TransformKind::None, ..DEFINITION },
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            senders: 2,
+            troubles: Troubles { forgets: 2, ..none },
+            wanted: &["Redis forgot", "a sequence was stamped again in another epoch"],
+            ..plain("Redis forgets twice, two senders")
+        },
+    ]);
+    worlds
+}

@@ -1,0 +1,164 @@
+//! One sequence of operations on the model and on the real scripts: after each, the answers and the
+//! whole state must be the same.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use reseq::domain::Sequence;
+
+use super::{
+    draw::{Draw, Kind},
+    generate::Callers,
+    op::{Op, Reply},
+    real::{Dump, Real},
+    snapshot::{difference, of_model, of_real, touched},
+    state::{Lane, Name, State},
+    step::step,
+    tally::Tally,
+};
+
+/// The last place settled in each lane, over all removals.
+type Settled = BTreeMap<(Name, Lane), (u64, Sequence)>;
+
+/// So many shorter sequences are tried, at the most, when one has failed.
+const SHORTENED_MAX: usize = 1000;
+
+/// Carries out what was drawn on both sides. Counts the operations, also those before a failure.
+pub async fn compare(
+    real: &mut Real,
+    draws: &[Draw],
+    tally: &mut Tally,
+    operations: &AtomicU64,
+) -> Result<(), String> {
+    real.reset().await;
+    let mut both = Both {
+        real,
+        tally,
+        operations,
+        state: State::default(),
+        callers: Callers::default(),
+        settled: Settled::new(),
+        dump: Dump::default(),
+        trace: Vec::new(),
+    };
+    for op in Callers::beginning() {
+        both.check(&op, false, false).await?;
+    }
+    for draw in draws {
+        if let Some((op, memory_full)) = both.callers.resolve(draw, &both.state) {
+            both.check(&op, memory_full, draw.kind == Kind::Repeat).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Leaves out of a failing sequence what it fails without. Returns what the shortest one says.
+pub async fn shortest(real: &mut Real, mut draws: Vec<Draw>, mut failure: String) -> String {
+    let mut length = draws.len() / 2;
+    let mut tries = 0;
+    while length > 0 {
+        let mut at = 0;
+        while at < draws.len() && tries < SHORTENED_MAX {
+            tries += 1;
+            let end = draws.len().min(at + length);
+            let fewer = [&draws[..at], &draws[end..]].concat();
+            let (mut tally, counted) = (Tally::default(), AtomicU64::new(0));
+            match compare(real, &fewer, &mut tally, &counted).await {
+                Ok(()) => at = end,
+                Err(other) => (draws, failure) = (fewer, other),
+            }
+        }
+        length /= 2;
+    }
+    failure
+}
+
+struct Both<'a> {
+    real: &'a mut Real,
+    tally: &'a mut Tally,
+    operations: &'a AtomicU64,
+    state: State,
+    callers: Callers,
+    settled: Settled,
+    dump: Dump,
+    trace: Vec<(Op, Reply)>,
+}
+
+impl Both<'_> {
+    /// Carries out an operation on both sides and compares.
+    async fn check(&mut self, op: &Op, memory_full: bool, repeat: bool) -> Result<(), String> {
+        self.operations.fetch_add(1, Relaxed);
+        let before = self.state.clone();
+        let expected = step(&mut self.state, op, memory_full);
+        self.trace.push((op.clone(), expected.clone()));
+        let fail = |trace: &[(Op, Reply)], what: String| {
+            let lines = trace.iter().map(|(op, reply)| format!("\n{op:?} -> {reply:?}"));
+            Err(format!("{what}\nafter{}", lines.collect::<String>()))
+        };
+        let found = self.real.apply(op, memory_full, &self.state).await;
+        if found != expected {
+            return fail(&self.trace, format!("answered {found:?}"));
+        }
+        let dump = self.real.dump().await;
+        // What neither side has touched was the same before.
+        let names = touched((&before, &self.dump), (&self.state, &dump));
+        let snapshot = of_real(self.real, &dump, &names).await;
+        if let Some(lines) = difference(&of_model(&self.state, &names), &snapshot) {
+            return fail(&self.trace, lines);
+        }
+        if let Some(broken) = self.state.broken_invariant() {
+            return fail(&self.trace, broken);
+        }
+        if let Some(broken) = self.broken_order(op, &expected, &before) {
+            return fail(&self.trace, broken);
+        }
+        let changed = dump.digest != self.dump.digest;
+        let refused = matches!(expected, Reply::Refused(_)) && before == self.state;
+        if (refused || repeat && !memory_full && before.epoch == self.state.epoch) && changed {
+            return fail(&self.trace, "a refused or repeated call changed something".to_owned());
+        }
+        self.dump = dump;
+        if repeat {
+            self.tally.count("repeated call");
+            if self.trace.len() > 1
+                && self.trace[self.trace.len() - 2] != self.trace[self.trace.len() - 1]
+            {
+                self.tally.count("repeated call, after others");
+            }
+        }
+        self.tally.tell(op, &expected, &before, &self.state);
+        self.callers.learn(op, &expected, &self.state);
+        Ok(())
+    }
+
+    /// What is handed out is the front of its lane; what is settled goes up, over all removals.
+    fn broken_order(&mut self, op: &Op, reply: &Reply, before: &State) -> Option<String> {
+        let (Op::Release { known, lanes, .. }, Reply::Runs { runs, .. }) = (op, reply) else {
+            return None;
+        };
+        for (request, run) in lanes.iter().zip(runs) {
+            let destination = self.state.destinations.get(known.name)?;
+            let lane = destination.lane(request.lane).map(|(sequence, _)| sequence);
+            let front = lane.filter(|sequence| *sequence > request.in_hand);
+            if !front.take(run.messages.len()).eq(run.messages.iter().map(|m| m.sequence)) {
+                return Some("what was handed out is not the front of its lane".to_owned());
+            }
+            let old = before.destinations.get(known.name)?;
+            let gone =
+                old.lane(request.lane).filter(|(at, _)| !destination.messages.contains_key(at));
+            let last = self.settled.entry((known.name, request.lane)).or_default();
+            for (sequence, message) in gone {
+                if matches!(request.lane, Lane::Single(_)) {
+                    continue;
+                }
+                if (message.epoch, sequence) <= *last {
+                    return Some(format!("{sequence} was settled after {last:?}"));
+                }
+                *last = (message.epoch, sequence);
+            }
+        }
+        None
+    }
+}

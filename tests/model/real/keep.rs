@@ -1,0 +1,118 @@
+//! Going back: the whole keyspace is kept in other logical databases of the same server.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use redis::Script;
+
+use super::Real;
+use crate::model::{op::Known, state::Name};
+
+/// Logical databases of the test's server: as many states can be kept at a time, less one.
+pub const DATABASES: usize = 128;
+
+/// Copies all keys from one logical database to another, which is emptied before.
+const COPY: &str = r"
+local from, to = tonumber(ARGV[1]), tonumber(ARGV[2])
+redis.call('SELECT', to)
+redis.call('FLUSHDB')
+redis.call('SELECT', from)
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  -- No state is to be over only because the test was slow: PX cleans up, and decides nothing.
+  redis.call('PERSIST', key)
+  redis.call('COPY', key, key, 'DB', to)
+end";
+
+/// A digest of all keys, in which instants and epochs are only past or future: the same for states
+/// that only the time of day sets apart.
+const DIGEST: &str = r"
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local digits = string.rep('%d', 13)
+local function when(ms) return tonumber(ms) <= now and 'past' or 'future' end
+local function plain(text)
+  return (string.gsub(string.gsub(text, digits, when), '\207%z%z\1.....', 'epoch'))
+end
+local all = {}
+local keys = redis.call('KEYS', '*')
+table.sort(keys)
+for _, key in ipairs(keys) do
+  local kind = redis.call('TYPE', key).ok
+  local content
+  if kind == 'hash' then
+    content = redis.call('HGETALL', key)
+    local fields = {}
+    for i = 1, #content, 2 do fields[#fields + 1] = content[i] .. '=' .. plain(content[i + 1]) end
+    table.sort(fields)
+    content = fields
+  elseif kind == 'zset' then
+    content = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+    for i = 2, #content, 2 do
+      if string.match(content[i], '^' .. digits .. '$') then
+        content[i - 1], content[i] = content[i - 1] .. when(content[i]), ''
+      end
+    end
+    -- Two that only the time of day sets apart may stand in either order.
+    table.sort(content)
+  elseif kind == 'list' then
+    content = redis.call('LRANGE', key, 0, -1)
+  else
+    content = {plain(redis.call('GET', key))}
+  end
+  all[#all + 1] = key .. '\n' .. table.concat(content, '\n')
+end
+return redis.sha1hex(table.concat(all, '\n\n'))";
+
+/// What goes with a keyspace that is kept.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    epochs: BTreeMap<u64, u64>,
+    versions: BTreeMap<(Name, u64), u64>,
+    secrets: BTreeMap<String, String>,
+    known: BTreeMap<Name, Known>,
+}
+
+impl Real {
+    /// Keeps the keyspace as it is, at this place (from 1).
+    pub async fn save(&mut self, at: usize) -> Kept {
+        self.copy(0, at).await;
+        Kept {
+            epochs: self.epochs.clone(),
+            versions: self.versions.clone(),
+            secrets: self.secrets.clone(),
+            known: self.known.clone(),
+        }
+    }
+
+    /// Goes back to what was kept, as if nothing had happened since.
+    pub async fn restore(&mut self, at: usize, kept: &Kept) {
+        self.copy(at, 0).await;
+        self.store.forget_epochs();
+        let Kept { epochs, versions, secrets, known } = kept.clone();
+        (self.epochs, self.versions, self.secrets, self.known) = (epochs, versions, secrets, known);
+        self.read.clear();
+    }
+
+    /// Redis forgets what happened since, and is another server; the test does not forget.
+    pub async fn forget(&mut self, at: usize) {
+        self.copy(at, 0).await;
+        let key = self.keys.partition(0).epoch();
+        self.run::<u64>(&["HSET", &key, "server", "0123"]).await;
+        // A server that comes back takes longer than the tick of a clock.
+        let last = self.epochs.values().max().copied().unwrap_or_default();
+        while self.store.server_time_ms().await.unwrap() <= last {}
+    }
+
+    /// A digest that is the same for states that only the time of day sets apart.
+    pub async fn plain_digest(&mut self) -> String {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(DIGEST));
+        SCRIPT.prepare_invoke().invoke_async(&mut self.connection).await.unwrap()
+    }
+
+    async fn copy(&mut self, from: usize, to: usize) {
+        assert!(from.max(to) < DATABASES, "there are {DATABASES} places");
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(COPY));
+        let mut call = SCRIPT.prepare_invoke();
+        call.arg(from).arg(to);
+        call.invoke_async::<()>(&mut self.connection).await.unwrap();
+    }
+}

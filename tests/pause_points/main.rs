@@ -1,0 +1,244 @@
+//! Every pause point with every action, and every pair of points: one pod held at the one while
+//! another runs past the other. Afterwards all that was promised has arrived, in order.
+#![cfg(feature = "pause-points")]
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fmt,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+use reseq::faults::pause::Point;
+use support::control::{Caught, Visit};
+use world::{Stream, World};
+
+#[path = "../support/mod.rs"]
+mod support;
+mod world;
+
+/// Worlds at a time; each runs one case after the other.
+const WORLDS: usize = 6;
+/// While one is held beside its lease, the owner renews so often: longer than any lease here.
+const RENEWALS: usize = 6;
+
+/// What is done to the pod that comes to the point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    /// It ends there, as by SIGKILL.
+    Abort,
+    /// The whole process is stopped until others have taken up what it had in hand.
+    Hold,
+    /// Only what came to the point is held, for longer than any lease; the rest goes on.
+    Stall,
+    /// Its connections to Redis are cut.
+    Cut,
+    /// All connections to the receiver are cut.
+    CutReceiver,
+    /// It is stopped until another pod has passed this point.
+    HoldWhile(Point),
+}
+
+/// One case. The role is that of the pod that is asked to end, where the point needs it.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    point: Point,
+    role: &'static str,
+    action: Action,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Case { point, role, action } = self;
+        match action {
+            Action::HoldWhile(past) => {
+                write!(f, "held at {} ({role}) while another passes {}", point.name(), past.name())
+            }
+            action => write!(f, "{action:?} at {} ({role})", point.name()),
+        }
+    }
+}
+
+/// Names the case if it fails.
+struct Named(Case);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- failed: {}", self.0);
+        }
+    }
+}
+
+/// The role whose pods come to a point.
+fn role_of(point: Point) -> &'static str {
+    match point.name().split('.').next() {
+        Some("ingest") => "ingest",
+        Some("processor") => "processor",
+        _ => "sender",
+    }
+}
+
+/// Each point with each action; draining in each role.
+fn single() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &point in Point::ALL {
+        let mut actions = vec![Action::Abort, Action::Hold, Action::Stall, Action::Cut];
+        if point.name().starts_with("sender.") {
+            actions.push(Action::CutReceiver);
+        }
+        let roles: &[&str] = match point {
+            Point::ShutdownDraining => &["ingest", "processor", "sender"],
+            point => &[role_of(point)],
+        };
+        for (&role, &action) in roles.iter().flat_map(|role| actions.iter().map(move |a| (role, a)))
+        {
+            cases.push(Case { point, role, action });
+        }
+    }
+    cases
+}
+
+/// Each ordered pair of points, a point with itself among them.
+fn pairs() -> Vec<Case> {
+    let all = Point::ALL.iter();
+    let pairs = all.flat_map(|&point| Point::ALL.iter().map(move |&past| (point, past)));
+    let case =
+        |(point, past)| Case { point, role: role_of(point), action: Action::HoldWhile(past) };
+    pairs.map(case).collect()
+}
+
+async fn run(world: &mut World, case: Case) {
+    let _named = Named(case);
+    world
+        .streaming(async |world, stream| {
+            let caught = catch(world, case).await;
+            let process = caught.visit.process;
+            let at = world.at(process).expect("pods of this world alone speak to its control");
+            match case.action {
+                Action::Abort => {
+                    caught.abort().await;
+                    world.pods[at].pod.ended().await;
+                    world.pods[at].is_ending = false;
+                }
+                Action::Cut => {
+                    world.pods[at].way.cut();
+                    caught.go();
+                }
+                Action::CutReceiver => {
+                    world.to_receiver.cut();
+                    caught.go();
+                }
+                Action::Stall => {
+                    let since = world.control.count();
+                    let renews = |visit: &Visit| visit.point == "owner.renewing";
+                    world.control.sees("owners renew", since, RENEWALS, renews).await;
+                    caught.go();
+                }
+                Action::Hold | Action::HoldWhile(_) => {
+                    world.pods[at].pod.freeze();
+                    goes_on(world, stream, case, &caught).await;
+                    caught.go();
+                    world.pods[at].pod.thaw();
+                }
+            }
+            world.runs_again().await;
+        })
+        .await;
+    world.settles().await;
+}
+
+/// Has a pod come to the case's point, and catches it there.
+async fn catch(world: &mut World, case: Case) -> Caught {
+    let name = case.point.name();
+    match case.point {
+        Point::ShutdownDraining => {
+            let victim = match case.role {
+                "sender" => world.owner().await,
+                role => world.pods.iter().position(|one| one.role == role).unwrap(),
+            };
+            world.control.catch(name, Some(&[world.pods[victim].pod.id()]));
+            world.pods[victim].pod.terminate();
+            world.pods[victim].is_ending = true;
+        }
+        Point::OwnerTaken => {
+            let victim = world.owner().await;
+            world.control.catch(name, None);
+            world.pods[victim].pod.terminate();
+            world.pods[victim].is_ending = true;
+            world.runs_again().await;
+        }
+        _ => world.control.catch(name, None),
+    }
+    world.control.caught().await
+}
+
+/// While `held` is stopped: the others take up what it had, or one of them passes a point.
+async fn goes_on(world: &mut World, stream: &Stream<'_>, case: Case, caught: &Caught) {
+    let Action::HoldWhile(past) = case.action else {
+        return stream.catches_up().await;
+    };
+    let held = caught.visit.process;
+    let since = match case.point {
+        // Its partition may have been given back, and taken, before the whole process was stopped.
+        Point::ShutdownDraining => caught.since,
+        _ => world.control.count(),
+    };
+    let role = world.pods[world.at(held).unwrap()].role;
+    let victim = match past {
+        Point::ShutdownDraining => world.at(world.processes(role, held)[0]),
+        // Otherwise its own lease runs out.
+        Point::OwnerTaken if role != "sender" => Some(world.owner().await),
+        _ => None,
+    };
+    if let Some(victim) = victim {
+        world.pods[victim].pod.terminate();
+        world.pods[victim].is_ending = true;
+    }
+    let passes = |visit: &Visit| visit.point == past.name() && visit.process != held;
+    world.control.sees(&format!("another passes {}", past.name()), since, 1, passes).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wherever_a_pod_is_held_ended_or_cut_off_nothing_is_lost_and_all_stays_in_order() {
+    tokio::task::LocalSet::new().run_until(all_cases()).await;
+}
+
+async fn all_cases() {
+    let begun = Instant::now();
+    let (single, pairs) = (single(), pairs());
+    let (points, actions, both) = (Point::ALL.len(), single.len(), pairs.len());
+    assert_eq!(both, points * points);
+    let only = std::env::var("RESEQ_CASES").ok();
+    let chosen = |case: &Case| only.as_ref().is_none_or(|only| case.to_string().contains(only));
+    let queue: VecDeque<Case> = single.into_iter().chain(pairs).filter(chosen).collect();
+    let planned = queue.len();
+    let queue = Arc::new(Mutex::new(queue));
+    let done = Arc::new(Mutex::new(BTreeSet::new()));
+    let worlds = (0..WORLDS.min(planned)).map(|number| {
+        let (queue, done) = (queue.clone(), done.clone());
+        tokio::task::spawn_local(async move {
+            let mut world = World::start(number as u64).await;
+            let next = || queue.lock().unwrap().pop_front();
+            while let Some(case) = next() {
+                let begun = Instant::now();
+                run(&mut world, case).await;
+                if std::env::var("RESEQ_TIMES").is_ok() {
+                    println!("{:6} ms {case}", begun.elapsed().as_millis());
+                }
+                done.lock().unwrap().insert(case.to_string());
+            }
+            world.ledger.count()
+        })
+    });
+    let mut messages = 0;
+    for world in worlds.collect::<Vec<_>>() {
+        messages += world.await.expect("no case fails");
+    }
+    assert_eq!(done.lock().unwrap().len(), planned, "every case has run");
+    println!(
+        "{points} points: {actions} cases of one pod held, ended or cut off, {both} of a pair; {planned} \
+         were run in {} s, over {messages} promised deliveries",
+        begun.elapsed().as_secs()
+    );
+}

@@ -1,0 +1,339 @@
+//! What the scenes share: a small deployment with a bug planted or without, and the verdict on what
+//! came of it.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{io::BufStream, net::TcpStream};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::support::{
+    checker::stats,
+    control::Control,
+    http::{self, Answer},
+    journal::{Delivery, Headers, Journal},
+    ledger::Ledger,
+    pods::{Pod, Settings},
+    producer::{Item, Producer},
+    proxy::Proxy,
+    receiver::{read_frame, write_frame},
+    redis::TestRedis,
+    transformer::transformed,
+    wait::{LOOK_EVERY, PATIENCE, eventually},
+};
+
+/// With a bug planted, what has not happened by then counts as never.
+const SOON: Duration = Duration::from_secs(6);
+/// So long is looked for what must not happen.
+const A_WHILE: Duration = Duration::from_millis(700);
+
+/// A promise that is found broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Anomaly {
+    /// Promised, not there any more, and never delivered.
+    Lost,
+    /// Delivered, or stamped, in another order than it was sent in.
+    Reordered,
+    /// One message stands in two places.
+    Doubled,
+    /// Taken in although something that the producer sent before was refused.
+    Overtaken,
+    /// It does not go on.
+    Stuck,
+    /// A sender sends after another has become the owner.
+    TwoOwners,
+    /// Sent again although nothing had failed.
+    Repeated,
+    /// Processed twice although no processor had died.
+    ProcessedTwice,
+    /// An attempt that had failed is not counted, and its wait forgotten.
+    AttemptForgotten,
+}
+
+impl fmt::Display for Anomaly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Anomaly::Lost => "lost",
+            Anomaly::Reordered => "reordered",
+            Anomaly::Doubled => "doubled",
+            Anomaly::Overtaken => "overtaken",
+            Anomaly::Stuck => "stuck",
+            Anomaly::TwoOwners => "two owners",
+            Anomaly::Repeated => "repeated",
+            Anomaly::ProcessedTwice => "processed twice",
+            Anomaly::AttemptForgotten => "attempt forgotten",
+        };
+        f.pad(name)
+    }
+}
+
+/// What a scene finds: nothing wrong, or an anomaly.
+pub type Verdict = Result<(), Anomaly>;
+
+/// How the other side behaves.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Manners {
+    /// The first attempt at each so many-th sequence is refused by the receiver; 0: none.
+    pub refuses_each: u64,
+    /// How long the receiver takes over each.
+    pub takes_ms: u64,
+    /// The first attempt at each so many-th sequence fails in the transform; 0: nothing is
+    /// transformed.
+    pub fails_each: u64,
+    /// How long the transform takes over the third message, at its first attempt.
+    pub third_takes_ms: u64,
+}
+
+/// One deployment with one destination, `orders`.
+pub struct Scene {
+    pub redis: TestRedis,
+    pub control: Control,
+    pub pods: Vec<Pod>,
+    pub ways: Vec<Proxy>,
+    pub journal: Arc<Journal>,
+    /// What came to the transform.
+    pub transforms: Arc<Journal>,
+    pub ledger: Arc<Ledger>,
+    pub sent: usize,
+    producer: Producer,
+    patience: Duration,
+    is_transformed: bool,
+    _servers: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Scene {
+    /// Pods of these roles, all with this bug. `change` says how they are set.
+    pub async fn start(
+        bug: Option<&str>,
+        roles: &[&str],
+        manners: Manners,
+        delivery: &str,
+        change: impl Fn(&mut Settings),
+    ) -> Scene {
+        let (redis, control) = (TestRedis::start().await, Control::start());
+        let (journal, transforms) = (Arc::new(Journal::default()), Arc::new(Journal::default()));
+        let (receiver, first) = receiver(&journal, manners).await;
+        let (transformer, second) = transformer(&transforms, manners).await;
+        let is_transformed = manners.fails_each > 0;
+        let transform = if is_transformed {
+            format!("transform = {{ kind = \"http\", url = \"{transformer}\", backoff_ms = 20 }}")
+        } else {
+            "transform = { kind = \"none\" }".to_owned()
+        };
+        let fields = format!("url = \"{receiver}\"\n{transform}\n{delivery}");
+        let (mut pods, mut ways) = (Vec::new(), Vec::new());
+        for (number, role) in roles.iter().enumerate() {
+            let way = Proxy::unix(redis.url());
+            let mut settings = Settings::new(&way.url).destination("orders", &fields);
+            settings.partitions = 1;
+            settings.tcp = vec![("orders", "lines")];
+            settings.environment.push(control.environment());
+            let planted = bug.map(|bug| ("RESEQ_PLANTED_BUG".to_owned(), bug.to_owned()));
+            settings.environment.extend(planted);
+            change(&mut settings);
+            pods.push(Pod::start(&format!("pod-{number}"), role, &settings).await);
+            ways.push(way);
+        }
+        let ledger = Arc::new(Ledger::default());
+        let producer = Producer::new("producer", &[pods[0].addresses.clone()], &ledger);
+        let patience = if bug.is_some() { SOON } else { PATIENCE };
+        Scene {
+            redis,
+            control,
+            pods,
+            ways,
+            journal,
+            transforms,
+            ledger,
+            sent: 0,
+            producer,
+            patience,
+            is_transformed,
+            _servers: vec![first, second],
+        }
+    }
+
+    /// Sends so many in one batch, until they are promised.
+    pub async fn send(&mut self, count: usize) -> Verdict {
+        let numbers = self.sent..self.sent + count;
+        self.sent += count;
+        let items = numbers.map(|n| Item::new(&["orders"], None, "producer", n)).collect();
+        let sending = self.producer.send_batch(items);
+        tokio::time::timeout(self.patience, sending).await.map_err(|_| Anomaly::Stuck)
+    }
+
+    /// Waits until something is so; stuck if it never is.
+    pub async fn until(&self, mut is_so: impl AsyncFnMut(&Scene) -> bool) -> Verdict {
+        let deadline = Instant::now() + self.patience;
+        while !is_so(self).await {
+            if Instant::now() > deadline {
+                return Err(Anomaly::Stuck);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Whether something happens that must not.
+    pub async fn comes_to(&self, mut is_so: impl AsyncFnMut(&Scene) -> bool) -> bool {
+        let deadline = Instant::now() + A_WHILE;
+        while Instant::now() < deadline {
+            if is_so(self).await {
+                return true;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        false
+    }
+
+    /// Nothing is pending at the destination, as the first pod tells it.
+    pub async fn is_idle(&self) -> bool {
+        stats(&self.pods[0], "orders").await.is_ok_and(|numbers| numbers["pending"] == 0)
+    }
+
+    /// Waits until nothing is pending, and looks what became of what was promised over HTTP.
+    pub async fn settles(&self) -> Verdict {
+        let promises = self.ledger.all();
+        let bodies: Vec<String> = promises.iter().map(|promise| promise.body.clone()).collect();
+        self.settles_with(&bodies).await
+    }
+
+    /// The same for these bodies, in this order.
+    pub async fn settles_with(&self, bodies: &[String]) -> Verdict {
+        self.until(async |scene| scene.is_idle().await).await?;
+        let deliveries = self.journal.all();
+        let mut last = 0;
+        for body in bodies {
+            let body = if self.is_transformed { transformed(body) } else { body.clone() };
+            let of_it: Vec<(usize, u64)> = deliveries
+                .iter()
+                .enumerate()
+                .filter(|(_, delivery)| delivery.body == body)
+                .map(|(at, delivery)| (at + 1, delivery.headers.as_ref().unwrap().sequence))
+                .collect();
+            let Some((first, sequence)) = of_it.first() else { return Err(Anomaly::Lost) };
+            if of_it.iter().any(|(_, other)| other != sequence) {
+                return Err(Anomaly::Doubled);
+            }
+            if *first < last {
+                return Err(Anomaly::Reordered);
+            }
+            last = *first;
+        }
+        Ok(())
+    }
+
+    /// The last sequence that Redis has stamped.
+    pub async fn last_sequence(&self) -> u64 {
+        let mut redis = self.redis.connection().await;
+        let last: Option<u64> = redis::cmd("HGET")
+            .arg("reseq:{p00}:d:orders")
+            .arg("last")
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        last.unwrap_or_default()
+    }
+
+    /// A producer's connection to the first pod.
+    pub async fn connect(&self) -> Frames {
+        let address = self.pods[0].addresses.tcp(0);
+        let stream = eventually("the pod listens", async || {
+            TcpStream::connect(address).await.map_err(|error| error.to_string())
+        })
+        .await;
+        stream.set_nodelay(true).unwrap();
+        Frames { stream: BufStream::new(stream), patience: self.patience }
+    }
+}
+
+/// A producer that sends lines.
+pub struct Frames {
+    stream: BufStream<TcpStream>,
+    patience: Duration,
+}
+
+impl Frames {
+    pub async fn write(&mut self, body: &str) {
+        let _ = write_frame(&mut self.stream, body, false).await;
+    }
+
+    /// The next answer: the sequence, or none if it was refused or the connection ended.
+    pub async fn answer(&mut self) -> Result<Option<u64>, Anomaly> {
+        let answer = tokio::time::timeout(self.patience, read_frame(&mut self.stream, false)).await;
+        let line = answer.map_err(|_| Anomaly::Stuck)?.ok().flatten();
+        Ok(line.and_then(|line| line.strip_prefix("OK ")?.parse().ok()))
+    }
+
+    /// An answer that must not come yet.
+    pub async fn early_answer(&mut self) -> Option<u64> {
+        let answer = tokio::time::timeout(A_WHILE, self.answer()).await;
+        answer.ok()?.ok()?
+    }
+}
+
+async fn receiver(journal: &Arc<Journal>, manners: Manners) -> (String, AbortOnDropHandle<()>) {
+    let journal = journal.clone();
+    let (address, server) = http::serve(move |request| {
+        let journal = journal.clone();
+        async move {
+            let (sequence, attempt) =
+                (request.number("reseq-sequence"), request.number("reseq-attempt"));
+            // This is the work itself.
+            tokio::time::sleep(Duration::from_millis(manners.takes_ms)).await;
+            let Manners { refuses_each, .. } = manners;
+            let is_due = refuses_each > 0 && sequence % refuses_each == 0;
+            let is_first = !journal.all().iter().any(|one| one.body == refused(&request.body));
+            if is_due && is_first {
+                journal.note(note(&request, refused(&request.body), sequence, attempt));
+                return Some(Answer::status(500));
+            }
+            journal.note(note(&request, request.body.clone(), sequence, attempt));
+            Some(Answer::status(200))
+        }
+    })
+    .await;
+    (format!("http://{address}/in"), server)
+}
+
+/// What the journal holds where a body was refused.
+fn refused(body: &str) -> String {
+    format!("refused {body}")
+}
+
+fn note(request: &http::Request, body: String, sequence: u64, attempt: u64) -> Delivery {
+    let headers = Headers {
+        epoch: request.number("reseq-epoch"),
+        sequence,
+        previous: 0,
+        id: request.header("reseq-id").to_owned(),
+        key: None,
+        attempt,
+    };
+    Delivery { destination: "orders".to_owned(), body, headers: Some(headers) }
+}
+
+async fn transformer(journal: &Arc<Journal>, manners: Manners) -> (String, AbortOnDropHandle<()>) {
+    let journal = journal.clone();
+    let (address, server) = http::serve(move |request| {
+        let journal = journal.clone();
+        async move {
+            let (sequence, attempt) =
+                (request.number("reseq-sequence"), request.number("reseq-attempt"));
+            journal.note(note(&request, request.body.clone(), sequence, attempt));
+            if sequence == 3 && attempt == 1 {
+                // This is the work itself.
+                tokio::time::sleep(Duration::from_millis(manners.third_takes_ms)).await;
+            }
+            if sequence % manners.fails_each.max(1) == 0 && attempt == 1 {
+                return Some(Answer::status(503));
+            }
+            Some(Answer { body: transformed(&request.body), ..Answer::status(200) })
+        }
+    })
+    .await;
+    (format!("http://{address}/"), server)
+}

@@ -1,0 +1,271 @@
+//! The scenes: each is right without a bug, and shows an anomaly with one of those that it is for.
+
+use super::{
+    scene::{Anomaly, Manners, Scene, Verdict},
+    support::{
+        control::Visit,
+        journal::Delivery,
+        pods::Settings,
+        producer::{Item, Producer},
+    },
+};
+
+const ALL: &str = "ingest,processor,sender";
+const SOON: &str = "delivery = { backoff_ms = 20, backoff_max_ms = 50 }";
+
+fn short_leases(settings: &mut Settings) {
+    settings.processor_lease_ms = 1000;
+    settings.sender_lease_ms = 800;
+}
+
+fn bodies(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{{\"number\":{number}}}")).collect()
+}
+
+/// What a scene ended with, and how many messages had been sent in it.
+pub type Ended = (Verdict, usize);
+
+/// Transforms fail, deliveries are refused, one message takes long, and Redis is killed between two
+/// batches.
+pub async fn failures(bug: Option<String>) -> Ended {
+    let manners =
+        Manners { refuses_each: 3, fails_each: 4, third_takes_ms: 3500, ..Manners::default() };
+    let leases = |settings: &mut Settings| {
+        short_leases(settings);
+        // Shorter than the third takes, and long enough that no slow machine lets it run out.
+        settings.processor_lease_ms = 2000;
+    };
+    let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, leases).await;
+    let verdict = async {
+        scene.send(8).await?;
+        scene.settles().await?;
+        let of_third =
+            |one: &&Delivery| one.headers.as_ref().is_some_and(|headers| headers.sequence == 3);
+        if scene.transforms.all().iter().filter(of_third).count() > 1 {
+            return Err(Anomaly::ProcessedTwice);
+        }
+        scene.redis.kill_and_restart().await;
+        scene.send(8).await?;
+        scene.settles().await
+    }
+    .await;
+    (verdict, scene.sent)
+}
+
+/// The first batch of a stream is held before its call, while the next ones come.
+pub async fn batches(bug: Option<String>) -> Ended {
+    let manners = Manners::default();
+    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let bodies = bodies(8);
+    let verdict = async {
+        scene.control.catch("ingest.gathered", None);
+        let mut frames = scene.connect().await;
+        frames.write(&bodies[0]).await;
+        let held = scene.control.caught().await;
+        for body in &bodies[1..] {
+            frames.write(body).await;
+        }
+        scene.comes_to(async |scene| scene.last_sequence().await > 0).await;
+        held.go();
+        let mut last = 0;
+        for _ in &bodies {
+            let sequence = frames.answer().await?.ok_or(Anomaly::Stuck)?;
+            if sequence < last {
+                return Err(Anomaly::Reordered);
+            }
+            last = sequence;
+        }
+        scene.settles_with(&bodies).await
+    }
+    .await;
+    (verdict, bodies.len())
+}
+
+/// Redis stamps an arrival, and the connection is cut before it says so. There is no idempotency
+/// key.
+pub async fn lost_answer(bug: Option<String>) -> Ended {
+    let manners = Manners::default();
+    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let bodies = bodies(2);
+    let verdict = async {
+        let mut frames = scene.connect().await;
+        // From the first call the pod knows the epoch.
+        frames.write(&bodies[0]).await;
+        frames.answer().await?.ok_or(Anomaly::Stuck)?;
+        scene.control.catch("ingest.gathered", None);
+        frames.write(&bodies[1]).await;
+        let held = scene.control.caught().await;
+        scene.ways[0].keep_answers();
+        held.go();
+        scene.until(async |scene| scene.last_sequence().await == 2).await?;
+        scene.ways[0].cut();
+        frames.answer().await?.ok_or(Anomaly::Stuck)?;
+        scene.settles_with(&bodies).await
+    }
+    .await;
+    (verdict, bodies.len())
+}
+
+/// The destination is full for one frame of a stream; there is room again before the next one of
+/// the same stream is stamped.
+pub async fn full(bug: Option<String>) -> Ended {
+    let delivery = format!("max_backlog = 4\n{SOON}");
+    let manners = Manners::default();
+    let scene = Scene::start(bug.as_deref(), &[ALL], manners, &delivery, short_leases).await;
+    let bodies = bodies(6);
+    let verdict = async {
+        scene.control.catch("sender.sending", None);
+        let mut frames = scene.connect().await;
+        for body in &bodies[..4] {
+            frames.write(body).await;
+            frames.answer().await?.ok_or(Anomaly::Stuck)?;
+        }
+        let sender = scene.control.caught().await;
+        scene.control.catch("ingest.gathered", None);
+        frames.write(&bodies[4]).await;
+        let fifth = scene.control.caught().await;
+        scene.control.catch("ingest.gathered", None);
+        frames.write(&bodies[5]).await;
+        fifth.go();
+        let sixth = scene.control.caught().await;
+        sender.go();
+        scene.settles_with(&bodies[..4]).await?;
+        sixth.go();
+        let fifth = frames.answer().await?.ok_or(Anomaly::Stuck)?;
+        let sixth = frames.answer().await?.ok_or(Anomaly::Stuck)?;
+        if sixth < fifth { Err(Anomaly::Overtaken) } else { scene.settles_with(&bodies).await }
+    }
+    .await;
+    (verdict, bodies.len())
+}
+
+/// The pod dies with a gathered batch that Redis has not.
+pub async fn dies_before_the_call(bug: Option<String>) -> Ended {
+    let manners = Manners::default();
+    let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let bodies = bodies(1);
+    let verdict = async {
+        scene.control.catch("ingest.gathered", None);
+        let mut frames = scene.connect().await;
+        frames.write(&bodies[0]).await;
+        let held = scene.control.caught().await;
+        let promised = frames.early_answer().await;
+        held.abort().await;
+        scene.pods[0].ended().await;
+        scene.pods[0].restart().await;
+        if promised.is_some() { scene.settles_with(&bodies).await } else { Ok(()) }
+    }
+    .await;
+    (verdict, bodies.len())
+}
+
+/// The pod dies when Redis has stamped and the producer is not answered; it asks again.
+pub async fn dies_before_the_answer(bug: Option<String>) -> Ended {
+    let manners = Manners::default();
+    let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let verdict = async {
+        scene.control.catch("ingest.stamped", None);
+        let doors = [scene.pods[0].addresses.clone()];
+        let mut producer = Producer::new("producer", &doors, &scene.ledger);
+        let dies = async {
+            scene.control.caught().await.abort().await;
+            scene.pods[0].ended().await;
+            scene.pods[0].restart().await;
+        };
+        tokio::join!(producer.send(Item::new(&["orders"], None, "producer", 0)), dies);
+        scene.settles().await
+    }
+    .await;
+    (verdict, 1)
+}
+
+/// The pod dies with messages that it has claimed, and comes back.
+pub async fn dies_with_claims(bug: Option<String>) -> Ended {
+    let manners = Manners { fails_each: 100, ..Manners::default() };
+    let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let verdict = async {
+        scene.control.catch("processor.claimed", None);
+        scene.send(5).await?;
+        scene.control.caught().await.abort().await;
+        scene.pods[0].ended().await;
+        scene.pods[0].restart().await;
+        scene.settles().await
+    }
+    .await;
+    (verdict, scene.sent)
+}
+
+/// The owner does not come to renewing while it delivers, and another takes the partition.
+pub async fn owner_is_late(bug: Option<String>) -> Ended {
+    let manners = Manners { takes_ms: 25, ..Manners::default() };
+    let roles = [ALL, "sender"];
+    let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
+    let verdict = async {
+        scene.send(100).await?;
+        scene.control.catch("owner.renewing", None);
+        let held = scene.control.caught().await;
+        let late = held.visit.process;
+        let taken = |visit: &Visit| visit.point == "owner.taken" && visit.process != late;
+        scene.control.sees("another takes the partition", 0, 1, taken).await;
+        let since = scene.control.count();
+        scene.until(async |scene| scene.is_idle().await).await?;
+        let sends = |visit: &Visit| visit.point == "sender.sending" && visit.process == late;
+        // One may have been on its way.
+        let sent_late = scene.control.visits(since, sends).len();
+        held.go();
+        if sent_late > 2 { Err(Anomaly::TwoOwners) } else { scene.settles().await }
+    }
+    .await;
+    (verdict, scene.sent)
+}
+
+/// The owner dies when a head that was refused has been put off, and another takes over.
+pub async fn owner_dies_after_a_refusal(bug: Option<String>) -> Ended {
+    let manners = Manners { refuses_each: 3, ..Manners::default() };
+    let roles = ["ingest", "sender", "sender"];
+    let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
+    let verdict = async {
+        scene.control.catch("sender.ended", None);
+        scene.send(5).await?;
+        scene.control.caught().await.abort().await;
+        scene.settles().await?;
+        let of_third =
+            |one: &&Delivery| one.headers.as_ref().is_some_and(|headers| headers.sequence == 3);
+        let deliveries = scene.journal.all();
+        let last = deliveries.iter().rfind(of_third).and_then(|one| one.headers.as_ref());
+        match last.map(|headers| headers.attempt) {
+            Some(2..) => Ok(()),
+            _ => Err(Anomaly::AttemptForgotten),
+        }
+    }
+    .await;
+    (verdict, scene.sent)
+}
+
+/// The owner is asked to end while a delivery has been accepted and is not settled.
+pub async fn owner_drains(bug: Option<String>) -> Ended {
+    let roles = ["ingest", "sender", "sender"];
+    // Nobody waits for this lease: what changes hands is given back.
+    let long = |settings: &mut Settings| settings.sender_lease_ms = 30_000;
+    let manners = Manners::default();
+    let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, long).await;
+    let verdict = async {
+        scene.control.catch("sender.accepted", None);
+        scene.send(5).await?;
+        let held = scene.control.caught().await;
+        let owner = held.visit.process;
+        let at = scene.pods.iter().position(|pod| pod.id() == owner).unwrap();
+        scene.pods[at].terminate();
+        let drains = |visit: &Visit| visit.point == "shutdown.draining" && visit.process == owner;
+        scene.control.sees("the owner drains", 0, 1, drains).await;
+        held.go();
+        scene.pods[at].ended().await;
+        scene.settles().await?;
+        match scene.journal.all().len() {
+            5 => Ok(()),
+            _ => Err(Anomaly::Repeated),
+        }
+    }
+    .await;
+    (verdict, scene.sent)
+}

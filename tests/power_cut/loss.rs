@@ -1,0 +1,132 @@
+//! What was promised and is not there any more: it must be the last of its epoch, and nothing that is
+//! left may have changed its place.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    time::Duration,
+};
+
+use super::{
+    Acknowledged, Cut,
+    support::{
+        checker::{Rule, stats},
+        journal::Delivery,
+        ledger::Promise,
+        pods::Pod,
+        transformer::transformed,
+        wait::eventually,
+    },
+};
+
+type Place = (u64, u64);
+
+pub struct Lost {
+    /// The bodies of what was acknowledged and is gone.
+    pub bodies: HashSet<String>,
+    /// In how many epochs messages were stamped.
+    pub epochs: usize,
+}
+
+/// Waits until nothing is left to do.
+pub async fn settled(pod: &Pod, destinations: &[&str]) {
+    for name in destinations {
+        eventually(&format!("{name} is drained"), async || {
+            let numbers = stats(pod, name).await?;
+            if numbers["pending"] == 0 { Ok(()) } else { Err(numbers.to_string()) }
+        })
+        .await;
+    }
+}
+
+/// Of each destination: no place is two messages', each lane's places come in order, and what is lost
+/// of an epoch is behind all that is left of it.
+/// `held` held requests, those among them whose sender had long given them up: these come late, and
+/// are told by their places.
+pub fn check(promises: &[Promise], deliveries: &[Delivery], rules: &[Rule], held: &str) -> Lost {
+    let (mut bodies, mut epochs) = (HashSet::new(), BTreeSet::new());
+    for rule in rules {
+        let promises = promises.iter().filter(|one| one.destination == rule.destination);
+        let promises: Vec<&Promise> = promises.collect();
+        let deliveries = deliveries.iter().filter(|one| one.destination == rule.destination);
+        let deliveries: Vec<&Delivery> = deliveries.collect();
+        one_message_a_place(rule, &promises, &deliveries);
+        if rule.destination != held {
+            in_order(rule, &deliveries);
+        }
+        bodies.extend(last_of_their_epoch(rule, &promises, &deliveries));
+        epochs.extend(promises.iter().map(|promise| promise.epoch.unwrap()));
+    }
+    Lost { bodies, epochs: epochs.len() }
+}
+
+fn place_of(delivery: &Delivery) -> Place {
+    let headers = delivery.headers.as_ref().expect("deliveries over HTTP have headers");
+    (headers.epoch, headers.sequence)
+}
+
+fn outcome(rule: &Rule, body: &str) -> String {
+    if rule.is_transformed { transformed(body) } else { body.to_owned() }
+}
+
+fn one_message_a_place(rule: &Rule, promises: &[&Promise], deliveries: &[&Delivery]) {
+    let mut bodies: HashMap<Place, String> = HashMap::new();
+    let promised = promises
+        .iter()
+        .map(|promise| ((promise.epoch.unwrap(), promise.sequence), outcome(rule, &promise.body)));
+    let delivered = deliveries.iter().map(|delivery| (place_of(delivery), delivery.body.clone()));
+    for (place, body) in promised.chain(delivered) {
+        let known = bodies.entry(place).or_insert_with(|| body.clone());
+        assert_eq!(*known, body, "two messages at {place:?} of {}", rule.destination);
+    }
+}
+
+fn in_order(rule: &Rule, deliveries: &[&Delivery]) {
+    let mut seen: HashSet<Place> = HashSet::new();
+    let mut last: HashMap<Option<&str>, Place> = HashMap::new();
+    for delivery in deliveries.iter().filter(|delivery| seen.insert(place_of(delivery))) {
+        let key = delivery.headers.as_ref().and_then(|headers| headers.key.as_deref());
+        let lane = key.filter(|_| rule.by_key);
+        let before = last.insert(lane, place_of(delivery));
+        assert!(before < Some(place_of(delivery)), "{delivery:?} came after {before:?}");
+    }
+}
+
+/// What is lost of this destination.
+fn last_of_their_epoch(
+    rule: &Rule,
+    promises: &[&Promise],
+    deliveries: &[&Delivery],
+) -> Vec<String> {
+    let places: HashSet<Place> = deliveries.iter().map(|delivery| place_of(delivery)).collect();
+    let delivered: HashSet<&str> = deliveries.iter().map(|one| one.body.as_str()).collect();
+    // The highest that is left, by lane and epoch.
+    let mut left: BTreeMap<(Option<&str>, u64), u64> = BTreeMap::new();
+    for promise in promises.iter().filter(|p| places.contains(&(p.epoch.unwrap(), p.sequence))) {
+        let lane = promise.key.as_deref().filter(|_| rule.by_key);
+        let highest = left.entry((lane, promise.epoch.unwrap())).or_default();
+        *highest = promise.sequence.max(*highest);
+    }
+    let mut lost = Vec::new();
+    for promise in promises {
+        // What came to its receiver under another place was sent in again.
+        if delivered.contains(outcome(rule, &promise.body).as_str()) {
+            continue;
+        }
+        let lane = promise.key.as_deref().filter(|_| rule.by_key);
+        let highest = left.get(&(lane, promise.epoch.unwrap())).copied().unwrap_or_default();
+        assert!(promise.sequence > highest, "{promise:?} is lost, and {highest} is not");
+        lost.push(promise.body.clone());
+    }
+    lost
+}
+
+/// How long before the next cut each lost message had been acknowledged, in ms.
+pub fn ages(lost: &Lost, acknowledged: &[Acknowledged], cuts: &[Cut]) -> Vec<u128> {
+    let of_lost = acknowledged.iter().filter(|(body, _)| lost.bodies.contains(body));
+    let age = |(_, at): &Acknowledged| {
+        // An answer may be read just after the server has ended.
+        let cut = cuts.iter().map(|cut| cut.at).find(|cut| *cut + Duration::from_millis(50) > *at);
+        cut.map(|cut| cut.saturating_duration_since(*at).as_millis())
+    };
+    of_lost.filter_map(age).collect()
+}

@@ -1,0 +1,280 @@
+//! A Redis Cluster of three masters, with or without replicas.
+
+use std::ops::RangeInclusive;
+
+use super::{
+    redis::{TestRedis, free_port},
+    wait::eventually,
+};
+
+/// The slots of each master at first.
+const SLOTS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
+/// Keys that one call moves.
+const MOVED_AT_ONCE: &str = "20";
+
+/// A Redis Cluster on free ports of the loopback.
+pub struct TestCluster {
+    /// The three masters, then the replicas, one of each master in their order.
+    pub nodes: Vec<TestRedis>,
+}
+
+/// A slot that is on its way from one master to another.
+pub struct SlotMove<'a> {
+    cluster: &'a TestCluster,
+    slot: String,
+    from: usize,
+    to: usize,
+}
+
+impl TestCluster {
+    /// Starts the masters, gives each a third of the slots, and waits until all three agree.
+    pub async fn start() -> TestCluster {
+        TestCluster::start_with(false, 2000).await
+    }
+
+    /// The same, with a replica of each master, which takes over when its master has not answered
+    /// for about a second.
+    pub async fn start_with_replicas() -> TestCluster {
+        TestCluster::start_with(true, 1000).await
+    }
+
+    async fn start_with(replicas: bool, node_timeout_ms: u32) -> TestCluster {
+        let mut nodes = Vec::new();
+        let mut bus_ports = Vec::new();
+        let count = if replicas { 2 * SLOTS.len() } else { SLOTS.len() };
+        for _ in 0..count {
+            // The default bus port is the port + 10000, which a high port does not leave room for.
+            let (node, bus_port) = start_node(node_timeout_ms).await;
+            nodes.push(node);
+            bus_ports.push(bus_port);
+        }
+        let cluster = TestCluster { nodes };
+        cluster.join(&bus_ports).await;
+        cluster.wait_until_ok().await;
+        cluster
+    }
+
+    /// Where the nodes listen.
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.url().to_owned()).collect()
+    }
+
+    /// The URL by which Reseq finds all nodes: it names some of them.
+    pub fn url(&self) -> String {
+        let hosts = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
+        format!("redis+cluster://{}", hosts.take(SLOTS.len()).collect::<Vec<_>>().join(","))
+    }
+
+    /// The master that was given a slot at first.
+    pub fn node_for_slot(&self, slot: u16) -> &TestRedis {
+        let index = SLOTS.iter().position(|slots| slots.contains(&slot));
+        &self.nodes[index.expect("a slot is below 16384")]
+    }
+
+    /// The index of the master that serves a slot now, as the answering nodes agree.
+    pub async fn master_of(&self, slot: u16) -> usize {
+        eventually("the nodes agree on a master", async || self.master_now(slot).await).await
+    }
+
+    async fn master_now(&self, slot: u16) -> Result<usize, String> {
+        let mut named = Vec::new();
+        for node in self.nodes.iter().filter(|node| node.is_answering()) {
+            let lines: String =
+                node.ask(&["CLUSTER", "NODES"]).await.map_err(|error| error.to_string())?;
+            named.push(lines.lines().find_map(|line| port_of_owner(line, slot)));
+        }
+        named.dedup();
+        match named[..] {
+            [Some(port)] => {
+                let index = self.nodes.iter().position(|node| node.port() == port);
+                Ok(index.expect("a master is one of the nodes"))
+            }
+            _ => Err(format!("they name {named:?}")),
+        }
+    }
+
+    /// Waits until another than this is the master of a slot, and tells which.
+    pub async fn other_master(&self, slot: u16, than: usize) -> usize {
+        eventually("another master", async || match self.master_now(slot).await? {
+            same if same == than => Err(format!("{same} is still the master")),
+            other if !self.nodes[other].is_answering() => Err(format!("{other} does not answer")),
+            other => Ok(other),
+        })
+        .await
+    }
+
+    /// The replica of a master that answers, by their indices.
+    pub async fn replica_of(&self, master: usize) -> usize {
+        eventually("a replica in sync", async || {
+            let port = self.nodes[master].port().to_string();
+            for (index, node) in self.nodes.iter().enumerate() {
+                if index != master
+                    && node.is_answering()
+                    && node.info("role").await == "slave"
+                    && node.info("master_port").await == port
+                    && node.info("master_link_status").await == "up"
+                {
+                    return Ok(index);
+                }
+            }
+            Err("none".to_owned())
+        })
+        .await
+    }
+
+    /// Has the replica of a master take over while both live. Tells which it is.
+    pub async fn failover(&self, master: usize) -> usize {
+        let replica = self.replica_of(master).await;
+        self.nodes[replica].ask::<()>(&["CLUSTER", "FAILOVER"]).await.unwrap();
+        eventually("the replica has taken over", async || {
+            match self.nodes[replica].info("role").await.as_str() {
+                "master" => Ok(()),
+                role => Err(format!("it is a {role:?}")),
+            }
+        })
+        .await;
+        replica
+    }
+
+    /// Waits until every answering node sees all slots served, and knows all nodes.
+    pub async fn wait_until_ok(&self) {
+        let count = self.nodes.len();
+        let known = format!("cluster_known_nodes:{count}");
+        for node in self.nodes.iter().filter(|node| node.is_answering()) {
+            eventually("the cluster is ok", async || {
+                let info: String =
+                    node.ask(&["CLUSTER", "INFO"]).await.map_err(|error| error.to_string())?;
+                let wanted = ["cluster_state:ok", "cluster_slots_ok:16384", &known];
+                match wanted.iter().all(|line| info.lines().any(|found| found == *line)) {
+                    true => Ok(()),
+                    false => Err(info),
+                }
+            })
+            .await;
+        }
+    }
+
+    /// Begins to move a slot: from now on it is in two places.
+    pub async fn begin_move(&self, slot: u16, to: usize) -> SlotMove<'_> {
+        let from = self.master_of(slot).await;
+        assert_ne!(from, to, "the slot is there already");
+        let slot = slot.to_string();
+        let (from_id, to_id) = (self.id(from).await, self.id(to).await);
+        let set = ["CLUSTER", "SETSLOT", &slot];
+        let importing = [&set[..], &["IMPORTING", &from_id]].concat();
+        self.nodes[to].ask::<()>(&importing).await.unwrap();
+        let migrating = [&set[..], &["MIGRATING", &to_id]].concat();
+        self.nodes[from].ask::<()>(&migrating).await.unwrap();
+        SlotMove { cluster: self, slot, from, to }
+    }
+
+    /// Moves a slot and all that is in it.
+    pub async fn move_slot(&self, slot: u16, to: usize) {
+        let moving = self.begin_move(slot, to).await;
+        while moving.move_keys().await > 0 {}
+        moving.end().await;
+    }
+
+    async fn id(&self, node: usize) -> String {
+        self.nodes[node].ask(&["CLUSTER", "MYID"]).await.unwrap()
+    }
+
+    async fn join(&self, bus_ports: &[u16]) {
+        let masters = SLOTS.len();
+        for (index, node) in self.nodes.iter().enumerate().take(masters) {
+            // Nodes that start with the same epoch would have to settle it among themselves. It is set
+            // before any node knows another.
+            let epoch = (index + 1).to_string();
+            node.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await.unwrap();
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            let mut connection = node.connection().await;
+            let mut run = async |args: &[String]| {
+                let done = redis::cmd("CLUSTER").arg(args).exec_async(&mut connection).await;
+                done.unwrap_or_else(|error| panic!("CLUSTER {args:?}: {error}"));
+            };
+            if index < masters {
+                let (first, last) = (SLOTS[index].start(), SLOTS[index].end());
+                run(&["ADDSLOTSRANGE".into(), first.to_string(), last.to_string()]).await;
+            }
+            for (other, bus_port) in self.nodes.iter().zip(bus_ports).skip(index + 1) {
+                let (host, port) = other.url()["redis://".len()..].split_once(':').unwrap();
+                let meet = ["MEET".into(), host.into(), port.into(), bus_port.to_string()];
+                run(&meet).await;
+            }
+        }
+        for index in masters..self.nodes.len() {
+            let master = self.id(index - masters).await;
+            // Its master must have been met before.
+            eventually("a replica follows its master", async || {
+                let done = self.nodes[index].ask::<()>(&["CLUSTER", "REPLICATE", &master]).await;
+                done.map_err(|error| error.to_string())
+            })
+            .await;
+        }
+        for index in 0..self.nodes.len() - masters {
+            self.replica_of(index).await;
+        }
+    }
+}
+
+impl SlotMove<'_> {
+    /// Moves some of the keys that are still at the old place. Tells how many there were.
+    pub async fn move_keys(&self) -> usize {
+        let from = &self.cluster.nodes[self.from];
+        let keys = ["CLUSTER", "GETKEYSINSLOT", &self.slot, MOVED_AT_ONCE];
+        let keys: Vec<String> = from.ask(&keys).await.unwrap();
+        if !keys.is_empty() {
+            let port = self.cluster.nodes[self.to].port().to_string();
+            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "30000", "KEYS"];
+            words.extend(keys.iter().map(String::as_str));
+            // `NOKEY` if they are gone meanwhile: an answer, no error.
+            from.ask::<()>(&words).await.unwrap();
+        }
+        keys.len()
+    }
+
+    /// Says to all masters that the slot is at its new place.
+    pub async fn end(self) {
+        let id = self.cluster.id(self.to).await;
+        // Told first, it answers for the slot when the old one sends clients to it.
+        let others = (0..self.cluster.nodes.len()).filter(|node| *node != self.to);
+        for index in std::iter::once(self.to).chain(others) {
+            let node = &self.cluster.nodes[index];
+            if node.is_answering() && node.info("role").await == "master" {
+                let words = ["CLUSTER", "SETSLOT", &self.slot, "NODE", &id];
+                node.ask::<()>(&words).await.unwrap();
+            }
+        }
+    }
+}
+
+/// The port of a master that serves a slot, from its line in `CLUSTER NODES`.
+fn port_of_owner(line: &str, slot: u16) -> Option<u16> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let serves = |range: &&str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let bounds = (first.parse::<u16>(), last.parse::<u16>());
+        matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+    };
+    words.get(8..)?.iter().find(|range| serves(range))?;
+    let address = words[1].split('@').next()?;
+    address.rsplit(':').next()?.parse().ok()
+}
+
+async fn start_node(node_timeout_ms: u32) -> (TestRedis, u16) {
+    let (bus_port, timeout) = (free_port().to_string(), node_timeout_ms.to_string());
+    let args = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        &timeout,
+        "--cluster-port",
+        &bus_port,
+        "--cluster-require-full-coverage",
+        "no",
+        "--repl-diskless-sync-delay",
+        "0",
+    ];
+    (TestRedis::start_on_tcp(&args).await, bus_port.parse().unwrap())
+}

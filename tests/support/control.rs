@@ -1,0 +1,155 @@
+//! The test's side of the pause points: pods tell each visit, and wait for what they are told.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufStream},
+    net::{UnixListener, UnixStream},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::wait::eventually;
+
+/// One visit of a point by a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visit {
+    pub point: String,
+    pub process: u32,
+}
+
+/// A process that waits at a point. It goes on when this is dropped.
+pub struct Caught {
+    pub visit: Visit,
+    /// How many visits there had been, with this one.
+    pub since: usize,
+    stream: BufStream<UnixStream>,
+}
+
+impl Caught {
+    /// Lets it go on.
+    pub fn go(self) {}
+
+    /// Ends it there, as SIGKILL does.
+    pub async fn abort(mut self) {
+        self.stream.write_all(b"abort").await.unwrap();
+        self.stream.flush().await.unwrap();
+    }
+}
+
+/// Who is to be caught: at this point, any process or one of some.
+struct Trap {
+    point: String,
+    processes: Option<BTreeSet<u32>>,
+}
+
+#[derive(Default)]
+struct State {
+    visits: Vec<Visit>,
+    traps: Vec<Trap>,
+    caught: Vec<Caught>,
+}
+
+/// Listens to pods. Whoever visits a point goes on at once, unless it is to be caught there.
+pub struct Control {
+    dir: TempDir,
+    state: Arc<Mutex<State>>,
+    _server: AbortOnDropHandle<()>,
+}
+
+impl Control {
+    pub fn start() -> Control {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("control")).unwrap();
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = state.clone();
+        let server = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("a test can accept connections");
+                tokio::spawn(visit(shared.clone(), BufStream::new(stream)));
+            }
+        });
+        Control { dir, state, _server: AbortOnDropHandle::new(server) }
+    }
+
+    /// What pods are told in their environment.
+    pub fn environment(&self) -> (String, String) {
+        let socket = self.dir.path().join("control");
+        ("RESEQ_PAUSE_SOCKET".to_owned(), socket.to_str().unwrap().to_owned())
+    }
+
+    /// The next process at this point is caught; of these processes, if any are named.
+    pub fn catch(&self, point: &str, processes: Option<&[u32]>) {
+        let processes = processes.map(|all| all.iter().copied().collect());
+        self.state.lock().unwrap().traps.push(Trap { point: point.to_owned(), processes });
+    }
+
+    /// Nobody more is caught.
+    pub fn pass(&self) {
+        self.state.lock().unwrap().traps.clear();
+    }
+
+    /// Waits for the next that is caught.
+    pub async fn caught(&self) -> Caught {
+        eventually("a process comes to the point", async || {
+            let mut state = self.state.lock().unwrap();
+            let caught = (!state.caught.is_empty()).then(|| state.caught.remove(0));
+            caught.ok_or_else(|| {
+                let traps: Vec<_> = state.traps.iter().map(|trap| &trap.point).collect();
+                format!("{} visits, none at {traps:?}", state.visits.len())
+            })
+        })
+        .await
+    }
+
+    /// How many visits there were.
+    pub fn count(&self) -> usize {
+        self.state.lock().unwrap().visits.len()
+    }
+
+    /// The visits from number `since` on that are as told.
+    pub fn visits(&self, since: usize, is_meant: impl Fn(&Visit) -> bool) -> Vec<Visit> {
+        let state = self.state.lock().unwrap();
+        state.visits[since..].iter().filter(|visit| is_meant(visit)).cloned().collect()
+    }
+
+    /// Waits until so many visits from number `since` on are as told; the last of them.
+    pub async fn sees(
+        &self,
+        what: &str,
+        since: usize,
+        count: usize,
+        is_meant: impl Fn(&Visit) -> bool,
+    ) -> Visit {
+        eventually(what, async || {
+            let mut visits = self.visits(since, &is_meant);
+            let seen = visits.len();
+            if seen >= count { Ok(visits.pop().unwrap()) } else { Err(format!("{seen} visits")) }
+        })
+        .await
+    }
+}
+
+async fn visit(state: Arc<Mutex<State>>, mut stream: BufStream<UnixStream>) {
+    let mut line = String::new();
+    // A pod that is killed breaks off.
+    if stream.read_line(&mut line).await.is_err() {
+        return;
+    }
+    let Some((point, process)) = line.trim_end().split_once(' ') else { return };
+    let visit = Visit { point: point.to_owned(), process: process.parse().unwrap() };
+    let mut state = state.lock().unwrap();
+    state.visits.push(visit.clone());
+    let is_meant = |trap: &Trap| {
+        let is_one = trap.processes.as_ref().is_none_or(|all| all.contains(&visit.process));
+        trap.point == visit.point && is_one
+    };
+    if let Some(at) = state.traps.iter().position(is_meant) {
+        state.traps.remove(at);
+        let since = state.visits.len();
+        state.caught.push(Caught { visit, since, stream });
+    }
+}

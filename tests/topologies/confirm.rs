@@ -1,0 +1,74 @@
+//! Calls that wait until what they wrote is where it should be.
+
+use std::time::Duration;
+
+use reseq::{
+    config,
+    domain::Durability,
+    store::{Confirm, Store, persist, scripts::Scripts},
+};
+
+use tokio::time::Instant;
+
+use crate::support::{cluster::TestCluster, redis::TestRedis, sentinel::TestSentinel};
+
+async fn open(url: &str) -> Store {
+    let redis = config::Redis { url: url.to_owned(), timeout_ms: 1000, ..Default::default() };
+    Store::open(&redis, Duration::from_secs(5)).await.unwrap().0
+}
+
+/// Takes a partition: the epoch, and whether that is confirmed.
+async fn own(store: &Store, partition: u16, confirm: Confirm) -> (u64, bool) {
+    let (scripts, keys) = (Scripts::new(), store.keys().partition(partition));
+    let mut call = scripts.own.call();
+    call.key(keys.epoch()).key(keys.owner()).arg("me").arg(5000).arg("5000 0");
+    // A node that is being changed may not answer in time; the same call again does no harm.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let run = || store.run_confirmed("own", &call, confirm);
+    let ((epoch, _), is_confirmed): ((u64, u64), bool) =
+        persist(Some(deadline), run).await.unwrap();
+    (epoch, is_confirmed)
+}
+
+#[tokio::test]
+async fn a_call_is_confirmed_when_so_many_replicas_have_it_and_not_when_one_hangs() {
+    let redis = TestSentinel::start(2).await;
+    let store = open(&redis.url()).await;
+    let both = Confirm::Replicas { count: 2 };
+    let (epoch, is_confirmed) = own(&store, 1, both).await;
+    assert!(epoch > 0 && is_confirmed);
+    redis.nodes[2].freeze();
+    assert_eq!(own(&store, 1, both).await, (epoch, false));
+    assert_eq!(own(&store, 1, Confirm::Replicas { count: 1 }).await, (epoch, true));
+    redis.nodes[2].thaw();
+    redis.in_sync().await;
+    // A node that does not have the script gets it, and the wait with it.
+    redis.nodes[0].ask::<()>(&["SCRIPT", "FLUSH"]).await.unwrap();
+    assert_eq!(own(&store, 1, both).await, (epoch, true));
+}
+
+#[tokio::test]
+async fn a_call_on_a_cluster_is_confirmed_by_the_replica_of_its_own_master_wherever_that_is() {
+    let cluster = TestCluster::start_with_replicas().await;
+    let store = open(&cluster.url()).await;
+    for partition in 0..16 {
+        let (epoch, is_confirmed) = own(&store, partition, Confirm::Replicas { count: 1 }).await;
+        assert!(epoch > 0 && is_confirmed, "{partition}");
+        assert!(!own(&store, partition, Confirm::Replicas { count: 2 }).await.1);
+        if partition == 8 {
+            cluster.failover(0).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_can_say_about_its_disk_is_found_out() {
+    let fsynced = async |store: &Store| store.check_durability(Durability::Fsynced, "any").await;
+    let plain = TestRedis::start().await;
+    let store = open(plain.url()).await;
+    // Before version 7.2 it cannot be asked.
+    let is_asked = own(&store, 1, Confirm::Fsync { replicas: 0 }).await.1;
+    assert_eq!(fsynced(&store).await.is_ok(), is_asked);
+    plain.ask::<()>(&["CONFIG", "SET", "appendfsync", "always"]).await.unwrap();
+    assert!(fsynced(&store).await.is_ok());
+}

@@ -1,0 +1,129 @@
+//! A TCP proxy that stands between two processes and can be told to misbehave.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::watch,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::support::http::accept;
+
+/// How it treats what comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weather {
+    Fair,
+    /// Each connection is cut once so many bytes have gone through it, in either direction.
+    Cut(usize),
+    /// Nothing goes through, and nobody is told; cut when the weather changes.
+    HalfOpen,
+    /// Everything takes so much longer, in each direction.
+    Delayed(Duration),
+}
+
+/// Where connections lead at this moment; none: they are refused.
+pub type Target = Arc<dyn Fn() -> Option<SocketAddr> + Send + Sync>;
+
+/// One proxy; dropping it ends it.
+pub struct Link {
+    pub address: SocketAddr,
+    weather: watch::Sender<Weather>,
+    struck: Arc<AtomicUsize>,
+    _server: AbortOnDropHandle<()>,
+}
+
+impl Link {
+    pub async fn to(target: Target) -> Link {
+        let (weather, watched) = watch::channel(Weather::Fair);
+        let struck = Arc::new(AtomicUsize::new(0));
+        let shared = struck.clone();
+        let (address, server) = accept(move |client| {
+            let (watched, struck, target) = (watched.clone(), shared.clone(), target());
+            async move {
+                let Some(target) = target else { return };
+                // What cannot be reached, the client sees as a closed connection.
+                let Ok(server) = TcpStream::connect(target).await else { return };
+                let _ = server.set_nodelay(true);
+                join(client, server, watched, &struck).await;
+            }
+        })
+        .await;
+        Link { address, weather, struck, _server: server }
+    }
+
+    pub fn set(&self, weather: Weather) {
+        self.weather.send_replace(weather);
+    }
+
+    /// How many chunks were held, delayed or cut.
+    pub fn struck(&self) -> usize {
+        self.struck.load(Ordering::SeqCst)
+    }
+}
+
+async fn join(
+    client: TcpStream,
+    server: TcpStream,
+    weather: watch::Receiver<Weather>,
+    struck: &AtomicUsize,
+) {
+    let (client_in, client_out) = client.into_split();
+    let (server_in, server_out) = server.into_split();
+    // Either direction's end ends both, and so cuts the connection.
+    tokio::select! {
+        () = pump(client_in, server_out, weather.clone(), struck) => {}
+        () = pump(server_in, client_out, weather, struck) => {}
+    }
+}
+
+async fn pump(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut weather: watch::Receiver<Weather>,
+    struck: &AtomicUsize,
+) {
+    let mut bytes = vec![0; 16 << 10];
+    let mut gone_through = 0;
+    let mut last = *weather.borrow_and_update();
+    loop {
+        let read = match from.read(&mut bytes).await {
+            Ok(read) if read > 0 => read,
+            _ => return,
+        };
+        let now = *weather.borrow_and_update();
+        if now != last {
+            (last, gone_through) = (now, 0);
+        }
+        let mut sent = read;
+        match now {
+            Weather::Fair => {}
+            Weather::Cut(at) => sent = read.min(at.saturating_sub(gone_through)),
+            Weather::HalfOpen => {
+                struck.fetch_add(1, Ordering::SeqCst);
+                let _ = weather.changed().await;
+                return;
+            }
+            Weather::Delayed(time) => {
+                struck.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(time).await;
+            }
+        }
+        gone_through += read;
+        if to.write_all(&bytes[..sent]).await.is_err() {
+            return;
+        }
+        if sent < read {
+            struck.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Real processes, a plan of faults drawn from a seed, a receiver that journals before it answers,
+//! and an examiner. `make torture SEED=… MINUTES=… TOPOLOGY=…` runs a long one.
+
+use std::time::Duration;
+
+use plan::{Kind, Topology, plan};
+use report::Report;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod link;
+mod load;
+mod measure;
+mod plan;
+mod report;
+mod run;
+mod servers;
+mod strike;
+mod world;
+
+/// How long the storm is by default.
+const STORM: Duration = Duration::from_secs(45);
+const SEED: u64 = 1;
+
+/// One storm at a time: a machine has no room for two.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The storm's length: an equal share of `TORTURE_MINUTES`.
+fn storm(topologies: u32) -> Duration {
+    let minutes = setting("TORTURE_MINUTES").map(|text| text.parse::<f64>().expect("minutes"));
+    minutes.map_or(STORM, |minutes| Duration::from_secs_f64(minutes * 60.0) / topologies)
+}
+
+async fn torture(topology: Topology) {
+    let wanted = setting("TORTURE_TOPOLOGY").filter(|name| name != "all");
+    if wanted.as_ref().is_some_and(|name| *name != topology.to_string()) {
+        println!("not asked for: {topology}");
+        return;
+    }
+    let _turn = TURN.lock().await;
+    // A redis-server that is told of a full disk by this signal would die of it; ignored, the
+    // write fails, as it does on a full disk. Children inherit that.
+    // SAFETY: no handler is installed, and nothing else in this process cares about the signal.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let seed = setting("TORTURE_SEED").map_or(SEED, |text| text.parse().expect("a seed"));
+    let share = if wanted.is_some() { 1 } else { Topology::ALL.len() as u32 };
+    let report: Report = run::run(topology, seed, storm(share)).await;
+    let text = report.text();
+    println!("\n{text}");
+    let file = run::folder().join(format!("{seed}-{topology}.md"));
+    std::fs::write(&file, &text).expect("the report can be written");
+    println!("in {}", file.display());
+    assert!(report.is_sound(), "anomalies: {:#?}, void: {:?}", report.anomalies, report.void());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_goes_wrong_on_a_single_redis() {
+    torture(Topology::Single).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_goes_wrong_with_sentinel() {
+    torture(Topology::Sentinel).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_goes_wrong_on_a_cluster() {
+    torture(Topology::Cluster).await;
+}
+
+#[test]
+fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
+    let of = |seed| plan(seed, Topology::Single, Duration::from_secs(600), 5);
+    assert_eq!(of(7), of(7));
+    assert_ne!(of(7), of(8));
+}
+
+#[test]
+fn a_plan_has_every_kind_and_some_at_once_but_never_two_on_one_victim() {
+    for topology in Topology::ALL {
+        let plan = plan(1, topology, Duration::from_secs(600), 5);
+        let count = |kind: Kind| plan.iter().filter(|fault| fault.kind == kind).count();
+        for kind in Kind::all(topology) {
+            assert!(count(kind) > 3, "{kind}: {}", count(kind));
+        }
+        let mut at_once = 0;
+        for (index, one) in plan.iter().enumerate() {
+            for other in plan[index + 1..].iter().filter(|other| other.at < one.at + one.lasts) {
+                at_once += 1;
+                assert_ne!(one.kind.victim(one.target), other.kind.victim(other.target));
+            }
+        }
+        assert!(at_once > plan.len() / 10, "{at_once} of {}", plan.len());
+    }
+}

@@ -1,0 +1,245 @@
+//! One run: warm-up, storm, heal, drain, and then the examination.
+
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tokio::{
+    task::{JoinHandle, LocalSet, spawn_local},
+    time::sleep,
+};
+
+use crate::{
+    load,
+    measure::recoveries,
+    plan::{Planned, Topology, plan},
+    report::Report,
+    strike::{Struck, strike},
+    support::{
+        checker::forgotten,
+        examiner::{Anomaly, Held, examine},
+        pods::client,
+        wait::eventually,
+    },
+    world::{SUBJECTS, World, revive},
+};
+
+/// Each destination has had so many before the storm begins.
+const WARM: usize = 20;
+/// Producers go on for so long after the storm, so that the last faults are recovered from.
+const AFTER: Duration = Duration::from_secs(3);
+/// All is delivered by then.
+const DRAIN_MAX: Duration = Duration::from_secs(120);
+/// How often is told how far it is.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+/// The most pending messages that are asked for, of one destination.
+const HELD_MAX: usize = 100_000;
+
+/// Runs a storm of this length, and reports on it.
+pub async fn run(topology: Topology, seed: u64, storm: Duration) -> Report {
+    // The faults run on this thread: their futures need not be `Send`.
+    LocalSet::new().run_until(run_here(topology, seed, storm)).await
+}
+
+async fn run_here(topology: Topology, seed: u64, storm: Duration) -> Report {
+    let planned = plan(seed, topology, storm, SUBJECTS.len());
+    println!("torture: {topology}, seed {seed}, {} s, {} faults", storm.as_secs(), planned.len());
+    planned.iter().for_each(|fault| println!("  {fault}"));
+    let file = folder().join(format!("{seed}-{topology}.journal"));
+    let world = Arc::new(World::start(topology, seed, &file).await);
+    let mut report = Report::new(topology, seed, storm, &planned);
+
+    let producers = load::producers(&world);
+    let workers = load::workers(&world);
+    warm_up(&world).await;
+    let (begun, promised) = (Instant::now(), world.ledger.count());
+    report.faults = storm_of(&world, &planned, &mut report.problems).await;
+    report.storm = begun.elapsed();
+    report.promised_in_storm = world.ledger.count() - promised;
+    heal(&world, &mut report.problems).await;
+    sleep(AFTER).await;
+    world.is_over.store(true, Ordering::SeqCst);
+    for (name, producer) in producers {
+        if let Some(said) = panicked(producer).await {
+            report.problems.push(format!("producer {name}: {said}"));
+        }
+    }
+    let begun = Instant::now();
+    let held = drain(&world, &mut report).await;
+    report.drain = begun.elapsed();
+    workers.iter().for_each(JoinHandle::abort);
+
+    let (found, anomalies) = examine(&world.ledger, &world.journal, &held, &SUBJECTS);
+    (report.found, report.anomalies) = (found, anomalies);
+    if held.is_empty() {
+        nothing_left(&world, &mut report.problems).await;
+    }
+    for problem in &report.problems {
+        report.anomalies.note(Anomaly::Stuck, || problem.clone());
+    }
+    report.recoveries = recoveries(&world.ledger, &world.journal, &report.faults);
+    report.count(&world.ledger, &world.journal);
+    if !report.is_sound() {
+        keep_logs(&world, seed, topology).await;
+    }
+    report
+}
+
+/// Where what a run leaves is kept.
+pub fn folder() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/torture");
+    std::fs::create_dir_all(&folder).expect("a folder can be made in target");
+    folder
+}
+
+async fn warm_up(world: &World) {
+    for subject in &SUBJECTS {
+        let name = subject.destination;
+        eventually(&format!("{name} is warm"), async || match world.journal.messages_of(name) {
+            count if count >= WARM => Ok(()),
+            count => Err(format!("{count} messages")),
+        })
+        .await;
+    }
+}
+
+/// Strikes as planned, each fault at its time, and returns when the last is over.
+async fn storm_of(
+    world: &Arc<World>,
+    planned: &[Planned],
+    problems: &mut Vec<String>,
+) -> Vec<Struck> {
+    let begun = Instant::now();
+    let strikes: Vec<_> = planned
+        .iter()
+        .map(|fault| {
+            let (world, fault) = (world.clone(), *fault);
+            spawn_local(async move {
+                sleep(fault.at.saturating_sub(begun.elapsed())).await;
+                strike(&world, fault).await
+            })
+        })
+        .collect();
+    let telling = tokio::spawn(tell(world.clone(), begun));
+    let mut struck = Vec::new();
+    for (fault, outcome) in planned.iter().zip(strikes) {
+        match outcome.await {
+            Ok(Ok(one)) => struck.push(one),
+            Ok(Err(problem)) => problems.push(format!("{fault}: {problem}")),
+            Err(error) => problems.push(format!("{fault}: {}", said(error))),
+        }
+    }
+    telling.abort();
+    struck
+}
+
+async fn tell(world: Arc<World>, begun: Instant) {
+    loop {
+        sleep(TOLD_EVERY).await;
+        let (acknowledged, delivered) = (world.ledger.count(), world.journal.messages());
+        let seconds = begun.elapsed().as_secs();
+        println!("  {seconds:5} s  {acknowledged} acknowledged, {delivered} delivered");
+    }
+}
+
+/// Every fault has undone itself; whatever pod is not there is started.
+async fn heal(world: &World, problems: &mut Vec<String>) {
+    for pod in &world.pods {
+        let mut pod = pod.lock().await;
+        if pod.has_ended() {
+            problems.push(format!("{} had ended by itself", pod.name));
+        }
+        if let Err(problem) = revive(&mut pod).await {
+            problems.push(problem);
+        }
+    }
+}
+
+/// Waits until nothing is pending, and tells what still is at the deadline.
+async fn drain(world: &World, report: &mut Report) -> Held {
+    let (begun, problems) = (Instant::now(), &mut report.problems);
+    let mut held = Held::new();
+    for subject in &SUBJECTS {
+        let name = subject.destination;
+        loop {
+            let numbers = ask(world, &format!("/v1/destinations/{name}/stats")).await;
+            if numbers.as_ref().is_ok_and(|numbers| numbers["pending"] == 0) {
+                let numbers = numbers.unwrap_or_default();
+                report.dead += numbers["dead"].as_u64().unwrap_or_default();
+                if numbers["delivered_total"] != numbers["last_sequence"] {
+                    problems.push(format!("{name}: not all was delivered: {numbers}"));
+                }
+                break;
+            }
+            if begun.elapsed() > DRAIN_MAX {
+                problems.push(format!("{name} is not drained: {numbers:?}"));
+                held.extend(pending(world, name).await);
+                break;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+    held
+}
+
+async fn pending(world: &World, name: &str) -> Vec<(String, u64)> {
+    let (mut all, mut cursor) = (Vec::new(), String::new());
+    while all.len() < HELD_MAX {
+        let path = format!("/v1/destinations/{name}/messages?limit=1000{cursor}");
+        let Ok(page) = ask(world, &path).await else { break };
+        let items = page["items"].as_array().cloned().unwrap_or_default();
+        let sequences = items.iter().filter_map(|item| item["sequence"].as_u64());
+        all.extend(sequences.map(|sequence| (name.to_owned(), sequence)));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    all
+}
+
+async fn ask(world: &World, path: &str) -> Result<Value, String> {
+    let request = client().get(world.addresses[0].url(path)).timeout(Duration::from_secs(20));
+    let answer = request.send().await.map_err(|error| error.to_string())?;
+    let text = answer.text().await.map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|_| text)
+}
+
+/// Redis holds no more than before the first message.
+async fn nothing_left(world: &Arc<World>, problems: &mut Vec<String>) {
+    let servers = world.redis.lock().await;
+    for primary in servers.primaries().await {
+        let mut connection = primary.connection().await;
+        let looking = spawn_local(async move { forgotten(&mut connection).await });
+        if let Some(said) = panicked(looking).await {
+            problems.push(said);
+        }
+    }
+}
+
+/// What a task said when it panicked.
+async fn panicked(task: JoinHandle<()>) -> Option<String> {
+    task.await.err().map(said)
+}
+
+fn said(error: tokio::task::JoinError) -> String {
+    let Ok(panic) = error.try_into_panic() else { return "it was given up".to_owned() };
+    match panic.downcast::<String>() {
+        Ok(said) => *said,
+        Err(other) => other.downcast_ref::<&str>().copied().unwrap_or("it panicked").to_owned(),
+    }
+}
+
+async fn keep_logs(world: &World, seed: u64, topology: Topology) {
+    let mut kept = BTreeSet::new();
+    for pod in &world.pods {
+        let pod = pod.lock().await;
+        let file = folder().join(format!("{seed}-{topology}-{}.log", pod.name));
+        if std::fs::write(&file, pod.log()).is_ok() {
+            kept.insert(file.display().to_string());
+        }
+    }
+    println!("the logs of the pods are kept: {kept:#?}");
+}

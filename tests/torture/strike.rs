@@ -1,0 +1,277 @@
+//! How each fault is brought about, and undone.
+
+use std::{
+    future::Future,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use redis::aio::MultiplexedConnection;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use tokio::time::sleep;
+
+use crate::{
+    link::{Link, Weather},
+    plan::{Between, Kind, Mood, Planned, Trouble},
+    support::{receiver::Fault, redis::TestRedis, wait::LOOK_EVERY},
+    world::{SUBJECTS, World, ends, revive},
+};
+
+/// A fault that has met nothing by then has not fired.
+const FIRES_MAX: Duration = Duration::from_secs(20);
+/// After a fault Redis is well again by then.
+const HEALS_MAX: Duration = Duration::from_secs(60);
+/// A reply that takes longer than this is taken for none.
+const REPLY_MAX: Duration = Duration::from_secs(20);
+
+/// A fault that fired.
+#[derive(Debug, Clone, Copy)]
+pub struct Struck {
+    pub planned: Planned,
+    pub begun: Instant,
+    pub ended: Instant,
+    /// Recovery counts from here: the death of what was killed, else the end of the fault.
+    pub from: Instant,
+}
+
+/// Strikes, waits as long as planned, and undoes it. An error says why it did not fire, or was not
+/// recovered from.
+pub async fn strike(world: &World, planned: Planned) -> Result<Struck, String> {
+    let begun = Instant::now();
+    let from = match planned.kind {
+        Kind::Kill(_) | Kind::FreezeShort(_) | Kind::FreezeLong(_) | Kind::Scale(_) => {
+            pod(world, planned).await?
+        }
+        Kind::Link(between, trouble) => link(world, planned, between, trouble).await?,
+        Kind::Receiver(mood) => receiver(world, planned, mood).await?,
+        Kind::WorkerForgets => {
+            world.forgetting.fetch_add(1, Ordering::SeqCst);
+            let before = Instant::now();
+            fires("a worker has a lease", async || {
+                (world.forgetting.load(Ordering::SeqCst) == 0).then_some(())
+            })
+            .await?;
+            before
+        }
+        _ => redis(world, planned).await?,
+    };
+    Ok(Struck { planned, begun, ended: Instant::now(), from })
+}
+
+/// Waits until there is what shows that a fault met something.
+async fn fires(what: &str, look: impl AsyncFnMut() -> Option<()>) -> Result<(), String> {
+    until(FIRES_MAX, what, look).await
+}
+
+async fn until(
+    max: Duration,
+    what: &str,
+    mut look: impl AsyncFnMut() -> Option<()>,
+) -> Result<(), String> {
+    let begun = Instant::now();
+    while look().await.is_none() {
+        if begun.elapsed() > max {
+            return Err(format!("not within {max:?}: {what}"));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+async fn pod(world: &World, planned: Planned) -> Result<Instant, String> {
+    let role = match planned.kind {
+        Kind::Kill(role) | Kind::FreezeShort(role) | Kind::FreezeLong(role) | Kind::Scale(role) => {
+            role
+        }
+        other => return Err(format!("{other} is not about a pod")),
+    };
+    let mut pod = world.pod(role, planned.target).lock().await;
+    if pod.has_ended() {
+        // It ended by itself, which no pod does.
+        revive(&mut pod).await?;
+        return Err(format!("{} had ended by itself", pod.name));
+    }
+    match planned.kind {
+        Kind::Kill(_) => {
+            pod.kill();
+            let killed = Instant::now();
+            sleep(planned.lasts).await;
+            revive(&mut pod).await?;
+            Ok(killed)
+        }
+        Kind::Scale(_) => {
+            let begun = Instant::now();
+            pod.terminate();
+            ends(&mut pod).await?;
+            sleep(planned.lasts).await;
+            revive(&mut pod).await?;
+            Ok(begun)
+        }
+        _ => {
+            pod.freeze();
+            sleep(planned.lasts).await;
+            pod.thaw();
+            Ok(Instant::now())
+        }
+    }
+}
+
+async fn link(
+    world: &World,
+    planned: Planned,
+    between: Between,
+    trouble: Trouble,
+) -> Result<Instant, String> {
+    let links: Vec<&Link> = match between {
+        Between::Redis => vec![&world.redis_links[planned.target]],
+        Between::Receiver => vec![&world.receiver_links[planned.target]],
+        Between::Ingest => world.ingest_links[planned.target].iter().collect(),
+    };
+    let struck = || links.iter().map(|link| link.struck()).sum::<usize>();
+    let weather = match trouble {
+        Trouble::Cut => Weather::Cut(planned.bytes),
+        Trouble::HalfOpen => Weather::HalfOpen,
+        Trouble::Delayed => Weather::Delayed(planned.delay),
+    };
+    let before = struck();
+    links.iter().for_each(|link| link.set(weather));
+    sleep(planned.lasts).await;
+    let fired = fires("bytes on the connection", async || (struck() > before).then_some(())).await;
+    links.iter().for_each(|link| link.set(Weather::Fair));
+    fired.map(|()| Instant::now())
+}
+
+async fn receiver(world: &World, planned: Planned, mood: Mood) -> Result<Instant, String> {
+    let desk = &world.desks[planned.target];
+    let before = desk.struck();
+    match mood {
+        Mood::Slow => desk.slow_down(planned.delay.as_millis() as u64),
+        Mood::Failing => desk.always(Some(Fault::Refused)),
+        Mood::AnswersThenCuts => desk.always(Some(Fault::CutAnswered)),
+        Mood::AcceptsThenCuts => desk.always(Some(Fault::CutAccepted)),
+    }
+    sleep(planned.lasts).await;
+    let fired = fires("a delivery", async || (desk.struck() > before).then_some(())).await;
+    desk.slow_down(0);
+    desk.always(None);
+    fired.map(|()| Instant::now())
+}
+
+async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
+    let servers = world.redis.lock().await;
+    let destination = SUBJECTS[planned.target].destination;
+    match planned.kind {
+        Kind::PrimaryKilled => return Ok(servers.kill_primary(destination, planned.lasts).await),
+        Kind::PrimaryFrozen => return Ok(servers.freeze_primary(destination, planned.lasts).await),
+        Kind::Failover => return Ok(servers.fail_over(destination).await),
+        Kind::SlotsMoved => return Ok(servers.move_slots(destination).await),
+        _ => {}
+    }
+    let server = servers.node(servers.primary_of(destination).await);
+    match planned.kind {
+        Kind::RedisKilled => {
+            server.kill();
+            let killed = Instant::now();
+            sleep(planned.lasts).await;
+            server.restart().await;
+            Ok(killed)
+        }
+        Kind::RedisFrozen => {
+            server.freeze();
+            sleep(planned.lasts).await;
+            server.thaw();
+            Ok(Instant::now())
+        }
+        Kind::ScriptFlush => {
+            let mut connection = server.connection().await;
+            ask::<()>(&mut connection, &["SCRIPT", "FLUSH"]).await?;
+            Ok(Instant::now())
+        }
+        Kind::MemoryFull => memory_full(server, planned.lasts).await,
+        Kind::DiskFull => disk_full(server, planned.lasts).await,
+        other => Err(format!("{other} is not about Redis")),
+    }
+}
+
+fn process(server: &TestRedis) -> Result<Pid, String> {
+    let id = i32::try_from(server.pid()).map_err(|error| error.to_string())?;
+    Pid::from_raw(id).ok_or_else(|| "no process".to_owned())
+}
+
+async fn ask<T: redis::FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    words: &[&str],
+) -> Result<T, String> {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    let asked: std::pin::Pin<Box<dyn Future<Output = redis::RedisResult<T>> + Send>> =
+        Box::pin(command.query_async(connection));
+    match tokio::time::timeout(REPLY_MAX, asked).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(format!("{words:?}: {error}")),
+        Err(_) => Err(format!("{words:?}: no answer")),
+    }
+}
+
+/// A field of INFO.
+async fn info(
+    connection: &mut MultiplexedConnection,
+    section: &str,
+    field: &str,
+) -> Result<String, String> {
+    let text: String = ask(connection, &["INFO", section]).await?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    Ok(line.unwrap_or_default().to_owned())
+}
+
+async fn memory_full(server: &TestRedis, lasts: Duration) -> Result<Instant, String> {
+    let mut connection = server.connection().await;
+    let refused = async |connection: &mut MultiplexedConnection| {
+        info(connection, "errorstats", "errorstat_OOM").await.unwrap_or_default()
+    };
+    let before = refused(&mut connection).await;
+    let used = info(&mut connection, "memory", "used_memory").await?;
+    ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", &used]).await?;
+    sleep(lasts).await;
+    let fired = fires("a call that was refused for want of memory", async || {
+        (refused(&mut connection).await != before).then_some(())
+    })
+    .await;
+    ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "0"]).await?;
+    fired.map(|()| Instant::now())
+}
+
+async fn disk_full(server: &TestRedis, lasts: Duration) -> Result<Instant, String> {
+    let mut connection = server.connection().await;
+    let id = process(server)?;
+    let limit = |bytes: Option<u64>| {
+        let limit = Rlimit { current: bytes, maximum: None };
+        prlimit(Some(id), Resource::Fsize, limit).map(drop).map_err(|error| error.to_string())
+    };
+    let status = async |connection: &mut MultiplexedConnection| {
+        info(connection, "persistence", "aof_last_write_status").await.unwrap_or_default()
+    };
+    let is_refused = async |connection: &mut MultiplexedConnection| {
+        // The file may have been rewritten meanwhile, and be shorter than the limit.
+        let size = longest_file(server);
+        limit(Some(size)).ok()?;
+        (status(connection).await == "err").then_some(())
+    };
+    let fired =
+        fires("a write that found no room", async || is_refused(&mut connection).await).await;
+    sleep(lasts).await;
+    limit(None)?;
+    until(HEALS_MAX, "Redis writes its append-only file again", async || {
+        (status(&mut connection).await == "ok").then_some(())
+    })
+    .await?;
+    fired.map(|()| Instant::now())
+}
+
+/// The size of the append-only file that is written to.
+fn longest_file(server: &TestRedis) -> u64 {
+    let dir = server.dir().join("appendonlydir");
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let increments = files.filter(|file| file.file_name().to_string_lossy().ends_with(".incr.aof"));
+    increments.filter_map(|file| Some(file.metadata().ok()?.len())).max().unwrap_or_default()
+}
