@@ -47,33 +47,54 @@ const SCENES: [Of; 10] = [
     scene!(owner_drains, "pause points"),
 ];
 
-/// Each bug, what it is, the scene that must find it, and what it must be found as.
-const BUGS: [(&str, &str, &str, Anomaly); 15] = [
-    ("accepted_when_sent", "settles before the receiver's answer", "failures", Anomaly::Lost),
-    ("two_in_flight", "two requests of a lane at once", "failures", Anomaly::Reordered),
-    ("wake_and_poll_lost", "wake-up and poll both lost", "failures", Anomaly::Stuck),
-    ("retry_restamped", "a failed transform arrives anew", "failures", Anomaly::Reordered),
-    ("epoch_ignored", "ingest keeps its old epoch", "failures", Anomaly::Stuck),
-    ("leases_not_extended", "leases are never extended", "failures", Anomaly::ProcessedTwice),
-    ("batches_side_by_side", "ingest calls not in turn", "batches", Anomaly::Reordered),
-    ("call_renumbered", "a lost call again as a new one", "lost_answer", Anomaly::Doubled),
-    ("failed_session_goes_on", "later frames overtake a refused one", "full", Anomaly::Overtaken),
-    ("answered_early", "answers before Redis did", "dies_before_the_call", Anomaly::Lost),
+/// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
+/// two, whichever comes first. What is sent before the answer to the one before may also pass it.
+const BUGS: [(&str, &str, &str, &[Anomaly]); 15] = [
+    (
+        "accepted_when_sent",
+        "settles before the receiver's answer",
+        "failures",
+        &[Anomaly::Lost, Anomaly::Reordered],
+    ),
+    ("two_in_flight", "two requests of a lane at once", "failures", &[Anomaly::Reordered]),
+    ("wake_and_poll_lost", "wake-up and poll both lost", "failures", &[Anomaly::Stuck]),
+    ("retry_restamped", "a failed transform arrives anew", "failures", &[Anomaly::Reordered]),
+    ("epoch_ignored", "ingest keeps its old epoch", "failures", &[Anomaly::Stuck]),
+    ("leases_not_extended", "leases are never extended", "failures", &[Anomaly::ProcessedTwice]),
+    ("batches_side_by_side", "ingest calls not in turn", "batches", &[Anomaly::Reordered]),
+    ("call_renumbered", "a lost call again as a new one", "lost_answer", &[Anomaly::Doubled]),
+    (
+        "failed_session_goes_on",
+        "later frames overtake a refused one",
+        "full",
+        &[Anomaly::Overtaken],
+    ),
+    ("answered_early", "answers before Redis did", "dies_before_the_call", &[Anomaly::Lost]),
     (
         "idempotency_key_dropped",
         "the key is lost on the way",
         "dies_before_the_answer",
-        Anomaly::Doubled,
+        &[Anomaly::Doubled],
     ),
-    ("house_not_kept", "nothing overdue is taken up", "dies_with_claims", Anomaly::Stuck),
-    ("tenure_end_ignored", "sends on when its tenure is over", "owner_is_late", Anomaly::TwoOwners),
+    ("house_not_kept", "nothing overdue is taken up", "dies_with_claims", &[Anomaly::Stuck]),
+    (
+        "tenure_end_ignored",
+        "sends on when its tenure is over",
+        "owner_is_late",
+        &[Anomaly::TwoOwners],
+    ),
     (
         "backoff_forgotten",
         "a refused head does not wait",
         "owner_dies_after_a_refusal",
-        Anomaly::AttemptForgotten,
+        &[Anomaly::AttemptForgotten],
     ),
-    ("drain_settles_nothing", "draining drops what is in hand", "owner_drains", Anomaly::Repeated),
+    (
+        "drain_settles_nothing",
+        "draining drops what is in hand",
+        "owner_drains",
+        &[Anomaly::Repeated],
+    ),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -115,7 +136,7 @@ async fn each_planted_bug_is_caught_and_nothing_is_without_one() {
     for (of, bug, (verdict, sent), ms) in &ended {
         let expected = BUGS.iter().find(|(name, ..)| Some(*name) == *bug);
         match (expected, verdict) {
-            (Some((bug, what, _, anomaly)), Err(found)) if found == anomaly => {
+            (Some((bug, what, _, anomalies)), Err(found)) if anomalies.contains(found) => {
                 println!("| `{bug}` | {what} | {} | {found} | {sent} |", of.layer);
             }
             (None, Ok(())) => {}
