@@ -94,7 +94,7 @@ impl Reseq {
         }
         let stop = CancellationToken::new();
         let mut config = self.config;
-        let embedded = start_redis(&mut config).await?;
+        let embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let started = Parts::build(&config, self.transforms, self.metrics).await;
         let started = match started {
             Ok(parts) => Whole::start(&config, parts, &self.roles, stop.clone()).await,
@@ -112,15 +112,6 @@ impl Reseq {
         let whole = tokio::spawn(whole.run(embedded, stop.clone(), config.shutdown_ms));
         Ok(Running { http, tcp, stop, whole })
     }
-}
-
-async fn start_redis(config: &mut Config) -> Result<Option<EmbeddedRedis>, AppError> {
-    if !config.redis.is_embedded() {
-        return Ok(None);
-    }
-    let embedded = EmbeddedRedis::start(&config.redis.data_dir).await?;
-    config.redis.url = embedded.url();
-    Ok(Some(embedded))
 }
 
 async fn stop_redis(embedded: Option<EmbeddedRedis>) {

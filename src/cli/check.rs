@@ -24,13 +24,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
         config.destinations.len(),
         config.tcp.len(),
     );
-    let embedded = match config.redis.is_embedded() {
-        true => Some(EmbeddedRedis::start(&config.redis.data_dir).await?),
-        false => None,
-    };
-    if let Some(embedded) = &embedded {
-        config.redis.url = embedded.url();
-    }
+    let embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
     let opened = Store::open(&config.redis, Duration::from_millis(config.sender.lease_ms)).await;
     if let Some(embedded) = embedded {
         embedded.stop().await?;

@@ -26,13 +26,7 @@ pub struct MigrateArgs {
 /// Migrates, or says what it would do. May be broken off and run again at any time.
 pub async fn run(args: MigrateArgs) -> anyhow::Result<()> {
     let mut config = Config::load(args.config.as_deref(), std::env::vars())?;
-    let embedded = match config.redis.is_embedded() {
-        true => Some(EmbeddedRedis::start(&config.redis.data_dir).await?),
-        false => None,
-    };
-    if let Some(embedded) = &embedded {
-        config.redis.url = embedded.url();
-    }
+    let embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
     let opened = Store::open(&config.redis, Duration::from_millis(config.sender.lease_ms)).await;
     let result = match opened {
         Ok((store, _)) => migrate(&store, args.dry_run).await,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{
     Store, StoreError,
     connect::{self, Channel, Next, Node},
-    scripts::{Call, is_missing},
+    scripts::Call,
     unexpected,
 };
 
@@ -19,23 +19,6 @@ const REDIRECTS_MAX: usize = 8;
 const LATER: Duration = Duration::from_millis(20);
 /// Looks at single keys under way at once, where a look at many had to be split.
 const SINGLE_MAX: usize = 8;
-
-/// What must have happened to what a call wrote before its answer counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Confirm {
-    /// It is in the memory of the primary.
-    Primary,
-    /// So many replicas have it, too.
-    Replicas {
-        /// How many.
-        count: u32,
-    },
-    /// It is on the disk of the primary, and of so many replicas (`WAITAOF`, from Redis 7.2 on).
-    Fsync {
-        /// How many.
-        replicas: u32,
-    },
-}
 
 impl Store {
     /// Runs a script once.
@@ -50,70 +33,17 @@ impl Store {
         result
     }
 
-    /// Runs a script once, and waits until what it wrote is where it should be, but no longer than
-    /// `redis.timeout_ms`. False if it is not known to be there: the script has run all the same. The
-    /// wait covers whatever the script wrote on its connection; a call that writes nothing is
-    /// confirmed by what was written there before.
-    pub async fn run_confirmed<T: FromRedisValue>(
+    pub(super) fn note<T>(
         &self,
         transition: &'static str,
-        call: &Call<'_>,
-        confirm: Confirm,
-    ) -> Result<(T, bool), StoreError> {
-        let Some(wait) = self.wait_of(confirm) else {
-            return Ok((self.run(transition, call).await?, true));
-        };
-        let begun = Instant::now();
-        let result = self.confirmed_at(call, &wait).await;
-        self.note(transition, begun, &result);
-        result
-    }
-
-    fn note<T>(&self, transition: &'static str, begun: Instant, result: &Result<T, StoreError>) {
+        begun: Instant,
+        result: &Result<T, StoreError>,
+    ) {
         // An answer by name (a stale epoch, another owner) is no failure of Redis.
         let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
         crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
         if let Err(error @ StoreError::NewerSchema(_)) = result {
             self.inner.schemas.tell(error);
-        }
-    }
-
-    /// What is waited for; none where the answer itself says it all.
-    fn wait_of(&self, confirm: Confirm) -> Option<Wait> {
-        let (command, replicas, local) = match confirm {
-            Confirm::Replicas { count } if count > 0 => ("WAIT", count, 0),
-            Confirm::Fsync { replicas } => ("WAITAOF", replicas, 1),
-            Confirm::Primary | Confirm::Replicas { .. } => return None,
-        };
-        let ms = self.inner.links.patience.as_millis() as u64;
-        Some(Wait { command, local, replicas, ms })
-    }
-
-    async fn confirmed_at<T: FromRedisValue>(
-        &self,
-        call: &Call<'_>,
-        wait: &Wait,
-    ) -> Result<(T, bool), StoreError> {
-        let links = &self.inner.links;
-        let mut redirects = Redirects::new();
-        let mut route = links.route(call.route()).await?;
-        loop {
-            let (alone, connection) = route.node.take_alone().await?;
-            let mut channel = Channel { connection, asking: route.asking };
-            let error = match wait.run(call, &mut channel).await {
-                Ok((answer, is_confirmed, keep)) => {
-                    if keep {
-                        alone.give_back();
-                    }
-                    return Ok((answer, is_confirmed));
-                }
-                Err(error) => error,
-            };
-            let next = links.after(&error, alone.node()).await;
-            if !connect::is_broken(&error) {
-                alone.give_back();
-            }
-            route = redirects.follow(self, call.route(), next, error).await?;
         }
     }
 
@@ -283,18 +213,18 @@ impl Work<'_> {
 }
 
 /// How a call is followed through a cluster that changes.
-struct Redirects {
+pub(super) struct Redirects {
     begun: Instant,
     count: usize,
 }
 
 impl Redirects {
-    fn new() -> Redirects {
+    pub(super) fn new() -> Redirects {
         Redirects { begun: Instant::now(), count: 0 }
     }
 
     /// Where the call goes next, or why it does not.
-    async fn follow(
+    pub(super) async fn follow(
         &mut self,
         store: &Store,
         key: &[u8],
@@ -312,62 +242,6 @@ impl Redirects {
                 store.inner.links.route(key).await
             }
             Next::Again(_) | Next::Later(_) | Next::GiveUp => Err(error.into()),
-        }
-    }
-}
-
-/// A wait for what a call wrote.
-struct Wait {
-    command: &'static str,
-    local: u32,
-    replicas: u32,
-    ms: u64,
-}
-
-impl Wait {
-    /// Sends the call and the wait in one write: the answer, whether it is confirmed, and whether the
-    /// connection can be used again.
-    async fn run<T: FromRedisValue>(
-        &self,
-        call: &Call<'_>,
-        channel: &mut Channel,
-    ) -> RedisResult<(T, bool, bool)> {
-        let answers = self.send(call.by_hash(), channel).await?;
-        let (answer, waited) = match answers {
-            (Err(error), _) if is_missing(&error) => self.send(call.by_source(), channel).await?,
-            answers => answers,
-        };
-        let keep = waited.as_ref().err().is_none_or(|error| !connect::is_broken(error));
-        let is_confirmed = waited.is_ok_and(|reached| self.is_reached(reached));
-        let answer = redis::from_redis_value(answer?)?;
-        Ok((answer, is_confirmed, keep))
-    }
-
-    async fn send(
-        &self,
-        command: redis::Cmd,
-        channel: &mut Channel,
-    ) -> RedisResult<(RedisResult<Value>, RedisResult<Value>)> {
-        let mut pipe = redis::pipe();
-        pipe.add_command(command);
-        let wait = pipe.cmd(self.command);
-        if self.command == "WAITAOF" {
-            wait.arg(self.local);
-        }
-        wait.arg(self.replicas).arg(self.ms);
-        pipe.ignore_errors();
-        pipe.query_async(channel).await
-    }
-
-    fn is_reached(&self, reached: Value) -> bool {
-        match self.command {
-            "WAITAOF" => {
-                let reached: Option<(u32, u32)> = redis::from_redis_value(reached).ok();
-                reached.is_some_and(|(local, replicas)| {
-                    local >= self.local && replicas >= self.replicas
-                })
-            }
-            _ => redis::from_redis_value(reached).is_ok_and(|count: u32| count >= self.replicas),
         }
     }
 }

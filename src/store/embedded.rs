@@ -21,6 +21,8 @@ use tokio::{
 pub use error::EmbeddedError;
 use place::Place;
 
+use crate::config;
+
 mod binary;
 mod error;
 mod place;
@@ -53,6 +55,18 @@ enum Server {
 }
 
 impl EmbeddedRedis {
+    /// Starts one if no other Redis is configured, and then has the configuration name it.
+    pub async fn start_if_wanted(
+        redis: &mut config::Redis,
+    ) -> Result<Option<EmbeddedRedis>, EmbeddedError> {
+        if !redis.is_embedded() {
+            return Ok(None);
+        }
+        let embedded = EmbeddedRedis::start(&redis.data_dir).await?;
+        redis.url = embedded.url();
+        Ok(Some(embedded))
+    }
+
     /// Adopts the server that still runs in `data_dir`, or starts one, and waits until it has
     /// loaded its data.
     pub async fn start(data_dir: &Path) -> Result<EmbeddedRedis, EmbeddedError> {

@@ -7,6 +7,7 @@ mod catalog;
 mod claim;
 mod clock;
 mod complete;
+mod confirm;
 mod connect;
 mod destinations;
 mod due;
@@ -46,11 +47,11 @@ use std::{
 
 use tokio::time::Instant;
 
-pub use ask::Confirm;
 pub use catalog::{Catalog, Known, Paused};
 pub use claim::Claimed;
 pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
+pub use confirm::Confirm;
 pub use connect::{Fitness, UnfitServer};
 pub use destinations::{Defined, Removed};
 pub use due::DueTimer;

@@ -15,11 +15,10 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{MetaError, Store, StoreError, UnfitServer};
+use super::{MetaError, Store, StoreError, UnfitServer, ask};
 
 /// The newest schema that this version knows.
 pub const SCHEMA: u32 = 1;
@@ -31,8 +30,6 @@ const ROLE: &str = "schema";
 const PRESENCE: Duration = Duration::from_secs(5);
 /// How often it says so.
 const PRESENCE_EVERY: Duration = Duration::from_secs(1);
-/// How many partitions are looked at at a time.
-const LOOKS_MAX: usize = 64;
 /// How often a call is made again in the schema that its refusal names.
 const AGAIN_MAX: usize = 2;
 /// How often a refusal by a newer schema is logged at most.
@@ -168,13 +165,16 @@ impl Store {
 
     /// The schema of each partition; this pod goes by it from here on.
     pub async fn schemas(&self) -> Result<Vec<u32>, StoreError> {
-        let of = async |partition| {
-            let key = self.keys().partition(partition).epoch();
-            let (schema,): (Option<u32>,) = self.query(redis::pipe().hget(key, "schema")).await?;
-            Ok::<_, StoreError>(schema.unwrap_or(FIRST))
-        };
-        let looks = stream::iter((0..self.keys().partitions()).map(of));
-        let all: Vec<u32> = looks.buffered(LOOKS_MAX).try_collect().await?;
+        let looks = (0..self.keys().partitions()).map(|partition| {
+            let mut pipe = redis::pipe();
+            pipe.hget(self.keys().partition(partition).epoch(), "schema");
+            pipe
+        });
+        let mut all = Vec::new();
+        for answer in self.query_each(&looks.collect::<Vec<_>>()).await {
+            let schema: Option<u32> = ask::read(answer?.pop(), "a partition's schema")?;
+            all.push(schema.unwrap_or(FIRST));
+        }
         for (noted, schema) in self.inner.schemas.of_partitions.iter().zip(&all) {
             noted.store(*schema, Ordering::Relaxed);
         }
