@@ -39,7 +39,7 @@ async fn deliver(to: &dyn Deliver, message: Stamped, attempt: u32) -> Verdict {
 fn parts(verdict: Verdict) -> (Trouble, Option<Duration>, Finality) {
     match verdict {
         Verdict::Accepted(count) => panic!("{count} accepted"),
-        Verdict::Refused { trouble, retry_after, finality } => {
+        Verdict::Refused { trouble, retry_after, finality, .. } => {
             let reason = &trouble.detail;
             assert!(!reason.contains("s3cret") && !reason.contains("token"), "{reason}");
             assert_eq!(trouble.stage, Stage::Delivery);

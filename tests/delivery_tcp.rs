@@ -79,7 +79,7 @@ async fn deliver(to: &dyn Deliver, message: Stamped) -> Verdict {
 
 fn refused(kind: TroubleKind, reason: &str, finality: Finality) -> Verdict {
     let trouble = Trouble::new(Stage::Delivery, kind, reason);
-    Verdict::Refused { trouble, retry_after: None, finality }
+    Verdict::Refused { accepted: 0, trouble, retry_after: None, finality }
 }
 
 fn rejected(reason: &str) -> Verdict {
@@ -108,7 +108,7 @@ async fn each_answer_has_its_verdict_and_the_connection_is_kept() {
     let again = |retry_after| {
         let reason = "the receiver answered RETRY";
         let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, reason);
-        Verdict::Refused { trouble, retry_after, finality: Finality::Again }
+        Verdict::Refused { accepted: 0, trouble, retry_after, finality: Finality::Again }
     };
     let table: [(&[u8], Verdict); 5] = [
         (b"OK \r\n", Verdict::Accepted(1)),
@@ -284,4 +284,80 @@ async fn lanes_side_by_side_have_connections_of_their_own_up_to_the_limit() {
         () = assert_closed(a) => {}
         () = assert_closed(b) => {}
     }
+}
+
+/// Several messages at once, while the receiver reads `frames` and says `answers`.
+async fn window(
+    peer: &Peer,
+    bodies: &[&str],
+    frames: &[u8],
+    answers: &[u8],
+) -> (Verdict, TcpStream) {
+    let messages: Vec<_> = bodies.iter().map(|body| Arc::new(message(body))).collect();
+    let receive = async {
+        let mut stream = peer.accept().await;
+        let mut read = vec![0; frames.len()];
+        stream.read_exact(&mut read).await.unwrap();
+        assert_eq!(read, frames);
+        stream.write_all(answers).await.unwrap();
+        stream
+    };
+    tokio::join!(peer.delivery.deliver(&messages, 1), receive)
+}
+
+#[tokio::test]
+async fn the_frames_of_a_window_are_there_before_the_first_is_answered() {
+    let peer = peer(|d| d.delivery.window = 4).await;
+    let (verdict, mut stream) =
+        window(&peer, &["1", "2", "3"], b"1\n2\n3\n", b"OK\nOK\nOK\n").await;
+    assert_eq!(verdict, Verdict::Accepted(3));
+    // The connection is kept.
+    let next = peer.exchange(&mut stream, "4", b"4\n", b"OK\n").await;
+    assert_eq!(next, Verdict::Accepted(1));
+}
+
+#[tokio::test]
+async fn a_window_ends_at_the_first_refusal_and_its_connection_with_it() {
+    let peer = peer(|d| d.delivery.window = 4).await;
+    for (answers, reason, finality) in [
+        ("OK\nREJECT no\n", "rejected: no", Finality::Final),
+        ("OK\nRETRY\nOK\n", "the receiver answered RETRY", Finality::Again),
+        ("OK\nperhaps\n", "perhaps", Finality::Again),
+    ] {
+        let (verdict, stream) =
+            window(&peer, &["1", "2", "3"], b"1\n2\n3\n", answers.as_bytes()).await;
+        let Verdict::Refused { accepted, trouble, finality: found, .. } = verdict else {
+            panic!("{verdict:?}")
+        };
+        assert_eq!((accepted, found), (1, finality));
+        assert!(trouble.detail.contains(reason), "{}", trouble.detail);
+        assert_closed(stream).await;
+    }
+}
+
+#[tokio::test]
+async fn a_window_goes_as_far_as_the_first_that_cannot_travel() {
+    let peer = peer(|d| d.delivery.window = 4).await;
+    let (verdict, _stream) = window(&peer, &["1", "a\nb", "3"], b"1\n", b"OK\n").await;
+    assert_eq!(verdict, Verdict::Accepted(1));
+}
+
+#[tokio::test]
+async fn neither_side_of_a_window_waits_for_the_other_to_read() {
+    let peer = peer(|d| d.delivery.window = 1000).await;
+    let body = "x".repeat(20_000);
+    let messages: Vec<_> = (0..1000).map(|_| Arc::new(message(&body))).collect();
+    let receive = async {
+        let mut stream = tokio::io::BufStream::new(peer.accept().await);
+        let (mut line, answer) = (Vec::new(), format!("OK {}\n", "y".repeat(3000)));
+        for _ in 0..1000 {
+            line.clear();
+            tokio::io::AsyncBufReadExt::read_until(&mut stream, b'\n', &mut line).await.unwrap();
+            // Blocks as soon as the sender does not read.
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+        }
+    };
+    let (verdict, ()) = tokio::join!(peer.delivery.deliver(&messages, 1), receive);
+    assert_eq!(verdict, Verdict::Accepted(1000));
 }

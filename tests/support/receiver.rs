@@ -231,7 +231,8 @@ async fn converse(
             Some(Fault::CutUnread | Fault::CutAccepted) => return Ok(()),
         };
         write_frame(&mut stream, text, with_length).await?;
-        if fault == Some(Fault::CutAnswered) {
+        // What may stand behind a refused frame of a window must not be accepted.
+        if fault.is_some() {
             return Ok(());
         }
     }

@@ -181,10 +181,11 @@ fn fields(subject: &Subject, receiver: SocketAddr, transformer: &str) -> String 
         Order::Key => "key",
         Order::None => "none",
     };
+    let window = if scheme == "tcp" { "window = 50, " } else { "" };
     format!(
         "url = \"{scheme}://{receiver}{path}\"\nordering = \"{ordering}\"\n\
          idempotency_window_ms = 300000\nlog_max = 100\ntransform = {transform}\n\
-         delivery = {{ timeout_ms = 3000, {again} }}"
+         delivery = {{ {window}timeout_ms = 3000, {again} }}"
     )
 }
 

@@ -193,12 +193,14 @@ pub struct Delivery {
     pub retry_after_max_ms: u64,
     /// HTTP: the most messages of one request; 1: each by itself, as it is.
     pub batch_max: u32,
-    /// HTTP: the most bytes of bodies in one batch (one message is always sent).
+    /// The most bytes of bodies in one batch, or in one window (one message is always sent).
     pub batch_bytes_max: u64,
     /// HTTP: how long a batch that is not full waits for more, in milliseconds.
     pub batch_linger_ms: u64,
     /// HTTP: how a batch is written.
     pub batch_format: BatchFormat,
+    /// TCP: the most frames of one lane that are sent before the first of them is answered.
+    pub window: u32,
     /// TCP: how messages are told apart on the connection.
     pub framing: Framing,
     /// TCP: whether the receiver answers each frame.
@@ -274,6 +276,7 @@ impl Default for Delivery {
             batch_bytes_max: 1 << 20,
             batch_linger_ms: 0,
             batch_format: BatchFormat::Json,
+            window: 1,
             framing: Framing::Lines,
             ack: Ack::Line,
         }

@@ -52,7 +52,19 @@ impl Destination {
         check_range("delivery.batch_bytes_max", delivery.batch_bytes_max, 1, 64 << 20)?;
         check_range("delivery.batch_linger_ms", delivery.batch_linger_ms, 0, 60_000)?;
         if delivery.batch_max > 1 && self.is_tcp() {
-            return Err(bad("delivery.batch_max", "only an http:// receiver takes batches"));
+            let problem = "only an http:// receiver takes batches; over TCP use delivery.window";
+            return Err(bad("delivery.batch_max", problem));
+        }
+        check_range("delivery.window", delivery.window.into(), 1, 1_000)?;
+        if delivery.window > 1 && !self.is_tcp() {
+            let problem = "only a tcp:// receiver takes frames ahead of its answers; over HTTP use \
+                           delivery.batch_max";
+            return Err(bad("delivery.window", problem));
+        }
+        if delivery.window > 1 && delivery.per_second_max > 0 {
+            let problem = "frames in flight together cannot be paced one by one; leave out \
+                           delivery.window or delivery.per_second_max";
+            return Err(bad("delivery.window", problem));
         }
         Ok(())
     }
@@ -185,6 +197,12 @@ mod tests {
             d.delivery.batch_max = 2;
         };
         assert_eq!(refused(batches_over_tcp), "delivery.batch_max");
+        assert_eq!(refused(|d| d.delivery.window = 2), "delivery.window");
+        let paced_window = |d: &mut Destination| {
+            d.url = "tcp://h:1".into();
+            (d.delivery.window, d.delivery.per_second_max) = (2, 10);
+        };
+        assert_eq!(refused(paced_window), "delivery.window");
         let serial_without_lanes = |d: &mut Destination| {
             d.processing = Processing::Serial;
             d.ordering = Ordering::None;

@@ -103,12 +103,12 @@ impl Deliver for Http {
         let detail = refusal_in_full(answer).await;
         let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, detail);
         let trouble = trouble.with_status(status.as_u16());
-        Verdict::Refused { trouble, retry_after, finality: finality_of(status) }
+        Verdict::Refused { accepted: 0, trouble, retry_after, finality: finality_of(status) }
     }
 }
 
 fn refused(trouble: Trouble) -> Verdict {
-    Verdict::Refused { trouble, retry_after: None, finality: Finality::Again }
+    Verdict::Refused { accepted: 0, trouble, retry_after: None, finality: Finality::Again }
 }
 
 fn finality_of(status: StatusCode) -> Finality {

@@ -18,8 +18,10 @@ mod tcp;
 pub enum Verdict {
     /// The receiver has the first so many of the messages, at least one.
     Accepted(usize),
-    /// The receiver does not have the first message, or did not say so.
+    /// The receiver does not have one of the messages, or did not say so.
     Refused {
+        /// How many before that one it has.
+        accepted: usize,
         /// What happened.
         trouble: Trouble,
         /// How long the receiver asked to wait, if it did.
@@ -45,7 +47,7 @@ pub enum Finality {
 pub trait Deliver: Send + Sync {
     /// One attempt at messages of one lane, in order, the `attempt`th (from 1) at the first of
     /// them, within the destination's `delivery.timeout_ms`. More than one only where
-    /// `delivery.batch_max` says so.
+    /// `delivery.batch_max` or `delivery.window` says so.
     async fn deliver(&self, messages: &[Arc<Stamped>], attempt: u32) -> Verdict;
 }
 

@@ -12,8 +12,10 @@
 //! closes the connection, so that no connection with an unanswered frame is used again.
 
 use std::{
+    future::poll_fn,
     io::{self, Read},
     sync::{Arc, Mutex, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
@@ -55,11 +57,86 @@ pub struct Tcp {
     idle_max: usize,
 }
 
-/// Why a frame did not go out.
-struct WriteFailure {
-    error: FrameError,
-    /// True when not even a part of the frame has left, so it cannot have been processed.
+/// What ended an attempt before all of its frames were accepted.
+struct Stop {
+    trouble: Trouble,
+    retry_after: Option<Duration>,
+    finality: Finality,
+    /// True when not even a part of a frame has left, so nothing can have been processed.
     is_untouched: bool,
+}
+
+impl Stop {
+    fn again(trouble: Trouble) -> Stop {
+        Stop { trouble, retry_after: None, finality: Finality::Again, is_untouched: false }
+    }
+
+    fn r#final(trouble: Trouble) -> Stop {
+        Stop { finality: Finality::Final, ..Stop::again(trouble) }
+    }
+
+    /// No connection, or one that broke.
+    fn broken(reason: String) -> Stop {
+        Stop::again(trouble(TroubleKind::Connection, reason))
+    }
+
+    fn of(refusal: FromReceiver) -> Stop {
+        match refusal {
+            FromReceiver::Reject(reason) => {
+                Stop::r#final(trouble(TroubleKind::Rejected, format!("rejected: {reason}")))
+            }
+            FromReceiver::Retry(retry_after) => {
+                let reason = "the receiver answered RETRY".to_owned();
+                Stop { retry_after, ..Stop::again(trouble(TroubleKind::Status, reason)) }
+            }
+            FromReceiver::Ok => Stop::broken("an OK is no refusal".to_owned()),
+        }
+    }
+}
+
+/// Frames on their way out. What does not fit into the socket goes on leaving while answers come:
+/// neither side then waits for the other to read.
+struct Outbox {
+    frames_bytes: usize,
+    is_empty: bool,
+}
+
+type Answer = Option<Result<Bytes, FrameError>>;
+
+impl Outbox {
+    /// The next answer.
+    async fn answer(&mut self, connection: &mut Connection) -> Result<Answer, Stop> {
+        poll_fn(|context| {
+            if !self.is_empty {
+                match connection.poll_flush_unpin(context) {
+                    Poll::Pending => {}
+                    Poll::Ready(Ok(())) => self.is_empty = true,
+                    Poll::Ready(Err(error)) => {
+                        let is_untouched = connection.write_buffer().len() == self.frames_bytes;
+                        return Poll::Ready(Err(Stop { is_untouched, ..unwritten(&error) }));
+                    }
+                }
+            }
+            connection.poll_next_unpin(context).map(Ok)
+        })
+        .await
+    }
+}
+
+/// What the receiver said, if that is an answer.
+fn understood(answer: Answer) -> Result<FromReceiver, Stop> {
+    let odd = |reason: String| Stop::again(trouble(TroubleKind::Status, reason));
+    match answer {
+        Some(Ok(frame)) => FromReceiver::parse(&frame).map_err(|error| odd(error.to_string())),
+        Some(Err(FrameError::TooLong { max })) => {
+            Err(odd(format!("the answer is longer than {max} bytes")))
+        }
+        Some(Err(error)) => Err(Stop::broken(format!("no answer: {error}"))),
+        None => {
+            let reason = "the receiver closed the connection without an answer";
+            Err(Stop::broken(reason.to_owned()))
+        }
+    }
 }
 
 impl Tcp {
@@ -77,53 +154,62 @@ impl Tcp {
         }
     }
 
-    async fn attempt(&self, body: Bytes) -> Result<Verdict, Trouble> {
-        let mut connection = self.send(body).await.map_err(broken)?;
-        if self.ack == Ack::None {
-            self.keep(connection);
-            return Ok(Verdict::Accepted(1));
+    /// Sends the frames, and takes the answers as they come, in order; `accepted` counts those that
+    /// are accepted. Each answer has the whole time-out, from the answer before it.
+    async fn attempt(&self, bodies: &[Bytes], accepted: &mut usize) -> Result<(), Stop> {
+        if let Some(connection) = self.take_idle() {
+            match self.exchange(connection, bodies, accepted).await {
+                // The receiver closed it just now; it has nothing, so a fresh one is safe.
+                Err(stop) if stop.is_untouched => {}
+                result => return result,
+            }
         }
-        let answer = match connection.next().await {
-            Some(Ok(frame)) => FromReceiver::parse(&frame)
-                .map_err(|error| trouble(TroubleKind::Status, error.to_string()))?,
-            Some(Err(FrameError::TooLong { max })) => {
-                let reason = format!("the answer is longer than {max} bytes");
-                return Err(trouble(TroubleKind::Status, reason));
-            }
-            Some(Err(error)) => return Err(broken(format!("no answer: {error}"))),
-            None => {
-                let reason = "the receiver closed the connection without an answer";
-                return Err(broken(reason.to_owned()));
-            }
-        };
-        self.keep(connection);
-        Ok(match answer {
-            FromReceiver::Ok => Verdict::Accepted(1),
-            FromReceiver::Retry(retry_after) => {
-                let trouble =
-                    trouble(TroubleKind::Status, "the receiver answered RETRY".to_owned());
-                Verdict::Refused { trouble, retry_after, finality: Finality::Again }
-            }
-            FromReceiver::Reject(reason) => {
-                let trouble = trouble(TroubleKind::Rejected, format!("rejected: {reason}"));
-                refused(trouble, Finality::Final)
-            }
-        })
+        let opened = timeout(self.timeout, self.open()).await;
+        let connection = opened.unwrap_or_else(|_| Err(self.late())).map_err(Stop::broken)?;
+        self.exchange(connection, bodies, accepted).await
     }
 
-    /// Writes the frame, on an idle connection if there is one, and returns the connection.
-    async fn send(&self, body: Bytes) -> Result<Connection, String> {
-        if let Some(mut connection) = self.take_idle() {
-            match write(&mut connection, body.clone()).await {
-                Ok(()) => return Ok(connection),
-                // The receiver closed it just now; it has nothing, so a fresh one is safe.
-                Err(failure) if failure.is_untouched => {}
-                Err(failure) => return Err(describe(failure)),
+    async fn exchange(
+        &self,
+        mut connection: Connection,
+        bodies: &[Bytes],
+        accepted: &mut usize,
+    ) -> Result<(), Stop> {
+        for body in bodies {
+            let fed = connection.feed(body.clone()).await;
+            fed.map_err(|error| Stop { is_untouched: true, ..unwritten(&error) })?;
+        }
+        if self.ack == Ack::None {
+            let flushed = timeout(self.timeout, connection.flush()).await;
+            flushed.map_err(|_| self.timed_out())?.map_err(|error| unwritten(&error))?;
+            *accepted = bodies.len();
+            self.keep(connection);
+            return Ok(());
+        }
+        let mut outbox = Outbox { frames_bytes: connection.write_buffer().len(), is_empty: false };
+        while *accepted < bodies.len() {
+            let answer = timeout(self.timeout, outbox.answer(&mut connection)).await;
+            match understood(answer.map_err(|_| self.timed_out())??)? {
+                FromReceiver::Ok => *accepted += 1,
+                refusal => {
+                    // What is in flight behind it has no answer, and must not get one later.
+                    if *accepted + 1 == bodies.len() {
+                        self.keep(connection);
+                    }
+                    return Err(Stop::of(refusal));
+                }
             }
         }
-        let mut connection = self.open().await?;
-        write(&mut connection, body).await.map_err(describe)?;
-        Ok(connection)
+        self.keep(connection);
+        Ok(())
+    }
+
+    fn late(&self) -> String {
+        format!("timed out after {} ms", self.timeout.as_millis())
+    }
+
+    fn timed_out(&self) -> Stop {
+        Stop::again(trouble(TroubleKind::Timeout, self.late()))
     }
 
     async fn open(&self) -> Result<Connection, String> {
@@ -138,7 +224,10 @@ impl Tcp {
             .set_nodelay(true)
             .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
         prepared.map_err(|error| format!("no connection: {error}"))?;
-        Ok(Framed::new(stream, FrameCodec::new(self.framing, ANSWER_BYTES_MAX)))
+        let mut connection = Framed::new(stream, FrameCodec::new(self.framing, ANSWER_BYTES_MAX));
+        // All frames of an attempt leave together: how many these are is bounded elsewhere.
+        connection.set_backpressure_boundary(usize::MAX);
+        Ok(connection)
     }
 
     /// An idle connection that the receiver has not closed as far as can be seen.
@@ -163,54 +252,34 @@ impl Tcp {
 
 #[async_trait]
 impl Deliver for Tcp {
-    /// A frame is one message: the first.
+    /// A frame is one message; the frames of one call are in flight together.
     async fn deliver(&self, messages: &[Arc<Stamped>], _attempt: u32) -> Verdict {
-        let Some(message) = messages.first() else {
-            let trouble = trouble(TroubleKind::Unsendable, "there is nothing to send".to_owned());
-            return refused(trouble, Finality::Again);
+        let bodies = messages.iter().map(|message| &message.message.body.bytes);
+        let fits = |body: &&Bytes| self.framing == Framing::Length || !body.contains(&b'\n');
+        let frames: Vec<Bytes> = bodies.take_while(fits).cloned().collect();
+        let mut accepted = 0;
+        let result = match frames.is_empty() {
+            true => {
+                let reason = FrameError::ContainsNewline.to_string();
+                Err(Stop::r#final(trouble(TroubleKind::Unsendable, reason)))
+            }
+            false => self.attempt(&frames, &mut accepted).await,
         };
-        let body = &message.message.body.bytes;
-        if self.framing == Framing::Lines && body.contains(&b'\n') {
-            let reason = FrameError::ContainsNewline.to_string();
-            return refused(trouble(TroubleKind::Unsendable, reason), Finality::Final);
-        }
-        match timeout(self.timeout, self.attempt(body.clone())).await {
-            Ok(Ok(verdict)) => verdict,
-            Ok(Err(trouble)) => refused(trouble, Finality::Again),
-            Err(_) => {
-                let reason = format!("timed out after {} ms", self.timeout.as_millis());
-                refused(trouble(TroubleKind::Timeout, reason), Finality::Again)
+        match result {
+            Ok(()) => Verdict::Accepted(accepted),
+            Err(Stop { trouble, retry_after, finality, .. }) => {
+                Verdict::Refused { accepted, trouble, retry_after, finality }
             }
         }
     }
-}
-
-fn refused(trouble: Trouble, finality: Finality) -> Verdict {
-    Verdict::Refused { trouble, retry_after: None, finality }
 }
 
 fn trouble(kind: TroubleKind, reason: String) -> Trouble {
     Trouble::new(Stage::Delivery, kind, reason)
 }
 
-/// No connection, or one that broke.
-fn broken(reason: String) -> Trouble {
-    trouble(TroubleKind::Connection, reason)
-}
-
-fn describe(failure: WriteFailure) -> String {
-    format!("the frame could not be written: {}", failure.error)
-}
-
-async fn write(connection: &mut Connection, body: Bytes) -> Result<(), WriteFailure> {
-    let fed = connection.feed(body).await;
-    fed.map_err(|error| WriteFailure { error, is_untouched: true })?;
-    let frame_bytes = connection.write_buffer().len();
-    let flushed = connection.flush().await;
-    flushed.map_err(|error| {
-        let is_untouched = connection.write_buffer().len() == frame_bytes;
-        WriteFailure { error, is_untouched }
-    })
+fn unwritten(error: &FrameError) -> Stop {
+    Stop::broken(format!("the frame could not be written: {error}"))
 }
 
 /// False when the receiver has closed the connection, or said something that nobody asked for.
@@ -257,15 +326,18 @@ mod tests {
             served
         };
         let deliver = async {
-            let first = tcp.attempt(Bytes::from_static(b"one")).await;
+            let mut accepted = 0;
+            let first = tcp.attempt(&[Bytes::from_static(b"one")], &mut accepted).await;
             // Writing fails from now on, while nothing can be read: as after a late RST.
             let idle = tcp.take_idle().unwrap();
             SockRef::from(idle.get_ref()).shutdown(Shutdown::Write).unwrap();
             tcp.keep(idle);
-            (first, tcp.attempt(Bytes::from_static(b"two")).await)
+            accepted = 0;
+            let second = tcp.attempt(&[Bytes::from_static(b"two")], &mut accepted).await;
+            (first.is_ok(), second.is_ok(), accepted)
         };
         let (served, verdicts) = tokio::join!(serve, deliver);
-        assert_eq!(verdicts, (Ok(Verdict::Accepted(1)), Ok(Verdict::Accepted(1))));
+        assert_eq!(verdicts, (true, true, 1));
         assert_eq!(
             served.iter().map(|(_, line)| line.as_str()).collect::<Vec<_>>(),
             ["one\n", "two\n"]

@@ -42,7 +42,7 @@ impl DestinationSender {
             && let Some(key) = self.to_send.pop()
         {
             if is_paused {
-                self.rest(&key, &current);
+                self.rest(&key);
             } else if let Err(wait) = self.begin_delivery(&key, &current) {
                 self.to_send.push_front(key);
                 self.next_slot = Some(Instant::now() + wait);
@@ -52,9 +52,9 @@ impl DestinationSender {
     }
 
     /// Tombstones are passed also while the destination is paused; nothing is sent.
-    fn rest(&mut self, key: &LaneKey, current: &Current) {
-        if let Some(lane) = self.lanes.get_mut(key) {
-            lane.pass_tombstones(&current.rules, now());
+    fn rest(&mut self, key: &LaneKey) {
+        if self.lanes.contains_key(key) {
+            self.pass_tombstones(key);
             self.to_ask.push(key);
             self.resting.push(key);
         }
@@ -99,9 +99,14 @@ impl DestinationSender {
         self.in_flight -= messages.len();
         match verdict {
             Verdict::Accepted(count) => self.accepted(&key, &messages, count, took),
-            Verdict::Refused { trouble, retry_after, finality } => {
+            Verdict::Refused { accepted, trouble, retry_after, finality } => {
+                if accepted > 0 {
+                    self.accepted(&key, &messages, accepted, took);
+                    // What was refused is then the front.
+                    self.pass_tombstones(&key);
+                }
                 telemetry::delivered(self.name.as_str(), "refused", took);
-                self.refused(&key, &messages, trouble, retry_after, finality);
+                self.refused(&key, &messages[accepted..], trouble, retry_after, finality);
             }
         }
         self.heed_again(&key);
@@ -123,6 +128,12 @@ impl DestinationSender {
         for message in &messages[..count.min(messages.len())] {
             let age_ms = now.ms.saturating_sub(message.message.received_ms);
             telemetry::end_to_end(self.name.as_str(), Duration::from_millis(age_ms));
+        }
+    }
+
+    fn pass_tombstones(&mut self, key: &LaneKey) {
+        if let (Some(lane), Some(current)) = (self.lanes.get_mut(key), &self.current) {
+            lane.pass_tombstones(&current.rules, now());
         }
     }
 
@@ -157,7 +168,9 @@ impl DestinationSender {
         }
         let count = messages.len();
         let is_ordered = self.orders.of(sequence).is_some();
-        let may_be_another = count > 1 && finality != Finality::Halts && !is_ordered;
+        // Frames are answered one by one: over TCP it is the first.
+        let may_be_another =
+            count > 1 && !destination.is_tcp() && finality != Finality::Halts && !is_ordered;
         if may_be_another && !matches!(fate, Fate::Postpone(_)) {
             tracing::warn!(
                 destination = %self.name, sequence, key, count, reason,

@@ -310,13 +310,15 @@ impl DestinationSender {
 fn rules_of(destination: &domain::Destination, run_max: usize) -> Rules {
     let delivery = &destination.delivery;
     let is_single = destination.ordering == domain::Ordering::None;
-    let batch_max = if destination.is_tcp() { 1 } else { delivery.batch_max as usize };
+    let is_tcp = destination.is_tcp();
+    let batch_max = if is_tcp { delivery.window } else { delivery.batch_max } as usize;
     let batch_max = if planted::is("two_in_flight") { 2 } else { batch_max };
+    let lingers = batch_max > 1 && !is_tcp;
     Rules {
         run_max: if is_single { 1 } else { run_max.max(batch_max).min(RUN_MAX) },
         batch_max,
         batch_bytes_max: delivery.batch_bytes_max,
-        linger: Duration::from_millis(if batch_max > 1 { delivery.batch_linger_ms } else { 0 }),
+        linger: Duration::from_millis(if lingers { delivery.batch_linger_ms } else { 0 }),
         is_single,
         log: (destination.log_max > 0).then_some(destination.log_bodies),
     }
