@@ -60,7 +60,7 @@ impl Session {
 
 /// Arrivals of one producer for one destination, to be stamped in this order.
 struct Job {
-    arrivals: Vec<Arrival>,
+    arrivals: Arc<[Arrival]>,
     session: Session,
     reply: oneshot::Sender<Vec<Outcome>>,
     submitted: Instant,
@@ -136,9 +136,10 @@ impl Committer {
     pub async fn submit(
         &self,
         destination: &DestinationName,
-        arrivals: Vec<Arrival>,
+        arrivals: impl Into<Arc<[Arrival]>>,
         session: &Session,
     ) -> Pending {
+        let arrivals = arrivals.into();
         let count = arrivals.len();
         let (reply, pending) = oneshot::channel();
         let pending = Pending { reply: pending, count };

@@ -221,7 +221,7 @@ impl Ingest {
         let mut pending = Vec::new();
         for (name, of_name) in by_destination {
             let arrival = |&at: &usize| items[at].as_ref().ok().map(|item| item.arrival.clone());
-            let arrivals = of_name.iter().filter_map(arrival).collect();
+            let arrivals = of_name.iter().filter_map(arrival).collect::<Vec<_>>();
             let submitted = self.committer.submit(name, arrivals, &Session::default()).await;
             pending.push((name.clone(), of_name, submitted));
         }

@@ -1,6 +1,6 @@
 //! The answering half of a TCP connection, and what it keeps while there is no room.
 
-use std::{collections::VecDeque, future::Future, time::Duration};
+use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt, SinkExt};
@@ -9,7 +9,7 @@ use tokio_util::{codec::FramedWrite, sync::CancellationToken};
 
 use super::{
     super::{Outcome, Refusal, Session},
-    Connection, Frame, Taken,
+    Connection, Read, Share, Taken,
 };
 use crate::{
     domain::Arrival,
@@ -28,12 +28,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub(super) async fn answer(
     connection: &Connection,
     stream: FramedWrite<OwnedWriteHalf, FrameCodec>,
-    queue: mpsc::UnboundedReceiver<Frame>,
+    queue: mpsc::UnboundedReceiver<Read>,
     ended: &CancellationToken,
 ) {
     let mut writer = Writer { connection, stream, queue, kept: VecDeque::new() };
-    while let Some(frame) = writer.queue.recv().await {
-        if !writer.answer_from(frame).await {
+    while let Some(read) = writer.queue.recv().await {
+        if !writer.answer_from(read).await {
             break;
         }
     }
@@ -47,59 +47,77 @@ pub(super) async fn answer(
 struct Writer<'c> {
     connection: &'c Connection,
     stream: FramedWrite<OwnedWriteHalf, FrameCodec>,
-    queue: mpsc::UnboundedReceiver<Frame>,
+    queue: mpsc::UnboundedReceiver<Read>,
     /// What waits for room, in order, and what became of what was submitted behind it.
     kept: VecDeque<Kept>,
 }
 
 enum Kept {
     /// To be submitted again: surely it is not there.
-    Again(Taken),
+    Again {
+        arrival: Arrival,
+        _share: Arc<Share>,
+    },
     Settled(Outcome),
     /// The connection ends with this answer.
     Last(ToProducer),
 }
 
 impl Writer<'_> {
-    /// Answers this frame, and then what is there. False when the connection ends.
-    async fn answer_from(&mut self, first: Frame) -> bool {
+    /// Answers this, and then what is there. False when the connection ends.
+    async fn answer_from(&mut self, first: Read) -> bool {
         let mut next = Some(first);
-        while let Some(frame) = next {
-            let (answer, is_last) = match frame {
-                Frame::Last(answer) => (answer, true),
-                Frame::Submitted(pending, taken) => {
+        while let Some(read) = next {
+            match read {
+                Read::Last(answer) => {
+                    self.write(answer).await;
+                    return false;
+                }
+                Read::Submitted(pending, taken) => {
                     // What is answered already is not held back for what is not.
                     if pending.is_waiting() && !written(self.stream.flush()).await {
                         return false;
                     }
-                    let outcome = only(pending.outcomes().await);
-                    if outcome.as_ref().err().is_some_and(Refusal::is_wait) {
-                        if !self.wait_for_room(taken).await {
-                            return false;
-                        }
-                        next = self.queue.try_recv().ok();
-                        continue;
+                    if !self.answer_chunk(pending.outcomes().await, taken).await {
+                        return false;
                     }
-                    answer_to(outcome)
                 }
-            };
-            if !self.write(answer).await || is_last {
-                return false;
             }
             next = self.queue.try_recv().ok();
         }
         written(self.stream.flush()).await
     }
 
+    /// Answers frames that were submitted together. False when the connection ends.
+    async fn answer_chunk(&mut self, outcomes: Vec<Outcome>, taken: Taken) -> bool {
+        let full = outcomes
+            .iter()
+            .position(|outcome| outcome.as_ref().err().is_some_and(Refusal::is_wait));
+        let mut outcomes = outcomes.into_iter();
+        for outcome in outcomes.by_ref().take(full.unwrap_or(usize::MAX)) {
+            let (answer, is_last) = answer_to(outcome);
+            if !self.write(answer).await || is_last {
+                // What was submitted behind it in the same chunk is answered too: it was aborted.
+                let rest = outcomes.map(Kept::Settled);
+                self.kept.extend(rest.filter(|_| is_last));
+                return false;
+            }
+        }
+        match full {
+            Some(at) => self.wait_for_room(kept(outcomes, &taken, at).collect()).await,
+            None => true,
+        }
+    }
+
     /// Keeps all that was read, from `first` on, and submits it again until all of it is taken
     /// and answered. Nothing is read meanwhile: the producer feels its socket fill up. False when
     /// the connection ends.
-    async fn wait_for_room(&mut self, first: Taken) -> bool {
+    async fn wait_for_room(&mut self, first: Vec<Kept>) -> bool {
         let connection = self.connection;
         let mut session = connection.turn.lock().await;
         let _paused = telemetry::TcpPaused::begin();
         tracing::debug!(destination = %connection.destination, "no room: reading stops");
-        self.kept.push_back(Kept::Again(first));
+        self.kept.extend(first);
         self.keep_the_queue().await;
         *session = Session::default();
         let goes_on = self.submit_until_taken().await;
@@ -138,12 +156,13 @@ impl Writer<'_> {
     /// Takes everything out of the queue, and sees what became of it. Behind a frame that found no
     /// room everything was refused, and is kept; what was not is answered in its turn.
     async fn keep_the_queue(&mut self) {
-        while let Ok(frame) = self.queue.try_recv() {
-            let kept = match frame {
-                Frame::Last(answer) => Kept::Last(answer),
-                Frame::Submitted(pending, taken) => kept(only(pending.outcomes().await), taken),
-            };
-            self.kept.push_back(kept);
+        while let Ok(read) = self.queue.try_recv() {
+            match read {
+                Read::Last(answer) => self.kept.push_back(Kept::Last(answer)),
+                Read::Submitted(pending, taken) => {
+                    self.kept.extend(kept(pending.outcomes().await, &taken, 0));
+                }
+            }
         }
     }
 
@@ -168,7 +187,7 @@ impl Writer<'_> {
     /// how many.
     async fn submit_again(&mut self, count: usize) -> usize {
         let again = |kept: &Kept| match kept {
-            Kept::Again(taken) => Some(Arrival::clone(&taken.arrival)),
+            Kept::Again { arrival, .. } => Some(arrival.clone()),
             _ => None,
         };
         let arrivals: Vec<Arrival> = self.kept.iter().take(count).map_while(again).collect();
@@ -191,7 +210,7 @@ impl Writer<'_> {
         let mut answered = 0;
         while let Some(kept) = self.kept.pop_front() {
             let (answer, is_last) = match kept {
-                Kept::Again(_) => {
+                Kept::Again { .. } => {
                     self.kept.push_front(kept);
                     break;
                 }
@@ -208,18 +227,20 @@ impl Writer<'_> {
 
     async fn answer_the_rest(&mut self) {
         loop {
-            let outcome = match self.kept.pop_front() {
-                Some(Kept::Again(_)) => Err(Refusal::Aborted),
-                Some(Kept::Settled(outcome)) => outcome,
+            let outcomes = match self.kept.pop_front() {
+                Some(Kept::Again { .. }) => vec![Err(Refusal::Aborted)],
+                Some(Kept::Settled(outcome)) => vec![outcome],
                 Some(Kept::Last(_)) => continue,
                 None => match self.queue.recv().await {
-                    Some(Frame::Submitted(pending, _)) => only(pending.outcomes().await),
-                    Some(Frame::Last(_)) => continue,
+                    Some(Read::Submitted(pending, _)) => pending.outcomes().await,
+                    Some(Read::Last(_)) => continue,
                     None => return,
                 },
             };
-            if !self.write(answer_to(outcome).0).await {
-                return;
+            for outcome in outcomes {
+                if !self.write(answer_to(outcome).0).await {
+                    return;
+                }
             }
         }
     }
@@ -229,18 +250,23 @@ impl Writer<'_> {
     }
 }
 
-fn kept(outcome: Outcome, taken: Taken) -> Kept {
-    if is_to_come_again(&outcome) { Kept::Again(taken) } else { Kept::Settled(outcome) }
+/// What is to become of what was read together, from the `from`th on: these are its outcomes.
+fn kept(
+    outcomes: impl IntoIterator<Item = Outcome>,
+    taken: &Taken,
+    from: usize,
+) -> impl Iterator<Item = Kept> {
+    outcomes.into_iter().zip(&taken.arrivals[from..]).map(|(outcome, arrival)| {
+        match is_to_come_again(&outcome) {
+            true => Kept::Again { arrival: arrival.clone(), _share: taken.share.clone() },
+            false => Kept::Settled(outcome),
+        }
+    })
 }
 
 /// True if it found no room, or stood behind what did.
 fn is_to_come_again(outcome: &Outcome) -> bool {
     outcome.as_ref().err().is_some_and(|refusal| refusal.is_wait() || *refusal == Refusal::Aborted)
-}
-
-/// The outcome of a frame that was submitted alone.
-fn only(mut outcomes: Vec<Outcome>) -> Outcome {
-    outcomes.pop().unwrap_or(Err(Refusal::Draining))
 }
 
 /// True if it was written, in time.

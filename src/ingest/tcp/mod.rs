@@ -6,7 +6,7 @@ mod answers;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -30,6 +30,9 @@ use crate::{
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// The most KiB of bodies of one connection that are not answered yet (one frame is always taken).
 const ROOM_KIB: usize = 4 << 10;
+/// Frames that are there together are submitted together: at most so many, and bytes of bodies.
+const CHUNK_MAX: usize = 256;
+const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// What all TCP listeners share.
 #[derive(Clone)]
@@ -85,24 +88,31 @@ pub async fn run(
 }
 
 /// What was read, on its way to being answered.
-enum Frame {
+enum Read {
     Submitted(Pending, Taken),
     /// The connection ends with this answer.
     Last(ToProducer),
 }
 
-/// A frame that was read, until it is answered: it may have to be submitted again.
+/// Frames that were read together, until they are answered: they may have to be submitted again.
 struct Taken {
-    arrival: Box<Arrival>,
-    /// Its share of what one connection may hold.
-    _share: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+    arrivals: Arc<[Arrival]>,
+    share: Arc<Share>,
 }
+
+/// A part of what one connection may hold.
+struct Share {
+    _places: OwnedSemaphorePermit,
+    _room: OwnedSemaphorePermit,
+}
+
+type Frames = FramedRead<tokio::net::tcp::OwnedReadHalf, FrameCodec>;
 
 struct Connection {
     destination: DestinationName,
     framing: Framing,
     shared: Shared,
-    /// Held by whoever submits: the reader, for one frame at a time, or the writer, until all that
+    /// Held by whoever submits: the reader, for one chunk at a time, or the writer, until all that
     /// was refused has been taken.
     turn: Mutex<Session>,
     stop: CancellationToken,
@@ -121,7 +131,7 @@ impl Connection {
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let (read, write) = stream.into_split();
         // What it holds is bounded by the shares of the frames in it.
-        let (frames, queue) = mpsc::unbounded_channel();
+        let (reads, queue) = mpsc::unbounded_channel();
         let ended = CancellationToken::new();
         let writer = answers::answer(&self, FramedWrite::new(write, self.codec()), queue, &ended);
         let reader = async {
@@ -129,64 +139,88 @@ impl Connection {
                 // A frame that waits for its turn must not get it once the connection has ended.
                 biased;
                 () = ended.cancelled() => {}
-                () = self.read_frames(FramedRead::new(read, self.codec()), &frames) => {}
+                () = self.read_frames(FramedRead::new(read, self.codec()), &reads) => {}
             }
             // Closes the queue: the writer ends once everything is answered.
-            drop(frames);
+            drop(reads);
         };
         tokio::join!(reader, writer);
     }
 
-    async fn read_frames(
-        &self,
-        mut stream: FramedRead<tokio::net::tcp::OwnedReadHalf, FrameCodec>,
-        frames: &mpsc::UnboundedSender<Frame>,
-    ) {
-        let places = Arc::new(Semaphore::new(self.shared.frames_in_flight_max));
+    async fn read_frames(&self, mut stream: Frames, queue: &mpsc::UnboundedSender<Read>) {
+        let places_max = self.shared.frames_in_flight_max;
+        let places = Arc::new(Semaphore::new(places_max));
         let room = Arc::new(Semaphore::new(ROOM_KIB));
         loop {
-            let frame = tokio::select! {
+            let first = tokio::select! {
                 () = self.stop.cancelled() => return,
-                frame = stream.next() => frame,
+                first = stream.next() => first,
             };
-            let frame = match frame {
-                None => return,
-                Some(Ok(body)) => {
-                    let kib = (body.len() / 1024 + 1).min(ROOM_KIB) as u32;
-                    let place = places.clone().acquire_owned().await;
-                    let room = room.clone().acquire_many_owned(kib).await;
-                    // They are never closed.
-                    let (Ok(place), Ok(room)) = (place, room) else { return };
-                    let arrival = Box::new(arrival(body));
-                    let taken = Taken { arrival, _share: (place, room) };
-                    if !self.submit(taken, frames).await {
-                        return;
-                    }
-                    continue;
+            let (bodies, end) = chunk(first, &mut stream, places_max.min(CHUNK_MAX));
+            if !bodies.is_empty() {
+                let kib: usize = bodies.iter().map(|body| body.len() / 1024 + 1).sum();
+                let places = places.clone().acquire_many_owned(bodies.len() as u32).await;
+                let room = room.clone().acquire_many_owned(kib.min(ROOM_KIB) as u32).await;
+                // They are never closed.
+                let (Ok(places), Ok(room)) = (places, room) else { return };
+                let arrivals = bodies.into_iter().map(arrival).collect();
+                let share = Arc::new(Share { _places: places, _room: room });
+                if !self.submit(Taken { arrivals, share }, queue).await {
+                    return;
                 }
-                Some(Err(FrameError::Io(_))) => return,
-                Some(Err(error)) => {
-                    let code = match error {
-                        FrameError::TooLong { .. } => "body_too_large",
-                        _ => "invalid_frame",
-                    };
-                    let sentence = format!("{error}; the connection is closed").into();
-                    Frame::Last(ToProducer::Err { code, sentence })
-                }
+            }
+            let error = match end {
+                End::No => continue,
+                End::Closed | End::Bad(FrameError::Io(_)) => return,
+                End::Bad(error) => error,
             };
-            let _ = frames.send(frame);
+            let code = match error {
+                FrameError::TooLong { .. } => "body_too_large",
+                _ => "invalid_frame",
+            };
+            let sentence = format!("{error}; the connection is closed").into();
+            let _ = queue.send(Read::Last(ToProducer::Err { code, sentence }));
             return;
         }
     }
 
-    /// Submits a frame when it is the reader's turn. False when the writer has gone.
-    async fn submit(&self, taken: Taken, frames: &mpsc::UnboundedSender<Frame>) -> bool {
+    /// Submits frames when it is the reader's turn. False when the writer has gone.
+    async fn submit(&self, taken: Taken, queue: &mpsc::UnboundedSender<Read>) -> bool {
         let session = self.turn.lock().await;
-        let arrivals = vec![Arrival::clone(&taken.arrival)];
+        let arrivals = taken.arrivals.clone();
         let pending = self.shared.committer.submit(&self.destination, arrivals, &session).await;
         // Before the turn is over: whoever has it next finds everything in the queue.
-        frames.send(Frame::Submitted(pending, taken)).is_ok()
+        queue.send(Read::Submitted(pending, taken)).is_ok()
     }
+}
+
+/// Whether a stream of frames goes on.
+enum End {
+    No,
+    Closed,
+    Bad(FrameError),
+}
+
+/// The bodies that are there already, from the first one on, and whether more can come.
+fn chunk(
+    first: Option<Result<Bytes, FrameError>>,
+    stream: &mut Frames,
+    count_max: usize,
+) -> (Vec<Bytes>, End) {
+    let (mut bodies, mut bytes, mut next) = (Vec::new(), 0, Some(first));
+    while let Some(frame) = next {
+        match frame {
+            None => return (bodies, End::Closed),
+            Some(Err(error)) => return (bodies, End::Bad(error)),
+            Some(Ok(body)) => {
+                bytes += body.len();
+                bodies.push(body);
+            }
+        }
+        let is_full = bodies.len() >= count_max || bytes >= CHUNK_BYTES_MAX;
+        next = if is_full { None } else { stream.next().now_or_never() };
+    }
+    (bodies, End::No)
 }
 
 fn arrival(body: Bytes) -> Arrival {
