@@ -15,7 +15,8 @@
 --   call)  [5] lease, ms  [6] most messages  [7] most bytes of records (one is always given)
 --   [8] least messages (with fewer waiting nothing is given; overrides the bytes)
 --   [9] 'destination', 'key' or 'none'
--- Returns: {deadline in ms since 1970, {sequence, what attempts left or '', record}…}
+-- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if attempts left
+--   something behind at any message, {deadline, 'attempts', sequence, record, what they left or '' …}
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, expect
 
@@ -27,23 +28,32 @@ local function lease_of(sequence)
 end
 
 -- The records are read again for an answer that is given again, and kept by nobody: only what is
--- still held under this secret is told. Also returns how many of the sequences are covered.
+-- still held under this secret is told. Also returns how many of the sequences are covered, and
+-- those that are told. The first records say how many of their size fit into one look.
 local function answer_of(deadline, sequences, room)
-  local answer = {deadline}
+  local answer, told, looked = {deadline}, {}, 0
   local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
-  for from = 1, #sequences, 32 do
-    local chunk = {}
-    for i = from, math.min(from + 31, #sequences) do chunk[#chunk + 1] = sequences[i] end
-    local attempts = attempts_kept and redis.call('HMGET', KEYS[5], unpack(chunk)) or {}
-    for i, record in ipairs(redis.call('HMGET', KEYS[4], unpack(chunk))) do
-      if room <= 0 and #answer > least then return answer, from + i - 2 end
+  if attempts_kept then answer[2] = 'attempts' end
+  local size = 32
+  while looked < #sequences do
+    local last = math.min(looked + size, #sequences)
+    local attempts = attempts_kept and redis.call('HMGET', KEYS[5], unpack(sequences, looked + 1, last))
+    local begun = room
+    for i, record in ipairs(redis.call('HMGET', KEYS[4], unpack(sequences, looked + 1, last))) do
+      if room <= 0 and #told >= least then return answer, looked + i - 1, told end
       if record then
+        local sequence = sequences[looked + i]
         room = room - #record
-        answer[#answer + 1] = {chunk[i], attempts[i] or '', record}
+        told[#told + 1] = sequence
+        local at = #answer
+        answer[at + 1], answer[at + 2] = sequence, record
+        if attempts then answer[at + 3] = attempts[i] or '' end
       end
     end
+    local mean = (begun - room) / (last - looked) + 1
+    looked, size = last, math.max(32, math.min(1000, math.floor(room / mean)))
   end
-  return answer, #sequences
+  return answer, #sequences, told
 end
 
 local answered = replayed(KEYS[1], number)
@@ -66,20 +76,19 @@ expect('ZCARD', KEYS[6], KEYS[7])
 local most = tonumber(ARGV[6])
 local sequences = redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], 0, most - 1)
 local deadline = text(now + tonumber(ARGV[5]))
-local answer, covered = answer_of(deadline, sequences, tonumber(ARGV[7]))
+local answer, covered, told = answer_of(deadline, sequences, tonumber(ARGV[7]))
 -- All or nothing: what there is stays where it is, for those who want less.
-if #sequences > 0 and #answer - 1 < least then return keep(KEYS[1], number, {deadline}) end
+if #sequences > 0 and #told < least then return keep(KEYS[1], number, {deadline}) end
 if #sequences == 0 then
   redis.call('ZREM', KEYS[7], destination)
-  return keep(KEYS[1], number, answer)
+  return keep(KEYS[1], number, {deadline})
 end
 
 local leases, call = {}, {deadline}
-for i = 2, #answer do
-  local sequence = answer[i][1]
-  leases[#leases + 1] = deadline
-  leases[#leases + 1] = lease_of(sequence)
-  call[#call + 1] = sequence
+for i, sequence in ipairs(told) do
+  leases[2 * i - 1] = deadline
+  leases[2 * i] = lease_of(sequence)
+  call[i + 1] = sequence
 end
 if by_priority then
   redis.call('ZREM', KEYS[3], unpack(sequences, 1, covered))

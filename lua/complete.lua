@@ -19,9 +19,10 @@
 --   [15…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] call number  [2] destination  [3] number of lanes  [4] schema that the records are written
---   in; then the lanes' keys, then per message 4: its lane (from 1), sequence, member of leases,
---   record
--- Returns: {'ok' | 'stale_lease' | 'settled' …} in order; settled: it was completed before
+--   in  [5] number of messages; then the lanes' keys, then the sequences, then the members of leases,
+--   then the records; then, if there are several lanes, of each message its lane (from 1)
+-- Returns: {which (from 1), 'stale_lease' | 'settled', which, …}: all others were completed; settled:
+--   it was completed before
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL
 -- include: schema, clock, call, expect, leases, attempts, waiting, serial
 
@@ -44,11 +45,11 @@ local place = {
 local function in_progress_of(lane) return KEYS[13 + 2 * lane] end
 local function ready_of(lane) return KEYS[14 + 2 * lane] end
 
-local sequences, members = {}, {}
-for i = 5 + lane_count, #ARGV, 4 do
-  sequences[#sequences + 1] = ARGV[i + 1]
-  members[#members + 1] = ARGV[i + 2]
-end
+local count = tonumber(ARGV[5])
+local sequence_base, member_base = 5 + lane_count, 5 + lane_count + count
+local record_base, lane_base = member_base + count, member_base + 2 * count
+local sequences = {unpack(ARGV, sequence_base + 1, sequence_base + count)}
+local members = {unpack(ARGV, member_base + 1, member_base + count)}
 local held = deadlines(KEYS[5], members)
 expect('HLEN', KEYS[2], KEYS[3])
 expect('ZCARD', KEYS[6], KEYS[7])
@@ -69,24 +70,22 @@ local function stands_in(in_progress, i)
 end
 
 local answer, gone, records, done, scores, completed = {}, {}, {}, {}, {}, {}
-for i = 1, #members do
-  local base = 1 + lane_count + 4 * i
-  local lane, sequence = tonumber(ARGV[base]), ARGV[base + 1]
+for i = 1, count do
+  local lane, sequence = lane_count > 1 and tonumber(ARGV[lane_base + i]) or 1, sequences[i]
   if held[i] and not completed[sequence] and stands_in(in_progress_of(lane), i) then
     completed[sequence] = true
     local of_lane = scores[lane] or {}
     scores[lane] = of_lane
-    of_lane[#of_lane + 1] = sequence
-    of_lane[#of_lane + 1] = sequence
-    gone[#gone + 1] = members[i]
-    done[#done + 1] = sequence
-    records[#records + 1] = sequence
-    records[#records + 1] = ARGV[base + 3]
-    answer[i] = 'ok'
-  elseif completed[sequence] or redis.call('ZSCORE', ready_of(lane), sequence) then
-    answer[i] = 'settled'
+    local at = #of_lane
+    of_lane[at + 1], of_lane[at + 2] = sequence, sequence
+    at = #done + 1
+    gone[at], done[at] = members[i], sequence
+    records[2 * at - 1], records[2 * at] = sequence, ARGV[record_base + i]
   else
-    answer[i] = why_gone(KEYS[3], sequence)
+    local is_settled = completed[sequence] or redis.call('ZSCORE', ready_of(lane), sequence)
+    local at = #answer
+    answer[at + 1] = text(i)
+    answer[at + 2] = is_settled and 'settled' or why_gone(KEYS[3], sequence)
   end
 end
 
@@ -118,7 +117,7 @@ local function finish(lane, of_lane, now)
   end
   local head = redis.call('ZRANGE', in_progress, 0, 0)[1]
   local is_head = head and completed[head]
-  if is_head and ordering == 'key' then redis.call('ZADD', KEYS[7], text(now), ARGV[4 + lane]) end
+  if is_head and ordering == 'key' then redis.call('ZADD', KEYS[7], text(now), ARGV[5 + lane]) end
   if serial then advance(place, in_progress, ready, now) end
   return is_head
 end

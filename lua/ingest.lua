@@ -24,9 +24,11 @@
 --   [5] known of the epoch  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
 --   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
 --   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
---   [13] number of idempotency keys that are named  [14] schema that the records are written in;
---   then the lanes' keys, then those idempotency keys, then per arrival 5: its lane (from 1), '' or
---   '<idempotency key, from 1>:<digest> <id>', its record, its charge in bytes, options: '' or some of
+--   [13] number of idempotency keys that are named  [14] schema that the records are written in
+--   [15] number of arrivals  [16] their charges in bytes, together;
+--   then the lanes' keys, then those idempotency keys, then the records; then, if there are several
+--   lanes, of each arrival its lane (from 1); then per arrival that has more to it 3: which (from 1),
+--   '' or '<idempotency key, from 1>:<digest> <id>', options: '' or some of
 --   'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter that it replaces>;' 'r;' (it
 --   has been processed before)
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence,
@@ -58,14 +60,20 @@ local ordering, serial, window_ms = ARGV[10], ARGV[11] == 'serial', tonumber(ARG
 local last, born = tonumber(known[3]) or 0, tonumber(known[5]) or 0
 local room = tonumber(ARGV[7]) - (last - (tonumber(known[4]) or 0))
 local bytes, pending_bytes = 0, tonumber(known[6]) or 0
-local room_bytes = tonumber(ARGV[8]) - pending_bytes
-if ARGV[8] == '0' then room_bytes = math.huge end
+local has_room_for_all = ARGV[8] == '0'
+local room_bytes = has_room_for_all and math.huge or tonumber(ARGV[8]) - pending_bytes
 local lane_count, name_count = tonumber(ARGV[12]), tonumber(ARGV[13])
+local count = tonumber(ARGV[15])
 local function in_progress_of(lane) return KEYS[14 + 2 * lane] end
 local function ready_of(lane) return KEYS[15 + 2 * lane] end
-local function lane_key(lane) return ARGV[14 + lane] end
-local function name_of(index) return ARGV[14 + lane_count + index] end
+local function lane_key(lane) return ARGV[16 + lane] end
+local function name_of(index) return ARGV[16 + lane_count + index] end
 local seen_base = 15 + 2 * lane_count
+local record_base = 16 + lane_count + name_count
+local lane_base = record_base + count
+-- Where what more there is to an arrival begins.
+local more = {}
+for i = lane_base + (lane_count > 1 and count or 0) + 1, #ARGV, 3 do more[tonumber(ARGV[i])] = i end
 
 -- The last sequence stamped in each lane that is still pending, 0 for an empty lane; and, where
 -- lanes are serial, whether one of its messages is not finished.
@@ -120,6 +128,10 @@ local function add(lists, lane, sequence)
   list[#list + 1] = sequence
 end
 
+local function charge_of(record)
+  return tonumber(string.match(record, '^%d(%d+),'))
+end
+
 -- Puts a new sequence where it belongs: waiting, delayed, held or ready.
 local function stand(lane, sequence, due, priority, is_finished)
   add(pending, lane, sequence)
@@ -150,11 +162,13 @@ local function stand(lane, sequence, due, priority, is_finished)
   end
 end
 
-local arrival = 0
-for i = 15 + lane_count + name_count, #ARGV, 5 do
-  arrival = arrival + 1
-  local lane, seen, record = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
-  local charge, options = tonumber(ARGV[i + 3]), ARGV[i + 4]
+local left_out = 0
+for arrival = 1, count do
+  local lane = lane_count > 1 and tonumber(ARGV[lane_base + arrival]) or 1
+  local record, seen, options = ARGV[record_base + arrival], '', ''
+  local at_more = more[arrival]
+  if at_more then seen, options = ARGV[at_more + 1], ARGV[at_more + 2] end
+  local charge = has_room_for_all and 0 or charge_of(record)
   local index, digest, id, in_epoch, at, same, first_id, letter
   if seen ~= '' then
     index, digest, id = string.match(seen, '^(%d+):(%S+) ?(.*)$')
@@ -162,15 +176,19 @@ for i = 15 + lane_count + name_count, #ARGV, 5 do
     in_epoch, at, same, first_id = first_of(index)
   end
   if options ~= '' then letter = string.match(options, 'l(%d+);') end
+  local refusal
   if in_epoch then
-    local kind = same == digest and 'duplicate' or 'conflict'
-    answer[#answer + 1] = {arrival, kind, at, in_epoch, first_id}
+    refusal = {arrival, same == digest and 'duplicate' or 'conflict', at, in_epoch, first_id}
   elseif letter and (letters[letter] or not redis.call('ZSCORE', KEYS[14], letter)) then
-    answer[#answer + 1] = {arrival, 'gone', '0', '0', ''}
+    refusal = {arrival, 'gone', '0', '0', ''}
   elseif room <= 0 or room_bytes < charge and pending_bytes + bytes > 0 then
     -- What comes behind it in the batch is not to overtake it.
     room = 0
-    answer[#answer + 1] = {arrival, 'backlog_full', '0', '0', ''}
+    refusal = {arrival, 'backlog_full', '0', '0', ''}
+  end
+  if refusal then
+    answer[#answer + 1] = refusal
+    left_out = left_out + charge_of(record)
   else
     last, room, room_bytes, bytes = last + 1, room - 1, room_bytes - charge, bytes + charge
     local sequence = text(last)
@@ -195,6 +213,7 @@ for i = 15 + lane_count + name_count, #ARGV, 5 do
     end
   end
 end
+if has_room_for_all then bytes = tonumber(ARGV[16]) - left_out end
 
 if #records > 0 then
   redis.call('HSET', KEYS[3], 'last', text(last))

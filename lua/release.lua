@@ -44,7 +44,10 @@ if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. know
 local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
 local orders, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
+local lane_count, entry_count = tonumber(ARGV[9]), tonumber(ARGV[10])
 local settled, is_gone, bytes = 0, {}, 0
+-- The log, and idempotency keys that are forgotten.
+local asks_what_is_gone = #ARGV > 10 + 8 * lane_count
 local tombstones = {dropped = 0, skipped = 0, cancelled = 0}
 
 -- Removes what has left: a prefix of the lane, all of it ready.
@@ -53,13 +56,16 @@ local function ack(base, in_progress, ready)
   if ordering == 'none' then from = upto end
   local gone = redis.call('ZRANGE', ready, from, upto, 'BYSCORE', 'LIMIT', 0, 2000)
   if #gone == 0 then return end
-  redis.call('ZREM', in_progress, unpack(gone))
-  redis.call('ZREM', ready, unpack(gone))
+  upto = gone[#gone]
+  redis.call('ZREMRANGEBYSCORE', in_progress, from, upto)
+  redis.call('ZREMRANGEBYSCORE', ready, from, upto)
   redis.call('HDEL', KEYS[4], unpack(gone))
   if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone)) end
   if orders > 0 then orders = orders - redis.call('HDEL', KEYS[8], unpack(gone)) end
   if ordering == 'none' then redis.call('ZREM', KEYS[7], upto) end
-  for _, sequence in ipairs(gone) do is_gone[sequence] = true end
+  if asks_what_is_gone then
+    for _, sequence in ipairs(gone) do is_gone[sequence] = true end
+  end
   settled = settled + #gone
   local left = #gone
   for i, kind in ipairs({'dropped', 'skipped', 'cancelled'}) do
@@ -77,9 +83,12 @@ local function run_of(key, in_progress, ready, in_hand, most)
     return {key}
   end
   local from = in_hand == '0' and '-inf' or '(' .. in_hand
-  local pending = redis.call('ZRANGE', in_progress, from, '+inf', 'BYSCORE', 'LIMIT', 0, most)
-  if #pending == 0 then return pending end
   local finished = redis.call('ZRANGE', ready, from, '+inf', 'BYSCORE', 'LIMIT', 0, most)
+  if #finished == 0 then return finished end
+  -- What is ready is in progress: if no more is in progress up to its end, it is the prefix itself.
+  local upto = redis.call('ZCOUNT', in_progress, from, finished[#finished])
+  if upto == #finished then return finished end
+  local pending = redis.call('ZRANGE', in_progress, from, '+inf', 'BYSCORE', 'LIMIT', 0, #finished)
   local run = {}
   for i = 1, #pending do
     if pending[i] ~= finished[i] then break end
@@ -110,17 +119,21 @@ local function before_orders(run)
   return left
 end
 
--- Adds the run's records to the answer, until the bytes are used up; one is always given.
+-- Adds the run's records to the answer, until the bytes are used up; one is always given. The first
+-- records say how many of their size fit into one look.
 local function add_records(answer, run)
-  for from = 1, #run, 32 do
-    local chunk = {}
-    for i = from, math.min(from + 31, #run) do chunk[#chunk + 1] = run[i] end
-    for i, record in ipairs(redis.call('HMGET', KEYS[4], unpack(chunk))) do
+  local looked, size = 0, 32
+  while looked < #run do
+    local last = math.min(looked + size, #run)
+    local begun = room
+    for i, record in ipairs(redis.call('HMGET', KEYS[4], unpack(run, looked + 1, last))) do
       if room <= 0 and #answer > 2 then return end
       room = room - #record
-      answer[#answer + 1] = chunk[i]
-      answer[#answer + 1] = record
+      local at = #answer
+      answer[at + 1], answer[at + 2] = run[looked + i], record
     end
+    local mean = (begun - room) / (last - looked) + 1
+    looked, size = last, math.max(32, math.min(1000, math.floor(room / mean)))
   end
 end
 
@@ -132,7 +145,6 @@ for i = 12, #KEYS do expect('ZCARD', KEYS[i]) end
 -- A log that is not wanted any more.
 if ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0 then redis.call('UNLINK', KEYS[10], KEYS[11]) end
 
-local lane_count, entry_count = tonumber(ARGV[9]), tonumber(ARGV[10])
 local answers = {0}
 for lane = 1, lane_count do
   local base = 3 + 8 * lane

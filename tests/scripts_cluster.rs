@@ -101,7 +101,7 @@ async fn live(
     assert_eq!(again, (1, expected), "the same call gets the same answer");
 
     let claimed: Vec<redis::Value> = ask(at, &calls.claim("s1", 6)).await;
-    assert_eq!(claimed.len(), 7, "a deadline and six messages");
+    assert_eq!(claimed.len(), 1 + 6 * 2, "a deadline and six messages");
     let extended: Vec<String> = ask(at, &calls.extend("s1", &[1, 2, 3])).await;
     assert_eq!(extended[1..], ["ok", "ok", "ok"]);
     let failed: Vec<String> = ask(at, &calls.fail("s1", &[(1, "0"), (2, LONG), (3, "0")])).await;
@@ -118,9 +118,10 @@ async fn live(
     let reaped: (u64, u64, u64) = ask(at, &calls.reap(&[lease], &[delay])).await;
     assert_eq!(reaped, (1, 1, 0));
     let claimed: Vec<redis::Value> = ask(at, &calls.claim("s2", 100)).await;
-    assert_eq!(claimed.len(), 7, "all but the sixth, which is held, and the seventh");
+    let with_attempts = 2 + 6 * 3;
+    assert_eq!(claimed.len(), with_attempts, "all but the sixth, which is held");
     let done = calls.complete("s2", &lanes, &[(1, 1), (2, 2), (3, 3), (1, 4)]);
-    assert_eq!(ask::<Vec<String>>(at, &done).await, ["ok"; 4]);
+    assert!(ask::<Vec<String>>(at, &done).await.is_empty(), "there is no exception");
 
     let heads = release(at, &calls, &[("a", 0, 1), ("b", 0, 9), ("{c}", 0, 9)]).await;
     assert_eq!(heads, ["1", "2", "3"]);

@@ -10,7 +10,7 @@ use super::{
     Caller, Claimers, Known, Status, Store, StoreError, ask, attempts, clock::server_clock_ms,
     record, unexpected,
 };
-use crate::domain::{LeaseToken, Sequence, Stamped};
+use crate::domain::{Attempts, LeaseToken, Sequence, Stamped};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -53,15 +53,22 @@ impl Store {
         let answer = caller.answered(self.run::<Vec<Value>>(name, &call).await)?;
 
         let mut bytes_given = 0;
-        let mut parts = answer.into_iter();
+        let mut parts = answer.into_iter().peekable();
+        let deadline = parts.next().ok_or_else(|| unexpected("claim"))?;
+        let with_attempts = parts.next_if(is_attempts).is_some();
         let mut result = Claimed {
-            deadline_ms: read(parts.next().ok_or_else(|| unexpected("claim"))?)?,
-            messages: Vec::with_capacity(parts.len()),
+            deadline_ms: read(deadline)?,
+            messages: Vec::with_capacity(parts.len() / 2),
             may_have_more: false,
         };
-        for part in parts {
-            let (sequence, attempts, bytes): (Sequence, Bytes, Bytes) = read(part)?;
-            let attempts = attempts::read(&attempts)?;
+        while let Some(sequence) = parts.next() {
+            let sequence: Sequence = read(sequence)?;
+            let mut next = || parts.next().ok_or_else(|| unexpected("claim"));
+            let bytes: Bytes = read(next()?)?;
+            let attempts = match with_attempts {
+                true => attempts::read(&read::<Bytes>(next()?)?)?,
+                false => Attempts::default(),
+            };
             bytes_given += bytes.len();
             let message = record::read(bytes, &destination.name, sequence, attempts)
                 .map_err(|error| StoreError::Unreadable(error.to_string()))?;
@@ -140,6 +147,11 @@ impl Store {
         hash.update(caller.number().to_be_bytes());
         hash.finalize()[..10].iter().map(|byte| format!("{byte:02x}")).collect()
     }
+}
+
+/// True for what says that each message comes with what attempts at it left behind.
+fn is_attempts(value: &Value) -> bool {
+    matches!(value, Value::BulkString(bytes) if bytes == b"attempts")
 }
 
 fn read<T: FromRedisValue>(value: Value) -> Result<T, StoreError> {

@@ -113,15 +113,34 @@ impl Store {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
         call.arg(caller.number()).arg(known.destination.name.as_str());
-        call.arg(lanes.len()).arg(schema);
+        call.arg(lanes.len()).arg(schema).arg(completions.len());
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
         }
-        for (completion, lane) in completions.iter().zip(lane_of) {
-            call.arg(lane).arg(completion.token.sequence).arg(completion.token.member());
-            call.arg(record::of_stamped(&completion.output, known.destination.ordering, schema));
+        for completion in completions {
+            call.arg(completion.token.sequence);
         }
-        caller.answered(self.run(name, &call).await)
+        for completion in completions {
+            call.arg(completion.token.member());
+        }
+        for Completion { output, .. } in completions {
+            call.arg(record::of_stamped(output, known.destination.ordering, schema));
+        }
+        if lanes.len() > 1 {
+            for lane in lane_of {
+                call.arg(lane);
+            }
+        }
+        let exceptions = self.run::<Vec<(usize, Status)>>(name, &call).await;
+        let statuses = exceptions.and_then(|exceptions| {
+            let mut statuses = vec![Status::Ok; completions.len()];
+            for (which, status) in exceptions {
+                let at = statuses.get_mut(which.wrapping_sub(1));
+                *at.ok_or_else(|| unexpected("complete"))? = status;
+            }
+            Ok(statuses)
+        });
+        caller.answered(statuses)
     }
 
     /// The messages of these sequences, with the attempts so far; none where it is gone.

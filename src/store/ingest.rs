@@ -31,14 +31,23 @@ struct Batch<'a> {
     lanes: Vec<Option<&'a str>>,
     /// The idempotency keys.
     names: Vec<&'a str>,
-    /// Per arrival: its lane (from 1), its idempotency key and digest, its record, its charge, its
-    /// options.
-    arrivals: Vec<(usize, String, Vec<u8>, u64, String)>,
+    /// Of each arrival its lane (from 1) and its record.
+    arrivals: Vec<(usize, Vec<u8>)>,
+    /// Of those that have more to them: which (from 1), idempotency key and digest, options.
+    more: Vec<(usize, String, String)>,
+    /// Their charges, together.
+    charges: u64,
 }
 
 impl<'a> Batch<'a> {
     fn of(known: &Known, epoch: Epoch, schema: u32, arrivals: &[&'a Arrival]) -> Batch<'a> {
-        let mut batch = Batch { lanes: Vec::new(), names: Vec::new(), arrivals: Vec::new() };
+        let mut batch = Batch {
+            lanes: Vec::new(),
+            names: Vec::new(),
+            arrivals: Vec::with_capacity(arrivals.len()),
+            more: Vec::new(),
+            charges: 0,
+        };
         let (mut lane_index, mut name_index) = (HashMap::new(), HashMap::new());
         let keeps_key = known.destination.idempotency_window_ms == 0;
         for arrival in arrivals {
@@ -67,7 +76,12 @@ impl<'a> Batch<'a> {
                     (record::of_arrival(arrival, epoch, keeps_key, schema), charge)
                 }
             };
-            batch.arrivals.push((lane, seen, record, charge, options(arrival)));
+            batch.charges += charge;
+            batch.arrivals.push((lane, record));
+            let options = options(arrival);
+            if !seen.is_empty() || !options.is_empty() {
+                batch.more.push((batch.arrivals.len(), seen, options));
+            }
         }
         batch
     }
@@ -147,15 +161,23 @@ impl Store {
         call.arg(destination.idempotency_window_ms);
         call.arg(known.ordering_text()).arg(known.processing_text());
         call.arg(batch.lanes.len()).arg(if has_window { 0 } else { batch.names.len() });
-        call.arg(schema);
+        call.arg(schema).arg(batch.arrivals.len()).arg(batch.charges);
         for lane in &batch.lanes {
             call.arg(lane.unwrap_or_default());
         }
         for name in batch.names.iter().filter(|_| !has_window) {
             call.arg(name);
         }
-        for (lane, seen, record, charge, options) in &batch.arrivals {
-            call.arg(*lane).arg(seen).arg(record).arg(*charge).arg(options);
+        for (_, record) in &batch.arrivals {
+            call.arg(record);
+        }
+        if batch.lanes.len() > 1 {
+            for (lane, _) in &batch.arrivals {
+                call.arg(*lane);
+            }
+        }
+        for (which, seen, options) in &batch.more {
+            call.arg(*which).arg(seen).arg(options);
         }
         // Boxed: the futures of its callers would become too deep for the compiler.
         let answer = Box::pin(self.run_durably(name, &call, destination.durability)).await;

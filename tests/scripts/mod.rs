@@ -191,11 +191,18 @@ impl Calls {
         let counts = [lanes.len().to_string(), names.len().to_string()];
         let more = [self.window, self.ordering, self.processing];
         made.args.extend(more.into_iter().map(str::to_owned).chain(counts));
-        made.args.push(SCHEMA.to_owned());
+        let charges = (4 * arrivals.len()).to_string();
+        made.args.extend([SCHEMA.to_owned(), arrivals.len().to_string(), charges]);
         made.args.extend(lanes.iter().chain(names).map(|text| (*text).to_owned()));
-        for Arrival { lane, seen, record, options } in arrivals {
-            made.args.extend([lane.to_string(), (*seen).to_owned(), (*record).to_owned()]);
-            made.args.extend(["4".to_owned(), (*options).to_owned()]);
+        made.args.extend(arrivals.iter().map(|arrival| arrival.record.to_owned()));
+        if lanes.len() > 1 {
+            made.args.extend(arrivals.iter().map(|arrival| arrival.lane.to_string()));
+        }
+        for (index, Arrival { seen, options, .. }) in arrivals.iter().enumerate() {
+            if !seen.is_empty() || !options.is_empty() {
+                let which = (index + 1).to_string();
+                made.args.extend([which, (*seen).to_owned(), (*options).to_owned()]);
+            }
         }
         made
     }
@@ -240,13 +247,15 @@ impl Calls {
             &p.epoch(),
         ];
         let (number, count) = (self.next(), lanes.len().to_string());
-        let args = [&number, self.name.as_str(), &count, SCHEMA];
+        let messages_count = messages.len().to_string();
+        let args = [&number, self.name.as_str(), &count, SCHEMA, &messages_count];
         let mut made = self.with_lanes(call("complete", &keys, &args), lanes);
         made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
-        for (lane, sequence) in messages {
-            let member = self.member(*sequence, secret);
-            made.args.extend([lane.to_string(), sequence.to_string(), member]);
-            made.args.push(RECORD.to_owned());
+        made.args.extend(messages.iter().map(|(_, sequence)| sequence.to_string()));
+        made.args.extend(messages.iter().map(|(_, sequence)| self.member(*sequence, secret)));
+        made.args.extend(messages.iter().map(|_| RECORD.to_owned()));
+        if lanes.len() > 1 {
+            made.args.extend(messages.iter().map(|(lane, _)| lane.to_string()));
         }
         made
     }

@@ -14,7 +14,7 @@ const fn bug(
 /// Every bug that can be planted in a script.
 pub const BUGS: [Bug; 38] = [
     // Order.
-    bug("release compares no heads", "release", "if pending[i] ~= finished[i] then break end", ""),
+    bug("release compares no heads", "release", "if upto == #finished then", "if true then"),
     bug("a halted head is released", "release", "if since then break end", ""),
     bug("what has an order is released", "release", "if order then break end", ""),
     bug("a postponed head may leave at once", "postpone", "now + tonumber(ARGV[9])", "now"),
