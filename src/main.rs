@@ -23,7 +23,7 @@ enum Command {
     /// Show the main job on real processes, with a report.
     Demo(demo::DemoArgs),
     /// Measure throughput, latency and cost on real processes.
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     /// A processor of `bench`, which starts this itself.
     #[command(hide = true)]
     BenchProcessor(bench::processor::BenchProcessorArgs),
@@ -84,7 +84,7 @@ async fn run(command: Command) -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
-        Command::Bench(args) => match bench::run(args).await {
+        Command::Bench(args) => match bench::run(*args).await {
             Ok(true) => Ok(()),
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),

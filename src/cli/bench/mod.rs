@@ -10,11 +10,12 @@
 
 use std::{
     io::Write,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use tokio::time::sleep;
 
 pub use args::BenchArgs;
@@ -32,6 +33,7 @@ use crate::config::Config;
 mod args;
 mod judge;
 mod load;
+mod picture;
 mod plan;
 pub mod processor;
 mod progress;
@@ -66,7 +68,7 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     let (problems, logs) = stage.close().await;
     progress.finish();
     let is_well = match &played {
-        Ok(Some(report)) => report.complete && report.in_order && ended.is_empty(),
+        Ok(Some(report)) => report.is_well() && ended.is_empty(),
         Ok(None) => true,
         Err(_) => false,
     };
@@ -75,13 +77,23 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     }
     let Some(mut report) = played? else { bail!("interrupted: everything was stopped") };
     report.problems.extend(ended.into_iter().chain(problems));
+    if let Some(file) = &args.svg {
+        keep(file, &picture::draw(&report.ramp)?)?;
+    }
     let mut out = std::io::stdout().lock();
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
         false => write!(out, "{report}")?,
     }
     out.flush()?;
-    Ok(report.complete && report.in_order)
+    Ok(report.is_well())
+}
+
+/// Writes the picture, into a directory of its own if need be.
+fn keep(file: &Path, picture: &str) -> anyhow::Result<()> {
+    let directory = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let kept = directory.and_then(|()| std::fs::write(file, picture));
+    kept.with_context(|| format!("writing {}; give --svg another file", file.display()))
 }
 
 /// The bench, once ingest runs.
@@ -113,20 +125,13 @@ async fn play(
     let load = Arc::new(Load::new(args, plan.clone(), tally.clone(), doors));
     let (base, _receivers) = (0, receivers);
     let mut bench = Bench { args, config, plan, tally, load, stage, progress, base, _receivers };
-    let (main, preload) = bench.main().await?;
+    let (mut main, preload) = bench.main().await?;
     let ramp = bench.ramp(main.messages_per_s).await?;
-    let all: Vec<&Figures> = ramp.iter().map(|step| &step.figures).chain([&main]).collect();
-    let complete = all.iter().all(|figures| figures.complete);
-    let in_order = all.iter().all(|figures| figures.in_order);
-    Ok(Report {
-        complete,
-        in_order,
-        settings: Settings::of(args),
-        preload,
-        problems: Vec::new(),
-        ramp,
-        main,
-    })
+    for Step { figures, .. } in &ramp {
+        main.complete &= figures.complete;
+        main.in_order &= figures.in_order;
+    }
+    Ok(Report { settings: Settings::of(args), main, preload, ramp, problems: Vec::new() })
 }
 
 impl Bench<'_> {

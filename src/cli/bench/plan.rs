@@ -141,9 +141,10 @@ impl Phase {
         }
     }
 
-    /// Whether sending is over by now.
-    pub fn is_over(&self, now: Duration) -> bool {
-        self.time.is_some_and(|time| now >= time)
+    /// Whether sending is over by now. With a rate the schedule alone says so: to leave out what is
+    /// late would hide that it is.
+    fn is_over(&self, now: Duration) -> bool {
+        self.rate.is_none() && self.time.is_some_and(|time| now >= time)
     }
 }
 

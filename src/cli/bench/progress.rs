@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_millis(250);
 /// One line on standard error; nothing where that is not a terminal.
 pub struct Progress {
     line: ProgressBar,
-    _task: Option<AbortOnDropHandle<()>>,
+    task: Option<AbortOnDropHandle<()>>,
 }
 
 impl Progress {
@@ -27,12 +27,12 @@ impl Progress {
         let line = ProgressBar::with_draw_target(None, target);
         // The template is a constant; a broken one would show the default style.
         line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        Progress { line, _task: None }
+        Progress { line, task: None }
     }
 
     /// Says what is being done, without counts.
     pub fn note(&mut self, text: &str) {
-        self._task = None;
+        self.task = None;
         self.line.set_message(text.to_owned());
         self.line.tick();
     }
@@ -54,12 +54,12 @@ impl Progress {
                 line.tick();
             }
         });
-        self._task = Some(AbortOnDropHandle::new(task));
+        self.task = Some(AbortOnDropHandle::new(task));
     }
 
     /// Leaves nothing behind.
     pub fn finish(mut self) {
-        self._task = None;
+        self.task = None;
         self.line.finish_and_clear();
     }
 }

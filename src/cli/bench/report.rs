@@ -16,13 +16,10 @@ const COMMANDS: usize = 12;
 /// The whole report.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Every accepted message arrived, and nothing else.
-    pub complete: bool,
-    /// First deliveries were in order, lane by lane.
-    pub in_order: bool,
     /// What was asked for.
     pub settings: Settings,
-    /// The main phase.
+    /// The figures of the main phase; complete and in order only if the ramp was, too.
+    #[serde(flatten)]
     pub main: Figures,
     /// What a waiting message costs, with `--preload`.
     pub preload: Option<Preload>,
@@ -66,7 +63,9 @@ pub struct Settings {
 /// The figures of one phase.
 #[derive(Debug, Serialize)]
 pub struct Figures {
+    /// Every accepted message arrived, and nothing else.
     pub complete: bool,
+    /// First deliveries were in order, lane by lane.
     pub in_order: bool,
     pub accepted: u64,
     pub delivered: u64,
@@ -76,8 +75,8 @@ pub struct Figures {
     pub elapsed_s: f64,
     /// Delivered in that time.
     pub messages_per_s: f64,
-    /// The same, had nothing been lost to the system.
-    pub ideal_messages_per_s: f64,
+    /// The same, had nothing been lost to the system; not with `--preload`.
+    pub ideal_messages_per_s: Option<f64>,
     /// From the first sending to the last one.
     pub accepted_per_s: f64,
     /// From sending to arriving.
@@ -163,6 +162,13 @@ impl Quantiles {
     }
 }
 
+impl Report {
+    /// True if everything arrived, in order.
+    pub fn is_well(&self) -> bool {
+        self.main.complete && self.main.in_order
+    }
+}
+
 impl Settings {
     /// Those of these arguments.
     pub fn of(args: &BenchArgs) -> Settings {
@@ -199,7 +205,8 @@ impl Figures {
     pub fn of(mut judged: Judged, used: &Usage, begin: Duration, late: Duration) -> Figures {
         let count = judged.delivered.max(1) as f64;
         let elapsed = judged.last_arrival.saturating_sub(begin).as_secs_f64().max(1e-9);
-        let ideal = judged.ideal_last.saturating_sub(begin).as_secs_f64();
+        let ideal = judged.ideal_last.checked_sub(begin).map(|ideal| ideal.as_secs_f64());
+        let ideal = ideal.filter(|ideal| judged.first_sent >= begin && *ideal > 0.0);
         let sending = (judged.last_sent - judged.first_sent).as_secs_f64().max(1e-9);
         let redis = &used.redis;
         let per_message = |cpu: Duration| rounded(cpu.as_secs_f64() * 1e6 / count, 2);
@@ -221,7 +228,7 @@ impl Figures {
             foreign: judged.foreign,
             elapsed_s: rounded(elapsed, 3),
             messages_per_s: rounded(judged.delivered as f64 / elapsed, 1),
-            ideal_messages_per_s: rounded(judged.accepted as f64 / ideal.max(1e-9), 1),
+            ideal_messages_per_s: ideal.map(|ideal| rounded(judged.accepted as f64 / ideal, 1)),
             accepted_per_s: rounded(judged.accepted as f64 / sending, 1),
             latency_us: Quantiles::of(&mut judged.latency_ns),
             overhead_us: Quantiles::of(&mut judged.overhead_ns),

@@ -35,6 +35,8 @@ pub fn config(
 ) -> anyhow::Result<Config> {
     let mut config = Config::default();
     config.redis.url = redis_url;
+    let connections_max = &mut config.ingest.connections_max;
+    *connections_max = (*connections_max).max(args.streams() as usize);
     config.processor.concurrency = args.concurrency as usize;
     config.shutdown_ms = SHUTDOWN_MAX.as_millis() as u64;
     for number in 0..args.destinations {

@@ -19,7 +19,7 @@ impl fmt::Display for Report {
             writeln!(f, "Problem: {problem}")?;
         }
         let yes = |is: bool| if is { "yes" } else { "NO" };
-        writeln!(f, "Complete: {}   In order: {}", yes(self.complete), yes(self.in_order))
+        writeln!(f, "Complete: {}   In order: {}", yes(self.main.complete), yes(self.main.in_order))
     }
 }
 
@@ -57,10 +57,11 @@ impl fmt::Display for Figures {
         if self.foreign > 0 {
             writeln!(f, "not sent, yet came   {}", self.foreign)?;
         }
+        let ideal = self.ideal_messages_per_s.map_or("-".to_owned(), |ideal| format!("{ideal:.0}"));
         writeln!(
             f,
-            "messages/s           {:.0} in {:.3} s (ideal {:.0}; accepted {:.0})",
-            self.messages_per_s, self.elapsed_s, self.ideal_messages_per_s, self.accepted_per_s
+            "messages/s           {:.0} in {:.3} s (ideal {ideal}; accepted {:.0})",
+            self.messages_per_s, self.elapsed_s, self.accepted_per_s
         )?;
         writeln!(f, "{:<20} {:>10} {:>10} {:>10} {:>10}", "in µs", "p50", "p99", "p99.9", "max")?;
         quantiles(f, "latency", self.latency_us)?;
@@ -89,7 +90,7 @@ impl Figures {
         writeln!(
             f,
             "\nRedis: main thread {main:.2} µs a message ({:.2} cores), beside it children \
-             {children:.2} µs;\n{:.4} script calls and {:.2} commands a message",
+             {children:.2} µs;\n{:.4} script calls and {:.2} commands a message.",
             busy("redis_main"),
             calls.scripts,
             calls.commands

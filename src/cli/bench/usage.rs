@@ -12,7 +12,7 @@ pub const ROLES: [&str; 4] = ["ingest", "processor", "sender", "bench"];
 pub struct Usage {
     /// CPU time by role, over all its processes, in the order of [`ROLES`].
     pub roles: [Duration; 4],
-    /// The busiest process of each role.
+    /// Redis, by its own word.
     pub redis: Redis,
 }
 
