@@ -13,7 +13,7 @@ const REST_MS: u64 = 1500;
 /// The same after a failover: until it is over, and the next one may begin. Sentinels wait for twice
 /// their `failover-timeout`.
 const REST_SENTINEL_MS: u64 = 20_000;
-const REST_CLUSTER_MS: u64 = 5000;
+const REST_CLUSTER_MS: u64 = 15_000;
 
 /// Which Redis the pods talk to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
