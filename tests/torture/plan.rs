@@ -8,6 +8,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 pub const PODS: usize = 2;
 /// The time between the beginnings of two faults, in milliseconds.
 const GAP_MS: std::ops::Range<u64> = 400..2100;
+/// Those that wait for their victims do not hold the others up before each kind waits so often.
+const DECK_KINDS_MAX: usize = 4;
 /// A victim is left alone for so long after a fault, in milliseconds.
 const REST_MS: u64 = 1500;
 /// The same after a failover: until it is over, and the next one may begin. Sentinels wait for twice
@@ -299,7 +301,7 @@ pub fn plan(seed: u64, topology: Topology, storm: Duration, destinations: usize)
                 .any(|victim| busy.get(&victim).is_none_or(|until| *until <= at))
         };
         // What waits for its victim is not forgotten, and nothing waits for it.
-        if deck.len() < kinds.len() && !deck.iter().any(is_free) {
+        if deck.len() < DECK_KINDS_MAX * kinds.len() && !deck.iter().any(is_free) {
             let mut fresh = kinds.clone();
             fresh.shuffle(&mut random);
             fresh.append(&mut deck);
