@@ -149,7 +149,6 @@ PEERS = [
             "nothing": Load("buffer_unordered(100), not durable", 100, 5_000_000),
             "work-1": Load("buffered(1000), not durable", 1000, 500_000),
             "work-100": Load("buffered(100) a key, not durable", 100, 1_000_000),
-            "half-100": Load("buffered(100) a key, not durable", 100),
             "slow": Load("buffered(8), not durable", 8),
         },
     ),

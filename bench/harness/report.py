@@ -52,7 +52,7 @@ def _machine(settings):
     model = model.group(1) if model else platform.machine()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
     return [
-        f"Written by `bench/run {settings}`.".replace(" `", "`", 0),
+        f"Written by `{' '.join(['bench/run', *settings])}`.",
         f"One machine for everything: {os.cpu_count()} cores ({model}), {memory} GiB, "
         f"{platform.system()} {platform.release()}. Machines differ; what counts are the ratios within one run.",
         "Medians; in brackets the lowest and the highest run. CPU is in µs a message. "
@@ -67,13 +67,13 @@ def _table(case, rows):
     lines = [_line(heads), _line(["---"] + ["---:"] * (len(heads) - 1))]
     for row in sorted(rows, key=lambda row: not row.contestant.is_reseq):
         rates = [run.messages_per_s for run in row.runs]
-        rate = _number(median(rates))
+        rate = number(median(rates))
         if len(rates) > 1:
-            rate += f" [{_number(min(rates))}–{_number(max(rates))}]"
+            rate += f" [{number(min(rates))}–{number(max(rates))}]"
         cells = [row.label, rate]
         if with_latency:
-            cells += [_number(row.median(name) / 1000) for name in ("p50_us", "p99_us")]
-        cells += [_number(row.median(f"{who}_cpu_us")) for who in ("store", "service", "client")]
+            cells += [number(row.median(name) / 1000) for name in ("p50_us", "p99_us")]
+        cells += [number(row.median(f"{who}_cpu_us")) for who in ("store", "service", "client")]
         lines.append(_line([*cells, row.order]))
     return lines
 
@@ -104,7 +104,7 @@ def _ratio(ours, theirs):
     return f"{ours / theirs:.2f}" if ours is not None and theirs else "–"
 
 
-def _number(value):
+def number(value):
     if value is None:
         return "–"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"

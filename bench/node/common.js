@@ -146,6 +146,8 @@ const ownCpu = (since) => {
 }
 
 async function beProducer(produce) {
+  // It never outlives the program that started it.
+  process.once('disconnect', () => process.exit(1))
   const { send, window } = await produce()
   const go = new Promise((resolve) => process.once('message', resolve))
   process.send('ready')

@@ -25,6 +25,7 @@ final class Run {
   private long[] latencies;
   private int count;
   private int outOfOrder;
+  private volatile int first;
   private CountDownLatch finished;
 
   Run(Options options) {
@@ -36,7 +37,7 @@ final class Run {
   /** Does the work of a message, which is to wait. */
   void work(int index) throws InterruptedException {
     if (options.workMaxUs() > 0) {
-      TimeUnit.MICROSECONDS.sleep(options.workOf(index));
+      TimeUnit.MICROSECONDS.sleep(options.workOf(index - first));
     }
   }
 
@@ -71,6 +72,7 @@ final class Run {
   }
 
   private void phase(Peer peer, int first, int messages, int rate) throws Exception {
+    this.first = first;
     synchronized (this) {
       latencies = new long[messages];
       count = 0;
