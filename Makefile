@@ -9,7 +9,7 @@ NEWER_TESTS := scripts_model scripts_cluster scripts_wrong_type journey_order jo
 .DEFAULT_GOAL := help
 # Setup comes before what needs it, also with -j; cargo is parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build demo run test torture test-newer bench-fast bench-keys bench-peers lint fmt release-clean
+.PHONY: help setup build demo run test torture test-newer bench bench-fast bench-keys bench-peers lint fmt release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,9 @@ test-newer: setup ## Run the tests of scripts and journeys on Redis 8 and Valkey
 	@scripts/newer-servers.sh | while read -r server; do \
 	  RESEQ_TEST_REDIS_SERVER=$$server cargo test --locked --no-fail-fast $(TEST_FEATURES) \
 	    $(addprefix --test ,$(NEWER_TESTS)) </dev/null || exit 1; done
+
+bench: setup build ## Throughput, latency, cost; the ramp drawn into target/bench/ (BENCH_ARGS=...)
+	target/release/reseq bench --warm-up 20000 --ramp 10,25,50,75,100 --svg target/bench/ramp.svg $(BENCH_ARGS)
 
 bench-fast: setup build ## The demo's case ten times faster, three runs, nothing killed
 	@for run in 1 2 3; do target/release/reseq demo --kills 0 --interval-ms 25 \

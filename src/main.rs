@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use reseq::cli::{
-    cancel, check, dead_letters, demo, destinations, jq_runner, log, messages, migrate, pause,
-    purge, replay, retry_head, send, serve, show, skip_head, status, topics,
+    bench, cancel, check, dead_letters, demo, destinations, jq_runner, log, messages, migrate,
+    pause, purge, replay, retry_head, send, serve, show, skip_head, status, topics,
 };
 
 /// Process messages in parallel, deliver them in order of arrival.
@@ -22,6 +22,11 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Show the main job on real processes, with a report.
     Demo(demo::DemoArgs),
+    /// Measure throughput, latency and cost on real processes.
+    Bench(bench::BenchArgs),
+    /// A processor of `bench`, which starts this itself.
+    #[command(hide = true)]
+    BenchProcessor(bench::processor::BenchProcessorArgs),
     /// Send messages: from arguments, a file, or standard input.
     Send(send::SendArgs),
     /// Show all destinations and how far they are.
@@ -79,6 +84,12 @@ async fn run(command: Command) -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
+        Command::Bench(args) => match bench::run(args).await {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error),
+        },
+        Command::BenchProcessor(args) => bench::processor::run(args).await,
         Command::Send(args) => send::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Messages(args) => messages::run(args).await,

@@ -1,5 +1,6 @@
 //! The commands: one file each.
 
+pub mod bench;
 pub mod cancel;
 pub mod check;
 pub mod client;
@@ -19,5 +20,6 @@ pub mod send;
 pub mod serve;
 pub mod show;
 pub mod skip_head;
+mod stage;
 pub mod status;
 pub mod topics;

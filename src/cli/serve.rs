@@ -1,6 +1,6 @@
 //! `reseq serve`: the service itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,8 +24,17 @@ pub struct ServeArgs {
 
 /// Runs until SIGTERM or SIGINT, then drains.
 pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
+    serve(args.config.as_deref(), args.roles, |reseq| reseq).await
+}
+
+/// The same, with something added to what is to run.
+pub async fn serve(
+    config: Option<&Path>,
+    roles: Vec<Role>,
+    with: impl FnOnce(Reseq) -> Reseq,
+) -> anyhow::Result<()> {
     telemetry::install_log();
-    let config = Config::load(args.config.as_deref(), std::env::vars())?;
+    let config = Config::load(config, std::env::vars())?;
     let metrics = telemetry::install_metrics().context("the metrics could not be set up")?;
     let upkeep = metrics.clone();
     tokio::spawn(async move {
@@ -38,7 +47,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     });
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let reseq = Reseq::new(config).roles(args.roles).metrics(metrics);
+    let reseq = with(Reseq::new(config)).roles(roles).metrics(metrics);
     let mut running = tokio::select! {
         running = reseq.start() => running?,
         _ = terminate.recv() => return Ok(()),

@@ -105,6 +105,12 @@ impl EmbeddedRedis {
         self.process_id
     }
 
+    /// What the server says of itself (`INFO all`), as it says it.
+    pub async fn info(&self) -> Result<String, EmbeddedError> {
+        let info = self.place.query(redis::cmd("INFO").arg("all").to_owned()).await;
+        info.map_err(|error| self.place.unresponsive(&error))
+    }
+
     /// Waits until the server has ended by itself, and says what it left in its log. May be
     /// dropped and called again.
     pub async fn exited(&mut self) -> EmbeddedError {

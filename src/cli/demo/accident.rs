@@ -6,7 +6,8 @@ use anyhow::Context;
 use serde::Serialize;
 use tokio::time::{sleep, sleep_until};
 
-use super::{ledger::Ledger, metrics, plan::Stream, progress::Progress, stage::Stage};
+use super::{ledger::Ledger, plan::Stream, progress::Progress};
+use crate::cli::stage::{Stage, metrics};
 
 /// Over this time it is watched which sender delivers.
 const WATCH: Duration = Duration::from_secs(1);
@@ -60,7 +61,7 @@ async fn delivering_sender(stage: &Stage, stream: Stream) -> Option<String> {
 async fn delivered_by_sender(stage: &Stage, stream: Stream) -> Vec<(String, f64)> {
     let mut counts = Vec::new();
     for sender in stage.of_role("sender") {
-        let count = metrics::deliveries(stage.client(), &sender.url, stream).await;
+        let count = metrics::deliveries(stage.client(), &sender.url, stream.destination()).await;
         counts.push((sender.name.clone(), count.unwrap_or_default()));
     }
     counts

@@ -20,33 +20,28 @@ use clap::Args;
 use tokio::time::sleep;
 
 use accident::Killed;
-use interrupt::Interrupt;
 use ledger::Ledger;
 use plan::Plan;
 use producers::Schedule;
 use progress::Progress;
 use receivers::Receivers;
 use report::Report;
-use stage::Stage;
 use transformer::Transformer;
 
+use super::stage::{Interrupt, Stage};
+
 mod accident;
-mod interrupt;
 mod ledger;
-mod metrics;
 mod order;
 mod plan;
-mod process;
 mod producers;
 mod progress;
 mod quantiles;
 mod receivers;
 mod report;
 mod setup;
-mod stage;
 mod table;
 mod transformer;
-mod watchdog;
 
 /// After the last message was sent, all must have arrived within this time.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
@@ -98,7 +93,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<bool> {
     let progress = Progress::start(ledger.clone());
 
     progress.note("starting Redis, 1 ingest, 2 processors and 2 senders");
-    let mut stage = Stage::open().await?;
+    let mut stage = Stage::open("demo").await?;
     let played = tokio::select! {
         played = play(&args, &mut stage, &transformer, &receivers, &ledger, &progress) => {
             played.map(Some)
@@ -155,12 +150,12 @@ async fn play(
     ledger: &Ledger,
     progress: &Progress,
 ) -> anyhow::Result<Played> {
-    stage.fill(transformer, receivers).await?;
+    let tcp = setup::fill(stage, transformer, receivers).await?;
     progress.note("all processes are ready; sending");
     let interval = Duration::from_millis(args.interval_ms);
     let schedule = Schedule { start: Instant::now() + LEAD, interval };
     let half = schedule.due(args.messages / 2 + 1);
-    let (url, tcp) = (stage.ingest_url(), stage.ingest_tcp());
+    let url = stage.of_role("ingest").map(|process| process.url.clone()).next().unwrap_or_default();
     let accident = async {
         match args.kills {
             0 => Ok(Vec::new()),

@@ -1,14 +1,12 @@
-//! The configuration that all processes of the demo share.
+//! The processes of the demo, and the configuration that all share.
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
 
 use super::{plan::Stream, receivers::Receivers, transformer::Transformer};
 use crate::{
+    cli::stage::{Role, SHUTDOWN_MAX, Stage, free_addresses},
     config::{self, Config},
     domain::{Destination, Framing, TransformKind},
 };
@@ -18,11 +16,14 @@ use crate::{
 pub const PROCESSOR_LEASE_MS: u64 = 3_000;
 /// A killed sender's partitions are taken over after this time. Shorter than the default, too.
 pub const SENDER_LEASE_MS: u64 = 2_000;
-/// A process that is asked to stop may take so long.
-pub const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
+/// The senders share the partitions within this time, or the demo begins without.
+const SHARED_MAX: Duration = Duration::from_millis(3 * SENDER_LEASE_MS);
+/// The roles of the processes; the numbers count each role from 1.
+const CAST: [(&str, usize); 5] =
+    [("ingest", 1), ("processor", 1), ("processor", 2), ("sender", 1), ("sender", 2)];
 
 /// The configuration of every process.
-pub fn config(
+fn config(
     redis_url: String,
     tcp_listen: SocketAddr,
     transformer: &Transformer,
@@ -48,16 +49,16 @@ pub fn config(
     Ok(config)
 }
 
-/// Free addresses on the loopback interface, all different. Another program could take one before
-/// it is used; then the process that was to have it says so and the demo ends.
-pub fn free_addresses<const N: usize>() -> std::io::Result<[SocketAddr; N]> {
-    let mut addresses = [SocketAddr::from(([127, 0, 0, 1], 0)); N];
-    // All are held until all are known, or the same one could come twice.
-    let mut held = Vec::with_capacity(N);
-    for address in &mut addresses {
-        let listener = TcpListener::bind(*address)?;
-        *address = listener.local_addr()?;
-        held.push(listener);
-    }
-    Ok(addresses)
+/// Starts the processes and waits until all are ready. Returns where ingest listens for TCP.
+pub async fn fill(
+    stage: &mut Stage,
+    transformer: &Transformer,
+    receivers: &Receivers,
+) -> anyhow::Result<SocketAddr> {
+    let tcp = free_addresses(1)?.pop().context("there is no free port")?;
+    let config = config(stage.redis().url(), tcp, transformer, receivers)?;
+    let path = stage.write("reseq", &config)?;
+    stage.start(CAST.map(|(role, number)| Role::serving(role, number, &path))).await?;
+    stage.wait_until_shared(config.redis.partitions.into(), SHARED_MAX).await;
+    Ok(tcp)
 }

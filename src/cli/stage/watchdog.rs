@@ -1,11 +1,11 @@
-//! What ends the demo's processes when the demo itself is killed and can no longer do it.
+//! What ends the processes on the stage when their parent is killed and can no longer do it.
 
 use std::process::Stdio;
 
 use anyhow::Context;
 use tokio::process::{Child, ChildStdin, Command};
 
-/// A shell that waits for the end of its standard input, which comes when the demo ends in
+/// A shell that waits for the end of its standard input, which comes when its parent ends in
 /// whatever way, and then kills the processes whose ids it was given.
 pub struct Watchdog {
     shell: Child,
@@ -19,7 +19,7 @@ impl Watchdog {
         let mut command = Command::new("sh");
         command.args(["-c", "read -r _; kill -9 \"$@\"", "watchdog"]).args(ids);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A group of its own, so that Ctrl-C does not wake it while the demo stops in order.
+        // A group of its own, so that Ctrl-C does not wake it while its parent stops in order.
         let mut shell = command.process_group(0).spawn().context("starting sh")?;
         Ok(Watchdog { _line: shell.stdin.take(), shell })
     }

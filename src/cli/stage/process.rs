@@ -1,6 +1,7 @@
-//! One process of the demo: its start, its readiness, its end.
+//! One process on the stage: its start, its readiness, its end.
 
 use std::{
+    ffi::OsString,
     fs::File,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -16,7 +17,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::setup::SHUTDOWN_MAX;
+use super::SHUTDOWN_MAX;
 
 /// A process must be ready after this time.
 const READY_MAX: Duration = Duration::from_secs(30);
@@ -24,6 +25,24 @@ const READY_MAX: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How much of a log is shown when its process has failed, in lines.
 const TAIL_LINES: usize = 10;
+
+/// What a process is to be.
+pub struct Role {
+    /// Its role, such as `sender`.
+    pub role: &'static str,
+    /// The numbers count each role from 1.
+    pub number: usize,
+    /// What this program is to be started with.
+    pub arguments: Vec<OsString>,
+}
+
+impl Role {
+    /// `reseq serve` with one role and this configuration.
+    pub fn serving(role: &'static str, number: usize, config: &Path) -> Role {
+        let words = ["serve", "--roles", role, "--config"].map(OsString::from);
+        Role { role, number, arguments: words.into_iter().chain([config.into()]).collect() }
+    }
+}
 
 /// A child that runs one role. It dies with this value if it was not stopped before.
 pub struct Process {
@@ -38,20 +57,14 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `reseq serve` with one role, logging into `directory`.
-    pub fn start(
-        role: &str,
-        number: usize,
-        listen: SocketAddr,
-        config: &Path,
-        directory: &Path,
-    ) -> anyhow::Result<Process> {
-        let name = format!("{role} {number}");
-        let log = directory.join(format!("{role}-{number}.log"));
+    /// Starts this program in a role, listening there, and logging into `directory`.
+    pub fn start(role: &Role, listen: SocketAddr, directory: &Path) -> anyhow::Result<Process> {
+        let name = format!("{} {}", role.role, role.number);
+        let log = directory.join(format!("{}-{}.log", role.role, role.number));
         let file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
         let binary = std::env::current_exe().context("finding the program itself")?;
         let mut command = Command::new(binary);
-        command.args(["serve", "--roles", role, "--config"]).arg(config);
+        command.args(&role.arguments);
         for (variable, _) in std::env::vars_os() {
             let text = variable.to_string_lossy();
             // The user's own settings are for the user's own service.
@@ -61,7 +74,7 @@ impl Process {
         }
         command.env("RESEQ_HTTP_LISTEN", listen.to_string());
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        // A group of its own: Ctrl-C must reach the demo alone, which then stops everything in
+        // A group of its own: Ctrl-C must reach its parent alone, which then stops everything in
         // order.
         let child = command.process_group(0).kill_on_drop(true).spawn();
         let child = child.with_context(|| format!("starting {name}"))?;

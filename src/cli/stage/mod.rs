@@ -1,24 +1,30 @@
-//! The stage: the embedded Redis, the processes, and the directory that holds their files.
+//! The stage that `demo` and `bench` play on: an embedded Redis, processes of this very program, and
+//! the directory that holds their files.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    time::Duration,
+};
 
 use anyhow::Context;
 use reqwest::Client;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use super::{
-    metrics,
-    process::Process,
-    receivers::Receivers,
-    setup::{self, SENDER_LEASE_MS, free_addresses},
-    transformer::Transformer,
-    watchdog::Watchdog,
-};
-use crate::store::embedded::EmbeddedRedis;
+pub use interrupt::Interrupt;
+pub use process::{Process, Role};
 
-/// The senders share the partitions within this time, or the demo begins without.
-const SHARED_MAX: Duration = Duration::from_millis(3 * SENDER_LEASE_MS);
+use self::watchdog::Watchdog;
+use crate::{config::Config, store::embedded::EmbeddedRedis};
+
+mod interrupt;
+pub mod metrics;
+mod process;
+mod watchdog;
+
+/// A process that is asked to stop may take so long.
+pub const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
 /// How often the senders are asked for their shares.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -26,55 +32,58 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub struct Stage {
     directory: TempDir,
     redis: EmbeddedRedis,
-    tcp: SocketAddr,
     processes: Vec<Process>,
     watchdog: Option<Watchdog>,
     client: Client,
 }
 
-/// The roles of the processes; the numbers count each role from 1.
-const CAST: [(&str, usize); 5] =
-    [("ingest", 1), ("processor", 1), ("processor", 2), ("sender", 1), ("sender", 2)];
-
 impl Stage {
     /// A stage with nothing on it but Redis. From here on [`close`](Stage::close) must be called:
     /// Redis does not end by being dropped.
-    pub async fn open() -> anyhow::Result<Stage> {
+    pub async fn open(name: &str) -> anyhow::Result<Stage> {
         let client = Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
-        let directory = tempfile::Builder::new().prefix("reseq-demo-").tempdir()?;
-        let [tcp] = free_addresses()?;
+        let directory = tempfile::Builder::new().prefix(&format!("reseq-{name}-")).tempdir()?;
         let redis = EmbeddedRedis::start(&directory.path().join("redis")).await?;
-        Ok(Stage { directory, redis, tcp, processes: Vec::new(), watchdog: None, client })
+        let watchdog = Some(Watchdog::over([redis.process_id()])?);
+        Ok(Stage { directory, redis, processes: Vec::new(), watchdog, client })
     }
 
-    /// Starts the processes and waits until all are ready.
-    pub async fn fill(
-        &mut self,
-        transformer: &Transformer,
-        receivers: &Receivers,
-    ) -> anyhow::Result<()> {
-        let path = self.directory.path().join("reseq.toml");
-        let config = setup::config(self.redis.url(), self.tcp, transformer, receivers)?;
-        std::fs::write(&path, toml::to_string(&config)?).context("writing the configuration")?;
-        let addresses = free_addresses::<{ CAST.len() }>()?;
-        for ((role, number), listen) in CAST.into_iter().zip(addresses) {
-            let process = Process::start(role, number, listen, &path, self.directory.path())?;
-            self.processes.push(process);
+    /// The Redis of all processes.
+    pub fn redis(&self) -> &EmbeddedRedis {
+        &self.redis
+    }
+
+    /// Writes a configuration down, for processes to be started with.
+    pub fn write(&self, name: &str, config: &Config) -> anyhow::Result<PathBuf> {
+        let path = self.directory.path().join(format!("{name}.toml"));
+        std::fs::write(&path, toml::to_string(config)?).context("writing the configuration")?;
+        Ok(path)
+    }
+
+    /// Starts these processes, and waits until all are ready.
+    pub async fn start(&mut self, cast: impl IntoIterator<Item = Role>) -> anyhow::Result<()> {
+        let cast: Vec<Role> = cast.into_iter().collect();
+        let before = self.processes.len();
+        for (role, listen) in cast.iter().zip(free_addresses(cast.len())?) {
+            self.processes.push(Process::start(role, listen, self.directory.path())?);
         }
-        let ids = self.processes.iter().map(Process::id);
-        self.watchdog = Some(Watchdog::over(ids.chain([self.redis.process_id()]))?);
-        for process in &mut self.processes {
+        // The old one knows only those that were there before.
+        let ids = self.processes.iter().map(Process::id).chain([self.redis.process_id()]);
+        let watchdog = self.watchdog.replace(Watchdog::over(ids)?);
+        if let Some(old) = watchdog {
+            old.dismiss().await;
+        }
+        for process in &mut self.processes[before..] {
             process.ready(&self.client).await?;
         }
-        self.wait_until_shared(config.redis.partitions.into()).await;
         Ok(())
     }
 
-    /// Waits until both senders own partitions and together all, so that the demo does not begin
-    /// in the middle of their sharing out.
-    async fn wait_until_shared(&self, partitions: f64) {
+    /// Waits until all senders own partitions and together all, so that nothing begins in the
+    /// middle of their sharing out; but not longer than `limit`.
+    pub async fn wait_until_shared(&self, partitions: f64, limit: Duration) {
         let since = Instant::now();
-        while since.elapsed() < SHARED_MAX {
+        while since.elapsed() < limit {
             let mut owned = Vec::new();
             for sender in self.of_role("sender") {
                 owned.extend(metrics::partitions_owned(&self.client, &sender.url).await);
@@ -84,16 +93,6 @@ impl Stage {
             }
             sleep(LOOK_EVERY).await;
         }
-    }
-
-    /// Where the ingest process listens for HTTP: `http://…`.
-    pub fn ingest_url(&self) -> String {
-        self.of_role("ingest").map(|process| process.url.clone()).next().unwrap_or_default()
-    }
-
-    /// Where it listens for TCP.
-    pub fn ingest_tcp(&self) -> SocketAddr {
-        self.tcp
     }
 
     /// What the processes are asked with.
@@ -141,4 +140,14 @@ impl Stage {
         }
         (problems, self.directory)
     }
+}
+
+/// Free addresses on the loopback interface, all different. Another program could take one before
+/// it is used; then the process that was to have it says so and everything ends.
+pub fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    // All are held until all are known, or the same one could come twice.
+    let held: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind(any)).collect::<Result<_, _>>()?;
+    held.iter().map(TcpListener::local_addr).collect()
 }

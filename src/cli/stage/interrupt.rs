@@ -1,4 +1,4 @@
-//! The signals that end the demo early.
+//! The signals that end a run early.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -1,8 +1,6 @@
-//! What the processes say of themselves on `/metrics`, as far as the demo needs it.
+//! What the processes say of themselves on `/metrics`, as far as it is needed here.
 
 use reqwest::Client;
-
-use super::plan::Stream;
 
 /// How many partitions a sender owns; `None` when it does not say.
 pub async fn partitions_owned(client: &Client, url: &str) -> Option<f64> {
@@ -11,8 +9,8 @@ pub async fn partitions_owned(client: &Client, url: &str) -> Option<f64> {
 
 /// How many attempts at deliveries to a destination a sender has made; `None` when it does not
 /// say, as before its first.
-pub async fn deliveries(client: &Client, url: &str, stream: Stream) -> Option<f64> {
-    let label = format!("destination=\"{}\"", stream.destination());
+pub async fn deliveries(client: &Client, url: &str, destination: &str) -> Option<f64> {
+    let label = format!("destination=\"{destination}\"");
     value(&read(client, url).await?, "reseq_sender_deliveries_total", &[&label])
 }
 

@@ -1,0 +1,211 @@
+//! The arguments of `reseq bench`.
+
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use clap::{Args, ValueEnum, value_parser};
+use serde::Serialize;
+
+use crate::domain::{Framing, Ordering};
+
+/// The arguments of `reseq bench`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchArgs {
+    /// How many messages; 100000 if neither this, --seconds nor --rate is given.
+    #[arg(long, conflicts_with = "seconds", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
+    pub messages: Option<u64>,
+    /// Send for so long; 10 if only --rate is given.
+    #[arg(long, value_parser = value_parser!(u64).range(1..=86_400))]
+    pub seconds: Option<u64>,
+    /// Messages a second, evenly paced. Without it, as fast as they are taken.
+    #[arg(long)]
+    pub rate: Option<f64>,
+    /// Messages that are sent and not answered yet, at most, over all connections (TCP).
+    #[arg(long, default_value_t = 4096, value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub window: u64,
+    /// What stays in order.
+    #[arg(long, default_value = "destination")]
+    pub ordering: OrderingArg,
+    /// Destinations, in turn.
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=100_000))]
+    pub destinations: u64,
+    /// Ordering keys of each destination, in turn (not over TCP).
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=100_000_000))]
+    pub keys: u64,
+    /// Bytes of a body.
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u64).range(24..=1_000_000))]
+    pub body_bytes: u64,
+    /// `native`: work in the processors, in Rust; `none`: messages are ready at once.
+    #[arg(long, default_value = "native")]
+    pub transform: TransformArg,
+    /// The shortest work, in microseconds (waiting; timers round up to whole milliseconds).
+    #[arg(long, default_value_t = 0)]
+    pub work_min_us: u64,
+    /// The longest work, in microseconds.
+    #[arg(long, default_value_t = 0)]
+    pub work_max_us: u64,
+    /// Messages in work at once, in each processor.
+    #[arg(long, default_value_t = 256, value_parser = value_parser!(u64).range(1..=100_000))]
+    pub concurrency: u64,
+    /// How messages come in.
+    #[arg(long = "in", default_value = "tcp")]
+    pub way_in: Way,
+    /// How they go out.
+    #[arg(long = "out", default_value = "tcp")]
+    pub way_out: Way,
+    /// Messages of one request, where a way is `http-batch`.
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(1..=1_000))]
+    pub batch: u64,
+    /// Connections to ingest: 1 for each destination over TCP, 16 over HTTP, 4 with batches, unless given.
+    #[arg(long, value_parser = value_parser!(u64).range(1..=1_000))]
+    pub connections: Option<u64>,
+    /// How messages are told apart over TCP.
+    #[arg(long, default_value = "length")]
+    pub framing: FramingArg,
+    /// Ingest processes.
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=64))]
+    pub ingest: u64,
+    /// Processor processes; none with --transform none, unless given.
+    #[arg(long, value_parser = value_parser!(u64).range(0..=64))]
+    pub processors: Option<u64>,
+    /// Sender processes.
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=64))]
+    pub senders: u64,
+    /// Settled messages that the log of each destination holds.
+    #[arg(long, default_value_t = 0)]
+    pub log_max: u64,
+    /// Send an idempotency key with each message (not over TCP).
+    #[arg(long)]
+    pub idempotency_keys: bool,
+    /// Messages that are sent first and not counted.
+    #[arg(long, default_value_t = 0, value_parser = value_parser!(u64).range(0..=100_000_000))]
+    pub warm_up: u64,
+    /// Start processors and senders only when everything has been accepted: the drain alone.
+    #[arg(long, conflicts_with = "warm_up")]
+    pub preload: bool,
+    /// Then measure the latency at these percentages of the throughput.
+    #[arg(long, value_delimiter = ',', conflicts_with = "preload", value_parser = value_parser!(u64).range(1..=200))]
+    pub ramp: Vec<u64>,
+    /// Each step of the ramp takes so long.
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(1..=3600))]
+    pub ramp_seconds: u64,
+    /// The same seed draws the same work.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print the report as one line of JSON, and nothing else.
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the ramp into this file.
+    #[arg(long, value_name = "FILE", requires = "ramp")]
+    pub svg: Option<PathBuf>,
+    /// Set a field of the configuration, such as `sender.run_max=512`; `destination.…` is set for all
+    /// destinations.
+    #[arg(long, value_name = "FIELD=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// A way in or out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Frames, many in flight.
+    Tcp,
+    /// One message a request.
+    Http,
+    /// Many messages a request.
+    HttpBatch,
+}
+
+/// What stays in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OrderingArg {
+    Destination,
+    Key,
+    None,
+}
+
+/// Who works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TransformArg {
+    None,
+    Native,
+}
+
+/// How messages are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FramingArg {
+    Lines,
+    Length,
+}
+
+impl From<OrderingArg> for Ordering {
+    fn from(arg: OrderingArg) -> Ordering {
+        match arg {
+            OrderingArg::Destination => Ordering::Destination,
+            OrderingArg::Key => Ordering::Key,
+            OrderingArg::None => Ordering::None,
+        }
+    }
+}
+
+impl From<FramingArg> for Framing {
+    fn from(arg: FramingArg) -> Framing {
+        match arg {
+            FramingArg::Lines => Framing::Lines,
+            FramingArg::Length => Framing::Length,
+        }
+    }
+}
+
+impl BenchArgs {
+    /// Refuses what clap cannot.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let (min, max) = (self.work_min_us, self.work_max_us);
+        ensure!(min <= max, "--work-min-us {min} is above --work-max-us {max}");
+        ensure!(
+            self.transform == TransformArg::Native || max == 0,
+            "with --transform none nothing works; leave out --work-max-us, or use --transform native"
+        );
+        ensure!(
+            self.transform == TransformArg::None || self.processors != Some(0),
+            "--transform native needs a processor; leave out --processors 0"
+        );
+        let is_tcp = self.way_in == Way::Tcp;
+        ensure!(
+            !is_tcp || self.keys == 1,
+            "frames over TCP have no ordering keys; use --in http-batch, or --destinations in place \
+             of --keys"
+        );
+        ensure!(
+            !is_tcp || !self.idempotency_keys,
+            "frames over TCP have no idempotency keys; use --in http-batch"
+        );
+        let rate = self.rate.unwrap_or(1.0);
+        ensure!(
+            rate.is_finite() && (0.01..=1e7).contains(&rate),
+            "--rate {rate} is outside 0.01 to 10000000"
+        );
+        Ok(())
+    }
+
+    /// Connections to ingest.
+    pub fn streams(&self) -> u64 {
+        match self.way_in {
+            // A listener feeds one destination, so that each has as many as the others.
+            Way::Tcp => {
+                let of_each = self.connections.unwrap_or(0) / self.destinations;
+                self.destinations * of_each.max(1)
+            }
+            Way::Http => self.connections.unwrap_or(16),
+            Way::HttpBatch => self.connections.unwrap_or(4),
+        }
+    }
+
+    /// Processor processes.
+    pub fn processors(&self) -> u64 {
+        self.processors.unwrap_or((self.transform == TransformArg::Native).into())
+    }
+}

@@ -1,0 +1,132 @@
+//! The producers: as many connections as the plan has streams, each sends its messages in order.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use anyhow::Context;
+use tokio::task::JoinSet;
+
+use super::{
+    args::{BenchArgs, Way},
+    plan::{Phase, Plan, Turn},
+    receive::Tally,
+};
+
+mod http;
+mod tcp;
+
+/// An answer may take so long.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// Where ingest listens.
+pub struct Doors {
+    /// `http://…` of each ingest process.
+    pub http: Vec<String>,
+    /// Over TCP, for each stream.
+    pub tcp: Vec<SocketAddr>,
+}
+
+/// What one stream sent in one phase, in order: message `index` has the number
+/// `base + stream + index * streams`.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// When each was written, from the start of the run.
+    pub at: Vec<Duration>,
+    /// The sequence that each was answered with.
+    pub sequences: Vec<u64>,
+    /// How far behind its schedule a message was written at most.
+    pub late: Duration,
+}
+
+/// What all streams share.
+pub struct Load {
+    /// Which message goes where.
+    pub plan: Plan,
+    /// The clock of sending and arriving.
+    pub tally: Arc<Tally>,
+    /// Where to.
+    pub doors: Doors,
+    way: Way,
+    batch: usize,
+    window: usize,
+    framing: crate::domain::Framing,
+    with_idempotency_keys: bool,
+    accepted: AtomicU64,
+}
+
+impl Load {
+    /// The load of these arguments.
+    pub fn new(args: &BenchArgs, plan: Plan, tally: Arc<Tally>, doors: Doors) -> Load {
+        Load {
+            window: (args.window / plan.streams).max(1) as usize,
+            plan,
+            tally,
+            doors,
+            way: args.way_in,
+            batch: args.batch as usize,
+            framing: args.framing.into(),
+            with_idempotency_keys: args.idempotency_keys,
+            accepted: AtomicU64::new(0),
+        }
+    }
+
+    /// Messages that ingest has accepted so far, over all phases.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Relaxed)
+    }
+
+    /// Sends a phase; returns what each stream sent, when all of it has been accepted.
+    pub async fn send(self: &Arc<Self>, phase: Phase) -> anyhow::Result<Vec<Sent>> {
+        let start = self.tally.now();
+        let mut streams = JoinSet::new();
+        for stream in 0..self.plan.streams {
+            let load = self.clone();
+            streams.spawn(async move {
+                let pace = Pace { start, turn: Turn::of(&load.plan, phase, stream) };
+                let sent = match load.way {
+                    Way::Tcp => tcp::send(&load, stream, pace).await,
+                    Way::Http | Way::HttpBatch => http::send(&load, stream, pace).await,
+                };
+                sent.map(|sent| (stream, sent))
+            });
+        }
+        let mut all: Vec<Sent> = (0..self.plan.streams).map(|_| Sent::default()).collect();
+        while let Some(ended) = streams.join_next().await {
+            let (stream, sent) = ended.context("a producer panicked")??;
+            all[stream as usize] = sent;
+        }
+        Ok(all)
+    }
+}
+
+/// When the messages of a stream are due, on the clock of the run.
+struct Pace {
+    start: Duration,
+    turn: Turn,
+}
+
+impl Pace {
+    /// The next message, if it is due; notes when it goes.
+    fn take(&mut self, now: Duration, sent: &mut Sent) -> Option<u64> {
+        let since = now.saturating_sub(self.start);
+        let due = self.turn.due(since)?;
+        let number = self.turn.take(since)?;
+        sent.at.push(now);
+        if due > Duration::ZERO {
+            sent.late = sent.late.max(since - due);
+        }
+        Some(number)
+    }
+
+    /// How long until the next one is due; none if there is none.
+    fn wait(&self, now: Duration) -> Option<Duration> {
+        let since = now.saturating_sub(self.start);
+        self.turn.due(since).map(|due| due.saturating_sub(since))
+    }
+}

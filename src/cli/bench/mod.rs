@@ -1,0 +1,255 @@
+//! `reseq bench`: throughput, latency and cost on real processes, judged from outside.
+//!
+//! ```text
+//! producers ──► ingest ──► processors ──► senders ──► receiver
+//!   (here)                 (work in Rust)              (here)
+//! ```
+//!
+//! The processes between are this program's own, over an embedded Redis. Order, times and loss are
+//! seen here, at both ends; CPU is the operating system's word, calls and memory are Redis's.
+
+use std::{
+    io::Write,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::bail;
+use tokio::time::sleep;
+
+pub use args::BenchArgs;
+use judge::{Judged, judge};
+use load::{Load, Sent};
+use plan::{Phase, Plan};
+use progress::Progress;
+use receive::{Receivers, Tally};
+use report::{Figures, Preload, Report, Settings, Step, rounded};
+use usage::Usage;
+
+use super::stage::{Interrupt, Stage};
+use crate::config::Config;
+
+mod args;
+mod judge;
+mod load;
+mod plan;
+pub mod processor;
+mod progress;
+mod receive;
+mod report;
+mod setup;
+mod table;
+mod usage;
+
+/// Beyond the longest work, nothing arriving for so long means that nothing will.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// How often it is looked whether everything has arrived.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Messages without --messages, --seconds and --rate.
+const MESSAGES: u64 = 100_000;
+/// Seconds without --messages and --seconds.
+const SECONDS: u64 = 10;
+
+/// Runs the bench and prints its report. True if everything arrived, in order.
+pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
+    args.check()?;
+    let mut interrupt = Interrupt::listen()?;
+    let mut progress = Progress::new();
+    progress.note("starting Redis");
+    let mut stage = Stage::open("bench").await?;
+    let played = tokio::select! {
+        played = play(&args, &mut stage, &mut progress) => played.map(Some),
+        () = interrupt.wait() => Ok(None),
+    };
+    progress.note("stopping everything");
+    let ended = stage.ended();
+    let (problems, logs) = stage.close().await;
+    progress.finish();
+    let is_well = match &played {
+        Ok(Some(report)) => report.complete && report.in_order && ended.is_empty(),
+        Ok(None) => true,
+        Err(_) => false,
+    };
+    if !is_well {
+        eprintln!("The logs of all processes are kept in {}", logs.keep().display());
+    }
+    let Some(mut report) = played? else { bail!("interrupted: everything was stopped") };
+    report.problems.extend(ended.into_iter().chain(problems));
+    let mut out = std::io::stdout().lock();
+    match args.json {
+        true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
+        false => write!(out, "{report}")?,
+    }
+    out.flush()?;
+    Ok(report.complete && report.in_order)
+}
+
+/// The bench, once ingest runs.
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    config: Config,
+    plan: Plan,
+    tally: Arc<Tally>,
+    load: Arc<Load>,
+    stage: &'a mut Stage,
+    progress: &'a mut Progress,
+    /// The first number of the next phase.
+    base: u64,
+    /// Of receivers that are dropped nothing arrives.
+    _receivers: Receivers,
+}
+
+async fn play(
+    args: &BenchArgs,
+    stage: &mut Stage,
+    progress: &mut Progress,
+) -> anyhow::Result<Report> {
+    let plan = Plan::of(args);
+    let tally = Arc::new(Tally::new(plan.clone()));
+    let receivers = Receivers::start(args.way_out, args.framing.into(), tally.clone()).await?;
+    let config = setup::config(args, stage.redis().url(), &receivers)?;
+    progress.note("starting the processes");
+    let doors = setup::start_ingest(stage, args, &config).await?;
+    let load = Arc::new(Load::new(args, plan.clone(), tally.clone(), doors));
+    let (base, _receivers) = (0, receivers);
+    let mut bench = Bench { args, config, plan, tally, load, stage, progress, base, _receivers };
+    let (main, preload) = bench.main().await?;
+    let ramp = bench.ramp(main.messages_per_s).await?;
+    let all: Vec<&Figures> = ramp.iter().map(|step| &step.figures).chain([&main]).collect();
+    let complete = all.iter().all(|figures| figures.complete);
+    let in_order = all.iter().all(|figures| figures.in_order);
+    Ok(Report {
+        complete,
+        in_order,
+        settings: Settings::of(args),
+        preload,
+        problems: Vec::new(),
+        ramp,
+        main,
+    })
+}
+
+impl Bench<'_> {
+    /// The phase that the figures are of.
+    async fn main(&mut self) -> anyhow::Result<(Figures, Option<Preload>)> {
+        let seconds = match (self.args.messages, self.args.seconds, self.args.rate) {
+            (None, None, Some(_)) => Some(SECONDS),
+            (_, seconds, _) => seconds,
+        };
+        let messages = match seconds {
+            Some(_) => u64::MAX / 2,
+            None => self.args.messages.unwrap_or(MESSAGES),
+        };
+        let time = seconds.map(Duration::from_secs);
+        let phase = Phase { base: 0, messages, time, rate: self.args.rate };
+        if self.args.preload {
+            let (figures, preload) = self.preload(phase).await?;
+            return Ok((figures, Some(preload)));
+        }
+        setup::start_rest(self.stage, self.args, &self.config).await?;
+        setup::wait_until_shared(self.stage, &self.config).await;
+        if self.args.warm_up > 0 {
+            let warm_up = Phase { messages: self.args.warm_up, time: None, rate: None, ..phase };
+            let (judged, _, _) = self.phase("warming up", warm_up).await?;
+            let (accepted, delivered) = (judged.accepted, judged.delivered);
+            if accepted != delivered {
+                bail!("of {accepted} messages to warm up {delivered} arrived");
+            }
+        }
+        let (judged, used, late) = self.phase("measuring", phase).await?;
+        let begin = judged.first_sent;
+        Ok((Figures::of(judged, &used, begin, late), None))
+    }
+
+    /// The steps of the ramp, at percentages of this throughput.
+    async fn ramp(&mut self, messages_per_s: f64) -> anyhow::Result<Vec<Step>> {
+        let mut steps = Vec::new();
+        for &percent in &self.args.ramp {
+            let rate = messages_per_s * percent as f64 / 100.0;
+            let time = Some(Duration::from_secs(self.args.ramp_seconds));
+            let phase = Phase { base: 0, messages: u64::MAX / 2, time, rate: Some(rate) };
+            let what = format!("at {percent} %");
+            let (judged, used, late) = self.phase(&what, phase).await?;
+            let begin = judged.first_sent;
+            let figures = Figures::of(judged, &used, begin, late);
+            steps.push(Step { percent, rate: rounded(rate, 1), figures });
+        }
+        Ok(steps)
+    }
+
+    /// Sends, waits for the arrivals, and judges. Returns also what was used, and how far behind
+    /// the schedule a message was sent.
+    async fn phase(
+        &mut self,
+        what: &str,
+        phase: Phase,
+    ) -> anyhow::Result<(Judged, Usage, Duration)> {
+        let phase = Phase { base: self.base, ..phase };
+        self.progress.follow(what, &self.load, &self.tally);
+        let before = Usage::now(self.stage).await?;
+        let sent = self.load.send(phase).await?;
+        self.arrivals(accepted(&sent)).await;
+        let used = Usage::now(self.stage).await?.since(&before);
+        let (judged, late) = self.judge(phase, sent);
+        Ok((judged, used, late))
+    }
+
+    /// Sends everything, and only then starts what drains it.
+    async fn preload(&mut self, phase: Phase) -> anyhow::Result<(Figures, Preload)> {
+        self.progress.follow("loading", &self.load, &self.tally);
+        let empty = Usage::now(self.stage).await?;
+        let sent = self.load.send(phase).await?;
+        let full = Usage::now(self.stage).await?;
+        let count = accepted(&sent);
+        self.progress.follow("draining", &self.load, &self.tally);
+        let begin = self.tally.now();
+        setup::start_rest(self.stage, self.args, &self.config).await?;
+        self.arrivals(count).await;
+        let used = Usage::now(self.stage).await?.since(&full);
+        let (judged, late) = self.judge(phase, sent);
+        let each = count.max(1) as f64;
+        let grown = full.redis.memory as f64 - empty.redis.memory as f64;
+        let loading = full.since(&empty);
+        let first_delivery = judged.first_arrival.saturating_sub(begin);
+        let figures = Figures::of(judged, &used, begin, late);
+        let preload = Preload {
+            waiting: count,
+            accepted_per_s: figures.accepted_per_s,
+            memory_bytes_per_message: rounded(grown / each - self.args.body_bytes as f64, 1),
+            first_delivery_s: rounded(first_delivery.as_secs_f64(), 3),
+            redis_us_per_message: rounded(loading.redis.cpu.as_secs_f64() * 1e6 / each, 2),
+        };
+        Ok((figures, preload))
+    }
+
+    /// Ends a phase.
+    fn judge(&mut self, phase: Phase, sent: Vec<Sent>) -> (Judged, Duration) {
+        let longest = sent.iter().map(|sent| sent.at.len()).max().unwrap_or_default() as u64;
+        self.base = phase.base + longest * self.plan.streams;
+        let arrived = self.tally.take(self.base);
+        let late = sent.iter().map(|sent| sent.late).max().unwrap_or_default();
+        let slots = (self.args.concurrency * self.args.processors()).max(1);
+        (judge(&self.plan, phase, &sent, &arrived, slots), late)
+    }
+
+    /// Waits until so many have arrived, or nothing has arrived for too long.
+    async fn arrivals(&mut self, count: u64) {
+        let silence_max = SILENCE_MAX + Duration::from_micros(self.args.work_max_us);
+        let (mut last, mut heard) = (0, Instant::now());
+        loop {
+            let delivered = self.tally.delivered();
+            if delivered >= count || heard.elapsed() > silence_max {
+                return;
+            }
+            if delivered > last {
+                (last, heard) = (delivered, Instant::now());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// How many were accepted.
+fn accepted(sent: &[Sent]) -> u64 {
+    sent.iter().map(|sent| sent.sequences.len() as u64).sum()
+}

@@ -1,0 +1,232 @@
+//! Which message goes where, what is in it, when it is due, and how long its work takes. Pure.
+//!
+//! Messages are numbered from 0 over the whole run. A number names everything: the stream
+//! (connection) that sends it, its destination, its ordering key, its lane and its work.
+
+use std::{io::Write, time::Duration};
+
+use super::args::{BenchArgs, OrderingArg};
+
+/// What the numbers mean.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Connections to ingest.
+    pub streams: u64,
+    /// Destinations.
+    pub destinations: u64,
+    /// Ordering keys of each.
+    pub keys: u64,
+    /// What stays in order.
+    pub ordering: OrderingArg,
+    /// Bytes of a body.
+    pub body_bytes: usize,
+    /// How long the work takes.
+    pub work: Work,
+}
+
+/// How long the work of each message takes: drawn from a seed and its number.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    pub seed: u64,
+    pub min_us: u64,
+    pub max_us: u64,
+}
+
+/// What a body begins with.
+const BEGIN: &[u8] = b"{\"i\":";
+
+impl Plan {
+    /// The plan of these arguments.
+    pub fn of(args: &BenchArgs) -> Plan {
+        Plan {
+            streams: args.streams(),
+            destinations: args.destinations,
+            keys: args.keys,
+            ordering: args.ordering,
+            body_bytes: args.body_bytes as usize,
+            work: Work { seed: args.seed, min_us: args.work_min_us, max_us: args.work_max_us },
+        }
+    }
+
+    /// The destination of a message.
+    pub fn destination_of(&self, number: u64) -> u64 {
+        number % self.destinations
+    }
+
+    /// The ordering key of a message within its destination.
+    pub fn key_of(&self, number: u64) -> u64 {
+        number / self.destinations % self.keys
+    }
+
+    /// How many lanes are checked. Where nothing is in order there are as many, so that completeness
+    /// can be counted without a lock over all.
+    pub fn lanes(&self) -> u64 {
+        match self.ordering {
+            OrderingArg::Key => self.destinations * self.keys,
+            OrderingArg::Destination | OrderingArg::None => self.destinations,
+        }
+    }
+
+    /// The lane of a message.
+    pub fn lane_of(&self, number: u64) -> u64 {
+        number % self.lanes()
+    }
+
+    /// Writes the body of a message after what is in `out`.
+    pub fn write_body(&self, number: u64, out: &mut Vec<u8>) {
+        let from = out.len();
+        out.extend_from_slice(BEGIN);
+        // Writing to memory cannot fail.
+        let _ = write!(out, "{number}");
+        let around = out.len() - from + b",\"p\":\"\"}".len();
+        if let Some(padding) = self.body_bytes.checked_sub(around) {
+            out.extend_from_slice(b",\"p\":\"");
+            out.resize(out.len() + padding, b'x');
+            out.push(b'"');
+        }
+        out.push(b'}');
+    }
+}
+
+/// The number of the message that this is the body of.
+pub fn number_in(body: &[u8]) -> Option<u64> {
+    let digits = body.strip_prefix(BEGIN)?;
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
+    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+}
+
+impl Work {
+    /// How long a message's work takes.
+    pub fn of(&self, number: u64) -> Duration {
+        let span = u128::from(self.max_us - self.min_us) + 1;
+        let drawn = (u128::from(mixed(self.seed ^ mixed(number))) * span) >> 64;
+        Duration::from_micros(self.min_us + drawn as u64)
+    }
+}
+
+/// SplitMix64: a generator whose nth number can be asked for by itself, in any process.
+fn mixed(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A part of the run: numbers from `base` on, until there are so many or so much time has passed.
+#[derive(Debug, Clone, Copy)]
+pub struct Phase {
+    /// The first number; a multiple of the streams.
+    pub base: u64,
+    /// At most so many messages.
+    pub messages: u64,
+    /// Nothing is sent after so long.
+    pub time: Option<Duration>,
+    /// Messages a second; none: as fast as they are taken.
+    pub rate: Option<f64>,
+}
+
+impl Phase {
+    /// When a message is due, from the start of the phase. After the end: never.
+    pub fn due(&self, number: u64) -> Option<Duration> {
+        let index = number - self.base;
+        if index >= self.messages {
+            return None;
+        }
+        let due = self.rate.map_or(Duration::ZERO, |rate| {
+            Duration::try_from_secs_f64(index as f64 / rate).unwrap_or(Duration::MAX)
+        });
+        match self.time {
+            Some(time) if due >= time => None,
+            _ => Some(due),
+        }
+    }
+
+    /// Whether sending is over by now.
+    pub fn is_over(&self, now: Duration) -> bool {
+        self.time.is_some_and(|time| now >= time)
+    }
+}
+
+/// The messages of one stream in one phase, in order.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    phase: Phase,
+    next: u64,
+    step: u64,
+}
+
+impl Turn {
+    /// Those of this stream.
+    pub fn of(plan: &Plan, phase: Phase, stream: u64) -> Turn {
+        Turn { phase, next: phase.base + stream, step: plan.streams }
+    }
+
+    /// When the next one is due; none if there is none.
+    pub fn due(&self, now: Duration) -> Option<Duration> {
+        if self.phase.is_over(now) { None } else { self.phase.due(self.next) }
+    }
+
+    /// The next one, if it is due by now.
+    pub fn take(&mut self, now: Duration) -> Option<u64> {
+        self.due(now).filter(|due| *due <= now)?;
+        let number = self.next;
+        self.next += self.step;
+        Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let work = Work { seed: 1, min_us: 250, max_us: 1250 };
+        let ordering = OrderingArg::Key;
+        Plan { streams: 4, destinations: 2, keys: 3, ordering, body_bytes: 60, work }
+    }
+
+    #[test]
+    fn a_body_has_the_length_that_was_asked_for_and_its_number_in_it() {
+        let plan = plan();
+        for number in [0, 7, 123_456_789] {
+            let mut body = Vec::new();
+            plan.write_body(number, &mut body);
+            assert_eq!((body.len(), number_in(&body)), (60, Some(number)));
+            assert!(serde_json::from_slice::<serde_json::Value>(&body).is_ok());
+        }
+        assert_eq!(number_in(b"{\"i\":"), None);
+    }
+
+    #[test]
+    fn a_lane_is_a_key_of_a_destination() {
+        let plan = plan();
+        for number in 0..60 {
+            let lane = plan.key_of(number) * 2 + plan.destination_of(number);
+            assert_eq!(plan.lane_of(number), lane);
+        }
+    }
+
+    #[test]
+    fn work_is_within_its_range_and_the_same_every_time() {
+        let work = plan().work;
+        let all: Vec<Duration> = (0..1000).map(|number| work.of(number)).collect();
+        assert!(all.iter().all(|one| (250..=1250).contains(&one.as_micros())));
+        assert_eq!(all, (0..1000).map(|number| work.of(number)).collect::<Vec<_>>());
+        let mean = all.iter().sum::<Duration>().as_micros() / 1000;
+        assert!((700..=800).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn a_turn_gives_what_is_due_and_ends() {
+        let phase = Phase { base: 8, messages: 10, time: None, rate: Some(1000.0) };
+        let mut turn = Turn::of(&plan(), phase, 1);
+        let ms = Duration::from_millis;
+        assert_eq!((turn.take(ms(0)), turn.take(ms(1)), turn.take(ms(1))), (None, Some(9), None));
+        assert_eq!(turn.due(ms(1)), Some(ms(5)));
+        assert_eq!(
+            (turn.take(ms(50)), turn.take(ms(50)), turn.take(ms(50))),
+            (Some(13), Some(17), None)
+        );
+        assert_eq!(turn.due(ms(50)), None);
+    }
+}

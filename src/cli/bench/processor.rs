@@ -1,0 +1,57 @@
+//! `reseq bench-processor`: a processor with the bench's work linked in, started by `bench` alone.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use clap::Args;
+use tokio::time::sleep;
+
+use super::plan::{Work, number_in};
+use crate::{
+    app::Role,
+    cli::serve,
+    domain::Stamped,
+    processor::{Failure, Output, Transform},
+};
+
+/// What the transform is registered as.
+pub const NAME: &str = "bench";
+
+/// The arguments of `reseq bench-processor`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchProcessorArgs {
+    #[arg(long)]
+    config: PathBuf,
+    #[arg(long)]
+    seed: u64,
+    #[arg(long)]
+    work_min_us: u64,
+    #[arg(long)]
+    work_max_us: u64,
+}
+
+struct Waits(Work);
+
+#[async_trait]
+impl Transform for Waits {
+    async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
+        let body = &message.message.body;
+        let number = number_in(&body.bytes)
+            .ok_or_else(|| Failure::last("this is not one of the bench's messages"))?;
+        let work = self.0.of(number);
+        // Even a wait of nothing would be rounded up to a millisecond.
+        if !work.is_zero() {
+            sleep(work).await;
+        }
+        Ok(Output::Deliver(body.clone()))
+    }
+}
+
+/// Runs until SIGTERM.
+pub async fn run(args: BenchProcessorArgs) -> anyhow::Result<()> {
+    let work = Work { seed: args.seed, min_us: args.work_min_us, max_us: args.work_max_us };
+    serve::serve(Some(&args.config), vec![Role::Processor], |reseq| {
+        reseq.transform(NAME, Waits(work))
+    })
+    .await
+}

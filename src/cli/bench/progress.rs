@@ -1,0 +1,65 @@
+//! How far it is, on a terminal.
+
+use std::{io::IsTerminal, sync::Arc, time::Duration};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{load::Load, receive::Tally};
+
+/// How often it is drawn: seldom, since it runs on the cores that are measured.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// One line on standard error; nothing where that is not a terminal.
+pub struct Progress {
+    line: ProgressBar,
+    _task: Option<AbortOnDropHandle<()>>,
+}
+
+impl Progress {
+    /// Shows what is being done.
+    pub fn new() -> Progress {
+        let target = match std::io::stderr().is_terminal() {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
+        let line = ProgressBar::with_draw_target(None, target);
+        // The template is a constant; a broken one would show the default style.
+        line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        Progress { line, _task: None }
+    }
+
+    /// Says what is being done, without counts.
+    pub fn note(&mut self, text: &str) {
+        self._task = None;
+        self.line.set_message(text.to_owned());
+        self.line.tick();
+    }
+
+    /// Says what is being done, and how far it is.
+    pub fn follow(&mut self, what: &str, load: &Arc<Load>, tally: &Arc<Tally>) {
+        self.note(what);
+        if self.line.is_hidden() {
+            return;
+        }
+        let (line, load, tally) = (self.line.clone(), load.clone(), tally.clone());
+        let (what, before) = (what.to_owned(), load.accepted());
+        let task = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(EVERY);
+            loop {
+                ticks.tick().await;
+                let (accepted, delivered) = (load.accepted() - before, tally.delivered());
+                line.set_message(format!("{what}: accepted {accepted}, delivered {delivered}"));
+                line.tick();
+            }
+        });
+        self._task = Some(AbortOnDropHandle::new(task));
+    }
+
+    /// Leaves nothing behind.
+    pub fn finish(mut self) {
+        self._task = None;
+        self.line.finish_and_clear();
+    }
+}

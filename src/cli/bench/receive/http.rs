@@ -1,0 +1,72 @@
+//! The receiver over HTTP: any request is answered 200 at once.
+
+use std::{convert::Infallible, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::{net::TcpListener, task::JoinSet};
+
+use super::Tally;
+use crate::cli::bench::plan::number_in;
+
+/// The part of an envelope that is looked at.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    body: Option<&'a RawValue>,
+    #[serde(borrow)]
+    body_base64: Option<&'a str>,
+}
+
+/// Accepts connections for as long as it is polled.
+pub async fn serve(listener: TcpListener, with_batches: bool, tally: Arc<Tally>) {
+    // Owned here, so that the connections end with the listener.
+    let mut connections = JoinSet::new();
+    loop {
+        // An accept fails for a connection that has gone again, which its peer will notice.
+        if let Ok((stream, _)) = listener.accept().await {
+            // Without it answers may wait for an acknowledgement, which would be blamed on Reseq.
+            let _ = stream.set_nodelay(true);
+            let tally = tally.clone();
+            let service = service_fn(move |request| accept(request, with_batches, tally.clone()));
+            // A connection ends when the sender ends: what was not accepted comes again.
+            connections
+                .spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn accept(
+    request: Request<Incoming>,
+    with_batches: bool,
+    tally: Arc<Tally>,
+) -> Result<Response<Empty<Bytes>>, Infallible> {
+    let body = request.into_body().collect().await;
+    let at = tally.now();
+    match body.map(|body| body.to_bytes()) {
+        Ok(body) if with_batches => match serde_json::from_slice::<Vec<Envelope>>(&body) {
+            Ok(envelopes) => {
+                envelopes.iter().for_each(|envelope| tally.arrives(number_of(envelope), at));
+            }
+            Err(_) => tally.arrives(None, at),
+        },
+        Ok(body) => tally.arrives(number_in(&body), at),
+        // It broke off: the sender will send it again.
+        Err(_) => {}
+    }
+    Ok(Response::new(Empty::new()))
+}
+
+fn number_of(envelope: &Envelope) -> Option<u64> {
+    match (envelope.body, envelope.body_base64) {
+        (Some(body), _) => number_in(body.get().as_bytes()),
+        (None, Some(base64)) => number_in(&STANDARD.decode(base64).ok()?),
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,159 @@
+//! The receivers: they accept everything at once and write down what came when.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{args::Way, plan::Plan};
+use crate::domain::Framing;
+
+mod http;
+mod tcp;
+
+/// A number beyond this is none that was sent.
+const INDEX_MAX: usize = 1 << 31;
+
+/// One receiver for all destinations; dropping it ends it.
+pub struct Receivers {
+    url: String,
+    _server: AbortOnDropHandle<()>,
+}
+
+impl Receivers {
+    /// Starts it on a free port.
+    pub async fn start(
+        way: Way,
+        framing: Framing,
+        tally: Arc<Tally>,
+    ) -> std::io::Result<Receivers> {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = tokio::net::TcpListener::bind(any).await?;
+        let address = listener.local_addr()?;
+        let (url, server) = match way {
+            Way::Tcp => {
+                (format!("tcp://{address}"), tokio::spawn(tcp::serve(listener, framing, tally)))
+            }
+            Way::Http => {
+                (format!("http://{address}/in"), tokio::spawn(http::serve(listener, false, tally)))
+            }
+            Way::HttpBatch => {
+                (format!("http://{address}/in"), tokio::spawn(http::serve(listener, true, tally)))
+            }
+        };
+        Ok(Receivers { url, _server: AbortOnDropHandle::new(server) })
+    }
+
+    /// As a destination names it.
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+}
+
+/// What has arrived in this phase, by lane, in the order of arrival.
+pub struct Tally {
+    plan: Plan,
+    start: Instant,
+    base: AtomicU64,
+    delivered: AtomicU64,
+    repeats: AtomicU64,
+    foreign: AtomicU64,
+    lanes: Vec<Mutex<Lane>>,
+}
+
+/// The first arrivals of one lane.
+#[derive(Default)]
+struct Lane {
+    arrivals: Vec<Arrival>,
+    /// A bit for each message of the lane in this phase: it has arrived.
+    seen: Vec<u64>,
+}
+
+/// One message that was accepted for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its number.
+    pub number: u64,
+    /// When, from the start of the run.
+    pub at: Duration,
+}
+
+/// What arrived in a phase.
+pub struct Arrived {
+    /// The first arrivals of each lane, in the order of arrival.
+    pub lanes: Vec<Vec<Arrival>>,
+    /// Messages that came again.
+    pub repeats: u64,
+    /// Bodies that are not of this phase.
+    pub foreign: u64,
+}
+
+impl Tally {
+    /// An empty one.
+    pub fn new(plan: Plan) -> Tally {
+        let lanes = (0..plan.lanes()).map(|_| Mutex::default()).collect();
+        let [base, delivered, repeats, foreign] = Default::default();
+        Tally { plan, start: Instant::now(), base, delivered, repeats, foreign, lanes }
+    }
+
+    /// The time since the start of the run: the one clock of sending and arriving.
+    pub fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Messages that have arrived at least once in this phase.
+    pub fn delivered(&self) -> u64 {
+        self.delivered.load(Relaxed)
+    }
+
+    /// A message arrives; none: a body that is none of the bench's.
+    fn arrives(&self, number: Option<u64>, at: Duration) {
+        let base = self.base.load(Relaxed);
+        let Some(number) = number else {
+            self.foreign.fetch_add(1, Relaxed);
+            return;
+        };
+        // Of a phase that is over: it was complete, so this is a repeat.
+        if number < base {
+            self.repeats.fetch_add(1, Relaxed);
+            return;
+        }
+        let lane = &self.lanes[self.plan.lane_of(number) as usize];
+        let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = ((number - base) / self.plan.lanes()) as usize;
+        if index > INDEX_MAX {
+            self.foreign.fetch_add(1, Relaxed);
+            return;
+        }
+        let (word, bit) = (index / 64, 1 << (index % 64));
+        if lane.seen.len() <= word {
+            lane.seen.resize(word + 1, 0);
+        }
+        if lane.seen[word] & bit != 0 {
+            self.repeats.fetch_add(1, Relaxed);
+            return;
+        }
+        lane.seen[word] |= bit;
+        lane.arrivals.push(Arrival { number, at });
+        self.delivered.fetch_add(1, Relaxed);
+    }
+
+    /// Ends a phase: what arrived in it. The next one has the numbers from `base` on.
+    pub fn take(&self, base: u64) -> Arrived {
+        let lanes = self.lanes.iter().map(|lane| {
+            let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *lane).arrivals
+        });
+        let lanes = lanes.collect();
+        self.base.store(base, Relaxed);
+        self.delivered.store(0, Relaxed);
+        let (repeats, foreign) = (self.repeats.swap(0, Relaxed), self.foreign.swap(0, Relaxed));
+        Arrived { lanes, repeats, foreign }
+    }
+}

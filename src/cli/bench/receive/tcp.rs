@@ -1,0 +1,58 @@
+//! The receiver over TCP: each frame is answered in order, all that came at once with one write.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use tokio_util::codec::{Decoder, Encoder};
+
+use super::Tally;
+use crate::{
+    cli::bench::plan::number_in,
+    domain::Framing,
+    wire::{FrameCodec, FrameError},
+};
+
+/// The longest frame, in bytes.
+const FRAME_BYTES_MAX: usize = 2 << 20;
+/// So much is read at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// Accepts connections for as long as it is polled.
+pub async fn serve(listener: TcpListener, framing: Framing, tally: Arc<Tally>) {
+    // Owned here, so that the connections end with the listener.
+    let mut connections = JoinSet::new();
+    loop {
+        // An accept fails for a connection that has gone again, which its peer will notice.
+        if let Ok((stream, _)) = listener.accept().await {
+            let tally = tally.clone();
+            connections.spawn(async move {
+                // A connection ends when the sender ends: what was not accepted comes again.
+                let _ = accept(stream, framing, &tally).await;
+            });
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn accept(mut stream: TcpStream, framing: Framing, tally: &Tally) -> Result<(), FrameError> {
+    stream.set_nodelay(true)?;
+    let mut codec = FrameCodec::new(framing, FRAME_BYTES_MAX);
+    let (mut read, mut answers) = (BytesMut::with_capacity(READ_BYTES), BytesMut::new());
+    loop {
+        read.reserve(READ_BYTES / 4);
+        if stream.read_buf(&mut read).await? == 0 {
+            return Ok(());
+        }
+        let at = tally.now();
+        while let Some(frame) = codec.decode(&mut read)? {
+            tally.arrives(number_in(&frame), at);
+            codec.encode(Bytes::from_static(b"OK"), &mut answers)?;
+        }
+        stream.write_all_buf(&mut answers).await?;
+    }
+}

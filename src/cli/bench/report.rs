@@ -1,0 +1,286 @@
+//! The report: the figures of one run.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Serialize;
+
+use super::{
+    args::{BenchArgs, OrderingArg, TransformArg, Way},
+    judge::Judged,
+    usage::{ROLES, Usage},
+};
+
+/// So many commands of Redis are named.
+const COMMANDS: usize = 12;
+
+/// The whole report.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Every accepted message arrived, and nothing else.
+    pub complete: bool,
+    /// First deliveries were in order, lane by lane.
+    pub in_order: bool,
+    /// What was asked for.
+    pub settings: Settings,
+    /// The main phase.
+    pub main: Figures,
+    /// What a waiting message costs, with `--preload`.
+    pub preload: Option<Preload>,
+    /// The latency at parts of the throughput.
+    pub ramp: Vec<Step>,
+    /// What went wrong beside the messages, in words.
+    pub problems: Vec<String>,
+}
+
+/// What the bench was run with.
+#[derive(Debug, Serialize)]
+pub struct Settings {
+    pub ordering: OrderingArg,
+    pub destinations: u64,
+    pub keys: u64,
+    pub body_bytes: u64,
+    pub transform: TransformArg,
+    pub work_min_us: u64,
+    pub work_max_us: u64,
+    pub concurrency: u64,
+    #[serde(rename = "in")]
+    pub way_in: Way,
+    #[serde(rename = "out")]
+    pub way_out: Way,
+    pub batch: u64,
+    pub connections: u64,
+    pub window: u64,
+    pub rate: Option<f64>,
+    pub ingest: u64,
+    pub processors: u64,
+    pub senders: u64,
+    pub log_max: u64,
+    pub idempotency_keys: bool,
+    pub warm_up: u64,
+    pub seed: u64,
+    pub set: Vec<String>,
+    /// Cores of the machine, which the bench itself shares.
+    pub cores: usize,
+}
+
+/// The figures of one phase.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    pub complete: bool,
+    pub in_order: bool,
+    pub accepted: u64,
+    pub delivered: u64,
+    pub repeats: u64,
+    pub foreign: u64,
+    /// From the first sending to the last arrival.
+    pub elapsed_s: f64,
+    /// Delivered in that time.
+    pub messages_per_s: f64,
+    /// The same, had nothing been lost to the system.
+    pub ideal_messages_per_s: f64,
+    /// From the first sending to the last one.
+    pub accepted_per_s: f64,
+    /// From sending to arriving.
+    pub latency_us: Quantiles,
+    /// The same over the ideal.
+    pub overhead_us: Quantiles,
+    /// How far behind its schedule a message was sent at most, with a rate.
+    pub sent_late_us_max: f64,
+    /// CPU time of each role's processes; `redis` is its whole process.
+    pub cpu_us_per_message: BTreeMap<&'static str, f64>,
+    /// Cores that they kept busy; `redis_main` is the thread that runs all commands.
+    pub cores_busy: BTreeMap<&'static str, f64>,
+    /// CPU time of the main thread of Redis.
+    pub redis_main_us_per_message: f64,
+    /// Of children of Redis, which rewrite the append-only file.
+    pub redis_children_us_per_message: f64,
+    /// Calls of scripts, and commands inside and outside of them.
+    pub redis_calls_per_message: Calls,
+    /// What took most; the time of a script holds that of its commands.
+    pub redis_commands: Vec<Command>,
+    /// What is nearest to its limit, in words.
+    pub limit: String,
+}
+
+/// Calls to Redis a message.
+#[derive(Debug, Serialize)]
+pub struct Calls {
+    pub scripts: f64,
+    pub commands: f64,
+}
+
+/// One command of Redis.
+#[derive(Debug, Serialize)]
+pub struct Command {
+    pub name: String,
+    pub calls: u64,
+    pub calls_per_message: f64,
+    pub us_per_message: f64,
+}
+
+/// What waiting messages cost.
+#[derive(Debug, Serialize)]
+pub struct Preload {
+    /// Messages that waited.
+    pub waiting: u64,
+    /// Accepted a second, while nothing was drained.
+    pub accepted_per_s: f64,
+    /// Memory of Redis by which each let it grow, without its body.
+    pub memory_bytes_per_message: f64,
+    /// From the start of the processors and senders to the first delivery.
+    pub first_delivery_s: f64,
+    /// CPU of Redis while they were taken in.
+    pub redis_us_per_message: f64,
+}
+
+/// One step of the ramp.
+#[derive(Debug, Serialize)]
+pub struct Step {
+    pub percent: u64,
+    pub rate: f64,
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// Quantiles in microseconds, by nearest rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Quantiles {
+    pub p50: f64,
+    pub p99: f64,
+    pub p99_9: f64,
+    pub max: f64,
+}
+
+impl Quantiles {
+    /// All zero where there is none.
+    pub fn of(values_ns: &mut [u64]) -> Quantiles {
+        values_ns.sort_unstable();
+        let rank = |per_mille: usize| {
+            let rank = (values_ns.len() * per_mille).div_ceil(1000).max(1);
+            values_ns.get(rank - 1).map_or(0.0, |ns| rounded(*ns as f64 / 1e3, 1))
+        };
+        Quantiles { p50: rank(500), p99: rank(990), p99_9: rank(999), max: rank(1000) }
+    }
+}
+
+impl Settings {
+    /// Those of these arguments.
+    pub fn of(args: &BenchArgs) -> Settings {
+        Settings {
+            ordering: args.ordering,
+            destinations: args.destinations,
+            keys: args.keys,
+            body_bytes: args.body_bytes,
+            transform: args.transform,
+            work_min_us: args.work_min_us,
+            work_max_us: args.work_max_us,
+            concurrency: args.concurrency,
+            way_in: args.way_in,
+            way_out: args.way_out,
+            batch: args.batch,
+            connections: args.streams(),
+            window: args.window,
+            rate: args.rate,
+            ingest: args.ingest,
+            processors: args.processors(),
+            senders: args.senders,
+            log_max: args.log_max,
+            idempotency_keys: args.idempotency_keys,
+            warm_up: args.warm_up,
+            seed: args.seed,
+            set: args.set.clone(),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+        }
+    }
+}
+
+impl Figures {
+    /// The figures of a phase, from `begin` on.
+    pub fn of(mut judged: Judged, used: &Usage, begin: Duration, late: Duration) -> Figures {
+        let count = judged.delivered.max(1) as f64;
+        let elapsed = judged.last_arrival.saturating_sub(begin).as_secs_f64().max(1e-9);
+        let ideal = judged.ideal_last.saturating_sub(begin).as_secs_f64();
+        let sending = (judged.last_sent - judged.first_sent).as_secs_f64().max(1e-9);
+        let redis = &used.redis;
+        let per_message = |cpu: Duration| rounded(cpu.as_secs_f64() * 1e6 / count, 2);
+        let busy = |cpu: Duration| rounded(cpu.as_secs_f64() / elapsed, 3);
+        let of_roles = || ROLES.into_iter().zip(used.roles);
+        let mut cpu: BTreeMap<_, _> =
+            of_roles().map(|(role, cpu)| (role, per_message(cpu))).collect();
+        cpu.insert("redis", per_message(redis.cpu));
+        let mut cores: BTreeMap<_, _> = of_roles().map(|(role, cpu)| (role, busy(cpu))).collect();
+        cores.insert("redis", busy(redis.cpu));
+        cores.insert("redis_main", busy(redis.cpu_main));
+        let (scripts, commands) = redis.calls();
+        Figures {
+            complete: judged.delivered == judged.accepted && judged.foreign == 0,
+            in_order: judged.in_order,
+            accepted: judged.accepted,
+            delivered: judged.delivered,
+            repeats: judged.repeats,
+            foreign: judged.foreign,
+            elapsed_s: rounded(elapsed, 3),
+            messages_per_s: rounded(judged.delivered as f64 / elapsed, 1),
+            ideal_messages_per_s: rounded(judged.accepted as f64 / ideal.max(1e-9), 1),
+            accepted_per_s: rounded(judged.accepted as f64 / sending, 1),
+            latency_us: Quantiles::of(&mut judged.latency_ns),
+            overhead_us: Quantiles::of(&mut judged.overhead_ns),
+            sent_late_us_max: rounded(late.as_secs_f64() * 1e6, 1),
+            limit: limit(&cores),
+            cpu_us_per_message: cpu,
+            cores_busy: cores,
+            redis_main_us_per_message: per_message(redis.cpu_main),
+            redis_children_us_per_message: per_message(redis.cpu_children),
+            redis_calls_per_message: Calls {
+                scripts: rounded(scripts as f64 / count, 4),
+                commands: rounded(commands as f64 / count, 4),
+            },
+            redis_commands: commands_of(used, count),
+        }
+    }
+}
+
+fn commands_of(used: &Usage, count: f64) -> Vec<Command> {
+    let mut all: Vec<_> = used.redis.commands.iter().collect();
+    all.sort_by_key(|(_, (_, took))| std::cmp::Reverse(*took));
+    let command = |(name, (calls, took)): (&String, &(u64, u64))| Command {
+        name: name.clone(),
+        calls: *calls,
+        calls_per_message: rounded(*calls as f64 / count, 4),
+        us_per_message: rounded(*took as f64 / count, 3),
+    };
+    all.into_iter().take(COMMANDS).map(command).collect()
+}
+
+/// Which of them is nearest to a full core. All but the main thread of Redis may use several.
+fn limit(cores: &BTreeMap<&'static str, f64>) -> String {
+    let single = cores.iter().filter(|(name, _)| **name != "redis");
+    let busiest = single.max_by(|a, b| a.1.total_cmp(b.1));
+    let total: f64 =
+        cores.iter().filter(|(name, _)| **name != "redis_main").map(|(_, busy)| busy).sum();
+    let machine = std::thread::available_parallelism().map_or(0, usize::from);
+    let of_machine = format!("all together {total:.2} of {machine} cores");
+    match busiest {
+        Some((name, busy)) => format!("nearest to a full core: {name} ({busy:.2}); {of_machine}"),
+        None => of_machine,
+    }
+}
+
+/// Rounded to so many decimals: more are noise.
+pub fn rounded(value: f64, decimals: i32) -> f64 {
+    let by = 10f64.powi(decimals);
+    (value * by).round() / by
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_by_nearest_rank() {
+        let mut values: Vec<u64> = (1..=1000).rev().map(|us| us * 1000).collect();
+        let expected = Quantiles { p50: 500.0, p99: 990.0, p99_9: 999.0, max: 1000.0 };
+        assert_eq!(Quantiles::of(&mut values), expected);
+        assert_eq!(Quantiles::of(&mut []), Quantiles::default());
+    }
+}

@@ -1,0 +1,158 @@
+//! The processes of the bench, and their configuration.
+
+use std::{ffi::OsString, net::SocketAddr, time::Duration};
+
+use anyhow::{Context, bail};
+use toml::Value;
+
+use super::{
+    args::{BenchArgs, TransformArg, Way},
+    load::Doors,
+    processor,
+    receive::Receivers,
+};
+use crate::{
+    cli::stage::{Role, SHUTDOWN_MAX, Stage, free_addresses},
+    config::{self, Config},
+    domain::{Destination, DestinationName, TransformKind},
+};
+
+/// A backlog that no run reaches.
+const MAX_BACKLOG: u64 = 1 << 40;
+/// Beyond its longest work, an attempt may take so long.
+const WORK_SLACK: Duration = Duration::from_secs(30);
+
+/// The name of a destination.
+pub fn destination_name(number: u64) -> String {
+    format!("bench-{number}")
+}
+
+/// The configuration that all processes share.
+pub fn config(
+    args: &BenchArgs,
+    redis_url: String,
+    receivers: &Receivers,
+) -> anyhow::Result<Config> {
+    let mut config = Config::default();
+    config.redis.url = redis_url;
+    config.processor.concurrency = args.concurrency as usize;
+    config.shutdown_ms = SHUTDOWN_MAX.as_millis() as u64;
+    for number in 0..args.destinations {
+        config.destinations.push(destination(args, number, receivers)?);
+    }
+    let config = args.set.iter().try_fold(config, set)?;
+    config.validate().context("the bench's own configuration")?;
+    Ok(config)
+}
+
+fn destination(
+    args: &BenchArgs,
+    number: u64,
+    receivers: &Receivers,
+) -> anyhow::Result<Destination> {
+    let name: DestinationName = destination_name(number).parse()?;
+    let mut destination = Destination::new(name, receivers.url());
+    destination.ordering = args.ordering.into();
+    destination.max_backlog = MAX_BACKLOG;
+    destination.log_max = args.log_max;
+    destination.delivery.framing = args.framing.into();
+    if args.way_out == Way::HttpBatch {
+        destination.delivery.batch_max = args.batch as u32;
+    }
+    let transform = &mut destination.transform;
+    transform.concurrency = args.concurrency as u32;
+    if args.transform == TransformArg::Native {
+        transform.kind = TransformKind::Native;
+        transform.name = Some(processor::NAME.to_owned());
+        let longest = Duration::from_micros(args.work_max_us) + WORK_SLACK;
+        transform.timeout_ms = longest.as_millis() as u64;
+    }
+    Ok(destination)
+}
+
+/// Sets one field: `sender.run_max=512`, or `destination.delivery.lanes_max=8` for all of them.
+fn set(config: Config, assignment: &String) -> anyhow::Result<Config> {
+    let (path, text) = assignment
+        .split_once('=')
+        .with_context(|| format!("--set {assignment}: write FIELD=VALUE"))?;
+    let parsed: Result<toml::Table, _> = toml::from_str(&format!("value = {text}"));
+    let value = parsed.ok().and_then(|mut table| table.remove("value"));
+    let value = value.unwrap_or_else(|| Value::String(text.to_owned()));
+    let mut whole = Value::try_from(&config)?;
+    let fields: Vec<&str> = path.split('.').collect();
+    put(&mut whole, &fields, &value).with_context(|| format!("--set {assignment}"))?;
+    whole.try_into().with_context(|| format!("--set {assignment}"))
+}
+
+/// Sets the field at this path; within a list, that of each item.
+fn put(whole: &mut Value, path: &[&str], value: &Value) -> anyhow::Result<()> {
+    match (whole, path) {
+        (Value::Array(items), path) => items.iter_mut().try_for_each(|item| put(item, path, value)),
+        (Value::Table(table), [field]) => {
+            table.insert((*field).to_owned(), value.clone());
+            Ok(())
+        }
+        (Value::Table(table), [field, rest @ ..]) => {
+            let inner = table.get_mut(*field).with_context(|| format!("there is no {field}"))?;
+            put(inner, rest, value)
+        }
+        _ => bail!("there is no such field"),
+    }
+}
+
+/// Starts the ingest processes. Returns where they listen.
+pub async fn start_ingest(
+    stage: &mut Stage,
+    args: &BenchArgs,
+    config: &Config,
+) -> anyhow::Result<Doors> {
+    let streams = args.streams();
+    let mut cast = Vec::new();
+    let mut tcp: Vec<Option<SocketAddr>> = vec![None; streams as usize];
+    for process in 0..args.ingest {
+        let mut config = config.clone();
+        // The streams of a destination are spread over the processes; a listener each.
+        let here: Vec<u64> = match args.way_in {
+            Way::Tcp => (0..streams).filter(|stream| stream % args.ingest == process).collect(),
+            Way::Http | Way::HttpBatch => Vec::new(),
+        };
+        for (stream, listen) in here.iter().zip(free_addresses(here.len())?) {
+            let destination = destination_name(stream % args.destinations).parse()?;
+            let framing = args.framing.into();
+            config.tcp.push(config::TcpListener { listen, destination, framing });
+            tcp[*stream as usize] = Some(listen);
+        }
+        let path = stage.write(&format!("ingest-{}", process + 1), &config)?;
+        cast.push(Role::serving("ingest", process as usize + 1, &path));
+    }
+    stage.start(cast).await?;
+    let http = stage.of_role("ingest").map(|process| process.url.clone()).collect();
+    Ok(Doors { http, tcp: tcp.into_iter().flatten().collect() })
+}
+
+/// Starts the processors and the senders, and waits until they share the partitions.
+pub async fn start_rest(
+    stage: &mut Stage,
+    args: &BenchArgs,
+    config: &Config,
+) -> anyhow::Result<()> {
+    let path = stage.write("reseq", config)?;
+    let mut words = vec![OsString::from("bench-processor"), "--config".into(), path.clone().into()];
+    let work = [
+        ("--seed", args.seed),
+        ("--work-min-us", args.work_min_us),
+        ("--work-max-us", args.work_max_us),
+    ];
+    words.extend(work.iter().flat_map(|(name, value)| [(*name).into(), value.to_string().into()]));
+    let processor =
+        |number| Role { role: "processor", number: number as usize, arguments: words.clone() };
+    let sender = |number| Role::serving("sender", number as usize, &path);
+    let cast = (1..=args.processors()).map(processor).chain((1..=args.senders).map(sender));
+    stage.start(cast).await
+}
+
+/// Waits until the senders share the partitions.
+pub async fn wait_until_shared(stage: &Stage, config: &Config) {
+    let limit = Duration::from_millis(3 * config.sender.lease_ms);
+    stage.wait_until_shared(config.redis.partitions.into(), limit).await;
+}

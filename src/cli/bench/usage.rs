@@ -1,0 +1,150 @@
+//! What the processes and Redis have used so far, and the difference between two such looks.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::cli::stage::Stage;
+
+/// The roles whose processes are looked at; `bench` is this process.
+pub const ROLES: [&str; 4] = ["ingest", "processor", "sender", "bench"];
+
+/// One look.
+#[derive(Debug, Clone, Default)]
+pub struct Usage {
+    /// CPU time by role, over all its processes, in the order of [`ROLES`].
+    pub roles: [Duration; 4],
+    /// The busiest process of each role.
+    pub redis: Redis,
+}
+
+/// What Redis says of itself.
+#[derive(Debug, Clone, Default)]
+pub struct Redis {
+    /// CPU time of the whole process.
+    pub cpu: Duration,
+    /// Of its main thread, which runs all commands.
+    pub cpu_main: Duration,
+    /// Of its children, which rewrite the append-only file.
+    pub cpu_children: Duration,
+    /// Bytes that it uses.
+    pub memory: u64,
+    /// By command: calls, and microseconds that they took.
+    pub commands: BTreeMap<String, (u64, u64)>,
+}
+
+impl Usage {
+    /// Looks now.
+    pub async fn now(stage: &Stage) -> anyhow::Result<Usage> {
+        let redis = Redis::parse(&stage.redis().info().await?);
+        let roles = ROLES.map(|role| match role {
+            "bench" => cpu_of(std::process::id()),
+            _ => stage.of_role(role).map(|process| cpu_of(process.id())).sum(),
+        });
+        Ok(Usage { roles, redis })
+    }
+
+    /// What was used since an earlier look.
+    pub fn since(&self, before: &Usage) -> Usage {
+        let mut roles = self.roles;
+        roles.iter_mut().zip(before.roles).for_each(|(now, then)| *now = now.saturating_sub(then));
+        Usage { roles, redis: self.redis.since(&before.redis) }
+    }
+}
+
+impl Redis {
+    fn parse(info: &str) -> Redis {
+        let pairs: BTreeMap<&str, &str> =
+            info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
+        let seconds = |name: &str| -> f64 {
+            pairs.get(name).and_then(|text| text.parse().ok()).unwrap_or_default()
+        };
+        let both = |suffix: &str| {
+            let sum = seconds(&format!("used_cpu_user{suffix}"))
+                + seconds(&format!("used_cpu_sys{suffix}"));
+            Duration::from_secs_f64(sum.max(0.0))
+        };
+        let command = |(name, values): (&&str, &&str)| {
+            let number = |field: &str| -> Option<u64> {
+                values.split(',').find_map(|pair| pair.strip_prefix(field))?.parse().ok()
+            };
+            let name = name.strip_prefix("cmdstat_")?.to_owned();
+            Some((name, (number("calls=")?, number("usec=")?)))
+        };
+        Redis {
+            cpu: both(""),
+            cpu_main: both("_main_thread"),
+            cpu_children: both("_children"),
+            memory: seconds("used_memory") as u64,
+            commands: pairs.iter().filter_map(command).collect(),
+        }
+    }
+
+    fn since(&self, before: &Redis) -> Redis {
+        let commands = self.commands.iter().map(|(name, (calls, took))| {
+            let (calls_before, took_before) =
+                before.commands.get(name).copied().unwrap_or_default();
+            let since = (calls.saturating_sub(calls_before), took.saturating_sub(took_before));
+            (name.clone(), since)
+        });
+        Redis {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            cpu_main: self.cpu_main.saturating_sub(before.cpu_main),
+            cpu_children: self.cpu_children.saturating_sub(before.cpu_children),
+            memory: self.memory.saturating_sub(before.memory),
+            commands: commands.filter(|(_, (calls, _))| *calls > 0).collect(),
+        }
+    }
+
+    /// Calls of scripts, and of all other commands (those inside scripts among them).
+    pub fn calls(&self) -> (u64, u64) {
+        let is_script = |name: &str| name.starts_with("eval") || name.starts_with("fcall");
+        self.commands.iter().fold((0, 0), |(scripts, others), (name, (calls, _))| {
+            if is_script(name) { (scripts + calls, others) } else { (scripts, others + calls) }
+        })
+    }
+}
+
+/// The CPU time that a process has used, all its threads together; zero where it cannot be told.
+fn cpu_of(id: u32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    ticks_in(&text).map_or(Duration::ZERO, |ticks| {
+        Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    })
+}
+
+/// The fields 14 and 15 of `/proc/<id>/stat`, added; the second one is a name in parentheses that
+/// may hold anything.
+fn ticks_in(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ticks_are_found_behind_any_name() {
+        let stat = "42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 31 11 0 0 20 0";
+        assert_eq!(ticks_in(stat), Some(42));
+        assert_eq!(ticks_in(""), None);
+    }
+
+    #[test]
+    fn what_redis_says_is_read_and_compared() {
+        let before = Redis::parse("# CPU\r\nused_cpu_user:1.5\r\nused_cpu_sys:0.5\r\n");
+        let now = "used_cpu_user:2.0\r\nused_cpu_sys:1.0\r\nused_cpu_user_main_thread:0.25\r\n\
+                   used_memory:1000\r\n\
+                   cmdstat_evalsha:calls=3,usec=90,usec_per_call=30.00\r\n\
+                   cmdstat_zadd:calls=6,usec=12,usec_per_call=2.00\r\n";
+        let since = Redis::parse(now).since(&before);
+        assert_eq!(
+            (since.cpu, since.cpu_main),
+            (Duration::from_secs(1), Duration::from_millis(250))
+        );
+        assert_eq!((since.memory, since.calls()), (1000, (3, 6)));
+        assert_eq!(since.commands["evalsha"], (3, 90));
+    }
+}
