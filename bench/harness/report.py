@@ -13,6 +13,7 @@ class Row:
         self.contestant = contestant
         self.case = case
         self.runs = []
+        self.has_failed = False
 
     @property
     def label(self):
