@@ -88,12 +88,12 @@ def _ratios(case, rows):
     figures = [("messages/s", "messages_per_s"), ("store CPU", "store_cpu_us")]
     if case.rate > 0 or case.half_of is not None:
         figures = [("p50", "p50_us"), ("p99", "p99_us")]
-    lines = ["Reseq's over the peer's:", ""]
-    heads = [f"{row.label}: {name}" if len(ours) > 1 else name for row in ours for name, _ in figures]
-    lines += [_line(["", *heads]), _line(["---"] + ["---:"] * len(heads))]
-    for peer in theirs:
-        cells = [_ratio(row.median(key), peer.median(key)) for row in ours for _, key in figures]
-        lines.append(_line([peer.contestant.label, *cells]))
+    heads = ["", *(peer.contestant.label for peer in theirs)]
+    lines = ["Reseq's figure over the peer's:", "", _line(heads), _line(["---"] + ["---:"] * len(theirs))]
+    for row in ours:
+        for name, key in figures:
+            cells = [_ratio(row.median(key), peer.median(key)) for peer in theirs]
+            lines.append(_line([f"{row.label}: {name}", *cells]))
     return [*lines, ""]
 
 
@@ -102,7 +102,10 @@ def _line(cells):
 
 
 def _ratio(ours, theirs):
-    return f"{ours / theirs:.2f}" if ours is not None and theirs else "–"
+    if ours is None or not theirs:
+        return "–"
+    ratio = ours / theirs
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"
 
 
 def number(value):
