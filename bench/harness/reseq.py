@@ -1,0 +1,94 @@
+"""Reseq's rows: `reseq bench`, which starts its own embedded Redis and its own processes."""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from .brokers import BENCH, Redis
+from .cases import SEED
+from .contestants import RUN_SECONDS_MAX, Contestant, Load, Result
+from .processes import Failed, output_of
+
+RESEQ = Path(os.environ.get("RESEQ", BENCH.parent / "target/release/reseq"))
+ROLES = ("ingest", "processor", "sender")
+
+
+@dataclass(frozen=True)
+class Reseq(Contestant):
+    way: str = "tcp"
+    destinations: int = 1
+    is_reseq: bool = True
+
+    def versions(self):
+        if not RESEQ.exists():
+            raise Failed(f"{RESEQ} is missing; run cargo build --release --locked")
+        if subprocess.run([RESEQ, "bench", "--help"], capture_output=True, check=False).returncode != 0:
+            raise Failed(f"{RESEQ} has no command bench")
+        said = subprocess.run([RESEQ, "--version"], capture_output=True, text=True, check=True)
+        return [said.stdout.strip().replace("reseq", "Reseq"), Redis.version()]
+
+    def measure(self, case, load, messages, rate, broker):
+        arguments = {
+            "messages": messages,
+            "ordering": "destination",
+            "destinations": self.destinations,
+            "transform": "native",
+            "work-min-us": case.work_min_us,
+            "work-max-us": case.work_max_us,
+            "concurrency": load.concurrency,
+            "in": self.way,
+            "out": self.way,
+            "seed": SEED,
+        }
+        if rate > 0:
+            arguments["rate"] = rate
+        command = [RESEQ, "bench", "--json", *load.extra]
+        for name, value in arguments.items():
+            command += [f"--{name}", value]
+        said = json.loads(output_of(command, RUN_SECONDS_MAX).splitlines()[-1])
+        if not said["complete"]:
+            raise Failed(f"not all messages arrived: {said['problems']}")
+        figures = said["main"]
+        cpu, latency = figures["cpu_us_per_message"], figures["latency_us"]
+        return Result(
+            messages=messages,
+            messages_per_s=figures["messages_per_s"],
+            in_order=said["in_order"],
+            out_of_order=0 if said["in_order"] else None,
+            p50_us=latency["p50"],
+            p99_us=latency["p99"],
+            store_cpu_us=cpu["redis"],
+            service_cpu_us=sum(cpu.get(role, 0) for role in ROLES),
+            client_cpu_us=cpu["bench"],
+        )
+
+
+WAYS = [
+    Reseq(
+        "reseq",
+        "Reseq, TCP",
+        loads={
+            "nothing": Load("one lane", 1000, 300_000),
+            "work-1": Load("one lane, 1000 in work", 1000, 200_000),
+            "slow": Load("one lane, 16 in work", 16),
+        },
+    ),
+    Reseq(
+        "reseq-100",
+        "Reseq, TCP",
+        destinations=100,
+        loads={
+            "nothing": Load("100 lanes", 1000, 300_000),
+            "work-100": Load("100 lanes, 1000 in work", 1000, 200_000),
+            "half-100": Load("100 lanes, 1000 in work", 1000),
+        },
+    ),
+    Reseq(
+        "reseq-http",
+        "Reseq, HTTP",
+        way="http-batch",
+        loads={"nothing": Load("one lane, batches of 100", 1000, 150_000, extra=("--batch", "100"))},
+    ),
+]
