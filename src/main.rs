@@ -8,6 +8,10 @@ use reseq::cli::{
     pause, purge, replay, retry_head, send, serve, show, skip_head, status, topics,
 };
 
+/// Messages are many small pieces of memory, made in one thread and let go of in another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Process messages in parallel, deliver them in order of arrival.
 #[derive(Parser)]
 #[command(version, about)]

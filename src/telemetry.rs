@@ -1,8 +1,8 @@
 //! Every metric's name, and the log. Nothing else spells a metric.
 
-use std::{io::IsTerminal, time::Duration};
+use std::{io::IsTerminal, sync::Arc, time::Duration};
 
-use metrics::{counter, gauge, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// The buckets of all durations, in seconds.
@@ -86,12 +86,37 @@ pub fn claimed(destination: &str, count: usize) {
     histogram!("reseq_claim_batch_size").record(count as f64);
 }
 
-/// An attempt at a transform has ended: `deliver`, `drop`, `fail` or `abandoned`.
-pub fn transformed(destination: &str, outcome: &'static str, took: Duration) {
+/// Attempts at a destination's transforms. Looked up once for many.
+#[derive(Clone)]
+pub struct Transformed {
+    destination: Arc<str>,
+    seconds: Histogram,
+    delivering: Counter,
+}
+
+impl Transformed {
+    /// Those of this destination.
+    pub fn of(destination: &str) -> Transformed {
+        Transformed {
+            destination: destination.into(),
+            seconds: histogram!("reseq_transform_seconds", "destination" => destination.to_owned()),
+            delivering: transformed(destination, "deliver"),
+        }
+    }
+
+    /// One has ended: `deliver`, `drop`, `fail` or `abandoned`.
+    pub fn note(&self, outcome: &'static str, took: Duration) {
+        self.seconds.record(took);
+        match outcome {
+            "deliver" => self.delivering.increment(1),
+            other => transformed(&self.destination, other).increment(1),
+        }
+    }
+}
+
+fn transformed(destination: &str, outcome: &'static str) -> Counter {
     let destination = destination.to_owned();
-    histogram!("reseq_transform_seconds", "destination" => destination.clone()).record(took);
     counter!("reseq_transformed_total", "destination" => destination, "outcome" => outcome)
-        .increment(1);
 }
 
 /// Messages in processing in this pod.
@@ -115,9 +140,10 @@ pub fn exhausted(destination: &str, outcome: &'static str) {
         .increment(1);
 }
 
-/// How long a message took from its arrival to its acceptance.
-pub fn end_to_end(destination: &str, took: Duration) {
-    histogram!("reseq_end_to_end_seconds", "destination" => destination.to_owned()).record(took);
+/// How long each of these messages took from its arrival to its acceptance.
+pub fn end_to_end(destination: &str, took: impl Iterator<Item = Duration>) {
+    let seconds = histogram!("reseq_end_to_end_seconds", "destination" => destination.to_owned());
+    took.for_each(|took| seconds.record(took));
 }
 
 /// Partitions that this pod owns.

@@ -1,19 +1,24 @@
 //! A processor's claim on a message.
 
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 use super::{DestinationName, Sequence};
 
 /// Names one claim on one message: its place (destination, sequence, ordering key), and a random
 /// part that only the claimer knows. Opaque to workers; a stale one changes nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseToken {
     /// The destination whose message is claimed.
     pub destination: DestinationName,
     /// The message's sequence.
     pub sequence: Sequence,
     /// The random part: the same for all messages of one claim call.
-    pub secret: String,
+    pub secret: Arc<str>,
     /// When it was claimed, in ms since 1970 by the clock of the pod that did. For people only.
     pub claimed_ms: u64,
     /// The lane's ordering key, where lanes are keys.
@@ -24,6 +29,13 @@ pub struct LeaseToken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the lease token is not one that Reseq gave out")]
 pub struct InvalidToken;
+
+impl Hash for LeaseToken {
+    /// By the sequence alone, which few leases share.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.sequence.hash(state);
+    }
+}
 
 impl LeaseToken {
     /// The token as workers see it.
@@ -48,7 +60,7 @@ impl LeaseToken {
         let mut next = || parts.next().ok_or(InvalidToken);
         let destination = next()?.parse().map_err(|_| InvalidToken)?;
         let sequence = next()?.parse().map_err(|_| InvalidToken)?;
-        let secret = next()?.to_owned();
+        let secret = Arc::<str>::from(next()?);
         let is_plain = !secret.is_empty() && secret.bytes().all(|b| b.is_ascii_alphanumeric());
         if !is_plain {
             return Err(InvalidToken);

@@ -50,13 +50,15 @@ impl Attempts {
     pub(super) fn start(&self, known: &Arc<Known>, claimed: Claimed) {
         // Claims are made only where there is one, and by the same definition.
         let Some(transform) = self.transforms.of(known) else { return };
+        let meter = telemetry::Transformed::of(known.destination.name.as_str());
         for (token, message) in claimed.messages {
             let attempt = Attempt {
                 known: known.clone(),
                 transform: transform.clone(),
+                meter: meter.clone(),
                 held: self.leases.hold(token.clone()),
                 token,
-                message,
+                message: Box::new(message),
             };
             let (finisher, abandon) = (self.finisher.clone(), self.abandon.clone());
             let ended = self.ended.clone();
@@ -72,16 +74,18 @@ impl Attempts {
 struct Attempt {
     known: Arc<Known>,
     transform: Arc<dyn Transform>,
+    meter: telemetry::Transformed,
     held: Held,
     token: LeaseToken,
-    message: Stamped,
+    message: Box<Stamped>,
 }
 
 impl Attempt {
     async fn run(self, finisher: &Finisher, abandon: CancellationToken) {
-        let name = self.token.destination.clone();
         let begun = Instant::now();
         let result = tokio::select! {
+            // What answers at once need not be waited for.
+            biased;
             result = self.transform() => Some(result),
             // Somebody else has the message: what we make of it counts for nothing.
             () = self.held.lost() => None,
@@ -96,9 +100,18 @@ impl Attempt {
             Some(Err(_)) => "fail",
             None => "abandoned",
         };
-        telemetry::transformed(name.as_str(), outcome, begun.elapsed());
+        let took = begun.elapsed();
+        self.meter.note(outcome, took);
         let outcome = match result {
-            Some(Ok(output)) => Outcome::Completed(self.finished(output, begun.elapsed())),
+            Some(Ok(output)) => {
+                let processed = self.processed(took);
+                let keeps_input = self.known.destination.log_bodies;
+                let output = match output {
+                    Output::Deliver(body) => Some(body),
+                    Output::Drop => None,
+                };
+                Outcome::Completed(Box::new(self.message.finished(output, processed, keeps_input)))
+            }
             Some(Err(failure)) => self.failed(failure),
             None => Outcome::Unclaimed,
         };
@@ -119,19 +132,12 @@ impl Attempt {
         }
     }
 
-    fn finished(&self, output: Output, took: Duration) -> Box<Stamped> {
-        let waited_ms = self.token.claimed_ms.saturating_sub(self.message.message.received_ms);
-        let processed = Processed {
-            waited_ms,
+    fn processed(&self, took: Duration) -> Processed {
+        Processed {
+            waited_ms: self.token.claimed_ms.saturating_sub(self.message.message.received_ms),
             took_ms: took.as_millis() as u64,
             attempts: self.message.attempts.number(),
-        };
-        let output = match output {
-            Output::Deliver(body) => Some(body),
-            Output::Drop => None,
-        };
-        let keeps_input = self.known.destination.log_bodies;
-        Box::new(self.message.clone().finished(output, processed, keeps_input))
+        }
     }
 
     fn failed(&self, failure: Failure) -> Outcome {

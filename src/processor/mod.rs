@@ -23,6 +23,9 @@ use crate::{
 
 pub use transform::{Failure, Output, Transform, Transforms};
 
+/// The most slots that are taken notice of at once.
+const FREED_MAX: usize = 1024;
+
 /// What the processor needs of the rest.
 pub struct Processor {
     /// Redis.
@@ -81,6 +84,7 @@ impl Processor {
             claims::Claims::new(self.store, self.catalog, lease, self.config.concurrency);
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut freed = Vec::new();
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -92,7 +96,9 @@ impl Processor {
                     Ok(_) => continue,
                     Err(broadcast::error::RecvError::Closed) => break,
                 },
-                Some(name) = ends.recv() => claims.freed(&name),
+                _ = ends.recv_many(&mut freed, FREED_MAX) => {
+                    freed.drain(..).for_each(|name| claims.freed(&name));
+                }
                 Some((known, claimed)) = claims.answered() => attempts.start(&known, claimed),
                 _ = tick.tick() => {
                     attempts.keep(&catalog);

@@ -38,7 +38,7 @@ impl Store {
     ) -> Result<Claimed, StoreError> {
         let destination = &known.destination;
         let keys = self.keys().destination(&destination.name);
-        let secret = self.secret_of(caller);
+        let secret: Arc<str> = self.secret_of(caller).into();
         let most = (*count.end()).clamp(1, 1000);
         let least = (*count.start()).clamp(1, most);
         let claimed_ms = server_clock_ms();
@@ -48,7 +48,7 @@ impl Store {
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(known.claimers())).key(keys.partition.epoch());
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
-        call.arg(&secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
+        call.arg(&*secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
         call.arg(least).arg(known.ordering_text());
         let answer = caller.answered(self.run::<Vec<Value>>(name, &call).await)?;
 

@@ -12,9 +12,12 @@
 //! (`d` dropped, `s` skipped, `c` cancelled). A tombstone has no body. The charge is what the message
 //! counts for in `max_backlog_bytes`: the bytes of its body as it arrived.
 
+mod short;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
+
+use short::{ContentType, Id};
 
 use super::schema::{FIRST, known};
 use crate::domain::{
@@ -45,8 +48,7 @@ struct Header {
     received_ms: u64,
     id: Id,
     key: Option<String>,
-    /// None: `application/json`.
-    content_type: Option<String>,
+    content_type: ContentType,
     headers: Vec<(String, String)>,
     /// What few messages have.
     more: Option<Box<More>>,
@@ -62,38 +64,13 @@ struct More {
     input: Option<(String, Bytes)>,
 }
 
-/// Most ids are UUIDs, and 16 bytes rather than 36.
-#[derive(Serialize, Deserialize)]
-enum Id {
-    Uuid(Uuid),
-    Text(String),
-}
-
-impl Id {
-    fn of(text: &str) -> Id {
-        match Uuid::parse_str(text) {
-            Ok(uuid) if uuid.hyphenated().to_string() == text => Id::Uuid(uuid),
-            _ => Id::Text(text.to_owned()),
-        }
-    }
-
-    fn into_text(self) -> String {
-        match self {
-            Id::Uuid(uuid) => uuid.hyphenated().to_string(),
-            Id::Text(text) => text,
-        }
-    }
-}
-
-const JSON: &str = "application/json";
-
 fn write(out: &mut Vec<u8>, schema: u32, message: &Message, epoch: Epoch, charge: u64, more: More) {
     let header = Header {
         epoch,
         received_ms: message.received_ms,
         id: Id::of(&message.id),
         key: message.key.clone(),
-        content_type: Some(&message.body.content_type).filter(|t| *t != JSON).cloned(),
+        content_type: ContentType::of(&message.body.content_type),
         headers: message.headers.clone(),
         more: (more != More::default()).then(|| Box::new(more)),
     };
@@ -254,10 +231,7 @@ pub fn read(
             id: header.id.into_text(),
             key: header.key,
             headers: header.headers,
-            body: Body {
-                content_type: header.content_type.unwrap_or_else(|| JSON.to_owned()),
-                bytes: body,
-            },
+            body: Body { content_type: header.content_type.into_text(), bytes: body },
             received_ms: header.received_ms,
         },
         attempts,
@@ -271,7 +245,11 @@ pub fn read(
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+
+    const JSON: &str = "application/json";
 
     fn stamped(id: &str, content_type: &str, body: &'static [u8]) -> Stamped {
         Stamped {

@@ -125,10 +125,10 @@ impl DestinationSender {
         lane.accepted(count, took.as_millis() as u64, &current.rules, now);
         lane.yielding |= others_wait && lane.delivered >= RUNS_MAX * self.run_max;
         telemetry::delivered(self.name.as_str(), "accepted", took);
-        for message in &messages[..count.min(messages.len())] {
-            let age_ms = now.ms.saturating_sub(message.message.received_ms);
-            telemetry::end_to_end(self.name.as_str(), Duration::from_millis(age_ms));
-        }
+        let ages = messages.iter().take(count).map(|message| {
+            Duration::from_millis(now.ms.saturating_sub(message.message.received_ms))
+        });
+        telemetry::end_to_end(self.name.as_str(), ages);
     }
 
     fn pass_tombstones(&mut self, key: &LaneKey) {

@@ -55,7 +55,7 @@ impl Real {
                 let name = call.secret();
                 Ok(Box::new(move |real| {
                     for (token, _) in &claimed.messages {
-                        real.secrets.insert(name.clone(), token.secret.clone());
+                        real.secrets.insert(name.clone(), token.secret.to_string());
                     }
                     let given = claimed.messages.iter().map(|(_, message)| real.given(message));
                     Reply::Claimed(given.collect())
