@@ -18,6 +18,9 @@ const TEXT: RGBColor = RGBColor(0x80, 0x8a, 0x96);
 const P50: RGBColor = RGBColor(0x3b, 0x86, 0xd8);
 const P99: RGBColor = RGBColor(0xd9, 0x6a, 0x2f);
 
+/// A line: its name, its colour, and what it shows.
+type Line = (&'static str, RGBColor, fn(Quantiles) -> f64);
+
 /// Draws the steps as an SVG.
 pub fn draw(steps: &[Step]) -> anyhow::Result<String> {
     ensure!(!steps.is_empty(), "there is nothing to draw; give --ramp");
@@ -52,8 +55,7 @@ fn draw_into(steps: &[Step], text: &mut String) -> Result<(), Box<dyn std::error
     // A step that asked for more than there is bends the line back.
     let mut by_rate: Vec<&Step> = steps.iter().collect();
     by_rate.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    let lines: [(&str, RGBColor, fn(Quantiles) -> f64); 2] =
-        [("p50", P50, |of| of.p50), ("p99", P99, |of| of.p99)];
+    let lines: [Line; 2] = [("p50", P50, |of| of.p50), ("p99", P99, |of| of.p99)];
     for (name, color, of) in lines {
         let point = |step: &Step| (step.figures.messages_per_s, ms(of(step.figures.latency_us)));
         let points: Vec<(f64, f64)> = by_rate.iter().map(|step| point(step)).collect();
