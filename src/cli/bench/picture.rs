@@ -4,7 +4,7 @@ use anyhow::{anyhow, ensure};
 use plotters::{
     prelude::{
         ChartBuilder, Circle, IntoDrawingArea, IntoFont, IntoLogRange, LineSeries, PathElement,
-        RGBColor, SVGBackend,
+        RGBColor, SVGBackend, SeriesLabelPosition,
     },
     style::{Color, FontDesc, ShapeStyle, TRANSPARENT, TextStyle},
 };
@@ -17,6 +17,9 @@ const SIZE: (u32, u32) = (760, 420);
 const TEXT: RGBColor = RGBColor(0x80, 0x8a, 0x96);
 const P50: RGBColor = RGBColor(0x3b, 0x86, 0xd8);
 const P99: RGBColor = RGBColor(0xd9, 0x6a, 0x2f);
+
+/// A line: its name, its colour, and what it shows.
+type Line = (&'static str, RGBColor, fn(Quantiles) -> f64);
 
 /// Draws the steps as an SVG.
 pub fn draw(steps: &[Step]) -> anyhow::Result<String> {
@@ -32,7 +35,7 @@ fn draw_into(steps: &[Step], text: &mut String) -> Result<(), Box<dyn std::error
     let x_max = steps.iter().map(|step| step.figures.messages_per_s).fold(1.0, f64::max) * 1.05;
     let (low, high) = bounds(steps);
     let mut chart = ChartBuilder::on(&root)
-        .caption("Latency at parts of the throughput", style(18))
+        .caption("Latency at parts of the throughput", style(20))
         .margin(16)
         .x_label_area_size(48)
         .y_label_area_size(64)
@@ -42,19 +45,20 @@ fn draw_into(steps: &[Step], text: &mut String) -> Result<(), Box<dyn std::error
         .x_desc("messages/s")
         .y_desc("latency, ms")
         .axis_style(TEXT)
-        .axis_desc_style(style(14))
-        .label_style(style(13))
+        .axis_desc_style(style(17))
+        .label_style(style(16))
         .x_label_formatter(&|value| format!("{value:.0}"))
         .y_label_formatter(&|value| format!("{value}"))
         .light_line_style(TRANSPARENT)
         .bold_line_style(TEXT.mix(0.3))
         .draw()?;
-    let lines: [(&str, RGBColor, fn(Quantiles) -> f64); 2] =
-        [("p50", P50, |of| of.p50), ("p99", P99, |of| of.p99)];
+    // A step that asked for more than there is bends the line back.
+    let mut by_rate: Vec<&Step> = steps.iter().collect();
+    by_rate.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    let lines: [Line; 2] = [("p50", P50, |of| of.p50), ("p99", P99, |of| of.p99)];
     for (name, color, of) in lines {
         let point = |step: &Step| (step.figures.messages_per_s, ms(of(step.figures.latency_us)));
-        let mut points: Vec<(f64, f64)> = steps.iter().map(point).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let points: Vec<(f64, f64)> = by_rate.iter().map(|step| point(step)).collect();
         let line: ShapeStyle = color.stroke_width(2);
         chart
             .draw_series(LineSeries::new(points.clone(), line))?
@@ -62,7 +66,8 @@ fn draw_into(steps: &[Step], text: &mut String) -> Result<(), Box<dyn std::error
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], line));
         chart.draw_series(points.into_iter().map(|at| Circle::new(at, 3, color.filled())))?;
     }
-    chart.configure_series_labels().label_font(style(14)).draw()?;
+    let mut labels = chart.configure_series_labels();
+    labels.position(SeriesLabelPosition::UpperLeft).label_font(style(17)).draw()?;
     root.present()?;
     Ok(())
 }

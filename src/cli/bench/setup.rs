@@ -42,7 +42,7 @@ pub fn config(
     for number in 0..args.destinations {
         config.destinations.push(destination(args, number, receivers)?);
     }
-    let config = args.set.iter().try_fold(config, set)?;
+    let config = args.set.iter().try_fold(config, |config, assignment| set(config, assignment))?;
     config.validate().context("the bench's own configuration")?;
     Ok(config)
 }
@@ -73,7 +73,7 @@ fn destination(
 }
 
 /// Sets one field: `sender.run_max=512`, or `destination.delivery.lanes_max=8` for all of them.
-fn set(config: Config, assignment: &String) -> anyhow::Result<Config> {
+fn set(config: Config, assignment: &str) -> anyhow::Result<Config> {
     let (path, text) = assignment
         .split_once('=')
         .with_context(|| format!("--set {assignment}: write FIELD=VALUE"))?;
