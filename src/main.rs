@@ -10,7 +10,7 @@ use reseq::cli::{
 
 /// Messages are many small pieces of memory, made in one thread and let go of in another.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Process messages in parallel, deliver them in order of arrival.
 #[derive(Parser)]

@@ -73,10 +73,7 @@ impl Real {
         LeaseToken {
             destination: name.parse().unwrap(),
             sequence: token.sequence,
-            secret: self
-                .secrets
-                .get(&*token.secret)
-                .map_or(token.secret.clone(), |s| s.as_str().into()),
+            secret: self.secrets.get(&token.secret).unwrap_or(&token.secret).as_str().into(),
             key: token.key.map(str::to_owned),
             claimed_ms: 0,
         }

@@ -72,8 +72,6 @@ impl Runner {
             // It has no use for this process's surroundings, which hold secrets, nor for its signals.
             .env_clear()
             .env(CHILD_VARIABLE, "1")
-            // Its address space is bounded: the allocator must not put much of it aside.
-            .env("MIMALLOC_ARENA_RESERVE", "0")
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
