@@ -12,8 +12,8 @@ use tokio::time::sleep;
 
 use crate::{
     link::{Link, Weather},
-    plan::{Between, Kind, Mood, Planned, Trouble},
-    support::{receiver::Fault, redis::TestRedis, wait::LOOK_EVERY},
+    plan::{Between, Kind, Mood, PODS, Planned, Trouble},
+    support::{pods::client, receiver::Fault, redis::TestRedis, wait::LOOK_EVERY},
     world::{SUBJECTS, World, ends, revive},
 };
 
@@ -187,7 +187,7 @@ async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
             ask::<()>(&mut connection, &["SCRIPT", "FLUSH"]).await?;
             Ok(Instant::now())
         }
-        Kind::MemoryFull => memory_full(server, planned.lasts).await,
+        Kind::MemoryFull => memory_full(world, server, planned.lasts).await,
         Kind::DiskFull => disk_full(server, planned.lasts).await,
         other => Err(format!("{other} is not about Redis")),
     }
@@ -224,16 +224,29 @@ async fn info(
     Ok(line.unwrap_or_default().to_owned())
 }
 
-async fn memory_full(server: &TestRedis, lasts: Duration) -> Result<Instant, String> {
+async fn memory_full(
+    world: &World,
+    server: &TestRedis,
+    lasts: Duration,
+) -> Result<Instant, String> {
     let mut connection = server.connection().await;
+    // By Redis; or before that by ingest, which sees how full it is.
     let refused = async |connection: &mut MultiplexedConnection| {
-        info(connection, "errorstats", "errorstat_OOM").await.unwrap_or_default()
+        let by_redis = info(connection, "errorstats", "errorstat_OOM").await.unwrap_or_default();
+        let mut by_ingest = Vec::new();
+        for pod in &world.addresses[..PODS] {
+            let asked = client().get(pod.url("/metrics")).timeout(REPLY_MAX).send().await;
+            let Ok(text) = async { asked?.text().await }.await else { continue };
+            let is_of_memory = |line: &&str| line.contains("memory_high");
+            by_ingest.extend(text.lines().filter(is_of_memory).map(str::to_owned));
+        }
+        (by_redis, by_ingest)
     };
     let before = refused(&mut connection).await;
     let used = info(&mut connection, "memory", "used_memory").await?;
     ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", &used]).await?;
     sleep(lasts).await;
-    let fired = fires("a call that was refused for want of memory", async || {
+    let fired = fires("an arrival that was refused for want of memory", async || {
         (refused(&mut connection).await != before).then_some(())
     })
     .await;
