@@ -23,6 +23,9 @@ pub struct BenchArgs {
     /// Messages that are sent and not answered yet, at most, over all connections (TCP).
     #[arg(long, default_value_t = 4096, value_parser = value_parser!(u64).range(1..=1_000_000))]
     pub window: u64,
+    /// Messages that a sender sends before the first of them is answered, in each lane (TCP).
+    #[arg(long, default_value_t = 256, value_parser = value_parser!(u32).range(1..=1000))]
+    pub out_window: u32,
     /// What stays in order.
     #[arg(long, default_value = "destination")]
     pub ordering: OrderingArg,

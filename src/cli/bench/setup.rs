@@ -58,8 +58,10 @@ fn destination(
     destination.max_backlog = MAX_BACKLOG;
     destination.log_max = args.log_max;
     destination.delivery.framing = args.framing.into();
-    if args.way_out == Way::HttpBatch {
-        destination.delivery.batch_max = args.batch as u32;
+    match args.way_out {
+        Way::HttpBatch => destination.delivery.batch_max = args.batch as u32,
+        Way::Tcp => destination.delivery.window = args.out_window,
+        Way::Http => {}
     }
     let transform = &mut destination.transform;
     transform.concurrency = args.concurrency as u32;

@@ -2,8 +2,10 @@
 //! the directory that holds their files.
 
 use std::{
+    collections::BTreeSet,
     net::{SocketAddr, TcpListener},
     path::PathBuf,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -145,9 +147,18 @@ impl Stage {
 /// Free addresses on the loopback interface, all different. Another program could take one before
 /// it is used; then the process that was to have it says so and everything ends.
 pub fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    // All are held until all are known, or the same one could come twice.
-    let held: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind(any)).collect::<Result<_, _>>()?;
-    held.iter().map(TcpListener::local_addr).collect()
+    // What was given out may not be in use yet.
+    static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut addresses, mut held) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    while addresses.len() < count {
+        // All are held until all are known, or the same one could come again and again.
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let address = listener.local_addr()?;
+        held.push(listener);
+        if given.insert(address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
 }
