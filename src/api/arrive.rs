@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Api, memory_high, request::Target};
+use super::{memory_high, request::Target};
 use crate::{
     domain::{Arrival, Body, Epoch, Place, Sequence, TransformKind},
     store::{Caller, Ingested, Known, StoreError, cut, persist},
@@ -104,7 +104,7 @@ impl Arrivals {
         let size = |one: &&(Sequence, Arrival)| one.1.message.body.bytes.len();
         for some in cut(&fitting, AT_ONCE, CALL_BYTES_MAX, size) {
             let call: Vec<&Arrival> = some.iter().map(|(_, arrival)| arrival).collect();
-            if let Some(problem) = stopped(&target.api).await {
+            if let Some(problem) = stopped(target).await {
                 return Err(self.with_tally(problem));
             }
             let answers = self.ingest(target, &call).await?;
@@ -187,13 +187,14 @@ impl Arrivals {
 }
 
 /// Why nothing more may be stamped just now.
-async fn stopped(api: &Api) -> Option<Problem> {
+async fn stopped(target: &Target) -> Option<Problem> {
+    let api = &target.api;
     if api.stop.is_cancelled() {
         let detail = "this pod is stopping; send to another";
         let status = StatusCode::SERVICE_UNAVAILABLE;
         return Some(Problem::temporary(status, "draining", detail, 1));
     }
-    match api.store.memory().await {
+    match api.store.memory(target.known().partition).await {
         Ok(memory) => memory.is_at(api.memory_high_percent).then(memory_high),
         Err(error) => Some(Problem::from(error)),
     }

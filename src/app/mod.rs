@@ -207,7 +207,7 @@ impl Whole {
         let mut tcp = Vec::new();
         if roles.contains(&Role::Ingest) {
             let (store, catalog) = (parts.store.clone(), parts.catalog.clone());
-            let watermark = Watermark::default();
+            let watermark = Watermark::new(store.keys().partitions());
             let (percent, end) = (config.ingest.memory_high_percent, parts.background.clone());
             tokio::spawn(watermark.clone().watch(store.clone(), percent, end));
             let committer =

@@ -284,7 +284,7 @@ impl Worker {
 
     /// Why nothing at all is taken just now.
     fn closed(&self, known: &Known) -> Option<Refusal> {
-        if self.watermark.is_high() {
+        if self.watermark.is_high(known.partition) {
             return Some(Refusal::MemoryHigh);
         }
         known.paused.ingest.then_some(Refusal::Paused)

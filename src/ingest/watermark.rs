@@ -20,16 +20,22 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// So much less must be used before anything is taken again, in percent.
 const HYSTERESIS: u8 = 5;
 
-/// Whether Redis uses too much of its memory to take anything in. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+/// Whether Redis uses too much of its memory to take anything in. On a cluster one master may be
+/// full while others are not, so it is known of each partition. Cheap to clone.
+#[derive(Debug, Clone)]
 pub struct Watermark {
-    is_high: Arc<AtomicBool>,
+    is_high: Arc<[AtomicBool]>,
 }
 
 impl Watermark {
-    /// True while nothing may be taken in.
-    pub fn is_high(&self) -> bool {
-        self.is_high.load(Ordering::Relaxed)
+    /// None is high until it is found to be.
+    pub fn new(partitions: u16) -> Watermark {
+        Watermark { is_high: (0..partitions).map(|_| AtomicBool::new(false)).collect() }
+    }
+
+    /// True while nothing may be taken in for this partition.
+    pub fn is_high(&self, partition: u16) -> bool {
+        self.is_high.get(usize::from(partition)).is_some_and(|high| high.load(Ordering::Relaxed))
     }
 
     /// Looks once a second until `stop`. `percent` of `maxmemory` is high; 0: nothing is.
@@ -41,29 +47,43 @@ impl Watermark {
                 () = stop.cancelled() => return,
                 _ = tick.tick() => {}
             }
-            match store.memory().await {
-                Ok(memory) => self.note(memory, percent),
-                // What cannot be asked does not take anything in either.
-                Err(error) => tracing::debug!(%error, "cannot ask Redis for its memory"),
-            }
+            // What cannot be asked does not take anything in either: it stays as it was.
+            self.note(&store.memory_of_all().await, percent);
         }
     }
 
-    fn note(&self, memory: Memory, percent: u8) {
-        let Memory { used, max } = memory;
+    fn note(&self, said: &[Option<Memory>], percent: u8) {
+        let fullest = |one: &&Memory, other: &&Memory| one.share().total_cmp(&other.share());
+        let Some(Memory { used, max }) = said.iter().flatten().max_by(fullest).copied() else {
+            return;
+        };
         telemetry::redis_memory(used, max);
-        let was_high = self.is_high();
-        let is_high = is_above(memory, percent, was_high);
-        self.is_high.store(is_high, Ordering::Relaxed);
-        match (was_high, is_high) {
-            (false, true) => tracing::warn!(
+        let count = || self.is_high.iter().filter(|high| high.load(Ordering::Relaxed)).count();
+        let before = count();
+        for (high, memory) in self.is_high.iter().zip(said) {
+            if let Some(memory) = memory {
+                let was_high = high.load(Ordering::Relaxed);
+                high.store(is_above(*memory, percent, was_high), Ordering::Relaxed);
+            }
+        }
+        let (partitions, now) = (self.is_high.len(), count());
+        if now > before {
+            tracing::warn!(
                 used,
                 max,
                 percent,
-                "Redis has little memory left; nothing is taken in"
-            ),
-            (true, false) => tracing::info!(used, max, percent, "Redis has memory again"),
-            _ => {}
+                partitions_stopped = now,
+                partitions,
+                "Redis has little memory left; nothing is taken in where that is so"
+            );
+        } else if now < before {
+            tracing::info!(
+                used,
+                max,
+                partitions_stopped = now,
+                partitions,
+                "Redis has memory again"
+            );
         }
     }
 }
@@ -91,5 +111,18 @@ mod tests {
         assert!(!above(2000, 0, true), "0 is never");
         assert!(!is_above(Memory { used: 1 << 60, max: 0 }, 90, true), "without a limit, never");
         assert!(is_above(Memory { used: u64::MAX, max: u64::MAX }, 100, false));
+    }
+
+    #[test]
+    fn a_full_server_stops_its_own_partitions_and_one_that_is_silent_changes_nothing() {
+        let watermark = Watermark::new(3);
+        let high = || [0, 1, 2, 3].map(|partition| watermark.is_high(partition));
+        let (full, free) = (Memory { used: 95, max: 100 }, Memory { used: 1, max: 100 });
+        watermark.note(&[Some(full), Some(free), None], 90);
+        assert_eq!(high(), [true, false, false, false]);
+        watermark.note(&[None, Some(full), Some(free)], 90);
+        assert_eq!(high(), [true, true, false, false]);
+        watermark.note(&[Some(free), Some(free), Some(free)], 90);
+        assert_eq!(high(), [false; 4]);
     }
 }

@@ -1,6 +1,8 @@
 //! How much of its memory Redis uses.
 
-use super::{Store, StoreError, ask, unexpected};
+use futures::future::join_all;
+
+use super::{Store, StoreError, unexpected};
 
 /// What Redis uses, and what it may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +15,7 @@ pub struct Memory {
 
 impl Memory {
     /// How much of it is used; 0 without a limit.
-    fn share(&self) -> f64 {
+    pub fn share(&self) -> f64 {
         if self.max == 0 { 0.0 } else { self.used as f64 / self.max as f64 }
     }
 
@@ -26,18 +28,36 @@ impl Memory {
 }
 
 impl Store {
-    /// What Redis says of its memory. On a cluster, what the master with the least left says: of
-    /// those that answer.
-    pub async fn memory(&self) -> Result<Memory, StoreError> {
-        let mut pipe = redis::pipe();
-        pipe.cmd("INFO").arg("memory");
-        let said = ask::answered(self.query_primaries::<(String,)>(&pipe).await)?;
-        let all: Option<Vec<Memory>> =
-            said.iter().flatten().map(|(info,)| read_info(info)).collect();
-        let all = all.ok_or_else(|| unexpected("INFO memory"))?;
-        let least = all.into_iter().max_by(|one, other| one.share().total_cmp(&other.share()));
-        least.ok_or_else(|| StoreError::Unavailable("no master of the cluster is known".into()))
+    /// What the server that holds a partition says of its memory.
+    pub async fn memory(&self, partition: u16) -> Result<Memory, StoreError> {
+        let key = self.keys().partition(partition).epoch();
+        let (info,): (String,) = self.query_at(key.as_bytes(), &ask_memory()).await?;
+        read_info(&info).ok_or_else(|| unexpected("INFO memory"))
     }
+
+    /// The same of each partition, in order; nothing where its server does not answer.
+    pub async fn memory_of_all(&self) -> Vec<Option<Memory>> {
+        let numbers = 0..self.keys().partitions();
+        let keys: Vec<String> =
+            numbers.map(|number| self.keys().partition(number).epoch()).collect();
+        let mut all = vec![None; keys.len()];
+        let (groups, _) = self.inner.links.spread(&keys);
+        // One question a server, about all that it holds.
+        let asked = groups.iter().map(|(_, members)| async move {
+            let first = u16::try_from(*members.first()?).ok()?;
+            Some((members, self.memory(first).await.ok()?))
+        });
+        for (members, memory) in join_all(asked).await.into_iter().flatten() {
+            members.iter().for_each(|index| all[*index] = Some(memory));
+        }
+        all
+    }
+}
+
+fn ask_memory() -> redis::Pipeline {
+    let mut pipe = redis::pipe();
+    pipe.cmd("INFO").arg("memory");
+    pipe
 }
 
 fn read_info(info: &str) -> Option<Memory> {
