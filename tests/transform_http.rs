@@ -130,7 +130,8 @@ async fn no_whole_answer_is_tried_again_and_keeps_its_secrets() {
     let no_connection = by(&definition(&nobody)).transform(&message("x")).await.unwrap_err();
     assert!(no_connection.reason.starts_with("no connection: "), "{no_connection}");
 
-    let mut slow = definition(&receiver(endless).await.url());
+    let endless = receiver(endless).await;
+    let mut slow = definition(&endless.url());
     slow.timeout_ms = 50;
     let timed_out = by(&slow).transform(&message("x")).await.unwrap_err();
     assert_eq!(timed_out.reason, "timed out after 50 ms");
