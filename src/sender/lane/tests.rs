@@ -190,6 +190,21 @@ fn what_was_not_accepted_of_a_batch_goes_with_the_next() {
 }
 
 #[test]
+fn the_refused_of_a_window_is_the_head_also_behind_a_tombstone() {
+    let rules = rules(3);
+    let tombstone = message(2, Some(Tombstone::Cancelled));
+    let mut lane = with(&rules, &[message(1, None), tombstone, message(3, None), message(4, None)]);
+    assert_eq!(begin(&mut lane, &rules, at(0)), [1, 3, 4]);
+    lane.accepted(1, 5, &rules, at(0));
+    lane.pass_tombstones(&rules, at(0));
+    lane.refused(1, trouble(), Fate::Halt);
+    let request = lane.request(None, &rules, false).unwrap();
+    assert_eq!((request.settled.upto, request.settled.cancelled, request.in_hand), (2, 1, 3));
+    lane.answered(&request, Vec::new(), &rules, at(0));
+    assert_eq!(lane.to_end().map(|head| head.sequence), Some(3));
+}
+
+#[test]
 fn an_order_cuts_the_queue_unless_the_message_is_in_flight() {
     let rules = rules(2);
     let mut lane = with(&rules, &plain(1..=6));
