@@ -57,8 +57,13 @@ local function ack(base, in_progress, ready)
   local gone = redis.call('ZRANGE', ready, from, upto, 'BYSCORE', 'LIMIT', 0, 2000)
   if #gone == 0 then return end
   upto = gone[#gone]
-  redis.call('ZREMRANGEBYSCORE', in_progress, from, upto)
   redis.call('ZREMRANGEBYSCORE', ready, from, upto)
+  -- What is not ready keeps its place, whatever the owner says.
+  if redis.call('ZCOUNT', in_progress, from, upto) == #gone then
+    redis.call('ZREMRANGEBYSCORE', in_progress, from, upto)
+  else
+    redis.call('ZREM', in_progress, unpack(gone))
+  end
   redis.call('HDEL', KEYS[4], unpack(gone))
   if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone)) end
   if orders > 0 then orders = orders - redis.call('HDEL', KEYS[8], unpack(gone)) end

@@ -23,7 +23,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
 use tokio_util::codec::Framed;
 
 use super::{Deliver, Finality, Verdict};
@@ -57,6 +60,24 @@ pub struct Tcp {
     idle_max: usize,
 }
 
+/// How far an attempt came, and until when it may take for the next answer: the whole time-out from
+/// its beginning, and then from each answer.
+struct Progress {
+    accepted: usize,
+    deadline: Instant,
+}
+
+impl Progress {
+    fn begin(timeout: Duration) -> Progress {
+        Progress { accepted: 0, deadline: Instant::now() + timeout }
+    }
+
+    fn accepted_one(&mut self, timeout: Duration) {
+        self.accepted += 1;
+        self.deadline = Instant::now() + timeout;
+    }
+}
+
 /// What ended an attempt before all of its frames were accepted.
 struct Stop {
     trouble: Trouble,
@@ -71,7 +92,7 @@ impl Stop {
         Stop { trouble, retry_after: None, finality: Finality::Again, is_untouched: false }
     }
 
-    fn r#final(trouble: Trouble) -> Stop {
+    fn for_good(trouble: Trouble) -> Stop {
         Stop { finality: Finality::Final, ..Stop::again(trouble) }
     }
 
@@ -83,7 +104,7 @@ impl Stop {
     fn of(refusal: FromReceiver) -> Stop {
         match refusal {
             FromReceiver::Reject(reason) => {
-                Stop::r#final(trouble(TroubleKind::Rejected, format!("rejected: {reason}")))
+                Stop::for_good(trouble(TroubleKind::Rejected, format!("rejected: {reason}")))
             }
             FromReceiver::Retry(retry_after) => {
                 let reason = "the receiver answered RETRY".to_owned();
@@ -154,46 +175,46 @@ impl Tcp {
         }
     }
 
-    /// Sends the frames, and takes the answers as they come, in order; `accepted` counts those that
-    /// are accepted. Each answer has the whole time-out, from the answer before it.
-    async fn attempt(&self, bodies: &[Bytes], accepted: &mut usize) -> Result<(), Stop> {
+    /// Sends the frames, and takes the answers as they come, in order; `progress` tells how far it
+    /// came.
+    async fn attempt(&self, bodies: &[Bytes], progress: &mut Progress) -> Result<(), Stop> {
         if let Some(connection) = self.take_idle() {
-            match self.exchange(connection, bodies, accepted).await {
+            match self.exchange(connection, bodies, progress).await {
                 // The receiver closed it just now; it has nothing, so a fresh one is safe.
                 Err(stop) if stop.is_untouched => {}
                 result => return result,
             }
         }
-        let opened = timeout(self.timeout, self.open()).await;
-        let connection = opened.unwrap_or_else(|_| Err(self.late())).map_err(Stop::broken)?;
-        self.exchange(connection, bodies, accepted).await
+        let opened = timeout_at(progress.deadline, self.open()).await;
+        let connection = opened.map_err(|_| self.timed_out())?.map_err(Stop::broken)?;
+        self.exchange(connection, bodies, progress).await
     }
 
     async fn exchange(
         &self,
         mut connection: Connection,
         bodies: &[Bytes],
-        accepted: &mut usize,
+        progress: &mut Progress,
     ) -> Result<(), Stop> {
         for body in bodies {
             let fed = connection.feed(body.clone()).await;
             fed.map_err(|error| Stop { is_untouched: true, ..unwritten(&error) })?;
         }
         if self.ack == Ack::None {
-            let flushed = timeout(self.timeout, connection.flush()).await;
+            let flushed = timeout_at(progress.deadline, connection.flush()).await;
             flushed.map_err(|_| self.timed_out())?.map_err(|error| unwritten(&error))?;
-            *accepted = bodies.len();
+            progress.accepted = bodies.len();
             self.keep(connection);
             return Ok(());
         }
         let mut outbox = Outbox { frames_bytes: connection.write_buffer().len(), is_empty: false };
-        while *accepted < bodies.len() {
-            let answer = timeout(self.timeout, outbox.answer(&mut connection)).await;
+        while progress.accepted < bodies.len() {
+            let answer = timeout_at(progress.deadline, outbox.answer(&mut connection)).await;
             match understood(answer.map_err(|_| self.timed_out())??)? {
-                FromReceiver::Ok => *accepted += 1,
+                FromReceiver::Ok => progress.accepted_one(self.timeout),
                 refusal => {
                     // What is in flight behind it has no answer, and must not get one later.
-                    if *accepted + 1 == bodies.len() {
+                    if progress.accepted + 1 == bodies.len() {
                         self.keep(connection);
                     }
                     return Err(Stop::of(refusal));
@@ -204,12 +225,9 @@ impl Tcp {
         Ok(())
     }
 
-    fn late(&self) -> String {
-        format!("timed out after {} ms", self.timeout.as_millis())
-    }
-
     fn timed_out(&self) -> Stop {
-        Stop::again(trouble(TroubleKind::Timeout, self.late()))
+        let reason = format!("timed out after {} ms", self.timeout.as_millis());
+        Stop::again(trouble(TroubleKind::Timeout, reason))
     }
 
     async fn open(&self) -> Result<Connection, String> {
@@ -257,14 +275,15 @@ impl Deliver for Tcp {
         let bodies = messages.iter().map(|message| &message.message.body.bytes);
         let fits = |body: &&Bytes| self.framing == Framing::Length || !body.contains(&b'\n');
         let frames: Vec<Bytes> = bodies.take_while(fits).cloned().collect();
-        let mut accepted = 0;
+        let mut progress = Progress::begin(self.timeout);
         let result = match frames.is_empty() {
             true => {
                 let reason = FrameError::ContainsNewline.to_string();
-                Err(Stop::r#final(trouble(TroubleKind::Unsendable, reason)))
+                Err(Stop::for_good(trouble(TroubleKind::Unsendable, reason)))
             }
-            false => self.attempt(&frames, &mut accepted).await,
+            false => self.attempt(&frames, &mut progress).await,
         };
+        let accepted = progress.accepted;
         match result {
             Ok(()) => Verdict::Accepted(accepted),
             Err(Stop { trouble, retry_after, finality, .. }) => {
@@ -326,15 +345,15 @@ mod tests {
             served
         };
         let deliver = async {
-            let mut accepted = 0;
-            let first = tcp.attempt(&[Bytes::from_static(b"one")], &mut accepted).await;
+            let mut progress = Progress::begin(tcp.timeout);
+            let first = tcp.attempt(&[Bytes::from_static(b"one")], &mut progress).await;
             // Writing fails from now on, while nothing can be read: as after a late RST.
             let idle = tcp.take_idle().unwrap();
             SockRef::from(idle.get_ref()).shutdown(Shutdown::Write).unwrap();
             tcp.keep(idle);
-            accepted = 0;
-            let second = tcp.attempt(&[Bytes::from_static(b"two")], &mut accepted).await;
-            (first.is_ok(), second.is_ok(), accepted)
+            progress = Progress::begin(tcp.timeout);
+            let second = tcp.attempt(&[Bytes::from_static(b"two")], &mut progress).await;
+            (first.is_ok(), second.is_ok(), progress.accepted)
         };
         let (served, verdicts) = tokio::join!(serve, deliver);
         assert_eq!(verdicts, (true, true, 1));
