@@ -53,9 +53,9 @@ async fn a_message_that_the_receiver_rejects_halts_its_lane_and_is_retried_in_pl
     for (body, key) in [("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")] {
         desk.send(body, json!({"key": key})).await;
     }
-    let stats = desk.until("one lane is halted", |stats| stats["halted"] == 1).await;
+    desk.until("one lane is halted", |stats| stats["halted"] == 1).await;
     // Only that key's lane waits.
-    desk.until("the others went on", |stats| stats["delivered_total"] == 2).await;
+    let stats = desk.until("the others went on", |stats| stats["delivered_total"] == 2).await;
     assert_eq!(stats["heads"].as_array().unwrap().len(), 1, "{stats}");
     desk.receiver.accept("\"a2\"");
     let retried = desk.steer("retry-head", json!({"key": "a"})).await;
