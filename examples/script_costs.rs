@@ -1,7 +1,8 @@
 //! What the life of a message costs Redis: CPU time a message, script by script, at several sizes of
 //! the batch. Nothing but Redis and the store: no pods, no receivers. A benchmark.
 //!
-//! `make bench-scripts`, or `cargo run --release --example script_costs -- 100000 128`.
+//! `make bench-scripts`, or `cargo run --release --example script_costs -- 100000 128 1`: so many messages,
+//! so many a call, only the first of the cases.
 
 use std::{io::Write, time::Duration};
 
@@ -40,6 +41,7 @@ async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<usize>());
     let count = arguments.next().transpose().context("how many messages")?.unwrap_or(100_000);
     let batch = arguments.next().transpose().context("how many a call")?;
+    let case = arguments.next().transpose().context("which case, from 1")?;
     let directory = tempfile::tempdir()?;
     let redis = EmbeddedRedis::start(&directory.path().join("redis")).await?;
     println!(
@@ -50,11 +52,15 @@ async fn main() -> anyhow::Result<()> {
         "", "a call", "ingest", "claim", "complete", "release", "together"
     );
     let batches = batch.map_or(vec![1, 16, 128, 512], |batch| vec![batch]);
-    for (title, ordering, lanes) in [
+    let cases = [
         ("one lane", Ordering::Destination, 1),
         ("100 ordering keys", Ordering::Key, 100),
         ("nothing in order", Ordering::None, 1),
-    ] {
+    ];
+    for (number, (title, ordering, lanes)) in (1..).zip(cases) {
+        if case.is_some_and(|case| case != number) {
+            continue;
+        }
         for &batch in &batches {
             let mut bench = Bench::open(&redis.url(), ordering, lanes).await?;
             bench.run(2_000, batch).await?;

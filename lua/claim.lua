@@ -23,8 +23,9 @@
 local number, destination, by_priority = tonumber(ARGV[1]), ARGV[2], ARGV[9] == 'none'
 local least = tonumber(ARGV[8])
 
+local before_sequence, after_sequence = destination .. '/', '/' .. ARGV[4]
 local function lease_of(sequence)
-  return destination .. '/' .. sequence .. '/' .. ARGV[4]
+  return before_sequence .. sequence .. after_sequence
 end
 
 -- The records are read again for an answer that is given again, and kept by nobody: only what is
@@ -34,20 +35,25 @@ local function answer_of(deadline, sequences, room)
   local answer, told, looked = {deadline}, {}, 0
   local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
   if attempts_kept then answer[2] = 'attempts' end
-  local size = 32
+  local size, at, count = 32, #answer, 0
   while looked < #sequences do
     local last = math.min(looked + size, #sequences)
     local attempts = attempts_kept and redis.call('HMGET', KEYS[5], unpack(sequences, looked + 1, last))
     local begun = room
-    for i, record in ipairs(redis.call('HMGET', KEYS[4], unpack(sequences, looked + 1, last))) do
-      if room <= 0 and #told >= least then return answer, looked + i - 1, told end
+    local records = redis.call('HMGET', KEYS[4], unpack(sequences, looked + 1, last))
+    for i = 1, last - looked do
+      local record = records[i]
+      if room <= 0 and count >= least then return answer, looked + i - 1, told end
       if record then
         local sequence = sequences[looked + i]
-        room = room - #record
-        told[#told + 1] = sequence
-        local at = #answer
+        room, count = room - #record, count + 1
+        told[count] = sequence
         answer[at + 1], answer[at + 2] = sequence, record
-        if attempts then answer[at + 3] = attempts[i] or '' end
+        at = at + 2
+        if attempts then
+          at = at + 1
+          answer[at] = attempts[i] or ''
+        end
       end
     end
     local mean = (begun - room) / (last - looked) + 1
@@ -85,7 +91,8 @@ if #sequences == 0 then
 end
 
 local leases, call = {}, {deadline}
-for i, sequence in ipairs(told) do
+for i = 1, #told do
+  local sequence = told[i]
   leases[2 * i - 1] = deadline
   leases[2 * i] = lease_of(sequence)
   call[i + 1] = sequence

@@ -19,11 +19,11 @@
 --   [15…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] call number  [2] destination  [3] number of lanes  [4] schema that the records are written
---   in  [5] number of messages; then the lanes' keys, then the sequences, then the members of leases,
---   then the records; then, if there are several lanes, of each message its lane (from 1)
+--   in  [5] number of messages; then the lanes' keys, then the sequences, rising, then the members
+--   of leases, then the records; then, if there are several lanes, of each message its lane (from 1)
 -- Returns: {which (from 1), 'stale_lease' | 'settled', which, …}: all others were completed; settled:
 --   it was completed before
--- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL
+-- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL, UNREADABLE
 -- include: schema, clock, call, expect, leases, attempts, waiting, serial
 
 local number = tonumber(ARGV[1])
@@ -48,9 +48,7 @@ local function ready_of(lane) return KEYS[14 + 2 * lane] end
 local count = tonumber(ARGV[5])
 local sequence_base, member_base = 5 + lane_count, 5 + lane_count + count
 local record_base, lane_base = member_base + count, member_base + 2 * count
-local sequences = {unpack(ARGV, sequence_base + 1, sequence_base + count)}
-local members = {unpack(ARGV, member_base + 1, member_base + count)}
-local held = deadlines(KEYS[5], members)
+local held = deadlines(KEYS[5], ARGV, member_base + 1, member_base + count)
 expect('HLEN', KEYS[2], KEYS[3])
 expect('ZCARD', KEYS[6], KEYS[7])
 for lane = 1, lane_count do expect('ZCARD', ready_of(lane)) end
@@ -61,28 +59,29 @@ end
 local attempts_kept = redis.call('HLEN', KEYS[4]) > 0
 
 -- A token names its lane: one that was tampered with, or that comes with the ordering of an old
--- definition, must not reach into another. One lane, which may have many, is asked once.
-local of_one_lane
-if lane_count == 1 then of_one_lane = redis.call('ZMSCORE', in_progress_of(1), unpack(sequences)) end
-local function stands_in(in_progress, i)
-  if of_one_lane then return of_one_lane[i] end
-  return redis.call('ZSCORE', in_progress, sequences[i])
+-- definition, must not reach into another. What is in order without keys stands in one lane, without
+-- gaps: of that its head says enough.
+local of_head
+if ordering == 'destination' and lane_count == 1 and ARGV[6] == '' then
+  of_head = tonumber(redis.call('ZRANGE', in_progress_of(1), 0, 0)[1]) or math.huge
 end
 
-local answer, gone, records, done, scores, completed = {}, {}, {}, {}, {}, {}
+local answer, gone, records, scores, done, before = {}, {}, {}, {}, 0, 0
+for lane = 1, lane_count do scores[lane] = {n = 0} end
 for i = 1, count do
-  local lane, sequence = lane_count > 1 and tonumber(ARGV[lane_base + i]) or 1, sequences[i]
-  if held[i] and not completed[sequence] and stands_in(in_progress_of(lane), i) then
-    completed[sequence] = true
-    local of_lane = scores[lane] or {}
-    scores[lane] = of_lane
-    local at = #of_lane
-    of_lane[at + 1], of_lane[at + 2] = sequence, sequence
-    at = #done + 1
-    gone[at], done[at] = members[i], sequence
-    records[2 * at - 1], records[2 * at] = sequence, ARGV[record_base + i]
+  local lane, sequence = lane_count > 1 and tonumber(ARGV[lane_base + i]) or 1, ARGV[sequence_base + i]
+  local number = tonumber(sequence)
+  if number < before then return redis.error_reply('UNREADABLE the sequences must rise') end
+  local stands = of_head and number >= of_head or redis.call('ZSCORE', in_progress_of(lane), sequence)
+  if held[i] and number ~= before and stands then
+    before, done = number, done + 1
+    local of_lane = scores[lane]
+    local n = of_lane.n
+    of_lane[n + 1], of_lane[n + 2], of_lane.n = sequence, sequence, n + 2
+    gone[done] = ARGV[member_base + i]
+    records[2 * done - 1], records[2 * done] = sequence, ARGV[record_base + i]
   else
-    local is_settled = completed[sequence] or redis.call('ZSCORE', ready_of(lane), sequence)
+    local is_settled = number == before or redis.call('ZSCORE', ready_of(lane), sequence)
     local at = #answer
     answer[at + 1] = text(i)
     answer[at + 2] = is_settled and 'settled' or why_gone(KEYS[3], sequence)
@@ -91,7 +90,8 @@ end
 
 -- What went wrong before is kept; the counts begin anew, for the delivery.
 local function forget_attempts()
-  for _, sequence in ipairs(done) do
+  for i = 1, 2 * done, 2 do
+    local sequence = records[i]
     if redis.call('HEXISTS', KEYS[4], sequence) == 1 then
       local attempts = attempts_of(KEYS[4], sequence)
       if #attempts[6] == 0 then
@@ -106,31 +106,31 @@ end
 -- Makes messages of a lane ready. True if one that may leave is among them.
 local function finish(lane, of_lane, now)
   local in_progress, ready = in_progress_of(lane), ready_of(lane)
-  redis.call('ZADD', ready, unpack(of_lane))
+  redis.call('ZADD', ready, unpack(of_lane, 1, of_lane.n))
   if ordering == 'none' then
     local hints = {}
-    for i = 2, #of_lane, 2 do
+    for i = 2, of_lane.n, 2 do
       hints[i - 1], hints[i] = text(now), of_lane[i]
     end
     redis.call('ZADD', KEYS[7], unpack(hints))
     return true
   end
   local head = redis.call('ZRANGE', in_progress, 0, 0)[1]
-  local is_head = head and completed[head]
+  local is_head = head == of_lane[1]
   if is_head and ordering == 'key' then redis.call('ZADD', KEYS[7], text(now), ARGV[5 + lane]) end
   if serial then advance(place, in_progress, ready, now) end
   return is_head
 end
 
-if #done > 0 then
+if done > 0 then
   local now = now_ms()
-  redis.call('ZREM', KEYS[5], unpack(gone))
-  redis.call('HSET', KEYS[3], unpack(records))
-  redis.call('HINCRBY', KEYS[2], 'ready', #done)
+  redis.call('ZREM', KEYS[5], unpack(gone, 1, done))
+  redis.call('HSET', KEYS[3], unpack(records, 1, 2 * done))
+  redis.call('HINCRBY', KEYS[2], 'ready', done)
   if attempts_kept then forget_attempts() end
   local releasable = false
   for lane = 1, lane_count do
-    if scores[lane] then releasable = finish(lane, scores[lane], now) or releasable end
+    if scores[lane].n > 0 then releasable = finish(lane, scores[lane], now) or releasable end
   end
   if releasable then
     redis.call('ZADD', KEYS[6], 'LT', text(now), destination)

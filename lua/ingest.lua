@@ -48,6 +48,7 @@ local schema = check_schema(KEYS[1])
 if schema ~= ARGV[14] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
 local now = now_ms()
+local now_text = text(now)
 local epoch = current_epoch(KEYS[1], now, ARGV[5])
 if text(epoch) ~= ARGV[4] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 
@@ -110,22 +111,18 @@ local function first_of(index)
   return in_epoch, sequence, digest, id
 end
 
-expect('HLEN', KEYS[5], KEYS[12], KEYS[13], KEYS[15])
-expect('ZCARD', KEYS[6], KEYS[7], KEYS[8], KEYS[11], KEYS[14])
-expect(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[4])
-for lane = 1, lane_count do expect('ZCARD', ready_of(lane)) end
-
 local first = last + 1
 local answer = {first}
-local pending, finished, first_ready, records = {}, {}, {}, {}
-local waiting, delays, held, remember, letters = {}, {}, 0, {}, {}
-local held_due, lanes_ready, ready_count = {}, {}, 0
+local pending, finished, first_ready, records = {}, {}, {}, {n = 0}
+local waiting, delays, held, remember, letters = {n = 0}, {}, 0, {}, {}
+local held_due, lanes_ready, ready_count = {}, {n = 0}, 0
+for lane = 1, lane_count do pending[lane], finished[lane] = {n = 0}, {n = 0} end
 
-local function add(lists, lane, sequence)
-  local list = lists[lane] or {}
-  lists[lane] = list
-  list[#list + 1] = sequence
-  list[#list + 1] = sequence
+-- Long lists count what they hold: # would look for the end each time.
+local function add(list, one, other)
+  local n = list.n
+  list[n + 1], list[n + 2] = one, other
+  list.n = n + 2
 end
 
 local function charge_of(record)
@@ -134,15 +131,14 @@ end
 
 -- Puts a new sequence where it belongs: waiting, delayed, held or ready.
 local function stand(lane, sequence, due, priority, is_finished)
-  add(pending, lane, sequence)
+  add(pending[lane], sequence, sequence)
   local is_delayed = due and due > now
   if is_finished and not is_delayed then
-    add(finished, lane, sequence)
+    add(finished[lane], sequence, sequence)
     ready_count = ready_count + 1
     if ordering == 'none' then
-      lanes_ready[#lanes_ready + 1] = text(now)
-      lanes_ready[#lanes_ready + 1] = sequence
-    elseif was_empty[lane] and #pending[lane] == 2 then
+      add(lanes_ready, now_text, sequence)
+    elseif was_empty[lane] and pending[lane].n == 2 then
       first_ready[lane] = true
     end
   elseif busy[lane] then
@@ -154,10 +150,10 @@ local function stand(lane, sequence, due, priority, is_finished)
       delays[#delays + 1] = text(due)
       delays[#delays + 1] = destination .. '/' .. sequence
     elseif ordering == 'none' then
-      waiting[#waiting + 1] = score_of(sequence, priority)
-      waiting[#waiting + 1] = sequence
+      add(waiting, score_of(sequence, priority), sequence)
     else
-      waiting[#waiting + 1] = sequence
+      waiting.n = waiting.n + 1
+      waiting[waiting.n] = sequence
     end
   end
 end
@@ -203,8 +199,7 @@ for arrival = 1, count do
     -- What is known only here stands before the record.
     if ordering == 'key' then record = 'P' .. previous[lane] .. ';' .. record end
     if ordering == 'none' then record = 'N' .. priority .. ';' .. record end
-    records[#records + 1] = sequence
-    records[#records + 1] = record
+    add(records, sequence, record)
     previous[lane] = sequence
     stand(lane, sequence, due, priority, is_finished)
     if index then
@@ -215,31 +210,44 @@ for arrival = 1, count do
 end
 if has_room_for_all then bytes = tonumber(ARGV[16]) - left_out end
 
-if #records > 0 then
+-- Of what these arrivals have no use for nothing is asked.
+expect('HLEN', KEYS[5])
+expect('ZCARD', KEYS[6], KEYS[7])
+expect(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[4])
+if ordering ~= 'destination' then expect('ZCARD', KEYS[8]) end
+if #held_due > 0 then expect('HLEN', KEYS[12]) end
+if #delays > 0 then expect('ZCARD', KEYS[11]) end
+if next(letters) then expect('HLEN', KEYS[15]) end
+for lane = 1, lane_count do
+  if finished[lane].n > 0 then expect('ZCARD', ready_of(lane)) end
+end
+
+if records.n > 0 then
   redis.call('HSET', KEYS[3], 'last', text(last))
   redis.call('HINCRBY', KEYS[3], 'bytes', bytes)
-  redis.call('HSET', KEYS[5], unpack(records))
-  local releasable = #lanes_ready > 0
+  redis.call('HSET', KEYS[5], unpack(records, 1, records.n))
+  local releasable = lanes_ready.n > 0
   if releasable then redis.call('ZADD', KEYS[8], unpack(lanes_ready)) end
-  for lane, of_lane in pairs(pending) do
-    redis.call('ZADD', in_progress_of(lane), unpack(of_lane))
-    if finished[lane] then redis.call('ZADD', ready_of(lane), unpack(finished[lane])) end
+  for lane = 1, lane_count do
+    local of_lane, of_ready = pending[lane], finished[lane]
+    if of_lane.n > 0 then redis.call('ZADD', in_progress_of(lane), unpack(of_lane, 1, of_lane.n)) end
+    if of_ready.n > 0 then redis.call('ZADD', ready_of(lane), unpack(of_ready, 1, of_ready.n)) end
     if first_ready[lane] then
       releasable = true
-      if ordering == 'key' then redis.call('ZADD', KEYS[8], text(now), lane_key(lane)) end
+      if ordering == 'key' then redis.call('ZADD', KEYS[8], now_text, lane_key(lane)) end
     end
   end
-  if #waiting > 0 then
+  if waiting.n > 0 then
     local length, added
     if ordering == 'none' then
-      added = redis.call('ZADD', KEYS[4], unpack(waiting))
+      added = redis.call('ZADD', KEYS[4], unpack(waiting, 1, waiting.n))
       length = redis.call('ZCARD', KEYS[4])
     else
-      added = #waiting
-      length = redis.call('RPUSH', KEYS[4], unpack(waiting))
+      added = waiting.n
+      length = redis.call('RPUSH', KEYS[4], unpack(waiting, 1, waiting.n))
     end
     if length == added then
-      redis.call('ZADD', KEYS[6], text(now), destination)
+      redis.call('ZADD', KEYS[6], now_text, destination)
       redis.call('SPUBLISH', KEYS[9], destination)
     end
   end
@@ -255,7 +263,7 @@ if #records > 0 then
     redis.call('HINCRBY', KEYS[3], 'delayed', #delays / 2)
   end
   if releasable then
-    redis.call('ZADD', KEYS[7], 'LT', text(now), destination)
+    redis.call('ZADD', KEYS[7], 'LT', now_text, destination)
     redis.call('SPUBLISH', KEYS[10], destination)
   end
   for letter in pairs(letters) do

@@ -6,11 +6,18 @@
 -- stopped: the longest lease that the caller or this partition knows of.
 -- The new epoch is written whatever the script then decides: it is a fact of its own.
 
+-- What follows a name in the text of INFO: an id of forty digits. Found plainly: a pattern would be
+-- tried at every character.
+local function id_after(name, info)
+  local _, at = string.find(info, name, 1, true)
+  return string.sub(info, at + 1, at + 40)
+end
+
 -- `known` is what the caller knows: '<lease of owners, ms> <highest epoch that it has seen>'.
 -- Returns the epoch, and how many milliseconds releases must still wait.
 local function current_epoch(key, now, known)
   local info = redis.call('INFO', 'server', 'replication')
-  local server = string.match(info, 'run_id:(%x+)') .. string.match(info, 'master_replid:(%x+)')
+  local server = id_after('run_id:', info) .. id_after('master_replid:', info)
   local noted = redis.call('HMGET', key, 'server', 'epoch', 'quarantine_ends_ms', 'lease_ms')
   local lease_ms, seen = string.match(known, '^(%d+) ?(%d*)$')
   local epoch = tonumber(noted[2]) or 0

@@ -2,5 +2,5 @@
 -- is written. The command (HLEN, LLEN, ZCARD) costs next to nothing, and fails on another type.
 
 local function expect(command, ...)
-  for _, key in ipairs({...}) do redis.call(command, key) end
+  for i = 1, select('#', ...) do redis.call(command, (select(i, ...))) end
 end

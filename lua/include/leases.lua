@@ -1,9 +1,10 @@
 -- Checks of lease tokens. A lease is a member '<destination>/<sequence>/<secret>' of the
 -- partition's leases: who does not hold the very member holds nothing.
 
--- The scores (deadlines) of the members, in order; false where the lease is gone.
-local function deadlines(leases, members)
-  return redis.call('ZMSCORE', leases, unpack(members))
+-- The scores (deadlines) of the members, those from one place to another if these are given, in
+-- order; false where the lease is gone.
+local function deadlines(leases, members, from, to)
+  return redis.call('ZMSCORE', leases, unpack(members, from or 1, to or #members))
 end
 
 -- What to answer to a holder whose lease is gone: settled if the message is gone too.

@@ -15,6 +15,12 @@ use crate::domain::{Attempts, LeaseToken, Sequence, Stamped};
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
 
+/// The digits of a secret, of 65 bits together. Short: a lease of less than 32 bytes is one whose
+/// every byte Lua looks at to tell strings apart, and of longer ones, which differ in their sequences
+/// alone, it takes many for the same at first.
+const SECRET_LENGTH: usize = 11;
+const SECRET_DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
 /// Messages under a lease.
 #[derive(Debug, Default)]
 pub struct Claimed {
@@ -145,7 +151,11 @@ impl Store {
         hash.update(self.inner.seed.as_bytes());
         hash.update(caller.name.as_bytes());
         hash.update(caller.number().to_be_bytes());
-        hash.finalize()[..10].iter().map(|byte| format!("{byte:02x}")).collect()
+        let digits = hash.finalize();
+        digits[..SECRET_LENGTH]
+            .iter()
+            .map(|byte| char::from(SECRET_DIGITS[usize::from(byte % 62)]))
+            .collect()
     }
 }
 

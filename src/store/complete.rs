@@ -88,10 +88,13 @@ impl Store {
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
+        // The script takes them in the order of their sequences.
+        let mut order: Vec<usize> = (0..completions.len()).collect();
+        order.sort_by_key(|&which| completions[which].token.sequence);
+        let sorted = || order.iter().map(|&which| &completions[which]);
         let mut lanes: Vec<Option<&str>> = Vec::new();
         let mut index = HashMap::new();
-        let lane_of: Vec<usize> = completions
-            .iter()
+        let lane_of: Vec<usize> = sorted()
             .map(|completion| {
                 let lane = known.destination.lane_key(completion.token.key.as_deref());
                 *index.entry(lane).or_insert_with(|| {
@@ -117,13 +120,13 @@ impl Store {
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
         }
-        for completion in completions {
+        for completion in sorted() {
             call.arg(completion.token.sequence);
         }
-        for completion in completions {
+        for completion in sorted() {
             call.arg(completion.token.member());
         }
-        for Completion { output, .. } in completions {
+        for Completion { output, .. } in sorted() {
             call.arg(record::of_stamped(output, known.destination.ordering, schema));
         }
         if lanes.len() > 1 {
@@ -135,8 +138,8 @@ impl Store {
         let statuses = exceptions.and_then(|exceptions| {
             let mut statuses = vec![Status::Ok; completions.len()];
             for (which, status) in exceptions {
-                let at = statuses.get_mut(which.wrapping_sub(1));
-                *at.ok_or_else(|| unexpected("complete"))? = status;
+                let at = order.get(usize::wrapping_sub(which, 1));
+                statuses[*at.ok_or_else(|| unexpected("complete"))?] = status;
             }
             Ok(statuses)
         });

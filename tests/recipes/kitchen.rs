@@ -19,7 +19,7 @@ use crate::support::{
 };
 
 /// A recipe that has not ended by then fails its test.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(900);
 /// One kitchen at a time: each of them is work for the whole machine.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 

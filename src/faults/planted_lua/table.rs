@@ -50,8 +50,8 @@ end",
     bug(
         "complete looks for no lease",
         "complete",
-        "if held[i] and not completed[sequence]",
-        "if not completed[sequence]",
+        "if held[i] and number ~= before",
+        "if number ~= before",
     ),
     bug("a stale lease is extended", "extend", "if held[i] then", "if true then"),
     bug(

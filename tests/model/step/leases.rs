@@ -80,8 +80,12 @@ fn end_leases<'a>(
 
 pub fn complete(state: &mut State, known: &Known, items: &[(Token, Output)]) -> Reply {
     let (mut completed, mut sets) = (Vec::new(), Vec::new());
-    let mut statuses = Vec::new();
-    for (token, output) in items {
+    let mut statuses = vec![Status::Settled; items.len()];
+    // The lowest sequence first: it is the first whose lane goes on.
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|at| items[*at].0.sequence);
+    for at in order {
+        let (token, output) = &items[at];
         let set = known.definition.set_of(token.key);
         if !sets.contains(&set) {
             sets.push(set);
@@ -92,7 +96,7 @@ pub fn complete(state: &mut State, known: &Known, items: &[(Token, Output)]) -> 
             let message = destination.messages.get_mut(&token.sequence)?;
             Some((definition.set_of(message.key) == set, message))
         });
-        statuses.push(match found {
+        statuses[at] = match found {
             None => Status::Settled,
             _ if completed.contains(&token.sequence) => Status::Settled,
             // A token that names another lane than the message's is none of ours.
@@ -103,7 +107,7 @@ pub fn complete(state: &mut State, known: &Known, items: &[(Token, Output)]) -> 
             }
             Some((true, message)) if message.is_finished() => Status::Settled,
             Some(_) => Status::StaleLease,
-        });
+        };
     }
     for set in sets {
         let Some(destination) = state.destinations.get(known.name) else { continue };
