@@ -18,7 +18,7 @@
 -- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if attempts left
 --   something behind at any message, {deadline, 'attempts', sequence, record, what they left or '' …}
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, expect
+-- include: schema, clock, call, expect, look
 
 local number, destination, by_priority = tonumber(ARGV[1]), ARGV[2], ARGV[9] == 'none'
 local least = tonumber(ARGV[8])
@@ -56,8 +56,7 @@ local function answer_of(deadline, sequences, room)
         end
       end
     end
-    local mean = (begun - room) / (last - looked) + 1
-    looked, size = last, math.max(32, math.min(1000, math.floor(room / mean)))
+    looked, size = last, next_look(room, begun - room, last - looked)
   end
   return answer, #sequences, told
 end

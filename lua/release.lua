@@ -29,7 +29,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it settles nothing twice and hands out the same: no call number is needed.
--- include: schema, clock, epoch, expect, owner
+-- include: schema, clock, epoch, expect, owner, look
 
 check_schema(KEYS[1])
 local now = now_ms()
@@ -50,10 +50,29 @@ local settled, is_gone, bytes = 0, {}, 0
 local asks_what_is_gone = #ARGV > 10 + 8 * lane_count
 local tombstones = {dropped = 0, skipped = 0, cancelled = 0}
 
+-- Counts what has left a lane.
+local function count_settled(base, left)
+  settled = settled + left
+  for i, kind in ipairs({'dropped', 'skipped', 'cancelled'}) do
+    local count = math.min(tonumber(ARGV[base + 1 + i]), left)
+    tombstones[kind] = tombstones[kind] + count
+    left = left - count
+  end
+  bytes = bytes + tonumber(ARGV[base + 5])
+end
+
+local function forget_records(gone)
+  redis.call('HDEL', KEYS[4], unpack(gone))
+  if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone)) end
+  if orders > 0 then orders = orders - redis.call('HDEL', KEYS[8], unpack(gone)) end
+  if asks_what_is_gone then
+    for _, sequence in ipairs(gone) do is_gone[sequence] = true end
+  end
+end
+
 -- Removes what has left: a prefix of the lane, all of it ready.
 local function ack(base, in_progress, ready)
   local from, upto = '-inf', ARGV[base + 1]
-  if ordering == 'none' then from = upto end
   local gone = redis.call('ZRANGE', ready, from, upto, 'BYSCORE', 'LIMIT', 0, 2000)
   if #gone == 0 then return end
   upto = gone[#gone]
@@ -64,29 +83,35 @@ local function ack(base, in_progress, ready)
   else
     redis.call('ZREM', in_progress, unpack(gone))
   end
-  redis.call('HDEL', KEYS[4], unpack(gone))
-  if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone)) end
-  if orders > 0 then orders = orders - redis.call('HDEL', KEYS[8], unpack(gone)) end
-  if ordering == 'none' then redis.call('ZREM', KEYS[7], upto) end
-  if asks_what_is_gone then
-    for _, sequence in ipairs(gone) do is_gone[sequence] = true end
+  forget_records(gone)
+  count_settled(base, #gone)
+end
+
+-- Where nothing is in order: removes what has left of all lanes together, each a message.
+local function ack_each(in_progress, ready)
+  local left, bases, gone = {}, {}, {}
+  for base = 11, 3 + 8 * lane_count, 8 do
+    local sequence = ARGV[base + 1]
+    if sequence ~= '0' and not bases[sequence] then
+      left[#left + 1], bases[sequence] = sequence, base
+    end
   end
-  settled = settled + #gone
-  local left = #gone
-  for i, kind in ipairs({'dropped', 'skipped', 'cancelled'}) do
-    local count = math.min(tonumber(ARGV[base + 1 + i]), left)
-    tombstones[kind] = tombstones[kind] + count
-    left = left - count
+  if #left == 0 then return end
+  for i, is_ready in ipairs(redis.call('ZMSCORE', ready, unpack(left))) do
+    if is_ready then
+      gone[#gone + 1] = left[i]
+      count_settled(bases[left[i]], 1)
+    end
   end
-  bytes = bytes + tonumber(ARGV[base + 5])
+  if #gone == 0 then return end
+  redis.call('ZREM', ready, unpack(gone))
+  redis.call('ZREM', in_progress, unpack(gone))
+  redis.call('ZREM', KEYS[7], unpack(gone))
+  forget_records(gone)
 end
 
 -- The sequences after those in hand that may leave: equal in both sets, from the front on.
-local function run_of(key, in_progress, ready, in_hand, most)
-  if ordering == 'none' then
-    if in_hand ~= '0' or not redis.call('ZSCORE', ready, key) then return {} end
-    return {key}
-  end
+local function run_of(in_progress, ready, in_hand, most)
   local from = in_hand == '0' and '-inf' or '(' .. in_hand
   local finished = redis.call('ZRANGE', ready, from, '+inf', 'BYSCORE', 'LIMIT', 0, most)
   if #finished == 0 then return finished end
@@ -138,9 +163,50 @@ local function add_records(answer, run)
       answer[at + 1], answer[at + 2] = run[looked + i], records[i]
       at = at + 2
     end
-    local mean = (begun - room) / (last - looked) + 1
-    looked, size = last, math.max(32, math.min(1000, math.floor(room / mean)))
+    looked, size = last, next_look(room, begun - room, last - looked)
   end
+end
+
+-- Where nothing is in order: what each lane that is asked for is told, read for all together.
+local function add_answers_each(answers, ready)
+  local keys, back, empty = {}, {}, {}
+  for lane = 1, lane_count do keys[lane] = ARGV[3 + 8 * lane] end
+  local hints = redis.call('ZMSCORE', KEYS[7], unpack(keys))
+  local is_ready = redis.call('ZMSCORE', ready, unpack(keys))
+  local is_halted = halted and redis.call('ZMSCORE', KEYS[12], unpack(keys)) or {}
+  local is_ordered = orders > 0 and redis.call('HMGET', KEYS[8], unpack(keys)) or {}
+  local attempts = attempts_kept and redis.call('HMGET', KEYS[5], unpack(keys)) or {}
+  local records, looked, size = {}, 0, 32
+  local function record_of(lane)
+    if lane > looked then
+      local last, read = math.min(lane + size - 1, lane_count), 0
+      records = redis.call('HMGET', KEYS[4], unpack(keys, lane, last))
+      for _, record in ipairs(records) do read = read + #(record or '') end
+      records.from, looked, size = lane, last, next_look(room, read, last - lane + 1)
+    end
+    return records[lane - records.from + 1]
+  end
+  for lane = 1, lane_count do
+    local base, key = 3 + 8 * lane, keys[lane]
+    local is_new, most = ARGV[base + 6] == '0', tonumber(ARGV[base + 7])
+    local not_before = is_new and tonumber(hints[lane] or 0) or 0
+    local answer = {math.max(0, not_before - now), ''}
+    local may_leave = is_new and not_before <= now
+    if most > 0 and room <= 0 and lane > 1 then
+      answer[1] = math.max(1, answer[1])
+    elseif most == 0 and may_leave then
+      if hints[lane] then back[#back + 1], back[#back + 2] = text(now), key end
+    elseif may_leave and (not is_ready[lane] or is_halted[lane]) then
+      empty[#empty + 1] = key
+    elseif may_leave and not is_ordered[lane] then
+      local record = record_of(lane)
+      room = room - #record
+      answer[2], answer[3], answer[4] = attempts[lane] or '', key, record
+    end
+    answers[lane + 1] = answer
+  end
+  if #back > 0 then redis.call('ZADD', KEYS[7], 'XX', unpack(back)) end
+  if #empty > 0 then redis.call('ZREM', KEYS[7], unpack(empty)) end
 end
 
 -- Of what this call has no use for nothing is asked.
@@ -158,12 +224,15 @@ for i = 13, #KEYS do expect('ZCARD', KEYS[i]) end
 -- A log that is not wanted any more.
 if ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0 then redis.call('UNLINK', KEYS[10], KEYS[11]) end
 
-local answers = {0}
-for lane = 1, lane_count do
+local function sets_of(lane)
+  return KEYS[11 + 2 * lane], KEYS[12 + 2 * lane]
+end
+
+-- Settles a lane, and hands out its next run.
+local function answer_of(lane)
   local base = 3 + 8 * lane
   local key, in_hand, most = ARGV[base], ARGV[base + 6], tonumber(ARGV[base + 7])
-  local pair = ordering == 'none' and 1 or lane
-  local in_progress, ready = KEYS[11 + 2 * pair], KEYS[12 + 2 * pair]
+  local in_progress, ready = sets_of(lane)
   local hints, member = KEYS[6], destination
   if ordering ~= 'destination' then hints, member = KEYS[7], key end
 
@@ -178,7 +247,7 @@ for lane = 1, lane_count do
     redis.call('ZADD', hints, 'XX', text(now), member)
   end
   if most > 0 and not_before <= now then
-    local run = before_halted(run_of(key, in_progress, ready, in_hand, most))
+    local run = before_halted(run_of(in_progress, ready, in_hand, most))
     local is_empty = #run == 0
     run = before_orders(run)
     if #run > 0 then
@@ -189,7 +258,16 @@ for lane = 1, lane_count do
       if orders == 0 or ordering ~= 'destination' then redis.call('ZREM', hints, member) end
     end
   end
-  answers[lane + 1] = answer
+  return answer
+end
+
+local answers = {0}
+if ordering == 'none' then
+  local in_progress, ready = sets_of(1)
+  ack_each(in_progress, ready)
+  add_answers_each(answers, ready)
+else
+  for lane = 1, lane_count do answers[lane + 1] = answer_of(lane) end
 end
 
 if ordering ~= 'destination' and orders == 0 and redis.call('EXISTS', KEYS[7]) == 0 then
