@@ -51,12 +51,14 @@ struct Message {
     number: u64,
     sent: Duration,
     sequence: u64,
+    work: Duration,
     ideal: Duration,
 }
 
 /// Judges a phase. `slots` is how many messages can be worked on at once, over all processors.
 pub fn judge(plan: &Plan, phase: Phase, sent: &[Sent], arrived: &Arrived, slots: u64) -> Judged {
     let mut messages = messages(plan, phase, sent);
+    note_work(&mut messages, arrived);
     ideal(plan, &mut messages, slots);
     let mut judged = Judged {
         accepted: messages.len() as u64,
@@ -107,11 +109,23 @@ fn messages(plan: &Plan, phase: Phase, sent: &[Sent]) -> Vec<Message> {
             number: number(index),
             sent,
             sequence,
+            work: plan.work.of(number(index)),
             ideal: sent,
         });
         messages.collect::<Vec<_>>()
     };
     sent.iter().enumerate().flat_map(of_stream).collect()
+}
+
+/// Where it is known how long the work really took, that counts: the ideal has the same work.
+fn note_work(messages: &mut [Message], arrived: &Arrived) {
+    messages.sort_unstable_by_key(|message| message.number);
+    for arrival in arrived.lanes.iter().flatten() {
+        let at = messages.binary_search_by_key(&arrival.number, |message| message.number);
+        if let (Ok(at), Some(worked)) = (at, arrival.worked) {
+            messages[at].work = worked;
+        }
+    }
 }
 
 /// Whether each destination's sequences rise along each stream.
@@ -136,7 +150,7 @@ fn ideal(plan: &Plan, messages: &mut [Message], slots: u64) {
             true => busy.pop().map_or(Duration::ZERO, |Reverse(free)| free),
             false => Duration::ZERO,
         };
-        message.ideal = message.sent.max(free) + plan.work.of(message.number);
+        message.ideal = message.sent.max(free) + message.work;
         busy.push(Reverse(message.ideal));
     }
     if plan.ordering == OrderingArg::None {
@@ -178,8 +192,11 @@ mod tests {
     }
 
     fn arrived(numbers: &[u64]) -> Arrived {
-        let arrival =
-            |(index, &number): (usize, &u64)| Arrival { number, at: ms(10 + index as u64) };
+        let arrival = |(index, &number): (usize, &u64)| Arrival {
+            number,
+            at: ms(10 + index as u64),
+            worked: None,
+        };
         let lanes = vec![numbers.iter().enumerate().map(arrival).collect()];
         Arrived { lanes, repeats: 0, foreign: 0 }
     }
@@ -216,5 +233,15 @@ mod tests {
         assert_eq!(judged.ideal_last, ms(11));
         assert_eq!(judged.overhead_ns, [5, 1, 2, 2].map(|over| ns(ms(over))));
         assert_eq!(judged.latency_ns, [10, 9, 11, 10].map(|latency| ns(ms(latency))));
+    }
+
+    #[test]
+    fn what_the_work_really_took_is_no_overhead() {
+        let plan = plan(OrderingArg::Destination, 5_000);
+        let mut arrived = arrived(&[4, 6, 5, 7]);
+        arrived.lanes[0][0].worked = Some(ms(7));
+        let judged = judge(&plan, PHASE, &sent(), &arrived, 2);
+        // 0–7, 1–6, then 6–11, 7–12; in the lane 7, 11, 11, 12.
+        assert_eq!(judged.overhead_ns, [3, 0, 1, 1].map(|over| ns(ms(over))));
     }
 }

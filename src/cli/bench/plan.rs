@@ -34,6 +34,17 @@ pub struct Work {
 
 /// What a body begins with.
 const BEGIN: &[u8] = b"{\"i\":";
+/// What stands before the padding.
+const PADDING: &[u8] = b",\"p\":\"";
+
+/// A body of the bench, read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbered {
+    /// The number of its message.
+    pub number: u64,
+    /// How long its work really took, where that is noted.
+    pub worked: Option<Duration>,
+}
 
 impl Plan {
     /// The plan of these arguments.
@@ -80,7 +91,7 @@ impl Plan {
         let _ = write!(out, "{number}");
         let around = out.len() - from + b",\"p\":\"\"}".len();
         if let Some(padding) = self.body_bytes.checked_sub(around) {
-            out.extend_from_slice(b",\"p\":\"");
+            out.extend_from_slice(PADDING);
             out.resize(out.len() + padding, b'x');
             out.push(b'"');
         }
@@ -88,11 +99,32 @@ impl Plan {
     }
 }
 
-/// The number of the message that this is the body of.
-pub fn number_in(body: &[u8]) -> Option<u64> {
-    let digits = body.strip_prefix(BEGIN)?;
-    let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
-    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
+/// The message that this is the body of; none: it is none of the bench's.
+pub fn numbered(body: &[u8]) -> Option<Numbered> {
+    let (number, rest) = leading_number(body.strip_prefix(BEGIN)?)?;
+    let worked = rest.strip_prefix(PADDING).and_then(leading_number);
+    Some(Numbered { number, worked: worked.map(|(micros, _)| Duration::from_micros(micros)) })
+}
+
+fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit())?;
+    let number = std::str::from_utf8(&text[..end]).ok()?.parse().ok()?;
+    Some((number, &text[end..]))
+}
+
+/// The body after its work, of the same length: how long the work really took stands in the padding,
+/// if there is room.
+pub fn worked_body(body: &[u8], worked: Duration) -> Vec<u8> {
+    let mut out = body.to_vec();
+    let digits = worked.as_micros().to_string();
+    let begin =
+        BEGIN.len() + body.iter().skip(BEGIN.len()).take_while(|b| b.is_ascii_digit()).count();
+    let from = begin + PADDING.len();
+    // One of the padding stays: it ends the digits.
+    if out.get(begin..from) == Some(PADDING) && out.len() > from + digits.len() + b"x\"}".len() {
+        out[from..from + digits.len()].copy_from_slice(digits.as_bytes());
+    }
+    out
 }
 
 impl Work {
@@ -192,10 +224,26 @@ mod tests {
         for number in [0, 7, 123_456_789] {
             let mut body = Vec::new();
             plan.write_body(number, &mut body);
-            assert_eq!((body.len(), number_in(&body)), (60, Some(number)));
+            assert_eq!(
+                (body.len(), numbered(&body)),
+                (60, Some(Numbered { number, worked: None }))
+            );
             assert!(serde_json::from_slice::<serde_json::Value>(&body).is_ok());
         }
-        assert_eq!(number_in(b"{\"i\":"), None);
+        assert_eq!(numbered(b"{\"i\":"), None);
+    }
+
+    #[test]
+    fn how_long_the_work_took_is_noted_where_there_is_room() {
+        let (mut body, worked) = (Vec::new(), Duration::from_micros(1_250_123));
+        plan().write_body(7, &mut body);
+        let after = worked_body(&body, worked);
+        assert_eq!(
+            (after.len(), numbered(&after)),
+            (60, Some(Numbered { number: 7, worked: Some(worked) }))
+        );
+        assert!(serde_json::from_slice::<serde_json::Value>(&after).is_ok());
+        assert_eq!(worked_body(b"{\"i\":7}", worked), b"{\"i\":7}");
     }
 
     #[test]

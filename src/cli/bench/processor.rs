@@ -1,16 +1,16 @@
 //! `reseq bench-processor`: a processor with the bench's work linked in, started by `bench` alone.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Instant};
 
 use async_trait::async_trait;
 use clap::Args;
 use tokio::time::sleep;
 
-use super::plan::{Work, number_in};
+use super::plan::{Work, numbered, worked_body};
 use crate::{
     app::Role,
     cli::serve,
-    domain::Stamped,
+    domain::{Body, Stamped},
     processor::{Failure, Output, Transform},
 };
 
@@ -36,14 +36,17 @@ struct Waits(Work);
 impl Transform for Waits {
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
         let body = &message.message.body;
-        let number = number_in(&body.bytes)
+        let message = numbered(&body.bytes)
             .ok_or_else(|| Failure::last("this is not one of the bench's messages"))?;
-        let work = self.0.of(number);
+        let work = self.0.of(message.number);
         // Even a wait of nothing would be rounded up to a millisecond.
-        if !work.is_zero() {
-            sleep(work).await;
+        if work.is_zero() {
+            return Ok(Output::Deliver(body.clone()));
         }
-        Ok(Output::Deliver(body.clone()))
+        let begin = Instant::now();
+        sleep(work).await;
+        let bytes = worked_body(&body.bytes, begin.elapsed()).into();
+        Ok(Output::Deliver(Body { content_type: body.content_type.clone(), bytes }))
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::Tally;
-use crate::cli::bench::plan::number_in;
+use crate::cli::bench::plan::numbered;
 
 /// The part of an envelope that is looked at.
 #[derive(Deserialize)]
@@ -56,7 +56,7 @@ async fn accept(
             }
             Err(_) => tally.arrives(None, at),
         },
-        Ok(body) => tally.arrives(number_in(&body), at),
+        Ok(body) => tally.arrives(numbered(&body), at),
         // It broke off: the sender will send it again.
         Err(_) => {}
     }
@@ -65,8 +65,8 @@ async fn accept(
 
 fn number_of(envelope: &Envelope) -> Option<u64> {
     match (envelope.body, envelope.body_base64) {
-        (Some(body), _) => number_in(body.get().as_bytes()),
-        (None, Some(base64)) => number_in(&STANDARD.decode(base64).ok()?),
+        (Some(body), _) => numbered(body.get().as_bytes()),
+        (None, Some(base64)) => numbered(&STANDARD.decode(base64).ok()?),
         (None, None) => None,
     }
 }

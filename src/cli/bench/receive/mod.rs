@@ -11,7 +11,10 @@ use std::{
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{args::Way, plan::Plan};
+use super::{
+    args::Way,
+    plan::{Numbered, Plan},
+};
 use crate::domain::Framing;
 
 mod http;
@@ -82,6 +85,8 @@ pub struct Arrival {
     pub number: u64,
     /// When, from the start of the run.
     pub at: Duration,
+    /// How long its work really took, where that is noted.
+    pub worked: Option<Duration>,
 }
 
 /// What arrived in a phase.
@@ -113,9 +118,9 @@ impl Tally {
     }
 
     /// A message arrives; none: a body that is none of the bench's.
-    fn arrives(&self, number: Option<u64>, at: Duration) {
+    fn arrives(&self, message: Option<Numbered>, at: Duration) {
         let base = self.base.load(Relaxed);
-        let Some(number) = number else {
+        let Some(Numbered { number, worked }) = message else {
             self.foreign.fetch_add(1, Relaxed);
             return;
         };
@@ -140,7 +145,7 @@ impl Tally {
             return;
         }
         lane.seen[word] |= bit;
-        lane.arrivals.push(Arrival { number, at });
+        lane.arrivals.push(Arrival { number, at, worked });
         self.delivered.fetch_add(1, Relaxed);
     }
 

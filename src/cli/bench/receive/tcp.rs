@@ -12,7 +12,7 @@ use tokio_util::codec::{Decoder, Encoder};
 
 use super::Tally;
 use crate::{
-    cli::bench::plan::number_in,
+    cli::bench::plan::numbered,
     domain::Framing,
     wire::{FrameCodec, FrameError},
 };
@@ -50,7 +50,7 @@ async fn accept(mut stream: TcpStream, framing: Framing, tally: &Tally) -> Resul
         }
         let at = tally.now();
         while let Some(frame) = codec.decode(&mut read)? {
-            tally.arrives(number_in(&frame), at);
+            tally.arrives(numbered(&frame), at);
             codec.encode(Bytes::from_static(b"OK"), &mut answers)?;
         }
         stream.write_all_buf(&mut answers).await?;
