@@ -11,7 +11,7 @@ use report::{Case, Event};
 
 use super::{
     Bench, accepted,
-    plan::Phase,
+    plan::{Phase, Work},
     receive::Tally,
     setup::{self, destination_name},
 };
@@ -24,8 +24,11 @@ mod report;
 
 /// Messages a second in each lane, without --rate.
 const RATE_OF_LANE: f64 = 64.0;
-/// From the first message of an event's phase to the event: it is seen who delivers what.
+/// From the first message of an event's phase to the event, at least: it is seen who delivers what.
 const LEAD: Duration = Duration::from_secs(1);
+/// At most so much later, drawn, as leases are renewed and looked at once a second: how long lanes
+/// stand still depends on when in that second it happens.
+const DRAWN_US_MAX: u64 = 1_000_000;
 /// Messages go on for so long after the event, beyond a lease if nothing is given back.
 const TAIL: Duration = Duration::from_secs(4);
 
@@ -41,14 +44,21 @@ impl Bench<'_> {
         let lease = Duration::from_millis(self.config.sender.lease_ms);
         let mut report = HandOvers::new(self.args, rate, pace, lease);
         setup::start_rest(self.stage, self.args, &self.config).await?;
-        let mut newcomer = self.args.senders;
+        let drawn = Work { seed: self.args.seed, min_us: 0, max_us: DRAWN_US_MAX };
+        let (mut newcomer, mut number) = (self.args.senders, 0);
         for round in 1..=rounds {
             for case in [Case::Killed, Case::Joined, Case::Ended, Case::Joined] {
                 let shared = setup::wait_until_shared(self.stage, &self.config).await;
                 ensure!(shared, "the senders do not share all partitions");
                 newcomer += u64::from(case == Case::Joined);
-                let what = format!("{round} of {rounds}: {}", case.words());
-                let event = self.event(&what, case, rate, newcomer).await?;
+                number += 1;
+                self.progress.follow(
+                    &format!("{round} of {rounds}: {}", case.words()),
+                    &self.load,
+                    &self.tally,
+                );
+                let lead = LEAD + drawn.of(number);
+                let event = self.event(case, rate, lead, newcomer).await?;
                 report.add(event);
             }
         }
@@ -58,20 +68,19 @@ impl Bench<'_> {
     /// A phase of steady load, with one event in it.
     async fn event(
         &mut self,
-        what: &str,
         case: Case,
         rate: f64,
+        lead: Duration,
         newcomer: u64,
     ) -> anyhow::Result<Event> {
         let wait = match case {
             Case::Killed => Duration::from_millis(self.config.sender.lease_ms),
             Case::Ended | Case::Joined => Duration::ZERO,
         };
-        let time = Some(LEAD + wait + TAIL);
+        let time = Some(lead + wait + TAIL);
         let phase = Phase { base: self.base, messages: u64::MAX / 2, time, rate: Some(rate) };
-        self.progress.follow(what, &self.load, &self.tally);
         let (load, stage, config) = (self.load.clone(), &mut *self.stage, &self.config);
-        let strike = strike(stage, config, &self.tally, case, newcomer);
+        let strike = strike(stage, config, &self.tally, case, lead, newcomer);
         let (sent, mut strike) = tokio::try_join!(load.send(phase), strike)?;
         self.arrivals(accepted(&sent)).await;
         if case == Case::Joined {
@@ -103,10 +112,11 @@ async fn strike(
     config: &Config,
     tally: &Tally,
     case: Case,
+    lead: Duration,
     newcomer: u64,
 ) -> anyhow::Result<Strike> {
     let before = deliveries(stage).await;
-    sleep(LEAD).await;
+    sleep(lead).await;
     if case == Case::Joined {
         let at = tally.now();
         setup::start_sender(stage, config, newcomer).await?;
