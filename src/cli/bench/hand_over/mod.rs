@@ -90,9 +90,11 @@ impl Bench<'_> {
         let has_moved = |lane: &u64| {
             strike.moved.contains_key(&destination_name(lane % self.plan.destinations))
         };
-        let moved = (0..self.plan.lanes()).filter(has_moved);
-        let gaps = moved.filter_map(|lane| report::gap(&arrived.lanes[lane as usize], strike.at));
-        Ok(Event { case, gaps: gaps.collect(), judged })
+        let (moved, others): (Vec<u64>, Vec<u64>) = (0..self.plan.lanes()).partition(has_moved);
+        let gap_of = |lane: u64| report::gap(&arrived.lanes[lane as usize], strike.at);
+        let gaps = moved.into_iter().filter_map(gap_of).collect();
+        let others_max = others.into_iter().filter_map(gap_of).max().unwrap_or_default();
+        Ok(Event { case, gaps, others_max, judged })
     }
 }
 
