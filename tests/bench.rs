@@ -76,11 +76,50 @@ async fn a_ramp_is_drawn() {
 }
 
 #[tokio::test]
+async fn idle_it_says_what_redis_and_the_pods_use() {
+    let report = bench(&["--idle", "--pods", "2", "--destinations", "2", "--seconds", "1"]).await;
+    assert_eq!((&report["partitions"], &report["pods"]), (&64.into(), &2.into()), "{report}");
+    assert_eq!(report["all_owned"], true, "{report}");
+    for part in ["redis_percent", "redis_main_percent", "redis_alone_percent", "commands_per_s"] {
+        assert!(report[part].is_f64(), "{part}: {report}");
+    }
+    for role in ["ingest", "processor", "sender"] {
+        assert!(report["cpu_percent"][role].is_f64(), "{role}: {report}");
+    }
+    // Leases are renewed even when nothing is sent.
+    assert!(report["scripts_per_s"].as_f64() > Some(0.0), "{report}");
+    let commands = report["redis_commands"].as_array().unwrap();
+    assert!(commands.iter().any(|command| command["name"] == "evalsha"), "{report}");
+    assert_eq!(report["problems"].as_array().map(Vec::len), Some(0), "{report}");
+}
+
+#[tokio::test]
+async fn senders_that_go_and_come_leave_order_as_it_is() {
+    let lanes = ["--hand-over", "1", "--destinations", "6", "--rate", "60"];
+    let report = bench(&[&lanes[..], &["--set", "sender.lease_ms=1000"]].concat()).await;
+    assert_eq!((&report["complete"], &report["in_order"]), (&true.into(), &true.into()));
+    assert_eq!((&report["senders"], &report["lease_ms"]), (&2.into(), &1000.into()), "{report}");
+    assert_eq!(report["delivered"], report["accepted"], "{report}");
+    let cases = report["cases"].as_array().unwrap();
+    for (case, name, events) in [(0, "killed", 1), (1, "ended", 1), (2, "joined", 2)] {
+        let case = &cases[case];
+        assert_eq!((&case["case"], &case["events"]), (&name.into(), &events.into()), "{report}");
+    }
+    // Who was struck had lanes, and so they have gaps.
+    for struck in &cases[..2] {
+        assert!(struck["lanes"].as_u64() > Some(0), "{report}");
+        assert!(struck["gap_max_ms"].as_f64() > Some(0.0), "{report}");
+    }
+}
+
+#[tokio::test]
 async fn what_contradicts_itself_is_refused_with_a_way_out() {
     for (arguments, way_out) in [
         (&["--keys", "2"][..], "--in http-batch"),
         (&["--transform", "none", "--work-max-us", "5"], "--transform native"),
         (&["--set", "sender.run_max"], "FIELD=VALUE"),
+        (&["--hand-over", "1", "--senders", "1"], "2 or more"),
+        (&["--idle", "--rate", "5"], "cannot be used with"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
         let output = command.arg("bench").args(arguments).output().await.unwrap();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::ensure;
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Args, ValueEnum, builder::ArgPredicate, value_parser};
 use serde::Serialize;
 
 use crate::domain::{Framing, Ordering};
@@ -14,12 +14,25 @@ pub struct BenchArgs {
     /// How many messages; 100000 if neither this, --seconds nor --rate is given.
     #[arg(long, conflicts_with = "seconds", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
     pub messages: Option<u64>,
-    /// Send for so long; 10 if only --rate is given.
+    /// Send for so long, 10 if only --rate is given; measure for so long with --idle, 20 unless given.
     #[arg(long, value_parser = value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
-    /// Messages a second, evenly paced. Without it, as fast as they are taken.
+    /// Messages a second, evenly paced. Without it, as fast as they are taken; with --hand-over 64 in
+    /// each lane.
     #[arg(long)]
     pub rate: Option<f64>,
+    /// Send nothing, and measure what Redis and the pods use meanwhile.
+    #[arg(long, conflicts_with_all = ["messages", "rate", "warm_up", "preload", "ramp"])]
+    pub idle: bool,
+    /// Pods of each role, with --idle; 3 unless given.
+    #[arg(long, requires = "idle", conflicts_with_all = ["ingest", "processors", "senders"])]
+    #[arg(value_parser = value_parser!(u64).range(1..=64))]
+    pub pods: Option<u64>,
+    /// So many times: kill a sender, start another, end one, start another; and measure how long
+    /// its lanes stand still.
+    #[arg(long, value_name = "TIMES", value_parser = value_parser!(u64).range(1..=1_000))]
+    #[arg(conflicts_with_all = ["messages", "seconds", "warm_up", "preload", "ramp", "idle"])]
+    pub hand_over: Option<u64>,
     /// Messages that are sent and not answered yet, at most, over all connections (TCP).
     #[arg(long, default_value_t = 4096, value_parser = value_parser!(u64).range(1..=1_000_000))]
     pub window: u64,
@@ -30,7 +43,8 @@ pub struct BenchArgs {
     #[arg(long, default_value = "destination")]
     pub ordering: OrderingArg,
     /// Destinations, in turn.
-    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=100_000))]
+    #[arg(long, default_value_t = 1, default_value_if("hand_over", ArgPredicate::IsPresent, "20"))]
+    #[arg(value_parser = value_parser!(u64).range(1..=100_000))]
     pub destinations: u64,
     /// Ordering keys of each destination, in turn (not over TCP).
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=100_000_000))]
@@ -40,6 +54,7 @@ pub struct BenchArgs {
     pub body_bytes: u64,
     /// `native`: work in the processors, in Rust; `none`: messages are ready at once.
     #[arg(long, default_value = "native")]
+    #[arg(default_value_if("hand_over", ArgPredicate::IsPresent, "none"))]
     pub transform: TransformArg,
     /// The shortest work, in microseconds (waiting; timers round up to whole milliseconds).
     #[arg(long, default_value_t = 0)]
@@ -72,7 +87,8 @@ pub struct BenchArgs {
     #[arg(long, value_parser = value_parser!(u64).range(0..=64))]
     pub processors: Option<u64>,
     /// Sender processes.
-    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=64))]
+    #[arg(long, default_value_t = 1, default_value_if("hand_over", ArgPredicate::IsPresent, "2"))]
+    #[arg(value_parser = value_parser!(u64).range(1..=64))]
     pub senders: u64,
     /// Settled messages that the log of each destination holds.
     #[arg(long, default_value_t = 0)]
@@ -185,6 +201,10 @@ impl BenchArgs {
         ensure!(
             !is_tcp || !self.idempotency_keys,
             "frames over TCP have no idempotency keys; use --in http-batch"
+        );
+        ensure!(
+            self.hand_over.is_none() || self.senders >= 2,
+            "--hand-over needs a sender that takes over; leave out --senders, or use 2 or more"
         );
         let rate = self.rate.unwrap_or(1.0);
         ensure!(

@@ -21,9 +21,10 @@ use tokio::time::sleep;
 pub use args::BenchArgs;
 use judge::{Judged, judge};
 use load::{Load, Sent};
+use outcome::Outcome;
 use plan::{Phase, Plan};
 use progress::Progress;
-use receive::{Receivers, Tally};
+use receive::{Arrived, Receivers, Tally};
 use report::{Figures, Preload, Report, Settings, Step, rounded};
 use usage::Usage;
 
@@ -31,8 +32,11 @@ use super::stage::{Interrupt, Stage};
 use crate::config::Config;
 
 mod args;
+mod hand_over;
+mod idle;
 mod judge;
 mod load;
+mod outcome;
 mod picture;
 mod plan;
 pub mod processor;
@@ -68,25 +72,25 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     let (problems, logs) = stage.close().await;
     progress.finish();
     let is_well = match &played {
-        Ok(Some(report)) => report.is_well() && ended.is_empty(),
+        Ok(Some(outcome)) => outcome.is_well() && ended.is_empty(),
         Ok(None) => true,
         Err(_) => false,
     };
     if !is_well {
         eprintln!("The logs of all processes are kept in {}", logs.keep().display());
     }
-    let Some(mut report) = played? else { bail!("interrupted: everything was stopped") };
-    report.problems.extend(ended.into_iter().chain(problems));
+    let Some(mut outcome) = played? else { bail!("interrupted: everything was stopped") };
+    outcome.problems().extend(ended.into_iter().chain(problems));
     if let Some(file) = &args.svg {
-        keep(file, &picture::draw(&report.ramp)?)?;
+        keep(file, &picture::draw(outcome.ramp())?)?;
     }
     let mut out = std::io::stdout().lock();
     match args.json {
-        true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
-        false => write!(out, "{report}")?,
+        true => writeln!(out, "{}", serde_json::to_string(&outcome)?)?,
+        false => write!(out, "{outcome}")?,
     }
     out.flush()?;
-    Ok(report.is_well())
+    Ok(outcome.is_well())
 }
 
 /// Writes the picture, into a directory of its own if need be.
@@ -115,7 +119,10 @@ async fn play(
     args: &BenchArgs,
     stage: &mut Stage,
     progress: &mut Progress,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<Outcome> {
+    if args.idle {
+        return Ok(Outcome::Idle(idle::measure(args, stage, progress).await?));
+    }
     let plan = Plan::of(args);
     let tally = Arc::new(Tally::new(plan.clone()));
     let receivers = Receivers::start(args.way_out, args.framing.into(), tally.clone()).await?;
@@ -125,13 +132,17 @@ async fn play(
     let load = Arc::new(Load::new(args, plan.clone(), tally.clone(), doors));
     let (base, _receivers) = (0, receivers);
     let mut bench = Bench { args, config, plan, tally, load, stage, progress, base, _receivers };
+    if let Some(times) = args.hand_over {
+        return Ok(Outcome::HandOvers(bench.hand_over(times).await?));
+    }
     let (mut main, preload) = bench.main().await?;
     let ramp = bench.ramp(main.messages_per_s).await?;
     for Step { figures, .. } in &ramp {
         main.complete &= figures.complete;
         main.in_order &= figures.in_order;
     }
-    Ok(Report { settings: Settings::of(args), main, preload, ramp, problems: Vec::new() })
+    let settings = Settings::of(args);
+    Ok(Outcome::Load(Box::new(Report { settings, main, preload, ramp, problems: Vec::new() })))
 }
 
 impl Bench<'_> {
@@ -152,7 +163,8 @@ impl Bench<'_> {
             return Ok((figures, Some(preload)));
         }
         setup::start_rest(self.stage, self.args, &self.config).await?;
-        setup::wait_until_shared(self.stage, &self.config).await;
+        // Not a condition: where they do not, that is part of what is measured.
+        let _ = setup::wait_until_shared(self.stage, &self.config).await;
         if self.args.warm_up > 0 {
             let warm_up = Phase { messages: self.args.warm_up, time: None, rate: None, ..phase };
             let (judged, _, _) = self.phase("warming up", warm_up).await?;
@@ -195,7 +207,7 @@ impl Bench<'_> {
         let sent = self.load.send(phase).await?;
         self.arrivals(accepted(&sent)).await;
         let used = Usage::now(self.stage).await?.since(&before);
-        let (judged, late) = self.judge(phase, sent);
+        let (judged, _, late) = self.judge(phase, sent);
         Ok((judged, used, late))
     }
 
@@ -211,7 +223,7 @@ impl Bench<'_> {
         setup::start_rest(self.stage, self.args, &self.config).await?;
         self.arrivals(count).await;
         let used = Usage::now(self.stage).await?.since(&full);
-        let (judged, late) = self.judge(phase, sent);
+        let (judged, _, late) = self.judge(phase, sent);
         let each = count.max(1) as f64;
         let grown = full.redis.memory as f64 - empty.redis.memory as f64;
         let loading = full.since(&empty);
@@ -227,14 +239,14 @@ impl Bench<'_> {
         Ok((figures, preload))
     }
 
-    /// Ends a phase.
-    fn judge(&mut self, phase: Phase, sent: Vec<Sent>) -> (Judged, Duration) {
+    /// Ends a phase. Returns also what arrived, and how far behind the schedule a message was sent.
+    fn judge(&mut self, phase: Phase, sent: Vec<Sent>) -> (Judged, Arrived, Duration) {
         let longest = sent.iter().map(|sent| sent.at.len()).max().unwrap_or_default() as u64;
         self.base = phase.base + longest * self.plan.streams;
         let arrived = self.tally.take(self.base);
         let late = sent.iter().map(|sent| sent.late).max().unwrap_or_default();
         let slots = (self.args.concurrency * self.args.processors()).max(1);
-        (judge(&self.plan, phase, &sent, &arrived, slots), late)
+        (judge(&self.plan, phase, &sent, &arrived, slots), arrived, late)
     }
 
     /// Waits until so many have arrived, or nothing has arrived for too long.

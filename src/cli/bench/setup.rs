@@ -155,8 +155,14 @@ pub async fn start_rest(
     stage.start(cast).await
 }
 
-/// Waits until the senders share the partitions.
-pub async fn wait_until_shared(stage: &Stage, config: &Config) {
+/// Starts one more sender, and waits until it is ready.
+pub async fn start_sender(stage: &mut Stage, config: &Config, number: u64) -> anyhow::Result<()> {
+    let path = stage.write("reseq", config)?;
+    stage.start([Role::serving("sender", number as usize, &path)]).await
+}
+
+/// Waits until the senders share the partitions. False if they do not within three leases.
+pub async fn wait_until_shared(stage: &Stage, config: &Config) -> bool {
     let limit = Duration::from_millis(3 * config.sender.lease_ms);
-    stage.wait_until_shared(config.redis.partitions.into(), limit).await;
+    stage.wait_until_shared(config.redis.partitions.into(), limit).await
 }

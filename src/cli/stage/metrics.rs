@@ -1,6 +1,11 @@
 //! What the processes say of themselves on `/metrics`, as far as it is needed here.
 
+use std::collections::BTreeMap;
+
 use reqwest::Client;
+
+/// Attempts at deliveries that have ended.
+const DELIVERIES: &str = "reseq_sender_deliveries_total";
 
 /// How many partitions a sender owns; `None` when it does not say.
 pub async fn partitions_owned(client: &Client, url: &str) -> Option<f64> {
@@ -11,7 +16,15 @@ pub async fn partitions_owned(client: &Client, url: &str) -> Option<f64> {
 /// say, as before its first.
 pub async fn deliveries(client: &Client, url: &str, destination: &str) -> Option<f64> {
     let label = format!("destination=\"{destination}\"");
-    value(&read(client, url).await?, "reseq_sender_deliveries_total", &[&label])
+    value(&read(client, url).await?, DELIVERIES, &[&label])
+}
+
+/// The same for all destinations to which it has made any; `None` when it does not answer.
+pub async fn deliveries_by_destination(
+    client: &Client,
+    url: &str,
+) -> Option<BTreeMap<String, f64>> {
+    Some(by_label(&read(client, url).await?, DELIVERIES, "destination"))
 }
 
 async fn read(client: &Client, url: &str) -> Option<String> {
@@ -27,6 +40,21 @@ fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
         labels.iter().all(|label| head.contains(label)).then(|| value.parse::<f64>().ok())?
     };
     text.lines().filter_map(of_line).reduce(|sum, value| sum + value)
+}
+
+/// The sums of a metric by the values of this label.
+fn by_label(text: &str, name: &str, label: &str) -> BTreeMap<String, f64> {
+    let begin = format!("{label}=\"");
+    let mut sums = BTreeMap::new();
+    for line in text.lines() {
+        let rest = line.strip_prefix(name).filter(|rest| rest.starts_with('{'));
+        let Some((head, value)) = rest.and_then(|rest| rest.rsplit_once(' ')) else { continue };
+        let of_label = head.split_once(&begin).and_then(|(_, rest)| rest.split_once('"'));
+        if let (Some((of_label, _)), Ok(value)) = (of_label, value.parse::<f64>()) {
+            *sums.entry(of_label.to_owned()).or_default() += value;
+        }
+    }
+    sums
 }
 
 #[cfg(test)]
@@ -45,5 +73,8 @@ mod tests {
         assert_eq!(value(text, "sent", &[]), Some(15.0));
         assert_eq!(value(text, "owned", &[]), Some(32.0));
         assert_eq!(value(text, "gone", &[]), None);
+        let by_destination = by_label(text, "sent", "destination");
+        assert_eq!(by_destination, [("a".to_owned(), 5.0), ("b".to_owned(), 10.0)].into());
+        assert!(by_label(text, "owned", "destination").is_empty());
     }
 }

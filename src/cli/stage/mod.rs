@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use reqwest::Client;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
@@ -69,21 +69,27 @@ impl Stage {
         for (role, listen) in cast.iter().zip(free_addresses(cast.len())?) {
             self.processes.push(Process::start(role, listen, self.directory.path())?);
         }
-        // The old one knows only those that were there before.
-        let ids = self.processes.iter().map(Process::id).chain([self.redis.process_id()]);
-        let watchdog = self.watchdog.replace(Watchdog::over(ids)?);
-        if let Some(old) = watchdog {
-            old.dismiss().await;
-        }
+        self.watch_over().await?;
         for process in &mut self.processes[before..] {
             process.ready(&self.client).await?;
         }
         Ok(())
     }
 
+    /// Has the watchdog know exactly those that are there now: an id that is free again may become
+    /// another's.
+    async fn watch_over(&mut self) -> anyhow::Result<()> {
+        let ids = self.processes.iter().map(Process::id).chain([self.redis.process_id()]);
+        let watchdog = self.watchdog.replace(Watchdog::over(ids)?);
+        if let Some(old) = watchdog {
+            old.dismiss().await;
+        }
+        Ok(())
+    }
+
     /// Waits until all senders own partitions and together all, so that nothing begins in the
-    /// middle of their sharing out; but not longer than `limit`.
-    pub async fn wait_until_shared(&self, partitions: f64, limit: Duration) {
+    /// middle of their sharing out; but not longer than `limit`. True if they do.
+    pub async fn wait_until_shared(&self, partitions: f64, limit: Duration) -> bool {
         let since = Instant::now();
         while since.elapsed() < limit {
             let mut owned = Vec::new();
@@ -91,10 +97,11 @@ impl Stage {
                 owned.extend(metrics::partitions_owned(&self.client, &sender.url).await);
             }
             if owned.iter().all(|&count| count > 0.0) && owned.iter().sum::<f64>() >= partitions {
-                return;
+                return true;
             }
             sleep(LOOK_EVERY).await;
         }
+        false
     }
 
     /// What the processes are asked with.
@@ -107,12 +114,28 @@ impl Stage {
         self.processes.iter().filter(move |process| process.name.starts_with(role))
     }
 
-    /// Kills a process by its name; returns its id.
+    /// Kills a process by its name; returns the id that it had.
     pub async fn kill(&mut self, name: &str) -> anyhow::Result<u32> {
-        let process = self.processes.iter_mut().find(|process| process.name == name);
-        let process = process.with_context(|| format!("there is no {name}"))?;
+        let mut process = self.leave(name)?;
         process.kill().await.with_context(|| format!("killing {name}"))?;
+        self.watch_over().await?;
         Ok(process.id())
+    }
+
+    /// Asks a process by its name to stop, and waits until it has.
+    pub async fn end(&mut self, name: &str) -> anyhow::Result<()> {
+        let mut process = self.leave(name)?;
+        process.ask_to_stop();
+        let has_stopped = process.stopped().await;
+        self.watch_over().await?;
+        ensure!(has_stopped, "{name} did not stop in time and was killed");
+        Ok(())
+    }
+
+    /// Takes a process off the stage.
+    fn leave(&mut self, name: &str) -> anyhow::Result<Process> {
+        let at = self.processes.iter().position(|process| process.name == name);
+        Ok(self.processes.remove(at.with_context(|| format!("there is no {name}"))?))
     }
 
     /// The processes that ended by themselves since this was last asked, in words.

@@ -1,0 +1,61 @@
+//! What a run has shown, whichever of the measurements it was.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{
+    hand_over::HandOvers,
+    idle::Idle,
+    report::{Report, Step},
+};
+
+/// The report of a run.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Outcome {
+    /// Throughput, latency and cost.
+    Load(Box<Report>),
+    /// What is used when nothing is sent.
+    Idle(Idle),
+    /// How long lanes stand still when their sender goes or another comes.
+    HandOvers(HandOvers),
+}
+
+impl Outcome {
+    /// True if everything arrived, in order, and all pods did their part.
+    pub fn is_well(&self) -> bool {
+        match self {
+            Outcome::Load(report) => report.is_well(),
+            Outcome::Idle(idle) => idle.all_owned && idle.problems.is_empty(),
+            Outcome::HandOvers(report) => report.is_well(),
+        }
+    }
+
+    /// What went wrong beside the messages, in words.
+    pub fn problems(&mut self) -> &mut Vec<String> {
+        match self {
+            Outcome::Load(report) => &mut report.problems,
+            Outcome::Idle(idle) => &mut idle.problems,
+            Outcome::HandOvers(report) => &mut report.problems,
+        }
+    }
+
+    /// The steps of the ramp; none where there is no ramp.
+    pub fn ramp(&self) -> &[Step] {
+        match self {
+            Outcome::Load(report) => &report.ramp,
+            Outcome::Idle(_) | Outcome::HandOvers(_) => &[],
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Load(report) => report.fmt(f),
+            Outcome::Idle(idle) => idle.fmt(f),
+            Outcome::HandOvers(report) => report.fmt(f),
+        }
+    }
+}
