@@ -76,7 +76,7 @@ impl Sender {
         let mut work = Work::new(self);
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut renewal = tokio::time::interval((lease / 4).min(Duration::from_secs(1)));
+        let mut renewal = tokio::time::interval(lease / 4);
         renewal.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -101,6 +101,10 @@ impl Sender {
                     Err(broadcast::error::RecvError::Closed) => break,
                 },
                 _ = renewal.tick() => ownership.renew().await,
+                () = ownership.inheritance_due() => {
+                    ownership.rebalance().await;
+                    work.look(&ownership);
+                }
                 _ = second.tick() => {
                     ownership.rebalance().await;
                     work.look(&ownership);

@@ -16,6 +16,10 @@ use crate::{
 const ROLE: &str = "sender";
 /// While partitions change hands, the pods are counted at most this often.
 const RECOUNT: Duration = Duration::from_millis(50);
+/// A pod that has not said for so long that it lives may be dead.
+const SILENT: Duration = Duration::from_millis(2_500);
+/// While a dead pod's partitions become free, they are looked for this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Calls for ownership in flight at once.
 const CALLS_MAX: usize = 64;
 
@@ -26,6 +30,10 @@ pub(super) struct Ownership {
     /// Sender pods that live, this one among them, and when they were counted.
     pods: usize,
     counted: Instant,
+    /// A pod fell silent: until then its partitions become free.
+    inherits_until: Option<Instant>,
+    /// When to rebalance before the next time that it is done anyway.
+    look_at: Option<Instant>,
     /// Everything is being given back; nothing is taken any more.
     leaving: bool,
     /// When people were last told of a quarantine: once for all partitions.
@@ -42,6 +50,8 @@ impl Ownership {
             tenures: HashMap::new(),
             pods: 1,
             counted: Instant::now(),
+            inherits_until: None,
+            look_at: None,
             leaving: false,
             told: None,
             over: Arc::new(Notify::new()),
@@ -65,6 +75,15 @@ impl Ownership {
     /// Resolves when a tenure is over: it should be taken anew, or can be given back.
     pub(super) async fn tenure_over(&self) {
         self.over.notified().await;
+    }
+
+    /// Resolves when it is time to rebalance at once: a silent pod is counted no more, or its partitions
+    /// become free.
+    pub(super) async fn inheritance_due(&self) {
+        match self.look_at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
     }
 
     fn share(&self) -> usize {
@@ -144,8 +163,9 @@ impl Ownership {
 
     /// Counts the pods, takes what is free up to the share, gives back what is beyond it.
     pub(super) async fn rebalance(&mut self) {
+        self.look_at = None;
         match in_time(self.lease, self.store.heartbeat(ROLE, self.lease)).await {
-            Ok(pods) => (self.pods, self.counted) = (pods.max(1), Instant::now()),
+            Ok((pods, silent_for)) => self.count_pods(pods.max(1), silent_for),
             // On a cluster, only the node that counts may be gone: as many as there were, then.
             Err(error) => tracing::debug!(%error, "cannot count the senders"),
         }
@@ -164,6 +184,24 @@ impl Ownership {
             let all = 0..self.store.keys().partitions();
             let missing: Vec<u16> = all.filter(|p| !self.tenures.contains_key(p)).collect();
             self.take_free(&missing, wanted).await;
+        }
+        let is_short = self.tenures.len() < share;
+        if is_short && self.inherits_until.is_some_and(|until| Instant::now() < until) {
+            self.look_at = Some(Instant::now() + LOOK_AGAIN);
+        }
+    }
+
+    /// Notes how many senders live; and if one of them is silent, when to count again.
+    fn count_pods(&mut self, pods: usize, silent_for: Duration) {
+        let now = Instant::now();
+        if pods < self.pods {
+            // Leases that it renewed just before it died.
+            self.inherits_until = Some(now + self.lease);
+        }
+        (self.pods, self.counted) = (pods, now);
+        // The others say every second that they live.
+        if silent_for < self.lease.saturating_sub(SILENT) {
+            self.look_at = Some(now + silent_for + Duration::from_millis(1));
         }
     }
 

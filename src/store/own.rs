@@ -90,12 +90,18 @@ impl Store {
         self.run(name, &call).await
     }
 
-    /// Says that this pod lives in this role, and counts those who said so within `lease`.
-    pub async fn heartbeat(&self, role: &str, lease: Duration) -> Result<usize, StoreError> {
+    /// Says that this pod lives in this role, and counts those who said so within `lease`. Also tells
+    /// when the next of them is counted no more if it stays silent.
+    pub async fn heartbeat(
+        &self,
+        role: &str,
+        lease: Duration,
+    ) -> Result<(usize, Duration), StoreError> {
         let (name, mut call) = self.script(|scripts| &scripts.beat);
         call.key(self.keys().pods());
         call.arg(role).arg(self.pod()).arg(lease.as_millis() as u64);
-        self.run(name, &call).await
+        let (pods, silent_for_ms): (usize, u64) = self.run(name, &call).await?;
+        Ok((pods, Duration::from_millis(silent_for_ms)))
     }
 
     /// Says that this pod leaves this role.

@@ -52,7 +52,7 @@ pub async fn through_the_store(
     assert!(store.define_topic(&topic).await.unwrap());
     assert!(store.remove_topic(&topic.name).await.unwrap());
     store.found().await.unwrap();
-    assert_eq!(store.heartbeat("sender", lease).await.unwrap(), 1);
+    assert_eq!(store.heartbeat("sender", lease).await.unwrap(), (1, lease));
     let defined = store.define(&destination).await.unwrap();
     let partition = destination.name.partition(store.keys().partitions());
     let caller = store.caller(destination.name.as_str());

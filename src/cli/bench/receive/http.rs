@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::Tally;
-use crate::cli::bench::plan::numbered;
+use crate::cli::bench::plan::{Numbered, numbered};
 
 /// The part of an envelope that is looked at.
 #[derive(Deserialize)]
@@ -63,7 +63,7 @@ async fn accept(
     Ok(Response::new(Empty::new()))
 }
 
-fn number_of(envelope: &Envelope) -> Option<u64> {
+fn number_of(envelope: &Envelope) -> Option<Numbered> {
     match (envelope.body, envelope.body_base64) {
         (Some(body), _) => numbered(body.get().as_bytes()),
         (None, Some(base64)) => numbered(&STANDARD.decode(base64).ok()?),
