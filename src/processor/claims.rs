@@ -1,7 +1,11 @@
 //! Which destination to claim from, and how much: never more than there are free slots, and in
 //! turn, by weight.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
@@ -17,6 +21,14 @@ use crate::{
 const CALLS_MAX: usize = 8;
 /// The most messages of one claim.
 const CLAIM_MAX: usize = 256;
+/// So many destinations can always be worked on side by side: none is given more than this part of
+/// the slots, unless it is its share.
+const SIDE_BY_SIDE: usize = 16;
+/// The most that a destination is given beyond its share.
+const QUANTUM_MAX: usize = 64;
+/// While fewer slots than a quantum are free, a claim waits so long for the one before it: more become
+/// free meanwhile, and a claim for one message costs Redis nearly as much as one for many.
+const GATHER: Duration = Duration::from_millis(5);
 /// The most destinations of one partition that one look finds; the others are found later.
 const LOOK_MAX: usize = 100;
 
@@ -37,6 +49,8 @@ pub(super) struct Claims {
     /// Destinations with a claim under way, and whether a hint came meanwhile.
     under_way: HashMap<DestinationName, bool>,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
+    /// When the last of them was begun.
+    begun: Instant,
     /// Destinations whose last claim was not answered: it may have got messages, so it is made
     /// again.
     unanswered: Vec<DestinationName>,
@@ -56,6 +70,7 @@ impl Claims {
             turns: Turns::default(),
             under_way: HashMap::new(),
             calls: FuturesUnordered::new(),
+            begun: Instant::now(),
             unanswered: Vec::new(),
             callers: HashMap::new(),
         }
@@ -117,7 +132,13 @@ impl Claims {
     /// Begins as many claims as slots and turns allow.
     pub(super) fn claim(&mut self, at_once_max: impl Fn(&Known) -> usize) {
         let mut passed = Vec::new();
+        let quantum = (self.slots / SIDE_BY_SIDE).clamp(1, QUANTUM_MAX);
         while self.free > 0 && self.calls.len() < CALLS_MAX {
+            // The end of that call, or of any attempt, comes back here.
+            let gathers = !self.calls.is_empty() && self.begun.elapsed() < GATHER;
+            if self.free < quantum && gathers {
+                break;
+            }
             let Some((name, weights)) = self.turns.pop() else { break };
             let Some(known) = self.catalog.get(name.as_str()) else { continue };
             // What is claimed can begin at once: nobody is to wait for a turn under a lease.
@@ -126,8 +147,8 @@ impl Claims {
                 continue;
             }
             let taken = self.taken.get(&name).copied().unwrap_or_default();
-            // Whoever comes next in turn must find a slot too.
-            let share = known.destination.share(self.free, weights);
+            // Whoever comes next in turn must find a slot too; or soon, by turns.
+            let share = known.destination.share(self.free, weights).max(quantum.min(self.free));
             let room = most.saturating_sub(taken).min(share).min(CLAIM_MAX);
             if room == 0 {
                 passed.push(name);
@@ -142,6 +163,7 @@ impl Claims {
     fn begin(&mut self, known: Arc<Known>, room: usize) {
         let name = known.destination.name.clone();
         self.free -= room;
+        self.begun = Instant::now();
         self.turns.took(&known.destination, room);
         *self.taken.entry(name.clone()).or_default() += room;
         self.under_way.insert(name.clone(), false);
