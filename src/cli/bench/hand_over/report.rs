@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_around_the_event_and_nothing_before_it_counts() {
-        let arrival = |(number, at): (u64, u64)| Arrival { number, at: millis(at) };
+        let arrival = |(number, at): (u64, u64)| Arrival { number, at: millis(at), worked: None };
         let arrivals = [(0, 0), (1, 900), (2, 910), (3, 1410), (4, 1420)].map(arrival);
         assert_eq!(gap(&arrivals, millis(1000)), Some(millis(500)));
         assert_eq!(gap(&arrivals, millis(1411)), Some(millis(10)));
