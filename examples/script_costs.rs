@@ -166,7 +166,7 @@ impl Bench {
         let mut all = Vec::new();
         while all.len() < count {
             let claimed = self.store.claim(&self.caller, &self.known, 1..=batch, LEASE).await?;
-            let completion = |(token, output)| Completion { token, output };
+            let completion = |(token, output)| Completion { token, output, is_unchanged: false };
             all.extend(claimed.messages.into_iter().map(completion));
         }
         Ok(all)

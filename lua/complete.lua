@@ -20,7 +20,8 @@
 -- ARGV:
 --   [1] call number  [2] destination  [3] number of lanes  [4] schema that the records are written
 --   in  [5] number of messages; then the lanes' keys, then the sequences, rising, then the members
---   of leases, then the records; then, if there are several lanes, of each message its lane (from 1)
+--   of leases, then the records ('': as it is stored); then, if there are several lanes, of each message
+--   its lane (from 1)
 -- Returns: {which (from 1), 'stale_lease' | 'settled', which, …}: all others were completed; settled:
 --   it was completed before
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL, UNREADABLE
@@ -66,7 +67,8 @@ if ordering == 'destination' and lane_count == 1 and ARGV[6] == '' then
   of_head = tonumber(redis.call('ZRANGE', in_progress_of(1), 0, 0)[1]) or math.huge
 end
 
-local answer, gone, records, scores, done, before = {}, {}, {}, {}, 0, 0
+local answer, gone, finished, scores, done, before = {}, {}, {}, {}, 0, 0
+local records, written = {}, 0
 for lane = 1, lane_count do scores[lane] = {n = 0} end
 for i = 1, count do
   local lane, sequence = lane_count > 1 and tonumber(ARGV[lane_base + i]) or 1, ARGV[sequence_base + i]
@@ -78,8 +80,12 @@ for i = 1, count do
     local of_lane = scores[lane]
     local n = of_lane.n
     of_lane[n + 1], of_lane[n + 2], of_lane.n = sequence, sequence, n + 2
-    gone[done] = ARGV[member_base + i]
-    records[2 * done - 1], records[2 * done] = sequence, ARGV[record_base + i]
+    gone[done], finished[done] = ARGV[member_base + i], sequence
+    local record = ARGV[record_base + i]
+    if record ~= '' then
+      records[written + 1], records[written + 2] = sequence, record
+      written = written + 2
+    end
   else
     local is_settled = number == before or redis.call('ZSCORE', ready_of(lane), sequence)
     local at = #answer
@@ -90,8 +96,7 @@ end
 
 -- What went wrong before is kept; the counts begin anew, for the delivery.
 local function forget_attempts()
-  for i = 1, 2 * done, 2 do
-    local sequence = records[i]
+  for _, sequence in ipairs(finished) do
     if redis.call('HEXISTS', KEYS[4], sequence) == 1 then
       local attempts = attempts_of(KEYS[4], sequence)
       if #attempts[6] == 0 then
@@ -125,7 +130,7 @@ end
 if done > 0 then
   local now = now_ms()
   redis.call('ZREM', KEYS[5], unpack(gone, 1, done))
-  redis.call('HSET', KEYS[3], unpack(records, 1, 2 * done))
+  if written > 0 then redis.call('HSET', KEYS[3], unpack(records, 1, written)) end
   redis.call('HINCRBY', KEYS[2], 'ready', done)
   if attempts_kept then forget_attempts() end
   local releasable = false

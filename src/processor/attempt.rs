@@ -110,7 +110,11 @@ impl Attempt {
                     Output::Deliver(body) => Some(body),
                     Output::Drop => None,
                 };
-                Outcome::Completed(Box::new(self.message.finished(output, processed, keeps_input)))
+                // How it was processed is only told by the log.
+                let is_unchanged = self.known.destination.log_max == 0
+                    && output.as_ref() == Some(&self.message.message.body);
+                let output = Box::new(self.message.finished(output, processed, keeps_input));
+                Outcome::Completed { output, is_unchanged }
             }
             Some(Err(failure)) => self.failed(failure),
             None => Outcome::Unclaimed,

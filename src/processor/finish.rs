@@ -27,8 +27,8 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 
 /// What came of an attempt.
 pub(super) enum Outcome {
-    /// The message as it is to be delivered.
-    Completed(Box<Stamped>),
+    /// The message as it is to be delivered, and whether that is what Redis has.
+    Completed { output: Box<Stamped>, is_unchanged: bool },
     /// To be tried again after a wait, unless the attempts are used up.
     Failed { wait: Duration, is_final: bool, trouble: Trouble },
     /// To be handed back, as if it had not been claimed.
@@ -84,8 +84,12 @@ impl Worker {
             for job in jobs {
                 held.push(job._held);
                 match job.outcome {
-                    Outcome::Completed(output) => {
-                        completed.push(Completion { token: job.token, output: *output });
+                    Outcome::Completed { output, is_unchanged } => {
+                        completed.push(Completion {
+                            token: job.token,
+                            output: *output,
+                            is_unchanged,
+                        });
                     }
                     Outcome::Failed { wait, is_final, trouble } => {
                         failed.push(Failed { token: job.token, wait, is_final, trouble });

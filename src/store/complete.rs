@@ -42,6 +42,8 @@ pub struct Completion {
     pub token: LeaseToken,
     /// The message, with the output as its body, or a tombstone.
     pub output: Stamped,
+    /// The output is what came in, and nothing else is to be noted: what Redis has stays as it is.
+    pub is_unchanged: bool,
 }
 
 /// A claimed message whose attempt failed.
@@ -126,8 +128,11 @@ impl Store {
         for completion in sorted() {
             call.arg(completion.token.member());
         }
-        for Completion { output, .. } in sorted() {
-            call.arg(record::of_stamped(output, known.destination.ordering, schema));
+        for Completion { output, is_unchanged, .. } in sorted() {
+            match is_unchanged {
+                true => call.arg(""),
+                false => call.arg(record::of_stamped(output, known.destination.ordering, schema)),
+            };
         }
         if lanes.len() > 1 {
             for lane in lane_of {

@@ -72,6 +72,8 @@ pub struct Output {
     pub idempotency_key: Option<String>,
     pub body: String,
     pub dropped: bool,
+    /// It says nothing but that the message is as it was.
+    pub is_unchanged: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// What must have happened at least once for the test to mean anything.
-pub const WANTED: [&str; 88] = [
+pub const WANTED: [&str; 89] = [
     "stamped",
     "duplicate",
     "duplicate while pending",
@@ -33,6 +33,7 @@ pub const WANTED: [&str; 88] = [
     "checkpoint given",
     "completed",
     "completed, troubles kept",
+    "completed, unchanged",
     "dropped",
     "advanced",
     "advanced to delayed",
@@ -351,6 +352,7 @@ impl Tally {
                     let old = old.and_then(|old| old.messages.get(&items[at].0.sequence));
                     let kept = old.is_some_and(|message| !message.left.troubles.is_empty());
                     self.count_if(kept, "completed, troubles kept");
+                    self.count_if(items[at].1.is_unchanged, "completed, unchanged");
                     "completed"
                 }
                 (Status::Halted, Op::Fail { items, .. }) if items[at].is_final => "failed for good",

@@ -227,6 +227,7 @@ fn completions(claimed: &Claimed) -> Vec<Completion> {
     let complete = |(token, message): &(_, Stamped)| Completion {
         token: Clone::clone(token),
         output: message.clone(),
+        is_unchanged: false,
     };
     claimed.messages.iter().map(complete).collect()
 }

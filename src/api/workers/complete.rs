@@ -82,7 +82,7 @@ fn completion(
         attempts: message.attempts.number(),
     };
     let output = message.finished(output, processed, known.destination.log_bodies);
-    Completion { token, output }
+    Completion { token, output, is_unchanged: false }
 }
 
 /// What a worker made of a message; none if it dropped it.

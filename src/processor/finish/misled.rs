@@ -25,7 +25,7 @@ impl Worker {
         let _ = self.store.ingest(&other, known, old.place.epoch, &[&arrival]).await;
         let processed = Processed { waited_ms: 0, took_ms: 0, attempts: 1 };
         let output = old.finished(None, processed, false);
-        let completions = [Completion { token: failed.token, output }];
+        let completions = [Completion { token: failed.token, output, is_unchanged: false }];
         let _ = self.store.complete(&self.caller, known, &completions).await;
     }
 }

@@ -108,6 +108,7 @@ impl Processor {
                 idempotency_key: given.idempotency_key.clone(),
                 body: output_of(&given.body),
                 dropped: world.drops == Some(given.sequence),
+                is_unchanged: false,
             };
             (token.clone(), output)
         };

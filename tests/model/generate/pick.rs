@@ -63,6 +63,7 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     let message = found.and_then(|found| found.messages.get(&token.sequence));
     let is_ordered = message.is_some_and(|message| message.order.is_some());
     let dropped = draw.1 < if is_ordered { 160 } else { 64 };
+    let is_unchanged = message.is_some() && !dropped && draw.2 % 3 == 0;
     Output {
         epoch: message.map_or(state.epoch, |message| message.epoch),
         previous: message.map_or(0, |message| message.previous),
@@ -71,6 +72,7 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
         charge: message.map_or(0, |message| message.charge),
         idempotency_key: message.and_then(|message| message.idempotency_key.clone()),
         dropped,
+        is_unchanged,
         body: if dropped { String::new() } else { format!("output {}", draw.1 % 5) },
     }
 }

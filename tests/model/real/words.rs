@@ -82,14 +82,15 @@ impl Real {
     pub(super) fn completion(&self, name: Name, token: &Token, output: &Output) -> Completion {
         let place = Place { epoch: self.actual_epoch(output.epoch), sequence: token.sequence };
         let (name_of, body) = (name.parse().unwrap(), message(output.key, &output.body));
-        let output = Stamped {
+        let stamped = Stamped {
             tombstone: output.dropped.then_some(Tombstone::Dropped),
             priority: output.priority,
             charge: output.charge,
             idempotency_key: output.idempotency_key.clone(),
             ..Stamped::new(name_of, place, output.previous, body)
         };
-        Completion { token: self.token(name, token), output }
+        let is_unchanged = output.is_unchanged;
+        Completion { token: self.token(name, token), output: stamped, is_unchanged }
     }
 
     pub(super) fn ingested(&self, result: StoreIngested) -> Ingested {

@@ -134,6 +134,11 @@ pub fn complete(state: &mut State, known: &Known, items: &[(Token, Output)]) -> 
 
 /// The output takes the message's place; what went wrong before is kept.
 fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &Known) {
+    if output.is_unchanged {
+        message.left = Left { troubles: message.left.troubles.clone(), ..Left::default() };
+        message.stand = Stand::Ready;
+        return;
+    }
     *message = Message {
         epoch: output.epoch,
         previous: match known.definition.ordering {
