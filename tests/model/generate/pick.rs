@@ -63,7 +63,7 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     let message = found.and_then(|found| found.messages.get(&token.sequence));
     let is_ordered = message.is_some_and(|message| message.order.is_some());
     let dropped = draw.1 < if is_ordered { 160 } else { 64 };
-    let is_unchanged = message.is_some() && !dropped && draw.2 % 3 == 0;
+    let is_unchanged = message.is_some() && !dropped && draw.2.is_multiple_of(3);
     Output {
         epoch: message.map_or(state.epoch, |message| message.epoch),
         previous: message.map_or(0, |message| message.previous),
