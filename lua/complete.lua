@@ -25,7 +25,7 @@
 -- Returns: {which (from 1), 'stale_lease' | 'settled', which, …}: all others were completed; settled:
 --   it was completed before
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL, UNREADABLE
--- include: schema, clock, call, expect, leases, attempts, waiting, serial
+-- include: schema, clock, call, expect, lists, leases, attempts, waiting, serial
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[1], number)
@@ -62,30 +62,32 @@ local attempts_kept = redis.call('HLEN', KEYS[4]) > 0
 -- A token names its lane: one that was tampered with, or that comes with the ordering of an old
 -- definition, must not reach into another. What is in order without keys stands in one lane, without
 -- gaps: of that its head says enough.
-local of_head
+local heads = {}
+local function head_of(lane)
+  heads[lane] = heads[lane] or redis.call('ZRANGE', in_progress_of(lane), 0, 0)[1] or ''
+  return heads[lane]
+end
+local first
 if ordering == 'destination' and lane_count == 1 and ARGV[6] == '' then
-  of_head = tonumber(redis.call('ZRANGE', in_progress_of(1), 0, 0)[1]) or math.huge
+  first = tonumber(head_of(1)) or math.huge
+end
+local function stands_in(lane, sequence, number)
+  return first and number >= first or redis.call('ZSCORE', in_progress_of(lane), sequence)
 end
 
 local answer, gone, finished, scores, done, before = {}, {}, {}, {}, 0, 0
-local records, written = {}, 0
+local records = {n = 0}
 for lane = 1, lane_count do scores[lane] = {n = 0} end
 for i = 1, count do
   local lane, sequence = lane_count > 1 and tonumber(ARGV[lane_base + i]) or 1, ARGV[sequence_base + i]
   local number = tonumber(sequence)
   if number < before then return redis.error_reply('UNREADABLE the sequences must rise') end
-  local stands = of_head and number >= of_head or redis.call('ZSCORE', in_progress_of(lane), sequence)
-  if held[i] and number ~= before and stands then
+  if held[i] and number ~= before and stands_in(lane, sequence, number) then
     before, done = number, done + 1
-    local of_lane = scores[lane]
-    local n = of_lane.n
-    of_lane[n + 1], of_lane[n + 2], of_lane.n = sequence, sequence, n + 2
+    add(scores[lane], sequence, sequence)
     gone[done], finished[done] = ARGV[member_base + i], sequence
     local record = ARGV[record_base + i]
-    if record ~= '' then
-      records[written + 1], records[written + 2] = sequence, record
-      written = written + 2
-    end
+    if record ~= '' then add(records, sequence, record) end
   else
     local is_settled = number == before or redis.call('ZSCORE', ready_of(lane), sequence)
     local at = #answer
@@ -113,15 +115,14 @@ local function finish(lane, of_lane, now)
   local in_progress, ready = in_progress_of(lane), ready_of(lane)
   redis.call('ZADD', ready, unpack(of_lane, 1, of_lane.n))
   if ordering == 'none' then
-    local hints = {}
+    local hints, now_text = {}, text(now)
     for i = 2, of_lane.n, 2 do
-      hints[i - 1], hints[i] = text(now), of_lane[i]
+      hints[i - 1], hints[i] = now_text, of_lane[i]
     end
     redis.call('ZADD', KEYS[7], unpack(hints))
     return true
   end
-  local head = redis.call('ZRANGE', in_progress, 0, 0)[1]
-  local is_head = head == of_lane[1]
+  local is_head = head_of(lane) == of_lane[1]
   if is_head and ordering == 'key' then redis.call('ZADD', KEYS[7], text(now), ARGV[5 + lane]) end
   if serial then advance(place, in_progress, ready, now) end
   return is_head
@@ -130,7 +131,7 @@ end
 if done > 0 then
   local now = now_ms()
   redis.call('ZREM', KEYS[5], unpack(gone, 1, done))
-  if written > 0 then redis.call('HSET', KEYS[3], unpack(records, 1, written)) end
+  if records.n > 0 then redis.call('HSET', KEYS[3], unpack(records, 1, records.n)) end
   redis.call('HINCRBY', KEYS[2], 'ready', done)
   if attempts_kept then forget_attempts() end
   local releasable = false

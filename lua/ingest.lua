@@ -36,7 +36,7 @@
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, attempts, waiting
+-- include: schema, clock, call, epoch, expect, lists, attempts, waiting
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -117,13 +117,6 @@ local pending, finished, first_ready, records = {}, {}, {}, {n = 0}
 local waiting, delays, held, remember, letters = {n = 0}, {}, 0, {}, {}
 local held_due, lanes_ready, ready_count = {}, {n = 0}, 0
 for lane = 1, lane_count do pending[lane], finished[lane] = {n = 0}, {n = 0} end
-
--- Long lists count what they hold: # would look for the end each time.
-local function add(list, one, other)
-  local n = list.n
-  list[n + 1], list[n + 2] = one, other
-  list.n = n + 2
-end
 
 local function charge_of(record)
   return tonumber(string.match(record, '^%d(%d+),'))

@@ -1,6 +1,6 @@
 -- The server's time in milliseconds, the only clock that decides anything; and how numbers are
--- written (tostring turns large ones into 1.79e+15;
--- all numbers here are whole, which %d writes much faster than %.0f).
+-- written (tostring turns large ones into 1.79e+15; all numbers here are whole, which %d writes much
+-- faster than %.0f).
 
 local function now_ms()
   local time = redis.call('TIME')

@@ -15,9 +15,8 @@ use crate::domain::{Attempts, LeaseToken, Sequence, Stamped};
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
 
-/// The digits of a secret, of 65 bits together. Short: a lease of less than 32 bytes is one whose
-/// every byte Lua looks at to tell strings apart, and of longer ones, which differ in their sequences
-/// alone, it takes many for the same at first.
+/// The digits of a secret, of 65 bits together. Short: it stands in every lease, and Lua hashes each
+/// string that it is given byte by byte.
 const SECRET_LENGTH: usize = 11;
 const SECRET_DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
