@@ -28,8 +28,6 @@ const SECONDS: u64 = 20;
 const ALONE: Duration = Duration::from_secs(3);
 /// From when all partitions are owned until it is measured: what the start left to do is done.
 const SETTLE: Duration = Duration::from_secs(5);
-/// So many commands of Redis are named.
-const COMMANDS: usize = 12;
 /// What Redis may use, in percent of a core.
 const REDIS_PERCENT_MAX: f64 = 1.0;
 
@@ -146,15 +144,13 @@ impl Idle {
 }
 
 fn commands_of(used: &Usage, seconds: f64) -> Vec<Command> {
-    let mut all: Vec<_> = used.redis.commands.iter().collect();
-    all.sort_by_key(|(_, (_, took))| std::cmp::Reverse(*took));
-    let command = |(name, (calls, took)): (&String, &(u64, u64))| Command {
-        name: name.clone(),
-        calls_per_s: rounded(*calls as f64 / seconds, 2),
-        us_per_s: rounded(*took as f64 / seconds, 1),
-        us_per_call: rounded(*took as f64 / (*calls).max(1) as f64, 2),
+    let command = |(name, calls, took): (&str, u64, u64)| Command {
+        name: name.to_owned(),
+        calls_per_s: rounded(calls as f64 / seconds, 2),
+        us_per_s: rounded(took as f64 / seconds, 1),
+        us_per_call: rounded(took as f64 / calls.max(1) as f64, 2),
     };
-    all.into_iter().take(COMMANDS).map(command).collect()
+    used.redis.costliest().map(command).collect()
 }
 
 impl fmt::Display for Idle {

@@ -45,6 +45,7 @@ mod receive;
 mod report;
 mod setup;
 mod table;
+mod tallied;
 mod usage;
 
 /// Beyond the longest work, nothing arriving for so long means that nothing will.
@@ -138,8 +139,7 @@ async fn play(
     let (mut main, preload) = bench.main().await?;
     let ramp = bench.ramp(main.messages_per_s).await?;
     for Step { figures, .. } in &ramp {
-        main.complete &= figures.complete;
-        main.in_order &= figures.in_order;
+        main.tallied.judge_also(figures.tallied);
     }
     let settings = Settings::of(args);
     Ok(Outcome::Load(Box::new(Report { settings, main, preload, ramp, problems: Vec::new() })))

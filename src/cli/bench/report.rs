@@ -7,11 +7,9 @@ use serde::Serialize;
 use super::{
     args::{BenchArgs, OrderingArg, TransformArg, Way},
     judge::Judged,
+    tallied::Tallied,
     usage::{ROLES, Usage},
 };
-
-/// So many commands of Redis are named.
-const COMMANDS: usize = 12;
 
 /// The whole report.
 #[derive(Debug, Serialize)]
@@ -64,14 +62,8 @@ pub struct Settings {
 /// The figures of one phase.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    /// Every accepted message arrived, and nothing else.
-    pub complete: bool,
-    /// First deliveries were in order, lane by lane.
-    pub in_order: bool,
-    pub accepted: u64,
-    pub delivered: u64,
-    pub repeats: u64,
-    pub foreign: u64,
+    #[serde(flatten)]
+    pub tallied: Tallied,
     /// From the first sending to the last arrival.
     pub elapsed_s: f64,
     /// Delivered in that time.
@@ -166,7 +158,7 @@ impl Quantiles {
 impl Report {
     /// True if everything arrived, in order.
     pub fn is_well(&self) -> bool {
-        self.main.complete && self.main.in_order
+        self.main.tallied.is_well()
     }
 }
 
@@ -222,12 +214,7 @@ impl Figures {
         cores.insert("redis_main", busy(redis.cpu_main));
         let (scripts, commands) = redis.calls();
         Figures {
-            complete: judged.delivered == judged.accepted && judged.foreign == 0,
-            in_order: judged.in_order,
-            accepted: judged.accepted,
-            delivered: judged.delivered,
-            repeats: judged.repeats,
-            foreign: judged.foreign,
+            tallied: Tallied::of(&judged),
             elapsed_s: rounded(elapsed, 3),
             messages_per_s: rounded(judged.delivered as f64 / elapsed, 1),
             ideal_messages_per_s: ideal.map(|ideal| rounded(judged.accepted as f64 / ideal, 1)),
@@ -250,15 +237,13 @@ impl Figures {
 }
 
 fn commands_of(used: &Usage, count: f64) -> Vec<Command> {
-    let mut all: Vec<_> = used.redis.commands.iter().collect();
-    all.sort_by_key(|(_, (_, took))| std::cmp::Reverse(*took));
-    let command = |(name, (calls, took)): (&String, &(u64, u64))| Command {
-        name: name.clone(),
-        calls: *calls,
-        calls_per_message: rounded(*calls as f64 / count, 4),
-        us_per_message: rounded(*took as f64 / count, 3),
+    let command = |(name, calls, took): (&str, u64, u64)| Command {
+        name: name.to_owned(),
+        calls,
+        calls_per_message: rounded(calls as f64 / count, 4),
+        us_per_message: rounded(took as f64 / count, 3),
     };
-    all.into_iter().take(COMMANDS).map(command).collect()
+    used.redis.costliest().map(command).collect()
 }
 
 /// Which of them is nearest to a full core. All but the main thread of Redis may use several.

@@ -5,6 +5,7 @@ use std::fmt;
 use super::{
     args::TransformArg,
     report::{Figures, Quantiles, Report, Settings},
+    tallied::Tallied,
     usage::ROLES,
 };
 
@@ -18,8 +19,7 @@ impl fmt::Display for Report {
         for problem in &self.problems {
             writeln!(f, "Problem: {problem}")?;
         }
-        let yes = |is: bool| if is { "yes" } else { "NO" };
-        writeln!(f, "Complete: {}   In order: {}", yes(self.main.complete), yes(self.main.in_order))
+        writeln!(f, "{}", self.main.tallied)
     }
 }
 
@@ -52,10 +52,10 @@ impl fmt::Display for Settings {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (delivered, accepted, repeats) = (self.delivered, self.accepted, self.repeats);
+        let Tallied { delivered, accepted, repeats, foreign, .. } = self.tallied;
         writeln!(f, "delivered            {delivered} of {accepted} ({repeats} repeats)")?;
-        if self.foreign > 0 {
-            writeln!(f, "not sent, yet came   {}", self.foreign)?;
+        if foreign > 0 {
+            writeln!(f, "not sent, yet came   {foreign}")?;
         }
         let ideal = self.ideal_messages_per_s.map_or("-".to_owned(), |ideal| format!("{ideal:.0}"));
         writeln!(

@@ -7,6 +7,9 @@ use crate::cli::stage::Stage;
 /// The roles whose processes are looked at; `bench` is this process.
 pub const ROLES: [&str; 4] = ["ingest", "processor", "sender", "bench"];
 
+/// So many commands of Redis are named.
+const COMMANDS: usize = 12;
+
 /// One look.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
@@ -92,6 +95,14 @@ impl Redis {
             memory: self.memory.saturating_sub(before.memory),
             commands: commands.filter(|(_, (calls, _))| *calls > 0).collect(),
         }
+    }
+
+    /// The commands that took most, the costliest first: name, calls, microseconds.
+    pub fn costliest(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        let all = self.commands.iter().map(|(name, &(calls, took))| (name.as_str(), calls, took));
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|&(_, _, took)| std::cmp::Reverse(took));
+        all.into_iter().take(COMMANDS)
     }
 
     /// Calls of scripts, and of all other commands (those inside scripts among them).

@@ -4,7 +4,9 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use super::super::{args::BenchArgs, judge::Judged, receive::Arrival, report::rounded};
+use super::super::{
+    args::BenchArgs, judge::Judged, receive::Arrival, report::rounded, tallied::Tallied,
+};
 
 /// A killed sender's lanes flow again within so much more than the lease.
 const KILLED_SLACK: Duration = Duration::from_secs(1);
@@ -74,14 +76,8 @@ pub struct HandOvers {
     pub rate: f64,
     /// From one message of a lane to its next: no gap can be shorter.
     pub pace_ms: f64,
-    /// Every accepted message arrived, and nothing else.
-    pub complete: bool,
-    /// First deliveries were in order, lane by lane.
-    pub in_order: bool,
-    pub accepted: u64,
-    pub delivered: u64,
-    pub repeats: u64,
-    pub foreign: u64,
+    #[serde(flatten)]
+    pub tallied: Tallied,
     pub cases: Vec<Gaps>,
     /// What went wrong beside the messages, in words.
     pub problems: Vec<String>,
@@ -118,12 +114,7 @@ impl HandOvers {
             lease_ms: lease.as_millis() as u64,
             rate,
             pace_ms: ms(pace),
-            complete: true,
-            in_order: true,
-            accepted: 0,
-            delivered: 0,
-            repeats: 0,
-            foreign: 0,
+            tallied: Tallied::NOTHING,
             cases: Case::ALL.map(|case| Gaps::none(case, lease)).into(),
             problems: Vec::new(),
         }
@@ -132,19 +123,14 @@ impl HandOvers {
     /// Adds an event.
     pub fn add(&mut self, event: Event) {
         let Event { case, gaps, others_max, judged } = event;
-        self.accepted += judged.accepted;
-        self.delivered += judged.delivered;
-        self.repeats += judged.repeats;
-        self.foreign += judged.foreign;
-        self.complete &= judged.delivered == judged.accepted && judged.foreign == 0;
-        self.in_order &= judged.in_order;
+        self.tallied.add(Tallied::of(&judged));
         let Some(of_case) = self.cases.iter_mut().find(|one| one.case == case) else { return };
         of_case.add(&gaps, others_max, judged.repeats);
     }
 
     /// True if everything arrived, in order.
     pub fn is_well(&self) -> bool {
-        self.complete && self.in_order
+        self.tallied.is_well()
     }
 }
 
@@ -208,14 +194,13 @@ impl fmt::Display for HandOvers {
                  {limit_ms:>9.0} {others:>9.1} {repeats:>9}"
             )?;
         }
-        let (delivered, accepted) = (self.delivered, self.accepted);
-        writeln!(f, "delivered {delivered} of {accepted} ({} repeats)", self.repeats)?;
-        if self.foreign > 0 {
-            writeln!(f, "not sent, yet came {}", self.foreign)?;
+        let Tallied { delivered, accepted, repeats, foreign, .. } = self.tallied;
+        writeln!(f, "delivered {delivered} of {accepted} ({repeats} repeats)")?;
+        if foreign > 0 {
+            writeln!(f, "not sent, yet came {foreign}")?;
         }
         self.problems.iter().try_for_each(|problem| writeln!(f, "Problem: {problem}"))?;
-        let yes = |is: bool| if is { "yes" } else { "NO" };
-        writeln!(f, "Complete: {}   In order: {}", yes(self.complete), yes(self.in_order))
+        writeln!(f, "{}", self.tallied)
     }
 }
 
