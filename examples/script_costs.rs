@@ -56,6 +56,7 @@ async fn main() -> anyhow::Result<()> {
         ("one lane", Ordering::Destination, 1),
         ("100 ordering keys", Ordering::Key, 100),
         ("nothing in order", Ordering::None, 1),
+        ("a key each", Ordering::Key, ROUND),
     ];
     for (number, (title, ordering, lanes)) in (1..).zip(cases) {
         if case.is_some_and(|case| case != number) {

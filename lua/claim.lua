@@ -79,7 +79,10 @@ if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. know
 
 expect('ZCARD', KEYS[6], KEYS[7])
 local most = tonumber(ARGV[6])
-local sequences = redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], 0, most - 1)
+-- One more than can be given tells whether there are more.
+local sequences = redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], 0, most)
+local has_more = #sequences > most
+sequences[most + 1] = nil
 local deadline = text(now + tonumber(ARGV[5]))
 local answer, covered, told = answer_of(deadline, sequences, tonumber(ARGV[7]))
 -- All or nothing: what there is stays where it is, for those who want less.
@@ -102,7 +105,7 @@ else
   redis.call('LTRIM', KEYS[3], covered, -1)
 end
 if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end
-if redis.call('EXISTS', KEYS[3]) == 0 then
+if covered == #sequences and not has_more then
   redis.call('ZREM', KEYS[7], destination)
 else
   redis.call('ZADD', KEYS[7], text(now), destination)

@@ -35,7 +35,7 @@ if schema ~= ARGV[4] then return redis.error_reply('STALE_SCHEMA ' .. schema) en
 
 -- The caller may know an old definition, so the destination is asked itself.
 local destination = ARGV[2]
-local known = redis.call('HMGET', KEYS[2], 'ordering', 'processing')
+local known = redis.call('HMGET', KEYS[2], 'ordering', 'processing', 'ready')
 local ordering, serial = known[1], known[2] == 'serial'
 local lane_count = tonumber(ARGV[3])
 local place = {
@@ -50,8 +50,8 @@ local count = tonumber(ARGV[5])
 local sequence_base, member_base = 5 + lane_count, 5 + lane_count + count
 local record_base, lane_base = member_base + count, member_base + 2 * count
 local held = deadlines(KEYS[5], ARGV, member_base + 1, member_base + count)
-expect('HLEN', KEYS[2], KEYS[3])
-expect('ZCARD', KEYS[6], KEYS[7])
+expect('ZCARD', KEYS[6])
+if ordering ~= 'destination' then expect('ZCARD', KEYS[7]) end
 for lane = 1, lane_count do expect('ZCARD', ready_of(lane)) end
 if serial then
   expect_waiting(place)
@@ -72,7 +72,9 @@ if ordering == 'destination' and lane_count == 1 and ARGV[6] == '' then
   first = tonumber(head_of(1)) or math.huge
 end
 local function stands_in(lane, sequence, number)
-  return first and number >= first or redis.call('ZSCORE', in_progress_of(lane), sequence)
+  if first then return number >= first end
+  if ordering == 'key' and head_of(lane) == sequence then return true end
+  return redis.call('ZSCORE', in_progress_of(lane), sequence)
 end
 
 local answer, gone, finished, scores, done, before = {}, {}, {}, {}, 0, 0
@@ -96,6 +98,8 @@ for i = 1, count do
   end
 end
 
+if records.n > 0 then expect('HLEN', KEYS[3]) end
+
 -- What went wrong before is kept; the counts begin anew, for the delivery.
 local function forget_attempts()
   for _, sequence in ipairs(finished) do
@@ -110,6 +114,9 @@ local function forget_attempts()
   end
 end
 
+-- Of lanes that are keys, those whose heads are ready now.
+local heads_ready = {n = 0}
+
 -- Makes messages of a lane ready. True if one that may leave is among them.
 local function finish(lane, of_lane, now)
   local in_progress, ready = in_progress_of(lane), ready_of(lane)
@@ -123,7 +130,7 @@ local function finish(lane, of_lane, now)
     return true
   end
   local is_head = head_of(lane) == of_lane[1]
-  if is_head and ordering == 'key' then redis.call('ZADD', KEYS[7], text(now), ARGV[5 + lane]) end
+  if is_head and ordering == 'key' then add(heads_ready, text(now), ARGV[5 + lane]) end
   if serial then advance(place, in_progress, ready, now) end
   return is_head
 end
@@ -132,12 +139,13 @@ if done > 0 then
   local now = now_ms()
   redis.call('ZREM', KEYS[5], unpack(gone, 1, done))
   if records.n > 0 then redis.call('HSET', KEYS[3], unpack(records, 1, records.n)) end
-  redis.call('HINCRBY', KEYS[2], 'ready', done)
+  redis.call('HSET', KEYS[2], 'ready', text((tonumber(known[3]) or 0) + done))
   if attempts_kept then forget_attempts() end
   local releasable = false
   for lane = 1, lane_count do
     if scores[lane].n > 0 then releasable = finish(lane, scores[lane], now) or releasable end
   end
+  if heads_ready.n > 0 then redis.call('ZADD', KEYS[7], unpack(heads_ready, 1, heads_ready.n)) end
   if releasable then
     redis.call('ZADD', KEYS[6], 'LT', text(now), destination)
     redis.call('SPUBLISH', KEYS[8], destination)

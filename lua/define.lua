@@ -17,7 +17,6 @@
 -- Sent again it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect
 
-check_schema(KEYS[1])
 local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, ARGV[5])
 local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',

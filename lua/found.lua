@@ -8,8 +8,8 @@
 -- ARGV:
 --   [1] '0 <highest epoch that the caller has seen>'
 -- Returns: 1, or 0 if an epoch was noted before
--- Errors: none. Sent again it changes nothing: no call number is needed.
--- include: clock, epoch
+-- Errors: NEWER_SCHEMA <schema>. Sent again it changes nothing: no call number is needed.
+-- include: schema, clock, epoch
 
 if redis.call('HEXISTS', KEYS[1], 'epoch') == 1 then return 0 end
 current_epoch(KEYS[1], now_ms(), ARGV[1])

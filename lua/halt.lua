@@ -20,7 +20,6 @@
 -- Sent again it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect, owner, attempts, head
 
-check_schema(KEYS[1])
 local now, sequence = now_ms(), ARGV[6]
 local epoch = current_epoch(KEYS[1], now, ARGV[4])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end

@@ -44,12 +44,10 @@ local answered = replayed(KEYS[2], number)
 if answered and not answered.err then return keep(KEYS[2], number, answered) end
 if answered then return answered end
 
-local schema = check_schema(KEYS[1])
-if schema ~= ARGV[14] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
-
 local now = now_ms()
 local now_text = text(now)
-local epoch = current_epoch(KEYS[1], now, ARGV[5])
+local epoch, _, schema = current_epoch(KEYS[1], now, ARGV[5])
+if schema ~= ARGV[14] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 if text(epoch) ~= ARGV[4] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'last', 'settled', 'born', 'bytes')
@@ -216,8 +214,7 @@ for lane = 1, lane_count do
 end
 
 if records.n > 0 then
-  redis.call('HSET', KEYS[3], 'last', text(last))
-  redis.call('HINCRBY', KEYS[3], 'bytes', bytes)
+  redis.call('HSET', KEYS[3], 'last', text(last), 'bytes', text(pending_bytes + bytes))
   redis.call('HSET', KEYS[5], unpack(records, 1, records.n))
   local releasable = lanes_ready.n > 0
   if releasable then redis.call('ZADD', KEYS[8], unpack(lanes_ready)) end

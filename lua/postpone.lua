@@ -19,7 +19,6 @@
 -- Sent again it waits again: no call number is needed.
 -- include: schema, clock, epoch, expect, owner, attempts, head
 
-check_schema(KEYS[1])
 local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, ARGV[5])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end

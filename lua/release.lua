@@ -31,247 +31,331 @@
 -- Sent again it settles nothing twice and hands out the same: no call number is needed.
 -- include: schema, clock, epoch, expect, owner, look
 
-check_schema(KEYS[1])
 local now = now_ms()
 local epoch, quarantine = current_epoch(KEYS[1], now, ARGV[6])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if quarantine > 0 then return redis.error_reply('QUARANTINE ' .. text(quarantine)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
-local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'orders', 'halted_ready')
+local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'orders', 'halted_ready', 'settled',
+  'ready', 'bytes', 'delivered')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+
+-- The most messages of one lane that one call settles, and of all lanes that it hands out.
+local SETTLED_MAX, RUNS_MAX = 2000, 4000
 
 local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
 local orders, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 local lane_count, entry_count = tonumber(ARGV[9]), tonumber(ARGV[10])
-local settled, is_gone, bytes = 0, {}, 0
--- The log, and idempotency keys that are forgotten.
-local asks_what_is_gone = #ARGV > 10 + 8 * lane_count
-local tombstones = {dropped = 0, skipped = 0, cancelled = 0}
 
--- Counts what has left a lane.
-local function count_settled(base, left)
-  settled = settled + left
-  for i, kind in ipairs({'dropped', 'skipped', 'cancelled'}) do
-    local count = math.min(tonumber(ARGV[base + 1 + i]), left)
-    tombstones[kind] = tombstones[kind] + count
-    left = left - count
-  end
-  bytes = bytes + tonumber(ARGV[base + 5])
+-- Of each lane what is asked, what is found to have left it (gone) and what may leave it now (run).
+local lanes, settles, NONE = {}, false, {}
+for number = 1, lane_count do
+  local base, sets = 3 + 8 * number, ordering == 'none' and 1 or number
+  local upto = ARGV[base + 1]
+  settles = settles or upto ~= '0'
+  lanes[number] = {
+    base = base, key = ARGV[base], upto = upto, is_new = ARGV[base + 6] == '0',
+    most = tonumber(ARGV[base + 7]), in_progress = KEYS[11 + 2 * sets], ready = KEYS[12 + 2 * sets],
+    not_before = 0, gone = NONE, run = NONE,
+  }
 end
 
-local function forget_records(gone)
-  redis.call('HDEL', KEYS[4], unpack(gone))
-  if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone)) end
-  if orders > 0 then orders = orders - redis.call('HDEL', KEYS[8], unpack(gone)) end
-  if asks_what_is_gone then
-    for _, sequence in ipairs(gone) do is_gone[sequence] = true end
+-- One list of all lanes together: of what is in their 'gone' or 'run'.
+local function together(what)
+  if lane_count == 1 then return lanes[1][what] end
+  local all, n = {}, 0
+  for number = 1, lane_count do
+    local list = lanes[number][what]
+    for i = 1, #list do all[n + i] = list[i] end
+    n = n + #list
   end
+  return all
 end
 
--- Removes what has left: a prefix of the lane, all of it ready.
-local function ack(base, in_progress, ready)
-  local from, upto = '-inf', ARGV[base + 1]
-  local gone = redis.call('ZRANGE', ready, from, upto, 'BYSCORE', 'LIMIT', 0, 2000)
-  if #gone == 0 then return end
-  upto = gone[#gone]
-  redis.call('ZREMRANGEBYSCORE', ready, from, upto)
-  -- What is not ready keeps its place, whatever the owner says.
-  if redis.call('ZCOUNT', in_progress, from, upto) == #gone then
-    redis.call('ZREMRANGEBYSCORE', in_progress, from, upto)
+local function keys_of_lanes()
+  local keys = {}
+  for number = 1, lane_count do keys[number] = lanes[number].key end
+  return keys
+end
+
+-- When the heads may leave. Of a lane that has messages in hand it is not asked.
+local function read_hints()
+  local hints
+  if ordering == 'destination' then
+    hints = {lanes[1].is_new and redis.call('ZSCORE', KEYS[6], destination)}
   else
-    redis.call('ZREM', in_progress, unpack(gone))
+    hints = redis.call('ZMSCORE', KEYS[7], unpack(keys_of_lanes()))
   end
-  forget_records(gone)
-  count_settled(base, #gone)
+  for number = 1, lane_count do
+    local lane = lanes[number]
+    lane.hint = lane.is_new and hints[number]
+    if lane.hint then lane.not_before = tonumber(lane.hint) end
+  end
 end
 
--- Where nothing is in order: removes what has left of all lanes together, each a message.
-local function ack_each(in_progress, ready)
-  local left, bases, gone = {}, {}, {}
-  for base = 11, 3 + 8 * lane_count, 8 do
-    local sequence = ARGV[base + 1]
-    if sequence ~= '0' and not bases[sequence] then
-      left[#left + 1], bases[sequence] = sequence, base
-    end
-  end
-  if #left == 0 then return end
-  for i, is_ready in ipairs(redis.call('ZMSCORE', ready, unpack(left))) do
-    if is_ready then
-      gone[#gone + 1] = left[i]
-      count_settled(bases[left[i]], 1)
-    end
-  end
-  if #gone == 0 then return end
-  redis.call('ZREM', ready, unpack(gone))
-  redis.call('ZREM', in_progress, unpack(gone))
-  redis.call('ZREM', KEYS[7], unpack(gone))
-  forget_records(gone)
+-- How many messages of a lane are in progress, up to one of them.
+local function pending_upto(lane, from, upto)
+  return redis.call('ZCOUNT', lane.in_progress, from, upto)
 end
 
--- The sequences after those in hand that may leave: equal in both sets, from the front on.
-local function run_of(in_progress, ready, in_hand, most)
-  local from = in_hand == '0' and '-inf' or '(' .. in_hand
-  local finished = redis.call('ZRANGE', ready, from, '+inf', 'BYSCORE', 'LIMIT', 0, most)
-  if #finished == 0 then return finished end
-  -- What is ready is in progress: if no more is in progress up to its end, it is the prefix itself.
-  local upto = redis.call('ZCOUNT', in_progress, from, finished[#finished])
-  if upto == #finished then return finished end
-  local pending = redis.call('ZRANGE', in_progress, from, '+inf', 'BYSCORE', 'LIMIT', 0, #finished)
-  local run = {}
-  for i = 1, #pending do
-    if pending[i] ~= finished[i] then break end
-    run[i] = pending[i]
+-- What is finished, from the front on, and behind what is gone without a gap.
+local function common_prefix(lane, from, gone, finished)
+  local has_left, run = {}, {}
+  for _, sequence in ipairs(gone) do has_left[sequence] = true end
+  local count = #gone + #finished
+  local pending = redis.call('ZRANGE', lane.in_progress, from, '+inf', 'BYSCORE', 'LIMIT', 0, count)
+  for _, sequence in ipairs(pending) do
+    if not has_left[sequence] then
+      if sequence ~= finished[#run + 1] then break end
+      run[#run + 1] = sequence
+    end
   end
   return run
 end
 
--- Ends the run before a halted message.
-local function before_halted(run)
-  if not halted or #run == 0 then return run end
-  local left = {}
-  for i, since in ipairs(redis.call('ZMSCORE', KEYS[12], unpack(run))) do
-    if since then break end
-    left[i] = run[i]
-  end
-  return left
+-- What has left a lane.
+local function read_gone(lane)
+  if lane.upto == '0' then return end
+  lane.gone = redis.call('ZRANGE', lane.ready, '-inf', lane.upto, 'BYSCORE', 'LIMIT', 0, SETTLED_MAX)
 end
 
--- Ends the run before what the owner has an order for: it is carried out first.
-local function before_orders(run)
-  if orders == 0 or #run == 0 then return run end
-  local left = {}
-  for i, order in ipairs(redis.call('HMGET', KEYS[8], unpack(run))) do
-    if order then break end
-    left[i] = run[i]
-  end
-  return left
+-- The sequences after those in hand that may leave.
+local function read_behind(lane, most)
+  local last = lane.gone[#lane.gone]
+  lane.is_prefix = last and pending_upto(lane, '-inf', last) == #lane.gone
+  if most == 0 then return end
+  local from = '(' .. ARGV[lane.base + 6]
+  local finished = redis.call('ZRANGE', lane.ready, from, '+inf', 'BYSCORE', 'LIMIT', 0, most)
+  if #finished == 0 then return end
+  -- What is ready is in progress: if no more is in progress up to its end, it is the prefix itself.
+  local is_prefix = pending_upto(lane, from, finished[#finished]) == #finished
+  lane.run = is_prefix and finished or common_prefix(lane, from, {}, finished)
 end
 
--- Adds the run's records to the answer, until the bytes are used up; one is always given. The first
--- records say how many of their size fit into one look.
-local function add_records(answer, run)
-  local looked, size, at = 0, 32, #answer
-  while looked < #run do
-    local last = math.min(looked + size, #run)
-    local begun = room
-    local records = redis.call('HMGET', KEYS[4], unpack(run, looked + 1, last))
-    for i = 1, last - looked do
-      if room <= 0 and at > 2 then return end
-      room = room - #records[i]
-      answer[at + 1], answer[at + 2] = run[looked + i], records[i]
-      at = at + 2
+-- The same where nothing is in hand: behind what has left.
+local function read_front(lane, most)
+  local gone = lane.gone
+  if #gone == 0 and most == 0 then return end
+  local pending = redis.call('ZCARD', lane.in_progress)
+  lane.is_all, lane.is_prefix = #gone == pending, true
+  if lane.is_all then return end
+  local finished = NONE
+  if most > 0 then finished = redis.call('ZRANGE', lane.ready, #gone, #gone + most - 1) end
+  local count, last = #gone + #finished, finished[#finished] or gone[#gone]
+  if count == 0 then return end
+  if count == pending or pending_upto(lane, '-inf', last) == count then
+    lane.run = finished
+  else
+    lane.is_prefix = #gone > 0 and pending_upto(lane, '-inf', gone[#gone]) == #gone
+    lane.run = common_prefix(lane, '-inf', gone, finished)
+  end
+end
+
+-- Where nothing is in order each message is a lane, and all stand in the same sets.
+local function read_each()
+  local is_ready, seen = redis.call('ZMSCORE', lanes[1].ready, unpack(keys_of_lanes())), {}
+  for number = 1, lane_count do
+    local lane = lanes[number]
+    if is_ready[number] and not seen[lane.key] then
+      seen[lane.key] = true
+      if tonumber(lane.upto) >= tonumber(lane.key) then
+        -- Its hint goes with it.
+        lane.gone, lane.hint, lane.not_before = {lane.key}, nil, 0
+      elseif lane.asks and lane.is_new then
+        lane.run = {lane.key}
+      end
     end
-    looked, size = last, next_look(room, begun - room, last - looked)
   end
 end
 
--- Where nothing is in order: what each lane that is asked for is told, read for all together.
-local function add_answers_each(answers, ready)
-  local keys, back, empty = {}, {}, {}
-  for lane = 1, lane_count do keys[lane] = ARGV[3 + 8 * lane] end
-  local hints = redis.call('ZMSCORE', KEYS[7], unpack(keys))
-  local is_ready = redis.call('ZMSCORE', ready, unpack(keys))
-  local is_halted = halted and redis.call('ZMSCORE', KEYS[12], unpack(keys)) or {}
-  local is_ordered = orders > 0 and redis.call('HMGET', KEYS[8], unpack(keys)) or {}
-  local attempts = attempts_kept and redis.call('HMGET', KEYS[5], unpack(keys)) or {}
-  local records, looked, size = {}, 0, 32
-  local function record_of(lane)
-    if lane > looked then
-      local last, read = math.min(lane + size - 1, lane_count), 0
-      records = redis.call('HMGET', KEYS[4], unpack(keys, lane, last))
-      for _, record in ipairs(records) do read = read + #(record or '') end
-      records.from, looked, size = lane, last, next_look(room, read, last - lane + 1)
+local function read_lanes()
+  local left = RUNS_MAX
+  for number = 1, lane_count do
+    local lane = lanes[number]
+    lane.asks = lane.most > 0 and lane.not_before <= now
+    local most = lane.asks and math.min(lane.most, left) or 0
+    lane.is_full = lane.asks and most == 0
+    if ordering ~= 'none' then
+      read_gone(lane)
+      local read_run = lane.is_new and read_front or read_behind
+      read_run(lane, most)
+      left = left - #lane.run
     end
-    return records[lane - records.from + 1]
   end
-  for lane = 1, lane_count do
-    local base, key = 3 + 8 * lane, keys[lane]
-    local is_new, most = ARGV[base + 6] == '0', tonumber(ARGV[base + 7])
-    local not_before = is_new and tonumber(hints[lane] or 0) or 0
-    local answer = {math.max(0, not_before - now), ''}
-    local may_leave = is_new and not_before <= now
-    if most > 0 and room <= 0 and lane > 1 then
+  if ordering == 'none' then read_each() end
+end
+
+-- Ends each run before the first message that is marked: halted, or with an order, which the owner
+-- carries out first.
+local function end_runs_before(command, marked)
+  local all = together('run')
+  if #all == 0 then return end
+  local marks, before = redis.call(command, marked, unpack(all)), 0
+  for number = 1, lane_count do
+    local run, left = lanes[number].run, {}
+    for i = 1, #run do
+      if marks[before + i] then break end
+      left[i] = run[i]
+    end
+    before, lanes[number].run = before + #run, left
+  end
+end
+
+-- The records of these sequences by their place, read as there is room for them.
+local function reader_of(sequences)
+  local records, from, upto, size, begun = {}, 1, 0, 32, room
+  return function(i)
+    if i > upto then
+      if upto > 0 then size = next_look(room, begun - room, upto - from + 1) end
+      from, upto, begun = i, math.min(i + size - 1, #sequences), room
+      records = redis.call('HMGET', KEYS[4], unpack(sequences, from, upto))
+    end
+    return records[i - from + 1]
+  end
+end
+
+-- What attempts at the first of each run left behind, by its sequence.
+local function attempts_at_heads()
+  local heads, kept = {}, {}
+  if not attempts_kept then return kept end
+  for _, lane in ipairs(lanes) do heads[#heads + 1] = lane.run[1] end
+  if #heads == 0 then return kept end
+  for i, attempts in ipairs(redis.call('HMGET', KEYS[5], unpack(heads))) do kept[heads[i]] = attempts end
+  return kept
+end
+
+-- What each lane is told: its run, until the bytes are used up; one message is always given.
+local function answer_all()
+  local answers, attempts, record_of, before = {0}, attempts_at_heads(), reader_of(together('run')), 0
+  for number = 1, lane_count do
+    local lane = lanes[number]
+    local run, answer, at = lane.run, {math.max(0, lane.not_before - now), ''}, 2
+    -- What earlier lanes of this call left no room for is asked for again at once.
+    if lane.is_full or lane.most > 0 and room <= 0 and number > 1 then
       answer[1] = math.max(1, answer[1])
-    elseif most == 0 and may_leave then
-      if hints[lane] then back[#back + 1], back[#back + 2] = text(now), key end
-    elseif may_leave and (not is_ready[lane] or is_halted[lane]) then
-      empty[#empty + 1] = key
-    elseif may_leave and not is_ordered[lane] then
-      local record = record_of(lane)
-      room = room - #record
-      answer[2], answer[3], answer[4] = attempts[lane] or '', key, record
+    else
+      answer[2] = attempts[run[1]] or ''
+      for i = 1, #run do
+        if room <= 0 and i > 1 then break end
+        local record = record_of(before + i)
+        room = room - #record
+        answer[at + 1], answer[at + 2] = run[i], record
+        at = at + 2
+      end
     end
-    answers[lane + 1] = answer
+    before, answers[number + 1] = before + #run, answer
   end
-  if #back > 0 then redis.call('ZADD', KEYS[7], 'XX', unpack(back)) end
-  if #empty > 0 then redis.call('ZREM', KEYS[7], unpack(empty)) end
+  return answers
 end
+
+read_hints()
+read_lanes()
+if halted then end_runs_before('ZMSCORE', KEYS[12]) end
+-- Where there is nothing that may leave, orders or not, the hint goes.
+for number = 1, lane_count do
+  local lane = lanes[number]
+  lane.is_empty = lane.is_new and lane.asks and not lane.is_full and #lane.run == 0
+end
+if orders > 0 then end_runs_before('HMGET', KEYS[8]) end
+local answers = answer_all()
+local gone, is_gone = together('gone'), {}
 
 -- Of what this call has no use for nothing is asked.
-expect('HLEN', KEYS[4])
-expect('ZCARD', KEYS[6])
-if ordering ~= 'destination' then expect('ZCARD', KEYS[7]) end
+-- The log, and idempotency keys that are forgotten.
+local asks_what_is_gone = #ARGV > 10 + 8 * lane_count
+if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
+if #gone > 0 then expect('HLEN', KEYS[4]) end
+if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
 if orders > 0 then expect('HLEN', KEYS[8]) end
-if halted then expect('ZCARD', KEYS[12]) end
 if asks_what_is_gone then
   expect('HLEN', KEYS[9], KEYS[10])
   expect('LLEN', KEYS[11])
 end
-for i = 13, #KEYS do expect('ZCARD', KEYS[i]) end
+local has_unwanted_log = settles and ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0
 
--- A log that is not wanted any more.
-if ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0 then redis.call('UNLINK', KEYS[10], KEYS[11]) end
-
-local function sets_of(lane)
-  return KEYS[11 + 2 * lane], KEYS[12 + 2 * lane]
-end
-
--- Settles a lane, and hands out its next run.
-local function answer_of(lane)
-  local base = 3 + 8 * lane
-  local key, in_hand, most = ARGV[base], ARGV[base + 6], tonumber(ARGV[base + 7])
-  local in_progress, ready = sets_of(lane)
-  local hints, member = KEYS[6], destination
-  if ordering ~= 'destination' then hints, member = KEYS[7], key end
-
-  if ARGV[base + 1] ~= '0' then ack(base, in_progress, ready) end
-  local not_before = in_hand == '0' and tonumber(redis.call('ZSCORE', hints, member) or 0) or 0
-  local answer = {math.max(0, not_before - now), ''}
-  -- What earlier lanes of this call left no room for is asked for again at once.
-  local full = room <= 0 and lane > 1 and most > 0
-  if full then answer[1], most = math.max(1, answer[1]), -1 end
-  -- A lane that is given back although it may have more goes behind those that wait.
-  if most == 0 and in_hand == '0' and not_before <= now then
-    redis.call('ZADD', hints, 'XX', text(now), member)
+-- Removes what has left from the sets of its lane.
+local function settle_lanes()
+  if ordering == 'none' then
+    redis.call('ZREM', lanes[1].ready, unpack(gone))
+    redis.call('ZREM', lanes[1].in_progress, unpack(gone))
+    redis.call('ZREM', KEYS[7], unpack(gone))
+    return
   end
-  if most > 0 and not_before <= now then
-    local run = before_halted(run_of(in_progress, ready, in_hand, most))
-    local is_empty = #run == 0
-    run = before_orders(run)
-    if #run > 0 then
-      if attempts_kept then answer[2] = redis.call('HGET', KEYS[5], run[1]) or '' end
-      add_records(answer, run)
-    elseif is_empty and in_hand == '0' then
-      -- Orders are looked for as long as there are any.
-      if orders == 0 or ordering ~= 'destination' then redis.call('ZREM', hints, member) end
+  local emptied = {}
+  for number = 1, lane_count do
+    local lane = lanes[number]
+    local last = lane.gone[#lane.gone]
+    if lane.is_all and last then
+      emptied[#emptied + 1], emptied[#emptied + 2] = lane.ready, lane.in_progress
+    elseif last then
+      redis.call('ZREMRANGEBYSCORE', lane.ready, '-inf', last)
+      -- What is not ready keeps its place, whatever the owner says.
+      if lane.is_prefix then
+        redis.call('ZREMRANGEBYSCORE', lane.in_progress, '-inf', last)
+      else
+        redis.call('ZREM', lane.in_progress, unpack(lane.gone))
+      end
     end
   end
-  return answer
+  if #emptied > 0 then redis.call('DEL', unpack(emptied)) end
 end
 
-local answers = {0}
-if ordering == 'none' then
-  local in_progress, ready = sets_of(1)
-  ack_each(in_progress, ready)
-  add_answers_each(answers, ready)
-else
-  for lane = 1, lane_count do answers[lane + 1] = answer_of(lane) end
+local function forget_records()
+  for from = 1, #gone, 4000 do
+    local upto = math.min(from + 3999, #gone)
+    redis.call('HDEL', KEYS[4], unpack(gone, from, upto))
+    if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone, from, upto)) end
+    if orders > 0 then orders = orders - redis.call('HDEL', KEYS[8], unpack(gone, from, upto)) end
+  end
 end
 
-if ordering ~= 'destination' and orders == 0 and redis.call('EXISTS', KEYS[7]) == 0 then
-  redis.call('ZREM', KEYS[6], destination)
+local TOMBSTONES = {'dropped', 'skipped', 'cancelled'}
+
+-- Counts what has left.
+local function count_gone()
+  local bytes, delivered = 0, #gone
+  for number = 1, lane_count do
+    local base, left = lanes[number].base, #lanes[number].gone
+    if left > 0 then
+      bytes = bytes + tonumber(ARGV[base + 5])
+      for i = 1, 3 do
+        if ARGV[base + 1 + i] ~= '0' then
+          local count = math.min(tonumber(ARGV[base + 1 + i]), left)
+          redis.call('HINCRBY', KEYS[3], TOMBSTONES[i], count)
+          left, delivered = left - count, delivered - count
+        end
+      end
+    end
+  end
+  local function counted(at, change) return text((tonumber(known[at]) or 0) + change) end
+  redis.call('HSET', KEYS[3], 'settled', counted(5, #gone), 'ready', counted(6, -#gone),
+    'bytes', counted(7, -bytes), 'delivered', counted(8, delivered))
+  if known[3] and orders ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'orders', orders) end
+end
+
+-- Removes the hints at lanes of which nothing may leave, and has a lane that is given back although
+-- it may have more go behind those that wait.
+local function renew_hints()
+  local hints, empty, back = ordering == 'destination' and KEYS[6] or KEYS[7], {}, {}
+  for number = 1, lane_count do
+    local lane = lanes[number]
+    local member = ordering == 'destination' and destination or lane.key
+    if lane.is_empty then
+      empty[#empty + 1] = member
+    elseif lane.hint and lane.most == 0 and lane.not_before <= now then
+      back[#back + 1], back[#back + 2] = text(now), member
+    end
+  end
+  -- Orders are looked for as long as there are any.
+  if #empty > 0 and (orders == 0 or ordering ~= 'destination') then
+    redis.call('ZREM', hints, unpack(empty))
+  end
+  if #back > 0 then redis.call('ZADD', hints, 'XX', unpack(back)) end
+  if ordering ~= 'destination' and orders == 0 and redis.call('EXISTS', KEYS[7]) == 0 then
+    redis.call('ZREM', KEYS[6], destination)
+  end
 end
 
 -- Adds the entries of what has left just now to the log, and has the oldest make room.
@@ -308,20 +392,19 @@ local function forget_keys(from, to)
   if #forgotten > 0 then redis.call('HDEL', KEYS[9], unpack(forgotten)) end
 end
 
-if settled > 0 then
-  redis.call('HINCRBY', KEYS[3], 'settled', settled)
-  redis.call('HINCRBY', KEYS[3], 'ready', -settled)
-  if bytes > 0 then redis.call('HINCRBY', KEYS[3], 'bytes', -bytes) end
-  local delivered = settled
-  for kind, count in pairs(tombstones) do
-    delivered = delivered - count
-    if count > 0 then redis.call('HINCRBY', KEYS[3], kind, count) end
+-- A log that is not wanted any more.
+if has_unwanted_log then redis.call('UNLINK', KEYS[10], KEYS[11]) end
+if #gone > 0 then
+  settle_lanes()
+  forget_records()
+  count_gone()
+  if asks_what_is_gone then
+    for _, sequence in ipairs(gone) do is_gone[sequence] = true end
+    if entry_count > 0 then log_settled() end
+    local keys = 11 + 8 * lane_count + 2 * entry_count
+    for from = keys, #ARGV, 2000 do forget_keys(from, math.min(from + 1999, #ARGV)) end
   end
-  if delivered > 0 then redis.call('HINCRBY', KEYS[3], 'delivered', delivered) end
-  if entry_count > 0 then log_settled() end
-  local keys = 11 + 8 * lane_count + 2 * entry_count
-  for from = keys, #ARGV, 2000 do forget_keys(from, math.min(from + 1999, #ARGV)) end
-  if known[3] and orders ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'orders', orders) end
 end
+renew_hints()
 answers[1] = orders
 return answers

@@ -5,9 +5,14 @@
 -- What a record begins with, as a pattern, behind what scripts put before it.
 local KNOWN_FORMAT = '^[1-' .. SCHEMA_KNOWN .. ']'
 
--- Returns the partition's schema, as text. A pod that does not know it must change nothing.
-local function check_schema(epoch)
-  local schema = redis.call('HGET', epoch, 'schema') or '1'
+-- The schema that is noted, as text. A pod that does not know it must change nothing.
+local function known_schema(noted)
+  local schema = noted or '1'
   if tonumber(schema) > SCHEMA_KNOWN then error(redis.error_reply('NEWER_SCHEMA ' .. schema)) end
   return schema
+end
+
+-- The partition's schema. Where the epoch is asked for, this is told with it.
+local function check_schema(epoch)
+  return known_schema(redis.call('HGET', epoch, 'schema'))
 end

@@ -14,9 +14,19 @@ const fn bug(
 /// Every bug that can be planted in a script.
 pub const BUGS: [Bug; 38] = [
     // Order.
-    bug("release compares no heads", "release", "if upto == #finished then", "if true then"),
-    bug("a halted head is released", "release", "if since then break end", ""),
-    bug("what has an order is released", "release", "if order then break end", ""),
+    bug("release compares no heads", "release", "if count == pending or pending_upto(lane, '-inf', last) == count then", "if true then"),
+    bug(
+        "a halted head is released",
+        "release",
+        "if halted then end_runs_before('ZMSCORE', KEYS[12]) end",
+        "",
+    ),
+    bug(
+        "what has an order is released",
+        "release",
+        "if orders > 0 then end_runs_before('HMGET', KEYS[8]) end",
+        "",
+    ),
     bug("a postponed head may leave at once", "postpone", "now + tonumber(ARGV[9])", "now"),
     bug("a serial lane claims two", "ingest", "elseif busy[lane] then", "elseif false then"),
     bug(
@@ -145,14 +155,14 @@ end",
     bug(
         "one too many is settled",
         "release",
-        "local from, upto = '-inf', ARGV[base + 1]",
-        "local from, upto = '-inf', text(tonumber(ARGV[base + 1]) + 1)",
+        "local upto = ARGV[base + 1]",
+        "local upto = text(tonumber(ARGV[base + 1]) + 1)",
     ),
     bug(
         "one too few is settled",
         "release",
-        "local from, upto = '-inf', ARGV[base + 1]",
-        "local from, upto = '-inf', text(tonumber(ARGV[base + 1]) - 1)",
+        "local upto = ARGV[base + 1]",
+        "local upto = text(math.max(0, tonumber(ARGV[base + 1]) - 1))",
     ),
     // Bounds and times.
     bug("a delayed message may be claimed at once", "ingest", "due and due > now", "false"),
@@ -160,8 +170,8 @@ end",
     bug(
         "pending bytes are not given back",
         "release",
-        "if bytes > 0 then redis.call('HINCRBY', KEYS[3], 'bytes', -bytes) end",
-        "",
+        "counted(7, -bytes)",
+        "counted(7, 0)",
     ),
     bug("attempts are not counted", "fail", "attempts[1] = attempts[1] + 1", ""),
 ];

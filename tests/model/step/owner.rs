@@ -61,7 +61,7 @@ pub fn release(
     let Some(destination) = state.destinations.get_mut(known.name) else {
         unreachable!("it was found")
     };
-    if known.definition.log_max == 0 {
+    if known.definition.log_max == 0 && lanes.iter().any(|request| request.settled_to > 0) {
         destination.log.clear();
     }
     for Gone { sequence, tombstone, idempotency_key, .. } in gone {
