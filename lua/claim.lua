@@ -80,7 +80,7 @@ if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. know
 expect('ZCARD', KEYS[6], KEYS[7])
 local most = tonumber(ARGV[6])
 -- One more than can be given tells whether there are more.
-local sequences = redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], 0, most)
+local sequences = redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], '0', ARGV[6])
 local has_more = #sequences > most
 sequences[most + 1] = nil
 local deadline = text(now + tonumber(ARGV[5]))
@@ -102,7 +102,7 @@ end
 if by_priority then
   redis.call('ZREM', KEYS[3], unpack(sequences, 1, covered))
 else
-  redis.call('LTRIM', KEYS[3], covered, -1)
+  redis.call('LTRIM', KEYS[3], covered, '-1')
 end
 if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end
 if covered == #sequences and not has_more then

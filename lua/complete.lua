@@ -64,7 +64,7 @@ local attempts_kept = redis.call('HLEN', KEYS[4]) > 0
 -- gaps: of that its head says enough.
 local heads = {}
 local function head_of(lane)
-  heads[lane] = heads[lane] or redis.call('ZRANGE', in_progress_of(lane), 0, 0)[1] or ''
+  heads[lane] = heads[lane] or redis.call('ZRANGE', in_progress_of(lane), '0', '0')[1] or ''
   return heads[lane]
 end
 local first

@@ -78,7 +78,7 @@ for i = lane_base + (lane_count > 1 and count or 0) + 1, #ARGV, 3 do more[tonumb
 -- lanes are serial, whether one of its messages is not finished.
 local previous, was_empty, busy = {}, {}, {}
 for lane = 1, lane_count do
-  previous[lane] = redis.call('ZRANGE', in_progress_of(lane), -1, -1)[1] or '0'
+  previous[lane] = redis.call('ZRANGE', in_progress_of(lane), '-1', '-1')[1] or '0'
   was_empty[lane] = previous[lane] == '0'
   if serial and not was_empty[lane] then
     busy[lane] = redis.call('ZCARD', in_progress_of(lane)) > redis.call('ZCARD', ready_of(lane))

@@ -42,7 +42,7 @@ if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION n
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
 -- The most messages of one lane that one call settles, and of all lanes that it hands out.
-local SETTLED_MAX, RUNS_MAX = 2000, 4000
+local SETTLED_MAX, RUNS_MAX = '2000', 4000
 
 local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
 local orders, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
@@ -105,7 +105,7 @@ local function common_prefix(lane, from, gone, finished)
   local has_left, run = {}, {}
   for _, sequence in ipairs(gone) do has_left[sequence] = true end
   local count = #gone + #finished
-  local pending = redis.call('ZRANGE', lane.in_progress, from, '+inf', 'BYSCORE', 'LIMIT', 0, count)
+  local pending = redis.call('ZRANGE', lane.in_progress, from, '+inf', 'BYSCORE', 'LIMIT', '0', count)
   for _, sequence in ipairs(pending) do
     if not has_left[sequence] then
       if sequence ~= finished[#run + 1] then break end
@@ -118,7 +118,7 @@ end
 -- What has left a lane.
 local function read_gone(lane)
   if lane.upto == '0' then return end
-  lane.gone = redis.call('ZRANGE', lane.ready, '-inf', lane.upto, 'BYSCORE', 'LIMIT', 0, SETTLED_MAX)
+  lane.gone = redis.call('ZRANGE', lane.ready, '-inf', lane.upto, 'BYSCORE', 'LIMIT', '0', SETTLED_MAX)
 end
 
 -- The sequences after those in hand that may leave.
@@ -127,7 +127,7 @@ local function read_behind(lane, most)
   lane.is_prefix = last and pending_upto(lane, '-inf', last) == #lane.gone
   if most == 0 then return end
   local from = '(' .. ARGV[lane.base + 6]
-  local finished = redis.call('ZRANGE', lane.ready, from, '+inf', 'BYSCORE', 'LIMIT', 0, most)
+  local finished = redis.call('ZRANGE', lane.ready, from, '+inf', 'BYSCORE', 'LIMIT', '0', most)
   if #finished == 0 then return end
   -- What is ready is in progress: if no more is in progress up to its end, it is the prefix itself.
   local is_prefix = pending_upto(lane, from, finished[#finished]) == #finished

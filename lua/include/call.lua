@@ -15,6 +15,6 @@ end
 
 -- Keeps the answer for as long as a call may be sent again.
 local function keep(key, number, answer)
-  redis.call('SET', key, cmsgpack.pack({number, answer}), 'PX', 60000)
+  redis.call('SET', key, cmsgpack.pack({number, answer}), 'PX', '60000')
   return answer
 end

@@ -120,7 +120,7 @@ end",
     bug(
         "the answer to a call is not kept",
         "include/call",
-        "redis.call('SET', key, cmsgpack.pack({number, answer}), 'PX', 60000)",
+        "redis.call('SET', key, cmsgpack.pack({number, answer}), 'PX', '60000')",
         "",
     ),
     bug("a late call is carried out", "include/call", "if call[1] > number then", "if false then"),
