@@ -1,37 +1,16 @@
 //! Group commit: what arrives for a destination while a call is in flight makes the next call.
 //! Nothing waits for a batch to fill when nothing is in flight.
-//!
-//! Of many destinations only a few have a call in flight at once; the batches of the others grow
-//! meanwhile. Otherwise each would send what it has at every moment, one message a call, and Redis would
-//! be so busy with these calls that those of the next stages came late.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Mutex, PoisonError},
 };
 
 use futures::future::BoxFuture;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::timeout,
-};
+use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::DestinationName;
-
-/// Destinations with a call in flight at once.
-const TURNS: usize = 8;
-/// Nobody waits longer for a turn: one server of a cluster that does not answer, or a disk that is
-/// waited for, must not hold up what goes elsewhere.
-const TURN_WAIT: Duration = Duration::from_millis(20);
-
-/// Who may have a call in flight.
-#[derive(Clone)]
-struct Turns {
-    free: Arc<Semaphore>,
-    wait: Duration,
-}
 
 type Worker<J> = dyn Fn(DestinationName, Batches<J>) -> BoxFuture<'static, ()> + Send + Sync;
 
@@ -39,7 +18,6 @@ type Worker<J> = dyn Fn(DestinationName, Batches<J>) -> BoxFuture<'static, ()> +
 pub struct GroupCommit<J> {
     queues: Mutex<HashMap<DestinationName, mpsc::Sender<J>>>,
     queue_max: usize,
-    turns: Turns,
     tracker: TaskTracker,
     worker: Box<Worker<J>>,
 }
@@ -47,9 +25,6 @@ pub struct GroupCommit<J> {
 /// What a worker takes its batches from.
 pub struct Batches<J> {
     queue: mpsc::Receiver<J>,
-    turns: Turns,
-    /// The turn of the batch that was taken last.
-    turn: Option<OwnedSemaphorePermit>,
 }
 
 impl<J: Send + 'static> GroupCommit<J> {
@@ -60,14 +35,7 @@ impl<J: Send + 'static> GroupCommit<J> {
         tracker: TaskTracker,
         worker: impl Fn(DestinationName, Batches<J>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        let turns = Turns { free: Arc::new(Semaphore::new(TURNS)), wait: TURN_WAIT };
-        GroupCommit {
-            queues: Mutex::default(),
-            queue_max,
-            turns,
-            tracker,
-            worker: Box::new(worker),
-        }
+        GroupCommit { queues: Mutex::default(), queue_max, tracker, worker: Box::new(worker) }
     }
 
     /// Puts a job into its destination's queue. Jobs of one caller stay in order.
@@ -83,33 +51,21 @@ impl<J: Send + 'static> GroupCommit<J> {
             return queue.clone();
         }
         let (sender, queue) = mpsc::channel(self.queue_max);
-        let batches = Batches { queue, turns: self.turns.clone(), turn: None };
-        self.tracker.spawn((self.worker)(destination.clone(), batches));
+        self.tracker.spawn((self.worker)(destination.clone(), Batches { queue }));
         queues.insert(destination.clone(), sender.clone());
         sender
     }
 }
 
 impl<J> Batches<J> {
-    /// All jobs that are there when it is this destination's turn, at most `max`; waits for the
-    /// first. None when there will be no more. The turn lasts until the next batch is asked for.
+    /// All jobs that are there, at most `max`; waits for the first. None when there will be no
+    /// more.
     pub async fn next(&mut self, max: usize) -> Option<Vec<J>> {
-        self.turn = None;
         let mut batch = Vec::new();
-        if self.queue.recv_many(&mut batch, max).await == 0 {
-            return None;
+        match self.queue.recv_many(&mut batch, max).await {
+            0 => None,
+            _ => Some(batch),
         }
-        self.turn = self.turns.free.clone().try_acquire_owned().ok();
-        if self.turn.is_none() {
-            let turn = timeout(self.turns.wait, self.turns.free.clone().acquire_owned()).await;
-            self.turn = turn.ok().and_then(Result::ok);
-            while batch.len() < max
-                && let Ok(job) = self.queue.try_recv()
-            {
-                batch.push(job);
-            }
-        }
-        Some(batch)
     }
 }
 
@@ -138,60 +94,7 @@ pub fn cut<T>(
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::oneshot;
-
     use super::*;
-
-    /// A batch that a worker has taken, and what ends its call.
-    type Call = (Vec<u32>, oneshot::Sender<()>);
-
-    /// Workers that tell of each batch, and take the next when they are told to.
-    fn group(wait: Duration) -> (GroupCommit<u32>, mpsc::UnboundedReceiver<Call>) {
-        let (tell, told) = mpsc::unbounded_channel();
-        let mut group = GroupCommit::new(16, TaskTracker::new(), move |_, mut queue| {
-            let tell = tell.clone();
-            Box::pin(async move {
-                while let Some(batch) = queue.next(16).await {
-                    let (end, ended) = oneshot::channel();
-                    let _ = tell.send((batch, end));
-                    let _ = ended.await;
-                }
-            })
-        });
-        group.turns.wait = wait;
-        (group, told)
-    }
-
-    fn name(number: usize) -> DestinationName {
-        format!("d{number}").parse().unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_destination_that_waits_for_its_turn_gathers() {
-        let (group, mut told) = group(Duration::from_secs(3600));
-        let mut calls = Vec::new();
-        for number in 0..TURNS {
-            group.submit(&name(number), 0).await;
-            calls.push(told.recv().await.unwrap());
-        }
-        group.submit(&name(TURNS), 1).await;
-        tokio::task::yield_now().await;
-        group.submit(&name(TURNS), 2).await;
-        assert!(told.try_recv().is_err(), "it has no turn yet");
-        calls.pop().unwrap().1.send(()).unwrap();
-        assert_eq!(told.recv().await.unwrap().0, [1, 2]);
-    }
-
-    #[tokio::test]
-    async fn nobody_waits_for_a_turn_that_does_not_come() {
-        let (group, mut told) = group(Duration::from_millis(1));
-        let mut calls = Vec::new();
-        for number in 0..=TURNS {
-            group.submit(&name(number), 0).await;
-            calls.push(told.recv().await.unwrap());
-        }
-        assert_eq!(calls.len(), TURNS + 1, "and no call has ended");
-    }
 
     #[test]
     fn calls_are_bounded_by_count_and_by_bytes_and_keep_the_order() {
