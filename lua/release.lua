@@ -29,7 +29,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it settles nothing twice and hands out the same: no call number is needed.
--- include: schema, clock, epoch, expect, owner, look
+-- include: schema, clock, epoch, expect, owner, look, left
 
 local now = now_ms()
 local epoch, quarantine = current_epoch(KEYS[1], now, ARGV[6])
@@ -262,8 +262,7 @@ if orders > 0 then end_runs_before('HMGET', KEYS[8]) end
 local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
--- Of what this call has no use for nothing is asked.
--- The log, and idempotency keys that are forgotten.
+-- Of what this call has no use for nothing is asked: the log, and idempotency keys that are forgotten.
 local asks_what_is_gone = #ARGV > 10 + 8 * lane_count
 if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
 if #gone > 0 then expect('HLEN', KEYS[4]) end
@@ -358,40 +357,6 @@ local function renew_hints()
   end
 end
 
--- Adds the entries of what has left just now to the log, and has the oldest make room.
-local function log_settled()
-  local first, length = 11 + 8 * lane_count, 0
-  for from = first, first + 2 * entry_count - 2, 2000 do
-    local entries, order = {}, {}
-    for i = from, math.min(from + 1998, first + 2 * entry_count - 2), 2 do
-      if is_gone[ARGV[i]] then
-        order[#order + 1] = ARGV[i]
-        entries[#entries + 1] = ARGV[i]
-        entries[#entries + 1] = ARGV[i + 1]
-      end
-    end
-    if #order > 0 then
-      redis.call('HSET', KEYS[10], unpack(entries))
-      length = redis.call('RPUSH', KEYS[11], unpack(order))
-    end
-  end
-  local excess = length - tonumber(ARGV[8])
-  if excess > 0 then
-    redis.call('HDEL', KEYS[10], unpack(redis.call('LPOP', KEYS[11], math.min(excess, 4000))))
-  end
-end
-
--- Forgets idempotency keys, unless another message than those that have left has them now.
-local function forget_keys(from, to)
-  local forgotten = {}
-  for i, kept in ipairs(redis.call('HMGET', KEYS[9], unpack(ARGV, from, to))) do
-    if kept and is_gone[string.match(kept, '^%d+ (%d+) ')] then
-      forgotten[#forgotten + 1] = ARGV[from + i - 1]
-    end
-  end
-  if #forgotten > 0 then redis.call('HDEL', KEYS[9], unpack(forgotten)) end
-end
-
 -- A log that is not wanted any more.
 if has_unwanted_log then redis.call('UNLINK', KEYS[10], KEYS[11]) end
 if #gone > 0 then
@@ -400,9 +365,10 @@ if #gone > 0 then
   count_gone()
   if asks_what_is_gone then
     for _, sequence in ipairs(gone) do is_gone[sequence] = true end
-    if entry_count > 0 then log_settled() end
-    local keys = 11 + 8 * lane_count + 2 * entry_count
-    for from = keys, #ARGV, 2000 do forget_keys(from, math.min(from + 1999, #ARGV)) end
+    local entries = 11 + 8 * lane_count
+    local keys = entries + 2 * entry_count
+    if entry_count > 0 then log_gone(KEYS[10], KEYS[11], ARGV[8], is_gone, entries, keys - 1) end
+    forget_keys(KEYS[9], is_gone, keys)
   end
 end
 renew_hints()

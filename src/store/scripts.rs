@@ -84,7 +84,7 @@ pub(super) fn is_missing(error: &redis::RedisError) -> bool {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 13] = [
+const INCLUDES: [(&str, &str); 14] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
@@ -92,6 +92,7 @@ const INCLUDES: [(&str, &str); 13] = [
     ("expect", include_str!("../../lua/include/expect.lua")),
     ("head", include_str!("../../lua/include/head.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
+    ("left", include_str!("../../lua/include/left.lua")),
     ("lists", include_str!("../../lua/include/lists.lua")),
     ("look", include_str!("../../lua/include/look.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),

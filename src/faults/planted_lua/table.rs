@@ -14,7 +14,12 @@ const fn bug(
 /// Every bug that can be planted in a script.
 pub const BUGS: [Bug; 38] = [
     // Order.
-    bug("release compares no heads", "release", "if count == pending or pending_upto(lane, '-inf', last) == count then", "if true then"),
+    bug(
+        "release compares no heads",
+        "release",
+        "if count == pending or pending_upto(lane, '-inf', last) == count then",
+        "if true then",
+    ),
     bug(
         "a halted head is released",
         "release",
@@ -167,11 +172,6 @@ end",
     // Bounds and times.
     bug("a delayed message may be claimed at once", "ingest", "due and due > now", "false"),
     bug("the backlog has no cap", "ingest", "room <= 0 or room_bytes < charge and", "false and"),
-    bug(
-        "pending bytes are not given back",
-        "release",
-        "counted(7, -bytes)",
-        "counted(7, 0)",
-    ),
+    bug("pending bytes are not given back", "release", "counted(7, -bytes)", "counted(7, 0)"),
     bug("attempts are not counted", "fail", "attempts[1] = attempts[1] + 1", ""),
 ];
