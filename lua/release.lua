@@ -50,13 +50,14 @@ local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 local lane_count, entry_count = tonumber(ARGV[9]), tonumber(ARGV[10])
 
 -- Of each lane what is asked, what is found to have left it (gone) and what may leave it now (run).
-local lanes, settles, NONE = {}, false, {}
+local lanes, keys, settles, NONE = {}, {}, false, {}
 for number = 1, lane_count do
   local base, sets = 3 + 8 * number, ordering == 'none' and 1 or number
   local upto = ARGV[base + 1]
   settles = settles or upto ~= '0'
+  keys[number] = ARGV[base]
   lanes[number] = {
-    base = base, key = ARGV[base], upto = upto, is_new = ARGV[base + 6] == '0',
+    base = base, key = keys[number], upto = upto, is_new = ARGV[base + 6] == '0',
     most = tonumber(ARGV[base + 7]), in_progress = KEYS[11 + 2 * sets], ready = KEYS[12 + 2 * sets],
     not_before = 0, gone = NONE, run = NONE,
   }
@@ -74,19 +75,13 @@ local function together(what)
   return all
 end
 
-local function keys_of_lanes()
-  local keys = {}
-  for number = 1, lane_count do keys[number] = lanes[number].key end
-  return keys
-end
-
 -- When the heads may leave. Of a lane that has messages in hand it is not asked.
 local function read_hints()
   local hints
   if ordering == 'destination' then
     hints = {lanes[1].is_new and redis.call('ZSCORE', KEYS[6], destination)}
   else
-    hints = redis.call('ZMSCORE', KEYS[7], unpack(keys_of_lanes()))
+    hints = redis.call('ZMSCORE', KEYS[7], unpack(keys))
   end
   for number = 1, lane_count do
     local lane = lanes[number]
@@ -98,6 +93,12 @@ end
 -- How many messages of a lane are in progress, up to one of them.
 local function pending_upto(lane, from, upto)
   return redis.call('ZCOUNT', lane.in_progress, from, upto)
+end
+
+-- True if what has left is what in-progress begins with.
+local function is_gone_first(lane)
+  local last = lane.gone[#lane.gone]
+  return last and pending_upto(lane, '-inf', last) == #lane.gone
 end
 
 -- What is finished, from the front on, and behind what is gone without a gap.
@@ -123,8 +124,7 @@ end
 
 -- The sequences after those in hand that may leave.
 local function read_behind(lane, most)
-  local last = lane.gone[#lane.gone]
-  lane.is_prefix = last and pending_upto(lane, '-inf', last) == #lane.gone
+  lane.is_prefix = is_gone_first(lane)
   if most == 0 then return end
   local from = '(' .. ARGV[lane.base + 6]
   local finished = redis.call('ZRANGE', lane.ready, from, '+inf', 'BYSCORE', 'LIMIT', '0', most)
@@ -148,14 +148,14 @@ local function read_front(lane, most)
   if count == pending or pending_upto(lane, '-inf', last) == count then
     lane.run = finished
   else
-    lane.is_prefix = #gone > 0 and pending_upto(lane, '-inf', gone[#gone]) == #gone
+    lane.is_prefix = is_gone_first(lane)
     lane.run = common_prefix(lane, '-inf', gone, finished)
   end
 end
 
 -- Where nothing is in order each message is a lane, and all stand in the same sets.
 local function read_each()
-  local is_ready, seen = redis.call('ZMSCORE', lanes[1].ready, unpack(keys_of_lanes())), {}
+  local is_ready, seen = redis.call('ZMSCORE', lanes[1].ready, unpack(keys)), {}
   for number = 1, lane_count do
     local lane = lanes[number]
     if is_ready[number] and not seen[lane.key] then
@@ -366,9 +366,9 @@ if #gone > 0 then
   if asks_what_is_gone then
     for _, sequence in ipairs(gone) do is_gone[sequence] = true end
     local entries = 11 + 8 * lane_count
-    local keys = entries + 2 * entry_count
-    if entry_count > 0 then log_gone(KEYS[10], KEYS[11], ARGV[8], is_gone, entries, keys - 1) end
-    forget_keys(KEYS[9], is_gone, keys)
+    local behind = entries + 2 * entry_count
+    if entry_count > 0 then log_gone(KEYS[10], KEYS[11], ARGV[8], is_gone, entries, behind - 1) end
+    forget_keys(KEYS[9], is_gone, behind)
   end
 end
 renew_hints()
