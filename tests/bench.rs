@@ -115,11 +115,11 @@ async fn senders_that_go_and_come_leave_order_as_it_is() {
 #[tokio::test]
 async fn what_contradicts_itself_is_refused_with_a_way_out() {
     for (arguments, way_out) in [
-        (&["--keys", "2"][..], "--in http-batch"),
-        (&["--transform", "none", "--work-max-us", "5"], "--transform native"),
+        (&["--transform", "none", "--work-max-us", "5"][..], "--transform native"),
         (&["--set", "sender.run_max"], "FIELD=VALUE"),
         (&["--hand-over", "1", "--senders", "1"], "2 or more"),
         (&["--idle", "--rate", "5"], "cannot be used with"),
+        (&["--pending", "5", "--preload"], "cannot be used with"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
         let output = command.arg("bench").args(arguments).output().await.unwrap();

@@ -4,13 +4,13 @@ mod common;
 
 use std::{sync::Arc, time::Duration};
 
-use common::{closed_port, message};
+use common::{closed_port, message, message_with_everything};
 use reseq::{
-    domain::{Ack, Destination, Framing, Stage, Stamped, Trouble, TroubleKind},
+    domain::{Ack, Destination, Envelope, Framing, Stage, Stamped, Trouble, TroubleKind},
     sender::deliver::{Deliver, Finality, Verdict, client, connect},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
 };
 
@@ -130,6 +130,31 @@ async fn length_frames_carry_line_breaks_and_are_answered_in_length_frames() {
     assert_eq!(verdict, Verdict::Accepted(1));
     let verdict = peer.exchange(&mut stream, "", b"\0\0\0\0", b"\0\0\0\x08REJECT x").await;
     assert_eq!(verdict, rejected("rejected: x"));
+}
+
+#[tokio::test]
+async fn an_envelope_is_one_line_with_all_that_belongs_to_the_body() {
+    let peer = peer(|d| d.delivery.envelope = Envelope::Json).await;
+    let mut message = message_with_everything();
+    message.message.body.content_type = "application/json".into();
+    message.message.body.bytes = "{\"a\":\n1.0}".into();
+    let receive = async {
+        let mut stream = BufReader::new(peer.accept().await);
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        stream.write_all(b"OK\n").await.unwrap();
+        line
+    };
+    let (verdict, line) = tokio::join!(deliver(&*peer.delivery, message), receive);
+    assert_eq!(verdict, Verdict::Accepted(1));
+    assert!(line.contains("{\"a\": 1.0}"), "{line}");
+    let shown: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let expected = serde_json::json!({
+        "id": "order-7", "sequence": 42, "previous": 41, "epoch": 3, "key": " kontō 7%", "attempt": 1,
+        "headers": {"x-tenant": "7, 8", "x-static": "travelling", "x-reseq-key": "no"},
+        "content_type": "application/json", "body": {"a": 1.0},
+    });
+    assert_eq!(shown, expected);
 }
 
 #[tokio::test]

@@ -335,7 +335,7 @@ async fn listen_tcp(
 ) -> Result<Vec<SocketAddr>, AppError> {
     let shared = ingest::tcp::Shared {
         committer,
-        frame_bytes_max: config.http.body_bytes_max,
+        body_bytes_max: config.http.body_bytes_max,
         frames_in_flight_max: config.ingest.frames_in_flight_max,
         connections: Arc::new(Semaphore::new(config.ingest.connections_max)),
     };

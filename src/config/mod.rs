@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use topology::{Access, Host, Topology};
 
-use crate::domain::{Destination, DestinationName, Framing, Topic};
+use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
 
 /// The whole configuration.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -132,6 +132,9 @@ pub struct TcpListener {
     /// How messages are told apart.
     #[serde(default)]
     pub framing: Framing,
+    /// What a frame holds.
+    #[serde(default)]
+    pub envelope: Envelope,
 }
 
 impl Default for Config {

@@ -15,7 +15,7 @@ pub mod topic;
 pub use attempts::{Attempts, Stage, Trouble, TroubleKind};
 pub use backoff::Backoff;
 pub use destination::{
-    Ack, BatchFormat, Delivery, Destination, Durability, Framing, OnExhausted, Ordering,
+    Ack, BatchFormat, Delivery, Destination, Durability, Envelope, Framing, OnExhausted, Ordering,
     Processing, Transform, TransformKind, expression::Expression,
 };
 pub use lease::LeaseToken;

@@ -1,4 +1,5 @@
-//! One message as JSON: the body of `POST /v1/messages`, or a line of NDJSON.
+//! One message as JSON: the body of `POST /v1/messages`, a line of NDJSON, or, without saying where it
+//! is to go, a frame over TCP.
 //!
 //! ```text
 //! {"destinations": ["erp", "crm"] | "topic": "orders",
@@ -80,8 +81,38 @@ fn even_null<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<&'a RawV
 /// The body is looked at no closer than to find its end, without recursion: its depth is bounded
 /// by its length alone.
 pub fn parse_item(bytes: &[u8], now_ms: u64, body_bytes_max: usize) -> Result<Item, ItemError> {
+    let mut sent = parse_object(bytes)?;
+    let to = parse_recipients(sent.destinations.take(), sent.topic.take())?;
+    let arrival = arrival_of(sent, &to, now_ms, body_bytes_max)?;
+    Ok(Item { to, arrival })
+}
+
+/// Reads one object that comes to where only one destination can be meant: it names none.
+pub fn parse_message(
+    bytes: &[u8],
+    destination: &DestinationName,
+    now_ms: u64,
+    body_bytes_max: usize,
+) -> Result<Arrival, ItemError> {
     let sent = parse_object(bytes)?;
-    let to = parse_recipients(sent.destinations, sent.topic)?;
+    for (field, is_there) in
+        [("destinations", sent.destinations.is_some()), ("topic", sent.topic.is_some())]
+    {
+        if is_there {
+            let problem = "this listener feeds one destination; leave it out";
+            return Err(invalid(format!("{field}: {problem}")));
+        }
+    }
+    let to = Recipients::Destinations(vec![destination.clone()]);
+    arrival_of(sent, &to, now_ms, body_bytes_max)
+}
+
+fn arrival_of(
+    sent: Sent<'_>,
+    to: &Recipients,
+    now_ms: u64,
+    body_bytes_max: usize,
+) -> Result<Arrival, ItemError> {
     let due = parse_due(sent.delay_ms, sent.not_before, now_ms).map_err(invalid)?;
     let priority = sent.priority.map(due::check_priority).transpose();
     let priority = priority.map_err(|error| invalid(format!("priority: {error}")))?;
@@ -94,8 +125,7 @@ pub fn parse_item(bytes: &[u8], now_ms: u64, body_bytes_max: usize) -> Result<It
     let fresh_id = || to.fresh_id(idempotency_key.as_deref(), &body.bytes);
     let id = sent.id.unwrap_or_else(fresh_id);
     let message = Message { id, key: sent.key, headers, body, received_ms: now_ms };
-    let arrival = Arrival { idempotency_key, due, priority, ..Arrival::of(message) };
-    Ok(Item { to, arrival })
+    Ok(Arrival { idempotency_key, due, priority, ..Arrival::of(message) })
 }
 
 fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {

@@ -1,4 +1,4 @@
-//! Messages as JSON, several in one body.
+//! Messages as JSON: several in one body, or each in a frame of its own.
 //!
 //! ```text
 //! {"id": "…", "sequence": 42, "previous": 41, "epoch": 3, "key": null, "attempt": 1,
@@ -54,6 +54,14 @@ pub fn batch(messages: &[impl Borrow<Stamped>], format: BatchFormat) -> (&'stati
     }
     body.extend_from_slice(end.as_bytes());
     (content_type, body.into())
+}
+
+/// One message in one line, without a line break at its end.
+pub fn frame(message: &Stamped) -> Bytes {
+    let mut line = Vec::with_capacity(message.message.body.bytes.len() + 256);
+    // Fails only for maps whose keys are no texts, and there are none.
+    let _ = serde_json::to_writer(&mut line, &envelope(message, BatchFormat::Ndjson));
+    line.into()
 }
 
 /// How many messages of a batch the answer says were accepted, if it says so.
@@ -153,6 +161,14 @@ mod tests {
             (&lines[0]["body"], &lines[1]["body_base64"]),
             (&json!({"a": 1}), &json!("ew=="))
         );
+    }
+
+    #[test]
+    fn a_frame_is_one_envelope_in_one_line() {
+        let line = frame(&message("application/json", "{\"a\":\r\n1}"));
+        assert!(!line.contains(&b'\n'));
+        let shown: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!((&shown["body"], &shown["sequence"]), (&json!({"a": 1}), &json!(42)));
     }
 
     #[test]

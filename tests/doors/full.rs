@@ -86,6 +86,31 @@ async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_
 }
 
 #[tokio::test]
+async fn what_is_no_message_is_answered_in_its_place_while_frames_wait_for_room() {
+    let service = Service::start().await;
+    service.define("small", json!({"max_backlog": ROOM})).await;
+    service.desk.gate.hold(Point::Arrived);
+    let stream = TcpStream::connect(service.pod.addresses.tcp(3)).await.unwrap();
+    let mut stream = BufReader::new(stream);
+    let frames = |from: usize| -> String {
+        (from..from + COUNT).map(|n| format!("{{\"body\": {n}}}\n{{\"body\": {n}\n")).collect()
+    };
+    stream.write_all(frames(0).as_bytes()).await.unwrap();
+    waiting(&service, 1.0).await;
+    stream.write_all(frames(COUNT).as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    service.desk.gate.let_go();
+    for number in 1..=2 * COUNT {
+        assert_eq!(line(&mut stream).await, format!("OK {number}\n"));
+        let told = line(&mut stream).await;
+        assert!(told.starts_with("ERR invalid_json "), "{told:?}");
+    }
+    service.desk.journal.reaches(2 * COUNT).await;
+    let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
+    assert_eq!(bodies, (0..2 * COUNT).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn producers_that_are_always_too_fast_lose_nothing_and_keep_their_order() {
     const EACH: usize = 150;
     let service = Service::start().await;

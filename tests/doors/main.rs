@@ -28,8 +28,8 @@ mod workers;
 const BODY_MAX: usize = 1000;
 const BATCH_MAX: usize = 4000;
 
-/// One pod with all roles, with a destination `erp` of its file, two TCP listeners for it, and one
-/// for `small`, which a test may define.
+/// One pod with all roles, with a destination `erp` of its file, two TCP listeners for it, and two
+/// for `small`, which a test may define: the second takes envelopes.
 struct Service {
     redis: TestRedis,
     pod: Pod,
@@ -46,7 +46,12 @@ impl Service {
             http: format!("body_bytes_max = {BODY_MAX}\nbatch_bytes_max = {BATCH_MAX}"),
             redis: "timeout_ms = 1000".into(),
             ingest: "retry_ms = 300".into(),
-            tcp: vec![("erp", "lines"), ("erp", "length"), ("small", "lines")],
+            tcp: vec![
+                ("erp", "lines"),
+                ("erp", "length"),
+                ("small", "lines"),
+                ("small", "lines json"),
+            ],
             ..Settings::new(redis.url())
         };
         let settings = settings.destination("erp", &format!("url = \"{}\"", receiver.url()));

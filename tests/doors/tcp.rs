@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
 use super::{BODY_MAX, Service};
-use crate::support::{checker::stats, http::text, wait::within};
+use crate::support::{checker::stats, http::text, journal::Delivery, wait::within};
 
 /// Writes these bytes, ends the writing if told so, and reads until the other side closes.
 async fn say(address: SocketAddr, bytes: &[u8], ends: bool) -> String {
@@ -79,6 +80,52 @@ async fn a_length_that_cannot_be_taken_gets_an_error_frame_and_the_connection_en
     let bodies: Vec<String> = service.desk.journal.all().into_iter().map(|one| one.body).collect();
     assert_eq!(bodies, ["", "\\xff\\n", "three"]);
     assert_eq!(stats(&service.pod, "erp").await.unwrap()["last_sequence"], 3);
+}
+
+#[tokio::test]
+async fn an_envelope_says_what_belongs_to_the_body_and_a_bad_one_is_refused_in_its_place() {
+    let service = Service::start().await;
+    service.define("small", json!({"ordering": "key"})).await;
+    let lines = service.pod.addresses.tcp(3);
+    let good = [
+        r#"{"key": "acct-7", "id": "order-1", "idempotency_key": "k1", "body": {"a": 1.0}}"#,
+        r#"{"key": "acct-8", "id": "order-2", "body_base64": "/wo="}"#,
+        r#"{"key": "acct-7", "id": "order-3", "body": null}"#,
+    ];
+    let bad = [
+        ("a line that is no envelope", "ERR invalid_json "),
+        (r#"{"key": "acct-7"}"#, "ERR invalid_field body: missing"),
+        (
+            r#"{"destinations": ["erp"], "body": 1}"#,
+            "ERR invalid_field destinations: this listener",
+        ),
+        (r#"{"body": 1, "priority": 9}"#, "ERR invalid_field priority"),
+    ];
+    let sent = [good[0], bad[0].0, bad[1].0, good[1], bad[2].0, good[0], bad[3].0, good[2]];
+    let said = say(lines, (sent.join("\n") + "\n").as_bytes(), true).await;
+    let told: Vec<&str> = said.lines().collect();
+    let expected = ["OK 1", bad[0].1, bad[1].1, "OK 2", bad[2].1, "OK 1", bad[3].1, "OK 3"];
+    assert_eq!(told.len(), expected.len(), "{told:?}");
+    for (told, expected) in told.iter().zip(expected) {
+        assert!(told.starts_with(expected), "{told:?}, not {expected:?}");
+    }
+    // The same key with another body is another message.
+    let other = r#"{"key": "acct-7", "idempotency_key": "k1", "body": 2}"#;
+    let said = say(lines, format!("{other}\n").as_bytes(), true).await;
+    assert!(said.starts_with("ERR idempotency_conflict "), "{said:?}");
+
+    service.desk.journal.reaches(3).await;
+    let mut delivered = service.desk.journal.all();
+    let headers = |one: &Delivery| one.headers.clone().unwrap();
+    delivered.sort_by_key(|one| headers(one).sequence);
+    let shown = |one: &Delivery| (headers(one).id, headers(one).key.unwrap(), one.body.clone());
+    let expected = [
+        ("order-1", "acct-7", "{\"a\": 1.0}"),
+        ("order-2", "acct-8", "\\xff\\n"),
+        ("order-3", "acct-7", "null"),
+    ];
+    let expected = expected.map(|(id, key, body)| (id.into(), key.into(), body.into()));
+    assert_eq!(delivered.iter().map(shown).collect::<Vec<(String, String, String)>>(), expected);
 }
 
 #[tokio::test]

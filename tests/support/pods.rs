@@ -32,7 +32,8 @@ pub struct Settings {
     pub ingest: String,
     /// `[[destination]]` sections.
     pub destinations: String,
-    /// TCP listeners of ingest pods: destination and framing.
+    /// TCP listeners of ingest pods: destination and framing; behind it `json`, where a frame is an
+    /// envelope.
     pub tcp: Vec<(&'static str, &'static str)>,
     /// Further variables of their environment.
     pub environment: Vec<(String, String)>,
@@ -72,9 +73,10 @@ impl Settings {
             self.shutdown_ms, self.http, self.redis, self.ingest, self.destinations,
         );
         for ((destination, framing), address) in self.tcp.iter().zip(tcp) {
+            let (framing, envelope) = framing.split_once(' ').unwrap_or((framing, "none"));
             text += &format!(
                 "[[tcp]]\nlisten = \"{address}\"\ndestination = \"{destination}\"\n\
-                 framing = \"{framing}\"\n"
+                 framing = \"{framing}\"\nenvelope = \"{envelope}\"\n"
             );
         }
         text

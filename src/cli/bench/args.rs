@@ -6,7 +6,7 @@ use anyhow::ensure;
 use clap::{Args, ValueEnum, builder::ArgPredicate, value_parser};
 use serde::Serialize;
 
-use crate::domain::{Framing, Ordering};
+use crate::domain::{Envelope, Framing, Ordering};
 
 /// The arguments of `reseq bench`.
 #[derive(Debug, Clone, Args)]
@@ -36,6 +36,9 @@ pub struct BenchArgs {
     /// Messages that are sent and not answered yet, at most, over all connections (TCP).
     #[arg(long, default_value_t = 4096, value_parser = value_parser!(u64).range(1..=1_000_000))]
     pub window: u64,
+    /// Messages that are sent and not delivered yet, at most: so many wait, whatever the speed.
+    #[arg(long, conflicts_with = "preload", value_parser = value_parser!(u64).range(1..=100_000_000))]
+    pub pending: Option<u64>,
     /// Messages that a sender sends before the first of them is answered, in each lane (TCP).
     #[arg(long, default_value_t = 256, value_parser = value_parser!(u32).range(1..=1000))]
     pub out_window: u32,
@@ -46,7 +49,7 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 1, default_value_if("hand_over", ArgPredicate::IsPresent, "20"))]
     #[arg(value_parser = value_parser!(u64).range(1..=100_000))]
     pub destinations: u64,
-    /// Ordering keys of each destination, in turn (not over TCP).
+    /// Ordering keys of each destination, in turn (over TCP in JSON envelopes).
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=100_000_000))]
     pub keys: u64,
     /// Bytes of a body.
@@ -93,7 +96,7 @@ pub struct BenchArgs {
     /// Settled messages that the log of each destination holds.
     #[arg(long, default_value_t = 0)]
     pub log_max: u64,
-    /// Send an idempotency key with each message (not over TCP).
+    /// Send an idempotency key with each message (over TCP in JSON envelopes).
     #[arg(long)]
     pub idempotency_keys: bool,
     /// Messages that are sent first and not counted.
@@ -192,16 +195,6 @@ impl BenchArgs {
             self.transform == TransformArg::None || self.processors != Some(0),
             "--transform native needs a processor; leave out --processors 0"
         );
-        let is_tcp = self.way_in == Way::Tcp;
-        ensure!(
-            !is_tcp || self.keys == 1,
-            "frames over TCP have no ordering keys; use --in http-batch, or --destinations in place \
-             of --keys"
-        );
-        ensure!(
-            !is_tcp || !self.idempotency_keys,
-            "frames over TCP have no idempotency keys; use --in http-batch"
-        );
         ensure!(
             self.hand_over.is_none() || self.senders >= 2,
             "--hand-over needs a sender that takes over; leave out --senders, or use 2 or more"
@@ -212,6 +205,14 @@ impl BenchArgs {
             "--rate {rate} is outside 0.01 to 10000000"
         );
         Ok(())
+    }
+
+    /// Over TCP, what the frames of the producers hold.
+    pub fn envelope(&self) -> Envelope {
+        match self.keys > 1 || self.idempotency_keys {
+            true => Envelope::Json,
+            false => Envelope::None,
+        }
     }
 
     /// Connections to ingest.

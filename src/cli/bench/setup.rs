@@ -123,7 +123,8 @@ pub async fn start_ingest(
         for (stream, listen) in here.iter().zip(free_addresses(here.len())?) {
             let destination = destination_name(stream % args.destinations).parse()?;
             let framing = args.framing.into();
-            config.tcp.push(config::TcpListener { listen, destination, framing });
+            let envelope = args.envelope();
+            config.tcp.push(config::TcpListener { listen, destination, framing, envelope });
             tcp[*stream as usize] = Some(listen);
         }
         let path = stage.write(&format!("ingest-{}", process + 1), &config)?;

@@ -43,6 +43,9 @@ impl fmt::Display for Settings {
             ". Processes: {} ingest, {} processor, {} sender; embedded Redis. Seed {}.",
             self.ingest, self.processors, self.senders, self.seed
         )?;
+        if let Some(pending) = self.pending {
+            write!(f, "\nAt most {pending} sent and not delivered yet.")?;
+        }
         if self.work_max_us > 0 {
             write!(f, "\nWork is waiting; timers round each up to a whole millisecond.")?;
         }

@@ -8,7 +8,7 @@ use super::{plan::Stream, receivers::Receivers, transformer::Transformer};
 use crate::{
     cli::stage::{Role, SHUTDOWN_MAX, Stage, free_addresses},
     config::{self, Config},
-    domain::{Destination, Framing, TransformKind},
+    domain::{Destination, Envelope, Framing, TransformKind},
 };
 
 /// A killed processor's messages are taken up again after this time. Shorter than the default,
@@ -42,8 +42,12 @@ fn config(
         config.destinations.push(destination);
     }
     let tcp = Stream::Tcp.destination().parse()?;
-    let listener =
-        config::TcpListener { listen: tcp_listen, destination: tcp, framing: Framing::Lines };
+    let listener = config::TcpListener {
+        listen: tcp_listen,
+        destination: tcp,
+        framing: Framing::Lines,
+        envelope: Envelope::None,
+    };
     config.tcp.push(listener);
     config.validate().context("the demo's own configuration")?;
     Ok(config)

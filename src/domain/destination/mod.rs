@@ -203,6 +203,8 @@ pub struct Delivery {
     pub window: u32,
     /// TCP: how messages are told apart on the connection.
     pub framing: Framing,
+    /// TCP: what a frame holds.
+    pub envelope: Envelope,
     /// TCP: whether the receiver answers each frame.
     pub ack: Ack,
 }
@@ -227,6 +229,17 @@ pub enum Framing {
     Lines,
     /// 4 bytes of length, big-endian, then so many bytes.
     Length,
+}
+
+/// What a frame on a TCP connection holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Envelope {
+    /// The body, and nothing else.
+    #[default]
+    None,
+    /// A JSON object that holds the body and what belongs to it.
+    Json,
 }
 
 /// Whether a TCP receiver answers each frame.
@@ -278,6 +291,7 @@ impl Default for Delivery {
             batch_format: BatchFormat::Json,
             window: 1,
             framing: Framing::Lines,
+            envelope: Envelope::None,
             ack: Ack::Line,
         }
     }
@@ -376,9 +390,12 @@ impl Destination {
     }
 
     /// True if this body can never be sent to the receiver as it is: it holds a line break, and each
-    /// message is a line.
+    /// message is a line. An envelope is always one line.
     pub fn breaks_lines(&self, body: &[u8]) -> bool {
-        self.is_tcp() && self.delivery.framing == Framing::Lines && body.contains(&b'\n')
+        let Delivery { framing, envelope, .. } = self.delivery;
+        self.is_tcp()
+            && (framing, envelope) == (Framing::Lines, Envelope::None)
+            && body.contains(&b'\n')
     }
 
     /// The same with header values hidden: they tend to be secrets.

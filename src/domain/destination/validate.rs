@@ -1,7 +1,7 @@
 //! What a definition may hold: checked when it is made, so that nothing fails later by it.
 
 use super::{
-    Destination, Headers, InvalidField, MASK, Ordering, Processing, TransformKind,
+    Destination, Envelope, Headers, InvalidField, MASK, Ordering, Processing, TransformKind,
     expression::Expression,
 };
 use crate::domain::Backoff;
@@ -60,6 +60,11 @@ impl Destination {
             let problem = "only a tcp:// receiver takes frames ahead of its answers; over HTTP use \
                            delivery.batch_max";
             return Err(bad("delivery.window", problem));
+        }
+        if delivery.envelope == Envelope::Json && !self.is_tcp() {
+            let problem = "only frames of a tcp:// receiver are put into envelopes; over HTTP the headers \
+                           say it, and batches (delivery.batch_max) always are";
+            return Err(bad("delivery.envelope", problem));
         }
         if delivery.window > 1 && delivery.per_second_max > 0 {
             let problem = "frames in flight together cannot be paced one by one; leave out \
@@ -209,6 +214,7 @@ mod tests {
         };
         assert_eq!(refused(serial_without_lanes), "processing");
         assert_eq!(refused(|d| d.weight = 0), "weight");
+        assert_eq!(refused(|d| d.delivery.envelope = Envelope::Json), "delivery.envelope");
         assert_eq!(refused(|d| d.idempotency_window_ms = 10), "idempotency_window_ms");
         let header = |name: &str, value: &str| {
             let entry = (name.to_owned(), value.to_owned());

@@ -59,6 +59,11 @@ enum Kept {
         _share: Arc<Share>,
     },
     Settled(Outcome),
+    /// It was no message.
+    Refused {
+        answer: ToProducer,
+        _share: Arc<Share>,
+    },
     /// The connection ends with this answer.
     Last(ToProducer),
 }
@@ -72,6 +77,11 @@ impl Writer<'_> {
                 Read::Last(answer) => {
                     self.write(answer).await;
                     return false;
+                }
+                Read::Refused(answer, _share) => {
+                    if !self.write(answer).await {
+                        return false;
+                    }
                 }
                 Read::Submitted(pending, taken) => {
                     // What is answered already is not held back for what is not.
@@ -159,6 +169,9 @@ impl Writer<'_> {
         while let Ok(read) = self.queue.try_recv() {
             match read {
                 Read::Last(answer) => self.kept.push_back(Kept::Last(answer)),
+                Read::Refused(answer, share) => {
+                    self.kept.push_back(Kept::Refused { answer, _share: share });
+                }
                 Read::Submitted(pending, taken) => {
                     self.kept.extend(kept(pending.outcomes().await, &taken, 0));
                 }
@@ -215,6 +228,7 @@ impl Writer<'_> {
                     break;
                 }
                 Kept::Settled(outcome) => answer_to(outcome),
+                Kept::Refused { answer, .. } => (answer, false),
                 Kept::Last(answer) => (answer, true),
             };
             if !self.write(answer).await || is_last {
@@ -227,18 +241,23 @@ impl Writer<'_> {
 
     async fn answer_the_rest(&mut self) {
         loop {
-            let outcomes = match self.kept.pop_front() {
-                Some(Kept::Again { .. }) => vec![Err(Refusal::Aborted)],
-                Some(Kept::Settled(outcome)) => vec![outcome],
+            let answers = match self.kept.pop_front() {
+                Some(Kept::Again { .. }) => vec![answer_to(Err(Refusal::Aborted)).0],
+                Some(Kept::Settled(outcome)) => vec![answer_to(outcome).0],
+                Some(Kept::Refused { answer, .. }) => vec![answer],
                 Some(Kept::Last(_)) => continue,
                 None => match self.queue.recv().await {
-                    Some(Read::Submitted(pending, _)) => pending.outcomes().await,
+                    Some(Read::Submitted(pending, _)) => {
+                        let outcomes = pending.outcomes().await;
+                        outcomes.into_iter().map(|outcome| answer_to(outcome).0).collect()
+                    }
+                    Some(Read::Refused(answer, _)) => vec![answer],
                     Some(Read::Last(_)) => continue,
                     None => return,
                 },
             };
-            for outcome in outcomes {
-                if !self.write(answer_to(outcome).0).await {
+            for answer in answers {
+                if !self.write(answer).await {
                     return;
                 }
             }

@@ -2,8 +2,9 @@
 //! has it. Where Redis may not take it just now, nothing is read until it may.
 
 mod answers;
+mod frame;
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
@@ -21,8 +22,7 @@ use tokio_util::{
 use super::{Committer, Session, commit::Pending};
 use crate::{
     config,
-    domain::{Arrival, Body, DestinationName, Framing, Message},
-    store::server_clock_ms,
+    domain::{Arrival, DestinationName, Envelope, Framing},
     wire::{FrameCodec, FrameError, answer::ToProducer},
 };
 
@@ -39,8 +39,8 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 pub struct Shared {
     /// Where frames go.
     pub committer: Committer,
-    /// The longest frame, in bytes.
-    pub frame_bytes_max: usize,
+    /// The longest body, in bytes.
+    pub body_bytes_max: usize,
     /// Frames of one connection on their way into Redis at once.
     pub frames_in_flight_max: usize,
     /// Places for connections, over all listeners.
@@ -76,6 +76,7 @@ pub async fn run(
         let connection = Connection {
             destination: settings.destination.clone(),
             framing: settings.framing,
+            envelope: settings.envelope,
             shared: shared.clone(),
             turn: Mutex::default(),
             stop: stop.clone(),
@@ -90,6 +91,8 @@ pub async fn run(
 /// What was read, on its way to being answered.
 enum Read {
     Submitted(Pending, Taken),
+    /// It is no message: this is the answer. What comes behind it is taken.
+    Refused(ToProducer, Arc<Share>),
     /// The connection ends with this answer.
     Last(ToProducer),
 }
@@ -111,6 +114,7 @@ type Frames = FramedRead<tokio::net::tcp::OwnedReadHalf, FrameCodec>;
 struct Connection {
     destination: DestinationName,
     framing: Framing,
+    envelope: Envelope,
     shared: Shared,
     /// Held by whoever submits: the reader, for one chunk at a time, or the writer, until all that
     /// was refused has been taken.
@@ -120,7 +124,8 @@ struct Connection {
 
 impl Connection {
     fn codec(&self) -> FrameCodec {
-        FrameCodec::new(self.framing, self.shared.frame_bytes_max)
+        let longest = frame::bytes_max(self.envelope, self.shared.body_bytes_max);
+        FrameCodec::new(self.framing, longest)
     }
 
     async fn serve(self, stream: TcpStream) {
@@ -156,16 +161,15 @@ impl Connection {
                 () = self.stop.cancelled() => return,
                 first = stream.next() => first,
             };
-            let (bodies, end) = chunk(first, &mut stream, places_max.min(CHUNK_MAX));
-            if !bodies.is_empty() {
-                let kib: usize = bodies.iter().map(|body| body.len() / 1024 + 1).sum();
-                let places = places.clone().acquire_many_owned(bodies.len() as u32).await;
+            let (frames, end) = chunk(first, &mut stream, places_max.min(CHUNK_MAX));
+            if !frames.is_empty() {
+                let kib: usize = frames.iter().map(|frame| frame.len() / 1024 + 1).sum();
+                let places = places.clone().acquire_many_owned(frames.len() as u32).await;
                 let room = room.clone().acquire_many_owned(kib.min(ROOM_KIB) as u32).await;
                 // They are never closed.
                 let (Ok(places), Ok(room)) = (places, room) else { return };
-                let arrivals = bodies.into_iter().map(arrival).collect();
                 let share = Arc::new(Share { _places: places, _room: room });
-                if !self.submit(Taken { arrivals, share }, queue).await {
+                if !self.take(frames, &share, queue).await {
                     return;
                 }
             }
@@ -184,8 +188,42 @@ impl Connection {
         }
     }
 
-    /// Submits frames when it is the reader's turn. False when the writer has gone.
-    async fn submit(&self, taken: Taken, queue: &mpsc::UnboundedSender<Read>) -> bool {
+    /// Submits frames that were read together. What is no message is answered in its place. False
+    /// when the writer has gone.
+    async fn take(
+        &self,
+        frames: Vec<Bytes>,
+        share: &Arc<Share>,
+        queue: &mpsc::UnboundedSender<Read>,
+    ) -> bool {
+        let mut arrivals = Vec::with_capacity(frames.len());
+        for frame in frames {
+            let body_bytes_max = self.shared.body_bytes_max;
+            match frame::read(frame, self.envelope, &self.destination, body_bytes_max) {
+                Ok(arrival) => arrivals.push(arrival),
+                Err(answer) => {
+                    let before = mem::take(&mut arrivals);
+                    let refused = Read::Refused(answer, share.clone());
+                    if !self.submit(before, share, queue).await || queue.send(refused).is_err() {
+                        return false;
+                    }
+                }
+            }
+        }
+        self.submit(arrivals, share, queue).await
+    }
+
+    /// Submits messages when it is the reader's turn. False when the writer has gone.
+    async fn submit(
+        &self,
+        arrivals: Vec<Arrival>,
+        share: &Arc<Share>,
+        queue: &mpsc::UnboundedSender<Read>,
+    ) -> bool {
+        if arrivals.is_empty() {
+            return true;
+        }
+        let taken = Taken { arrivals: arrivals.into(), share: share.clone() };
         let session = self.turn.lock().await;
         let arrivals = taken.arrivals.clone();
         let pending = self.shared.committer.submit(&self.destination, arrivals, &session).await;
@@ -201,34 +239,24 @@ enum End {
     Bad(FrameError),
 }
 
-/// The bodies that are there already, from the first one on, and whether more can come.
+/// The frames that are there already, from the first one on, and whether more can come.
 fn chunk(
     first: Option<Result<Bytes, FrameError>>,
     stream: &mut Frames,
     count_max: usize,
 ) -> (Vec<Bytes>, End) {
-    let (mut bodies, mut bytes, mut next) = (Vec::new(), 0, Some(first));
-    while let Some(frame) = next {
-        match frame {
-            None => return (bodies, End::Closed),
-            Some(Err(error)) => return (bodies, End::Bad(error)),
-            Some(Ok(body)) => {
-                bytes += body.len();
-                bodies.push(body);
+    let (mut frames, mut bytes, mut next) = (Vec::new(), 0, Some(first));
+    while let Some(read) = next {
+        match read {
+            None => return (frames, End::Closed),
+            Some(Err(error)) => return (frames, End::Bad(error)),
+            Some(Ok(frame)) => {
+                bytes += frame.len();
+                frames.push(frame);
             }
         }
-        let is_full = bodies.len() >= count_max || bytes >= CHUNK_BYTES_MAX;
+        let is_full = frames.len() >= count_max || bytes >= CHUNK_BYTES_MAX;
         next = if is_full { None } else { stream.next().now_or_never() };
     }
-    (bodies, End::No)
-}
-
-fn arrival(body: Bytes) -> Arrival {
-    Arrival::of(Message {
-        id: uuid::Uuid::now_v7().to_string(),
-        key: None,
-        headers: Vec::new(),
-        body: Body { content_type: "application/octet-stream".into(), bytes: body },
-        received_ms: server_clock_ms(),
-    })
+    (frames, End::No)
 }

@@ -31,10 +31,11 @@ use tokio_util::codec::Framed;
 
 use super::{Deliver, Finality, Verdict};
 use crate::{
-    domain::{Ack, Destination, Framing, Stage, Stamped, Trouble, TroubleKind},
+    domain::{Ack, Destination, Envelope, Framing, Stage, Stamped, Trouble, TroubleKind},
     wire::{
         FrameCodec, FrameError,
         answer::{ANSWER_BYTES_MAX, FromReceiver},
+        envelope,
         http::CONNECT_TIMEOUT,
     },
 };
@@ -53,6 +54,7 @@ pub struct Tcp {
     /// `host:port`, looked up for each new connection.
     address: String,
     framing: Framing,
+    envelope: Envelope,
     ack: Ack,
     timeout: Duration,
     /// The last one used is on top, so a lane by itself stays on one connection.
@@ -168,6 +170,7 @@ impl Tcp {
         Tcp {
             address: url.split(['/', '?', '#']).next().unwrap_or_default().to_owned(),
             framing: delivery.framing,
+            envelope: delivery.envelope,
             ack: delivery.ack,
             timeout: Duration::from_millis(delivery.timeout_ms),
             idle: Mutex::default(),
@@ -272,9 +275,12 @@ impl Tcp {
 impl Deliver for Tcp {
     /// A frame is one message; the frames of one call are in flight together.
     async fn deliver(&self, messages: &[Arc<Stamped>], _attempt: u32) -> Verdict {
-        let bodies = messages.iter().map(|message| &message.message.body.bytes);
-        let fits = |body: &&Bytes| self.framing == Framing::Length || !body.contains(&b'\n');
-        let frames: Vec<Bytes> = bodies.take_while(fits).cloned().collect();
+        let frames = messages.iter().map(|message| match self.envelope {
+            Envelope::None => message.message.body.bytes.clone(),
+            Envelope::Json => envelope::frame(message),
+        });
+        let fits = |frame: &Bytes| self.framing == Framing::Length || !frame.contains(&b'\n');
+        let frames: Vec<Bytes> = frames.take_while(fits).collect();
         let mut progress = Progress::begin(self.timeout);
         let result = match frames.is_empty() {
             true => {

@@ -37,7 +37,7 @@ pub async fn send(load: &Load, stream: u64, mut pace: Pace) -> anyhow::Result<Se
             sleep(wait).await;
         }
         let now = load.tally.now();
-        let take = || pace.take(now, &mut sent);
+        let take = || pace.take(now, load, &mut sent);
         let numbers: Vec<u64> =
             std::iter::repeat_with(take).map_while(|taken| taken).take(many).collect();
         if numbers.is_empty() {
@@ -79,16 +79,8 @@ fn batch(load: &Load, host: &str, numbers: &[u64]) -> anyhow::Result<Request<Ful
     let mut lines = Vec::with_capacity((plan.body_bytes + 96) * numbers.len());
     for &number in numbers {
         let destination = destination_name(plan.destination_of(number));
-        lines.extend_from_slice(format!("{{\"destinations\":[\"{destination}\"]").as_bytes());
-        if plan.keys > 1 {
-            lines.extend_from_slice(format!(",\"key\":\"{}\"", plan.key_of(number)).as_bytes());
-        }
-        if load.with_idempotency_keys {
-            lines.extend_from_slice(format!(",\"idempotency_key\":\"{number}\"").as_bytes());
-        }
-        lines.extend_from_slice(b",\"body\":");
-        plan.write_body(number, &mut lines);
-        lines.extend_from_slice(b"}\n");
+        load.write_item(number, &format!("\"destinations\":[\"{destination}\"],"), &mut lines);
+        lines.push(b'\n');
     }
     let request = Request::post("/v1/messages")
         .header(header::HOST, host)

@@ -1,6 +1,7 @@
 //! The producers: as many connections as the plan has streams, each sends its messages in order.
 
 use std::{
+    mem,
     net::SocketAddr,
     sync::{
         Arc,
@@ -17,10 +18,13 @@ use super::{
     plan::{Phase, Plan, Turn},
     receive::Tally,
 };
+use crate::domain::Envelope;
 
 mod http;
 mod tcp;
 
+/// How often it is looked whether there is room for more, with --pending.
+const ROOM_EVERY: Duration = Duration::from_millis(1);
 /// An answer may take so long.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
@@ -56,7 +60,11 @@ pub struct Load {
     batch: usize,
     window: usize,
     framing: crate::domain::Framing,
+    envelope: Envelope,
     with_idempotency_keys: bool,
+    pending_max: u64,
+    /// In this phase.
+    sent: AtomicU64,
     accepted: AtomicU64,
 }
 
@@ -71,7 +79,10 @@ impl Load {
             way: args.way_in,
             batch: args.batch as usize,
             framing: args.framing.into(),
+            envelope: args.envelope(),
             with_idempotency_keys: args.idempotency_keys,
+            pending_max: args.pending.unwrap_or(u64::MAX),
+            sent: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
         }
     }
@@ -81,14 +92,39 @@ impl Load {
         self.accepted.load(Relaxed)
     }
 
+    /// Takes a place for one more message, if there is one.
+    fn take_place(&self) -> bool {
+        let is_there =
+            self.sent.load(Relaxed).saturating_sub(self.tally.delivered()) < self.pending_max;
+        self.sent.fetch_add(is_there.into(), Relaxed);
+        is_there
+    }
+
+    /// Writes a message as JSON after what is in `out`; `to` says where it is to go, with a comma
+    /// behind it, or nothing.
+    fn write_item(&self, number: u64, to: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("{{{to}").as_bytes());
+        if self.plan.keys > 1 {
+            out.extend_from_slice(format!("\"key\":\"{}\",", self.plan.key_of(number)).as_bytes());
+        }
+        if self.with_idempotency_keys {
+            out.extend_from_slice(format!("\"idempotency_key\":\"{number}\",").as_bytes());
+        }
+        out.extend_from_slice(b"\"body\":");
+        self.plan.write_body(number, out);
+        out.push(b'}');
+    }
+
     /// Sends a phase; returns what each stream sent, when all of it has been accepted.
     pub async fn send(self: &Arc<Self>, phase: Phase) -> anyhow::Result<Vec<Sent>> {
         let start = self.tally.now();
+        self.sent.store(0, Relaxed);
         let mut streams = JoinSet::new();
         for stream in 0..self.plan.streams {
             let load = self.clone();
             streams.spawn(async move {
-                let pace = Pace { start, turn: Turn::of(&load.plan, phase, stream) };
+                let turn = Turn::of(&load.plan, phase, stream);
+                let pace = Pace { start, turn, is_held: false };
                 let sent = match load.way {
                     Way::Tcp => tcp::send(&load, stream, pace).await,
                     Way::Http | Way::HttpBatch => http::send(&load, stream, pace).await,
@@ -109,13 +145,19 @@ impl Load {
 struct Pace {
     start: Duration,
     turn: Turn,
+    /// It is due, and there was no place for it.
+    is_held: bool,
 }
 
 impl Pace {
-    /// The next message, if it is due; notes when it goes.
-    fn take(&mut self, now: Duration, sent: &mut Sent) -> Option<u64> {
+    /// The next message, if it is due and there is a place for it; notes when it goes.
+    fn take(&mut self, now: Duration, load: &Load, sent: &mut Sent) -> Option<u64> {
         let since = now.saturating_sub(self.start);
-        let due = self.turn.due(since)?;
+        let due = self.turn.due(since).filter(|due| *due <= since)?;
+        if !load.take_place() {
+            self.is_held = true;
+            return None;
+        }
         let number = self.turn.take(since)?;
         sent.at.push(now);
         if due > Duration::ZERO {
@@ -124,9 +166,10 @@ impl Pace {
         Some(number)
     }
 
-    /// How long until the next one is due; none if there is none.
-    fn wait(&self, now: Duration) -> Option<Duration> {
+    /// How long until the next one may be due; none if there is none.
+    fn wait(&mut self, now: Duration) -> Option<Duration> {
         let since = now.saturating_sub(self.start);
-        self.turn.due(since).map(|due| due.saturating_sub(since))
+        let shortest = if mem::take(&mut self.is_held) { ROOM_EVERY } else { Duration::ZERO };
+        self.turn.due(since).map(|due| due.saturating_sub(since).max(shortest))
     }
 }

@@ -13,7 +13,10 @@ use tokio::{
 use tokio_util::codec::{Decoder, Encoder};
 
 use super::{ANSWER_MAX, Load, Pace, Relaxed, Sent};
-use crate::wire::{FrameCodec, answer::ANSWER_BYTES_MAX};
+use crate::{
+    domain::Envelope,
+    wire::{FrameCodec, answer::ANSWER_BYTES_MAX},
+};
 
 /// No more frames are made while so many bytes wait to be written.
 const WRITE_BYTES: usize = 256 << 10;
@@ -87,9 +90,12 @@ impl Connection<'_> {
     fn fill(&mut self) -> anyhow::Result<()> {
         while self.unanswered() < self.load.window && self.output.len() < WRITE_BYTES {
             let now = self.load.tally.now();
-            let Some(number) = self.pace.take(now, &mut self.sent) else { break };
+            let Some(number) = self.pace.take(now, self.load, &mut self.sent) else { break };
             self.body.clear();
-            self.load.plan.write_body(number, &mut self.body);
+            match self.load.envelope {
+                Envelope::None => self.load.plan.write_body(number, &mut self.body),
+                Envelope::Json => self.load.write_item(number, "", &mut self.body),
+            }
             self.codec.encode(Bytes::copy_from_slice(&self.body), &mut self.output)?;
         }
         Ok(())
