@@ -52,7 +52,6 @@ local record_base, lane_base = member_base + count, member_base + 2 * count
 local held = deadlines(KEYS[5], ARGV, member_base + 1, member_base + count)
 expect('ZCARD', KEYS[6])
 if ordering ~= 'destination' then expect('ZCARD', KEYS[7]) end
-for lane = 1, lane_count do expect('ZCARD', ready_of(lane)) end
 if serial then
   expect_waiting(place)
   expect('ZCARD', KEYS[10])
@@ -117,10 +116,26 @@ end
 -- Of lanes that are keys, those whose heads are ready now.
 local heads_ready = {n = 0}
 
--- Makes messages of a lane ready. True if one that may leave is among them.
+-- Adds to the sets of what is ready: the first that is written. If one of them has another type, what
+-- was written is taken back.
+local function make_ready()
+  for lane = 1, lane_count do
+    local of_lane = scores[lane]
+    local added = of_lane.n == 0 or redis.pcall('ZADD', ready_of(lane), unpack(of_lane, 1, of_lane.n))
+    if type(added) == 'table' then
+      for before = 1, lane - 1 do
+        if scores[before].n > 0 then
+          -- Score and member are the same.
+          redis.call('ZREM', ready_of(before), unpack(scores[before], 1, scores[before].n))
+        end
+      end
+      return added
+    end
+  end
+end
+
+-- What follows from messages of a lane that are ready now. True if one that may leave is among them.
 local function finish(lane, of_lane, now)
-  local in_progress, ready = in_progress_of(lane), ready_of(lane)
-  redis.call('ZADD', ready, unpack(of_lane, 1, of_lane.n))
   if ordering == 'none' then
     local hints, now_text = {}, text(now)
     for i = 2, of_lane.n, 2 do
@@ -131,11 +146,13 @@ local function finish(lane, of_lane, now)
   end
   local is_head = head_of(lane) == of_lane[1]
   if is_head and ordering == 'key' then add(heads_ready, text(now), ARGV[5 + lane]) end
-  if serial then advance(place, in_progress, ready, now) end
+  if serial then advance(place, in_progress_of(lane), ready_of(lane), now) end
   return is_head
 end
 
 if done > 0 then
+  local failed = make_ready()
+  if failed then return failed end
   local now = now_ms()
   redis.call('ZREM', KEYS[5], unpack(gone, 1, done))
   if records.n > 0 then redis.call('HSET', KEYS[3], unpack(records, 1, records.n)) end

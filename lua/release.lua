@@ -20,9 +20,9 @@
 --   [1] owner token  [2] epoch that the owner knows  [3] definition version  [4] destination
 --   [5] 'destination', 'key' or 'none'  [6] known of the epoch  [7] most bytes of records  [8] most
 --   messages in the log  [9] number of lanes  [10] number of entries for the log
---   then per lane 8: its key (nothing in order: the sequence), the last sequence settled (0: none),
---   how many of the settled were tombstones: dropped, skipped, cancelled; their charges in bytes; the
---   last sequence still in hand (0: none), most messages to release
+--   then per lane 5: its key (nothing in order: the sequence), the last sequence settled (0: none),
+--   the charges of the settled in bytes (and behind them, if any were tombstones, how many were dropped,
+--   skipped, cancelled), the last sequence still in hand (0: none), most messages to release
 --   then per entry 2: sequence, entry; then the idempotency keys that are forgotten with the settled
 -- Returns: {number of orders, per lane {milliseconds until its head may leave, what attempts at the
 --   first left or '', sequence, record, sequence, record …}…}
@@ -52,13 +52,13 @@ local lane_count, entry_count = tonumber(ARGV[9]), tonumber(ARGV[10])
 -- Of each lane what is asked, what is found to have left it (gone) and what may leave it now (run).
 local lanes, keys, settles, NONE = {}, {}, false, {}
 for number = 1, lane_count do
-  local base, sets = 3 + 8 * number, ordering == 'none' and 1 or number
+  local base, sets = 6 + 5 * number, ordering == 'none' and 1 or number
   local upto = ARGV[base + 1]
   settles = settles or upto ~= '0'
   keys[number] = ARGV[base]
   lanes[number] = {
-    base = base, key = keys[number], upto = upto, is_new = ARGV[base + 6] == '0',
-    most = tonumber(ARGV[base + 7]), in_progress = KEYS[11 + 2 * sets], ready = KEYS[12 + 2 * sets],
+    base = base, key = keys[number], upto = upto, is_new = ARGV[base + 3] == '0',
+    most = tonumber(ARGV[base + 4]), in_progress = KEYS[11 + 2 * sets], ready = KEYS[12 + 2 * sets],
     not_before = 0, gone = NONE, run = NONE,
   }
 end
@@ -126,7 +126,7 @@ end
 local function read_behind(lane, most)
   lane.is_prefix = is_gone_first(lane)
   if most == 0 then return end
-  local from = '(' .. ARGV[lane.base + 6]
+  local from = '(' .. ARGV[lane.base + 3]
   local finished = redis.call('ZRANGE', lane.ready, from, '+inf', 'BYSCORE', 'LIMIT', '0', most)
   if #finished == 0 then return end
   -- What is ready is in progress: if no more is in progress up to its end, it is the prefix itself.
@@ -263,7 +263,7 @@ local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
 -- Of what this call has no use for nothing is asked: the log, and idempotency keys that are forgotten.
-local asks_what_is_gone = #ARGV > 10 + 8 * lane_count
+local asks_what_is_gone = #ARGV > 10 + 5 * lane_count
 if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
 if #gone > 0 then expect('HLEN', KEYS[4]) end
 if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
@@ -310,22 +310,15 @@ local function forget_records()
   end
 end
 
-local TOMBSTONES = {'dropped', 'skipped', 'cancelled'}
-
 -- Counts what has left.
 local function count_gone()
-  local bytes, delivered = 0, #gone
+  local bytes, delivered = 0, 0
   for number = 1, lane_count do
-    local base, left = lanes[number].base, #lanes[number].gone
+    local told, left = ARGV[lanes[number].base + 2], #lanes[number].gone
     if left > 0 then
-      bytes = bytes + tonumber(ARGV[base + 5])
-      for i = 1, 3 do
-        if ARGV[base + 1 + i] ~= '0' then
-          local count = math.min(tonumber(ARGV[base + 1 + i]), left)
-          redis.call('HINCRBY', KEYS[3], TOMBSTONES[i], count)
-          left, delivered = left - count, delivered - count
-        end
-      end
+      local charges = tonumber(told)
+      if not charges then charges, left = count_tombstones(KEYS[3], told, left) end
+      bytes, delivered = bytes + charges, delivered + left
     end
   end
   local function counted(at, change) return text((tonumber(known[at]) or 0) + change) end
@@ -365,7 +358,7 @@ if #gone > 0 then
   count_gone()
   if asks_what_is_gone then
     for _, sequence in ipairs(gone) do is_gone[sequence] = true end
-    local entries = 11 + 8 * lane_count
+    local entries = 11 + 5 * lane_count
     local behind = entries + 2 * entry_count
     if entry_count > 0 then log_gone(KEYS[10], KEYS[11], ARGV[8], is_gone, entries, behind - 1) end
     forget_keys(KEYS[9], is_gone, behind)

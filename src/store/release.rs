@@ -57,6 +57,17 @@ pub struct Settled {
     pub idempotency_keys: Vec<String>,
 }
 
+impl Settled {
+    /// The charges, and behind them, if there were any, the tombstones of each kind.
+    fn charges(&self) -> String {
+        let Settled { bytes, dropped, skipped, cancelled, .. } = self;
+        match dropped + skipped + cancelled {
+            0 => bytes.to_string(),
+            _ => format!("{bytes} {dropped} {skipped} {cancelled}"),
+        }
+    }
+}
+
 /// The answer to a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Released {
@@ -116,8 +127,7 @@ impl Store {
         for lane in lanes {
             let settled = &lane.settled;
             call.arg(lane.key.as_deref().unwrap_or_default()).arg(settled.upto);
-            call.arg(settled.dropped).arg(settled.skipped).arg(settled.cancelled);
-            call.arg(settled.bytes).arg(lane.in_hand).arg(lane.want.min(1024));
+            call.arg(settled.charges()).arg(lane.in_hand).arg(lane.want.min(1024));
         }
         for (sequence, entry) in lanes.iter().flat_map(|lane| &lane.settled.log) {
             call.arg(*sequence).arg(entry.encode());

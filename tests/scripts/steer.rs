@@ -50,7 +50,7 @@ impl Calls {
         made.args.extend([lanes.len().to_string(), settled.len().to_string()]);
         for (lane, settled_to, most) in lanes {
             made.args.extend([(*lane).to_owned(), settled_to.to_string()]);
-            made.args.extend(["0", "0", "0", "4", "0"].map(str::to_owned));
+            made.args.extend(["4", "0"].map(str::to_owned));
             made.args.push(most.to_string());
         }
         for sequence in settled {
