@@ -206,10 +206,16 @@ impl Ownership {
     }
 
     /// A partition was given back by another pod: takes it if the share allows. Who gives all back
-    /// has left the list of pods before, so a count that is not of just now is made again.
+    /// has left the list of pods before, so they are counted again: at once, or, if they were counted
+    /// just now, a little later, as that may have been just before it left.
     pub(super) async fn take_freed(&mut self, partition: u16) {
-        if self.tenures.len() >= self.share() && self.counted.elapsed() > RECOUNT {
-            self.rebalance().await;
+        if self.tenures.len() >= self.share() {
+            let again = self.counted + RECOUNT;
+            if again <= Instant::now() {
+                self.rebalance().await;
+            } else {
+                self.look_at = Some(self.look_at.map_or(again, |at| at.min(again)));
+            }
         }
         if !self.tenures.contains_key(&partition) && self.tenures.len() < self.share() {
             self.take(&[partition]).await;
