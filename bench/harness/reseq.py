@@ -13,12 +13,15 @@ from .processes import Failed, output_of
 
 RESEQ = Path(os.environ.get("RESEQ", BENCH.parent / "target/release/reseq"))
 ROLES = ("ingest", "processor", "sender")
+# By default a destination delivers 64 lanes at once; each of 100 destinations delivers its one anyway.
+ALL_LANES = ("--set", "destination.delivery.lanes_max=128")
 
 
 @dataclass(frozen=True)
 class Reseq(Contestant):
     way: str = "tcp"
     destinations: int = 1
+    keys: int = 1
     is_reseq: bool = True
 
     def versions(self):
@@ -32,8 +35,9 @@ class Reseq(Contestant):
     def measure(self, case, load, messages, rate, broker):
         arguments = {
             "messages": messages,
-            "ordering": "destination",
+            "ordering": "key" if self.keys > 1 else "destination",
             "destinations": self.destinations,
+            "keys": self.keys,
             "transform": "native",
             "work-min-us": case.work_min_us,
             "work-max-us": case.work_max_us,
@@ -79,9 +83,19 @@ WAYS = [
         "Reseq, TCP",
         destinations=100,
         loads={
-            "nothing": Load("100 lanes", 1000, 300_000),
-            "work-100": Load("100 lanes, 1000 in work", 1000, 200_000),
-            "half-100": Load("100 lanes, 1000 in work", 1000),
+            "nothing": Load("100 destinations", 1000, 300_000),
+            "work-100": Load("100 destinations, 1000 in work", 1000, 200_000),
+            "half-100": Load("100 destinations, 1000 in work", 1000),
+        },
+    ),
+    Reseq(
+        "reseq-keys",
+        "Reseq, TCP",
+        keys=100,
+        loads={
+            "nothing": Load("100 ordering keys", 1000, 300_000, ALL_LANES),
+            "work-100": Load("100 ordering keys, 1000 in work", 1000, 200_000, ALL_LANES),
+            "half-100": Load("100 ordering keys, 1000 in work", 1000, extra=ALL_LANES),
         },
     ),
     Reseq(

@@ -223,11 +223,14 @@ impl Store {
         max: usize,
     ) -> Result<Vec<String>, StoreError> {
         let key = self.keys().destination(&known.destination.name).lanes();
-        let now_ms = self.time_at(&key).await?;
         let mut pipe = redis::pipe();
-        pipe.zrangebyscore_limit(key, "-inf", now_ms, 0, max as isize);
-        let (lanes,) = self.query(&pipe).await?;
-        Ok(lanes)
+        pipe.zrange_withscores(&key, 0, max as isize - 1).cmd("TIME");
+        // In this order: what was hinted at by then has a time that is not after it.
+        type Found = (Vec<(String, u64)>, (u64, u64));
+        let (lanes, (seconds, micros)): Found = self.query_at(key.as_bytes(), &pipe).await?;
+        let now_ms = seconds * 1000 + micros / 1000;
+        let due = lanes.into_iter().take_while(|(_, not_before)| *not_before <= now_ms);
+        Ok(due.map(|(lane, _)| lane).collect())
     }
 
     /// Notes how many messages of a destination are being delivered just now, for people to see.

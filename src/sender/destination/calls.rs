@@ -1,9 +1,12 @@
 //! What a destination asks of Redis, one call at a time: to settle and release, to name lanes, to
 //! carry out what a refusal or an order comes to.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, OptionFuture},
+};
 
 use super::{DestinationSender, exhausted::Ended, now};
 use crate::{
@@ -22,11 +25,15 @@ const NAMED_MAX: usize = 1024;
 /// The pause after a call that Redis did not answer.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How many names were asked for at most, and those that there are.
+pub(super) type Names = (usize, Result<Vec<String>, StoreError>);
+
 /// What Redis answered.
 pub(super) enum Answer {
-    Released(Vec<LaneRequest>, Result<Released, StoreError>),
+    /// With the names of lanes, where they were asked for at the same time.
+    Released(Vec<LaneRequest>, Result<Released, StoreError>, Option<Names>),
     Ended(Vec<Ended>),
-    Lanes(usize, Result<Vec<String>, StoreError>),
+    Lanes(Names),
     /// Some orders, and where the next look goes on.
     Orders(Result<(Vec<Order>, u64), StoreError>),
     /// How many orders were carried out.
@@ -53,10 +60,11 @@ impl DestinationSender {
             .withdraw_call(&known)
             .or_else(|| self.end_call(&known))
             .or_else(|| self.orders_call(&known))
-            // In turn: under load there is always something to settle.
-            .or_else(|| if self.named_last { None } else { self.names_call(&known) })
             .or_else(|| self.release_call(&known))
-            .or_else(|| self.names_call(&known))
+            .or_else(|| {
+                let names = self.ask_names(&known)?;
+                Some(names.map(Answer::Lanes).boxed())
+            })
             .or_else(|| {
                 // No release tells whether there are orders.
                 self.orders.ask = std::mem::take(&mut self.orders.suspected);
@@ -67,7 +75,6 @@ impl DestinationSender {
     fn release_call(&mut self, known: &Arc<Known>) -> Option<BoxFuture<'static, Answer>> {
         let stop = self.tenure.draining.is_cancelled();
         let rules = self.current.as_ref()?.rules.clone();
-        self.named_last = false;
         let mut requests: Vec<LaneRequest> = Vec::new();
         while requests.len() < CALL_LANES_MAX
             && let Some(key) = self.to_ask.pop()
@@ -84,55 +91,77 @@ impl DestinationSender {
             return None;
         }
         self.orders.suspected = false;
+        let names = self.ask_names(known);
         let (store, owner, known) = (self.store.clone(), self.tenure.owner.clone(), known.clone());
         let call = async move {
-            let answer = store.release(&owner, &known, &requests).await;
-            if let Ok(released) = &answer {
-                pause(&requests, released).await;
-            }
-            Answer::Released(requests, answer)
+            let release = async {
+                let answer = store.release(&owner, &known, &requests).await;
+                if let Ok(released) = &answer {
+                    pause(&requests, released).await;
+                }
+                answer
+            };
+            let (answer, names) = tokio::join!(release, OptionFuture::from(names));
+            Answer::Released(requests, answer, names)
         };
         Some(call.boxed())
     }
 
-    /// Asks for the names of lanes, where there is room for some; more than there is room for, so
-    /// that not each lane that is done makes another call.
-    fn names_call(&mut self, known: &Arc<Known>) -> Option<BoxFuture<'static, Answer>> {
+    /// Asks for the names of lanes, where there is room for some: beside a release if there is one. For
+    /// more than there is room for, so that not each lane that is done makes another call.
+    fn ask_names(&mut self, known: &Arc<Known>) -> Option<BoxFuture<'static, Names>> {
         let is_one_lane = known.destination.ordering == domain::Ordering::Destination;
         let is_wanted = self.look && self.named.is_empty() && !self.is_full();
         if is_one_lane || !is_wanted || self.tenure.draining.is_cancelled() {
             return None;
         }
-        (self.look, self.named_last) = (false, true);
+        self.look = false;
         // Those in hand are named too.
         let max = self.lanes.len() + self.lanes_max().clamp(CALL_LANES_MAX, NAMED_MAX);
         let (store, known) = (self.store.clone(), known.clone());
-        let call = async move { Answer::Lanes(max, store.releasable_lanes(&known, max).await) };
-        Some(call.boxed())
+        Some(async move { (max, store.releasable_lanes(&known, max).await) }.boxed())
     }
 
     pub(super) async fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::Rested => self.pause = Duration::ZERO,
-            Answer::Lanes(max, Ok(keys)) => {
-                // As many as were asked for: there may be more.
-                self.look |= keys.len() == max;
-                let is_new = |key: &String| !self.lanes.contains_key(&Some(key.clone()));
-                self.named.extend(keys.into_iter().filter(is_new));
-            }
-            Answer::Lanes(_, Err(error)) => {
-                self.look = true;
-                self.failed(error).await;
-            }
-            Answer::Released(requests, Ok(released)) => self.released(&requests, released),
-            Answer::Released(requests, Err(error)) => {
-                requests.into_iter().for_each(|request| self.to_ask.push(&request.key));
-                self.orders.suspected = true;
-                self.failed(error).await;
+            Answer::Lanes(names) => self.take_names(names, &[]).await,
+            Answer::Released(requests, answer, names) => {
+                match answer {
+                    Ok(released) => self.released(&requests, released),
+                    Err(error) => {
+                        requests.iter().for_each(|request| self.to_ask.push(&request.key));
+                        self.orders.suspected = true;
+                        self.failed(error).await;
+                    }
+                }
+                if let Some(names) = names {
+                    self.take_names(names, &requests).await;
+                }
             }
             Answer::Ended(answers) => self.ended(answers).await,
             Answer::Orders(orders) => self.ordered(orders).await,
             Answer::Withdrawn(done, answer) => self.withdrawn(done, answer).await,
+        }
+    }
+
+    /// Takes the names of lanes over, but not those of what was asked for at the same time: they may be
+    /// older than its answer. What came to such a lane since has said so itself.
+    async fn take_names(&mut self, (max, keys): Names, asked: &[LaneRequest]) {
+        match keys {
+            Ok(keys) => {
+                // As many as were asked for: there may be more.
+                self.look |= keys.len() == max;
+                let asked: HashSet<&str> = asked.iter().filter_map(|r| r.key.as_deref()).collect();
+                let is_new = |key: &String| {
+                    !asked.contains(key.as_str()) && !self.lanes.contains_key(&Some(key.clone()))
+                };
+                self.named.extend(keys.into_iter().filter(is_new));
+            }
+            Err(error) => {
+                self.look = true;
+                self.failed(error).await;
+            }
         }
     }
 

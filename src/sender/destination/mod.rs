@@ -98,8 +98,6 @@ pub(super) struct DestinationSender {
     next_slot: Option<Instant>,
     /// One call at a time: what comes together meanwhile makes the next.
     call: Option<BoxFuture<'static, Answer>>,
-    /// The last call was for the names of lanes.
-    named_last: bool,
     orders: Orders,
     /// When to look for lanes whose backoff is over.
     due: BTreeSet<Instant>,
@@ -137,7 +135,6 @@ impl DestinationSender {
             pace: Pace::default(),
             next_slot: None,
             call: None,
-            named_last: false,
             orders: Orders::default(),
             due: BTreeSet::new(),
             look: true,
