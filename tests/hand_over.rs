@@ -22,7 +22,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// When the sender last said that it lives, by the clock of Redis: until then it counts.
+    /// Until when the sender counts, by the clock of Redis: as much later as it says again that it lives.
     async fn beat(&self) -> Result<f64, String> {
         let mut redis = self.redis.connection().await;
         let pods: Vec<(String, f64)> = redis.zrange_withscores(PODS, 0, -1).await.unwrap();

@@ -13,6 +13,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use serde_json::{error::Category, value::RawValue};
+use uuid::Uuid;
 
 use super::{
     Recipients, due,
@@ -83,14 +84,14 @@ fn even_null<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<&'a RawV
 pub fn parse_item(bytes: &[u8], now_ms: u64, body_bytes_max: usize) -> Result<Item, ItemError> {
     let mut sent = parse_object(bytes)?;
     let to = parse_recipients(sent.destinations.take(), sent.topic.take())?;
-    let arrival = arrival_of(sent, &to, now_ms, body_bytes_max)?;
+    let fresh_id = |key: Option<&str>, body: &[u8]| to.fresh_id(key, body);
+    let arrival = arrival_of(sent, fresh_id, now_ms, body_bytes_max)?;
     Ok(Item { to, arrival })
 }
 
 /// Reads one object that comes to where only one destination can be meant: it names none.
 pub fn parse_message(
     bytes: &[u8],
-    destination: &DestinationName,
     now_ms: u64,
     body_bytes_max: usize,
 ) -> Result<Arrival, ItemError> {
@@ -103,13 +104,13 @@ pub fn parse_message(
             return Err(invalid(format!("{field}: {problem}")));
         }
     }
-    let to = Recipients::Destinations(vec![destination.clone()]);
-    arrival_of(sent, &to, now_ms, body_bytes_max)
+    arrival_of(sent, |_, _| Uuid::now_v7().to_string(), now_ms, body_bytes_max)
 }
 
+/// `fresh_id` makes an id for one that brings none, of its idempotency key and its body.
 fn arrival_of(
     sent: Sent<'_>,
-    to: &Recipients,
+    fresh_id: impl FnOnce(Option<&str>, &[u8]) -> String,
     now_ms: u64,
     body_bytes_max: usize,
 ) -> Result<Arrival, ItemError> {
@@ -122,8 +123,7 @@ fn arrival_of(
     let body = parse_body(sent.body, sent.body_base64, sent.content_type, body_bytes_max)?;
     let headers = check_headers(sent.headers).map_err(invalid)?;
     let idempotency_key = sent.idempotency_key;
-    let fresh_id = || to.fresh_id(idempotency_key.as_deref(), &body.bytes);
-    let id = sent.id.unwrap_or_else(fresh_id);
+    let id = sent.id.unwrap_or_else(|| fresh_id(idempotency_key.as_deref(), &body.bytes));
     let message = Message { id, key: sent.key, headers, body, received_ms: now_ms };
     Ok(Arrival { idempotency_key, due, priority, ..Arrival::of(message) })
 }

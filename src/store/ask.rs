@@ -20,6 +20,14 @@ const LATER: Duration = Duration::from_millis(20);
 /// Looks at single keys under way at once, where a look at many had to be split.
 const SINGLE_MAX: usize = 8;
 
+/// What `TIME` answers: seconds, and microseconds of the next.
+pub(super) type ServerTime = (u64, u64);
+
+/// The same in ms since 1970.
+pub(super) fn server_ms((seconds, micros): ServerTime) -> u64 {
+    seconds * 1000 + micros / 1000
+}
+
 impl Store {
     /// Runs a script once.
     pub(super) async fn run<T: FromRedisValue>(
@@ -139,8 +147,8 @@ impl Store {
     pub(super) async fn time_at(&self, key: &str) -> Result<u64, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("TIME");
-        let ((seconds, micros),): ((u64, u64),) = self.query_at(key.as_bytes(), &pipe).await?;
-        Ok(seconds * 1000 + micros / 1000)
+        let (time,): (ServerTime,) = self.query_at(key.as_bytes(), &pipe).await?;
+        Ok(server_ms(time))
     }
 
     /// Asks everyone who holds data: the answers, and what went wrong with the others.

@@ -178,7 +178,7 @@ fn spawn(binary: &Path, place: &Place) -> Result<Child, EmbeddedError> {
     command.args(["--port", "0", "--daemonize", "no", "--unixsocketperm", "700"]);
     command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
     command.args(["--maxmemory-policy", "noeviction"]);
-    // What is larger is looked up, not gone through: a third less time for leases and busy lanes.
+    // Larger sorted sets are looked up, not gone through: leases and busy lanes cost less.
     command.args(["--zset-max-listpack-entries", "32"]);
     command.arg("--dir").arg(&place.dir).arg("--unixsocket").arg(&place.socket);
     command.arg("--logfile").arg(place.log());

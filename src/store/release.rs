@@ -226,9 +226,9 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.zrange_withscores(&key, 0, max as isize - 1).cmd("TIME");
         // In this order: what was hinted at by then has a time that is not after it.
-        type Found = (Vec<(String, u64)>, (u64, u64));
-        let (lanes, (seconds, micros)): Found = self.query_at(key.as_bytes(), &pipe).await?;
-        let now_ms = seconds * 1000 + micros / 1000;
+        type Found = (Vec<(String, u64)>, ask::ServerTime);
+        let (lanes, time): Found = self.query_at(key.as_bytes(), &pipe).await?;
+        let now_ms = ask::server_ms(time);
         let due = lanes.into_iter().take_while(|(_, not_before)| *not_before <= now_ms);
         Ok(due.map(|(lane, _)| lane).collect())
     }

@@ -46,8 +46,7 @@ pub fn batch(messages: &[impl Borrow<Stamped>], format: BatchFormat) -> (&'stati
         if at > 0 {
             body.extend_from_slice(between.as_bytes());
         }
-        // Fails only for maps whose keys are no texts, and there are none.
-        let _ = serde_json::to_writer(&mut body, &envelope(message.borrow(), format));
+        write(message.borrow(), format, &mut body);
         if format == BatchFormat::Ndjson {
             body.push(b'\n');
         }
@@ -59,9 +58,13 @@ pub fn batch(messages: &[impl Borrow<Stamped>], format: BatchFormat) -> (&'stati
 /// One message in one line, without a line break at its end.
 pub fn frame(message: &Stamped) -> Bytes {
     let mut line = Vec::with_capacity(message.message.body.bytes.len() + 256);
-    // Fails only for maps whose keys are no texts, and there are none.
-    let _ = serde_json::to_writer(&mut line, &envelope(message, BatchFormat::Ndjson));
+    write(message, BatchFormat::Ndjson, &mut line);
     line.into()
+}
+
+fn write(message: &Stamped, format: BatchFormat, out: &mut Vec<u8>) {
+    // Fails only for maps whose keys are no texts, and there are none.
+    let _ = serde_json::to_writer(out, &envelope(message, format));
 }
 
 /// How many messages of a batch the answer says were accepted, if it says so.

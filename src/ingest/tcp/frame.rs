@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::{
-    domain::{Arrival, Body, DestinationName, Envelope, Message, message::HEADERS_BYTES_MAX},
+    domain::{Arrival, Body, Envelope, Message, message::HEADERS_BYTES_MAX},
     ingest::json::parse_message,
     store::server_clock_ms,
     wire::answer::ToProducer,
@@ -26,13 +26,12 @@ pub fn bytes_max(envelope: Envelope, body_bytes_max: usize) -> usize {
 pub fn read(
     frame: Bytes,
     envelope: Envelope,
-    destination: &DestinationName,
     body_bytes_max: usize,
 ) -> Result<Arrival, ToProducer> {
     let now_ms = server_clock_ms();
     match envelope {
         Envelope::None => Ok(plain(frame, now_ms)),
-        Envelope::Json => parse_message(&frame, destination, now_ms, body_bytes_max)
+        Envelope::Json => parse_message(&frame, now_ms, body_bytes_max)
             .map_err(|error| ToProducer::Err { code: error.code, sentence: error.detail.into() }),
     }
 }
@@ -54,8 +53,7 @@ mod tests {
     const BODY_BYTES_MAX: usize = 100;
 
     fn read_envelope(text: &str) -> Result<Arrival, ToProducer> {
-        let erp = "erp".parse().unwrap();
-        read(Bytes::from(text.to_owned()), Envelope::Json, &erp, BODY_BYTES_MAX)
+        read(Bytes::from(text.to_owned()), Envelope::Json, BODY_BYTES_MAX)
     }
 
     #[test]

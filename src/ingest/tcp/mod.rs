@@ -198,8 +198,7 @@ impl Connection {
     ) -> bool {
         let mut arrivals = Vec::with_capacity(frames.len());
         for frame in frames {
-            let body_bytes_max = self.shared.body_bytes_max;
-            match frame::read(frame, self.envelope, &self.destination, body_bytes_max) {
+            match frame::read(frame, self.envelope, self.shared.body_bytes_max) {
                 Ok(arrival) => arrivals.push(arrival),
                 Err(answer) => {
                     let before = mem::take(&mut arrivals);

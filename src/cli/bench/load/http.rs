@@ -32,7 +32,7 @@ pub async fn send(load: &Load, stream: u64, mut pace: Pace) -> anyhow::Result<Se
     let mut sent = Sent::default();
     let many = if load.way == Way::HttpBatch { load.batch } else { 1 };
     loop {
-        let Some(wait) = pace.wait(load.tally.now()) else { return Ok(sent) };
+        let Some(wait) = pace.wait(load.tally.now(), load) else { return Ok(sent) };
         if !wait.is_zero() {
             sleep(wait).await;
         }

@@ -1,7 +1,6 @@
 //! The producers: as many connections as the plan has streams, each sends its messages in order.
 
 use std::{
-    mem,
     net::SocketAddr,
     sync::{
         Arc,
@@ -92,12 +91,9 @@ impl Load {
         self.accepted.load(Relaxed)
     }
 
-    /// Takes a place for one more message, if there is one.
-    fn take_place(&self) -> bool {
-        let is_there =
-            self.sent.load(Relaxed).saturating_sub(self.tally.delivered()) < self.pending_max;
-        self.sent.fetch_add(is_there.into(), Relaxed);
-        is_there
+    /// True if one more message may be on its way.
+    fn has_room(&self) -> bool {
+        self.sent.load(Relaxed).saturating_sub(self.tally.delivered()) < self.pending_max
     }
 
     /// Writes a message as JSON after what is in `out`; `to` says where it is to go, with a comma
@@ -124,7 +120,7 @@ impl Load {
             let load = self.clone();
             streams.spawn(async move {
                 let turn = Turn::of(&load.plan, phase, stream);
-                let pace = Pace { start, turn, is_held: false };
+                let pace = Pace { start, turn };
                 let sent = match load.way {
                     Way::Tcp => tcp::send(&load, stream, pace).await,
                     Way::Http | Way::HttpBatch => http::send(&load, stream, pace).await,
@@ -145,20 +141,18 @@ impl Load {
 struct Pace {
     start: Duration,
     turn: Turn,
-    /// It is due, and there was no place for it.
-    is_held: bool,
 }
 
 impl Pace {
-    /// The next message, if it is due and there is a place for it; notes when it goes.
+    /// The next message, if it is due and there is room for it; notes when it goes.
     fn take(&mut self, now: Duration, load: &Load, sent: &mut Sent) -> Option<u64> {
         let since = now.saturating_sub(self.start);
-        let due = self.turn.due(since).filter(|due| *due <= since)?;
-        if !load.take_place() {
-            self.is_held = true;
+        if !load.has_room() {
             return None;
         }
+        let due = self.turn.due(since)?;
         let number = self.turn.take(since)?;
+        load.sent.fetch_add(1, Relaxed);
         sent.at.push(now);
         if due > Duration::ZERO {
             sent.late = sent.late.max(since - due);
@@ -167,9 +161,9 @@ impl Pace {
     }
 
     /// How long until the next one may be due; none if there is none.
-    fn wait(&mut self, now: Duration) -> Option<Duration> {
+    fn wait(&self, now: Duration, load: &Load) -> Option<Duration> {
         let since = now.saturating_sub(self.start);
-        let shortest = if mem::take(&mut self.is_held) { ROOM_EVERY } else { Duration::ZERO };
+        let shortest = if load.has_room() { Duration::ZERO } else { ROOM_EVERY };
         self.turn.due(since).map(|due| due.saturating_sub(since).max(shortest))
     }
 }

@@ -57,7 +57,7 @@ impl Connection<'_> {
     async fn run(&mut self) -> anyhow::Result<()> {
         loop {
             self.fill()?;
-            let wait = self.pace.wait(self.load.tally.now());
+            let wait = self.pace.wait(self.load.tally.now(), self.load);
             if wait.is_none() && self.unanswered() == 0 {
                 return Ok(());
             }
