@@ -180,7 +180,7 @@ pub struct Backlog {
     pub dead: u64,
 }
 
-/// The backlog of a destination, as whoever owns its partition sees it each second. An owner that
+/// The backlog of a destination, as whoever owns its partition sees it every few seconds. An owner that
 /// was writes the default once more, so that the sum over all pods stays true.
 pub fn backlog(destination: &str, backlog: Backlog) {
     let Backlog { pending, pending_bytes, halted, dead } = backlog;

@@ -12,6 +12,7 @@ use reseq::{
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
+    time::timeout,
 };
 
 struct Peer {
@@ -285,6 +286,30 @@ async fn without_answers_what_is_said_all_the_same_is_thrown_away() {
         let verdict = peer.exchange(&mut stream, "two", b"two\n", b"REJECT x\n").await;
         assert_eq!(verdict, Verdict::Accepted(1));
     }
+}
+
+#[tokio::test]
+async fn without_answers_all_lanes_share_one_connection() {
+    let peer = peer(|d| d.delivery.ack = Ack::None).await;
+    // On another connection a later frame of a lane could be read before an earlier one.
+    let receive = async {
+        let mut stream = peer.accept().await;
+        let mut read = vec![0; 12];
+        stream.read_exact(&mut read).await.unwrap();
+        (read, stream)
+    };
+    let deliver = async {
+        let lane = async || {
+            for _ in 0..3 {
+                assert_eq!(deliver(&*peer.delivery, message("x")).await, Verdict::Accepted(1));
+            }
+        };
+        tokio::join!(lane(), lane())
+    };
+    let both = async { tokio::join!(deliver, receive) };
+    let (_, (read, _stream)) =
+        timeout(Duration::from_secs(60), both).await.expect("one connection");
+    assert_eq!(read, b"x\nx\nx\nx\nx\nx\n");
 }
 
 #[tokio::test]

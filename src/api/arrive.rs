@@ -150,7 +150,7 @@ impl Arrivals {
                 }
                 Err(error) => {
                     self.caller.give_up();
-                    return Err(self.with_tally(Problem::from(error)));
+                    return Err(self.with_tally(refusal(error)));
                 }
             }
         }
@@ -197,6 +197,17 @@ async fn stopped(target: &Target) -> Option<Problem> {
     match api.store.memory(target.known().partition).await {
         Ok(memory) => memory.is_at(api.memory_high_percent).then(memory_high),
         Err(error) => Some(Problem::from(error)),
+    }
+}
+
+/// An error of the store, as an arrival is refused by it.
+fn refusal(error: StoreError) -> Problem {
+    match error {
+        StoreError::CannotConfirm(problem) => {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Problem::temporary(status, "cannot_confirm", problem, 1)
+        }
+        error => Problem::from(error),
     }
 }
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api, draining,
+    Api, draining, half_way,
     request::{Target, cursor_of, limit_of, query_of, read_optional, sequence_of},
     selection::{Filter, Selection, Walk},
     shown::{Items, Letter},
@@ -108,17 +108,22 @@ pub(super) async fn discard(
     let dry_run = selection.dry_run;
     let mut walk = Walk::begin(&target, selection).await?;
     let (mut found, mut discarded) = (0, 0);
-    while let Some(step) = walk.next(&target).await? {
-        if api.stop.is_cancelled() {
-            return Err(draining(&[("discarded", discarded)]));
+    let walked = async {
+        while let Some(step) = walk.next(&target).await? {
+            if api.stop.is_cancelled() {
+                return Err(draining());
+            }
+            found += step.letters.len() as u64;
+            if !dry_run && !step.letters.is_empty() {
+                let sequences: Vec<Sequence> =
+                    step.letters.iter().map(|letter| letter.message.place.sequence).collect();
+                discarded += target.discard(&sequences).await?;
+            }
         }
-        found += step.letters.len() as u64;
-        if !dry_run && !step.letters.is_empty() {
-            let sequences: Vec<Sequence> =
-                step.letters.iter().map(|letter| letter.message.place.sequence).collect();
-            discarded += target.discard(&sequences).await?;
-        }
-    }
+        Ok(())
+    };
+    let done = walked.await;
+    done.map_err(|problem| half_way(problem, &[("discarded", discarded)]))?;
     match dry_run {
         true => Ok(Json(json!({"would_discard": found}))),
         false => Ok(Json(json!({"discarded": discarded}))),

@@ -121,6 +121,15 @@ fn steering_routes(body_bytes_max: usize) -> Router<Api> {
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
+/// Where there is no ingest: its route that has the path of another.
+pub fn without_ingest() -> Router {
+    let nothing = async || {
+        let detail = "this process does not take messages in: it runs without the role ingest";
+        Problem::new(StatusCode::NOT_FOUND, "not_found", detail)
+    };
+    Router::new().route("/v1/destinations/{destination}/messages", post(nothing))
+}
+
 /// What surrounds all routes: an id for each request, and problems for what no route answers.
 pub fn surround(routes: Router) -> Router {
     routes
@@ -203,10 +212,19 @@ fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Strin
     }
 }
 
-/// The problem that this process stops in the middle of something, with how much was done.
-fn draining(done: &[(&str, u64)]) -> Problem {
+/// The problem that this process stops in the middle of something.
+fn draining() -> Problem {
     let detail = "this pod is stopping; send the same again, to another, for the rest";
-    let mut problem = Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "draining", detail, 1);
+    Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "draining", detail, 1)
+}
+
+/// A problem that came in the middle of something, with how much was done before.
+fn half_way(mut problem: Problem, done: &[(&str, u64)]) -> Problem {
+    if problem.code == "redis_unavailable" {
+        let detail = "Redis is not available; what is counted here has been done, send the same \
+                      again later for the rest";
+        problem.detail = detail.into();
+    }
     let done = done.iter().map(|(name, count)| ((*name).to_owned(), (*count).into()));
     problem.more.extend(done);
     problem

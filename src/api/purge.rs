@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api, draining,
+    Api, draining, half_way,
     request::{Target, read_optional},
     withdraw::name,
 };
@@ -56,10 +56,10 @@ pub(super) async fn purge(
         let pending: u64 = by_state.values().sum();
         return Ok(Json(json!({"pending": pending, "by_state": by_state})));
     }
-    purging.sweep(|state| state == domain::State::Ready).await?;
-    purging.waiting().await?;
-    purging.sweep(|_| true).await?;
-    Ok(Json(json!({"cancelled": purging.cancelled, "ordered": purging.ordered})))
+    let done = purging.cancel_all().await;
+    let (cancelled, ordered) = (purging.cancelled, purging.ordered);
+    done.map_err(|problem| half_way(problem, &[("cancelled", cancelled), ("ordered", ordered)]))?;
+    Ok(Json(json!({"cancelled": cancelled, "ordered": ordered})))
 }
 
 fn by_state(counts: &Stats) -> BTreeMap<String, u64> {
@@ -84,6 +84,12 @@ struct Purging {
 }
 
 impl Purging {
+    async fn cancel_all(&mut self) -> Result<(), Problem> {
+        self.sweep(|state| state == domain::State::Ready).await?;
+        self.waiting().await?;
+        self.sweep(|_| true).await
+    }
+
     /// Cancels all that are in one of these states.
     async fn sweep(&mut self, wanted: impl Fn(domain::State) -> bool) -> Result<(), Problem> {
         let mut cursor = None;
@@ -142,8 +148,7 @@ impl Purging {
         let known = self.target.known().clone();
         for some in items.chunks(AT_ONCE) {
             if self.target.api.stop.is_cancelled() {
-                let done = [("cancelled", self.cancelled), ("ordered", self.ordered)];
-                return Err(draining(&done));
+                return Err(draining());
             }
             let lane_of = |one: &Listed| {
                 let (key, sequence) =

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    Api,
+    Api, half_way,
     request::{Target, read_optional},
     shown::body_given,
     withdraw::{self, wrong_state},
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     domain::{self, Body, Ordering, Sequence, Tombstone},
     store::{Retry, StoreError, Which},
-    wire::problem::Problem,
+    wire::{json::even_null, problem::Problem},
 };
 
 /// How many halted messages are looked at together.
@@ -86,6 +86,7 @@ async fn set_paused(
 struct RetryHead {
     key: Option<String>,
     sequence: Option<Sequence>,
+    #[serde(default, deserialize_with = "even_null")]
     body: Option<Box<RawValue>>,
     body_base64: Option<String>,
     content_type: Option<String>,
@@ -162,7 +163,7 @@ async fn retry_all(target: &mut Target) -> Result<u64, Problem> {
             Ok(_) => retried += 1,
             // Not a head (yet), or somebody else was quicker.
             Err(StoreError::WrongHead | StoreError::WrongState(_)) => {}
-            Err(error) => return Err(Problem::from(error)),
+            Err(error) => return Err(half_way(Problem::from(error), &[("retried", retried)])),
         }
     }
     Ok(retried)

@@ -210,8 +210,14 @@ impl Whole {
             let watermark = Watermark::new(store.keys().partitions());
             let (percent, end) = (config.ingest.memory_high_percent, parts.background.clone());
             tokio::spawn(watermark.clone().watch(store.clone(), percent, end));
-            let committer =
-                Committer::new(store, catalog, &config.ingest, watermark, commits.clone());
+            let committer = Committer::new(
+                store,
+                catalog,
+                &config.ingest,
+                watermark,
+                parts.due.clone(),
+                commits.clone(),
+            );
             routes = routes.merge(ingest::http::router(ingest::http::Ingest {
                 committer: committer.clone(),
                 body_bytes_max: config.http.body_bytes_max,
@@ -219,6 +225,8 @@ impl Whole {
                 stop: stop.clone(),
             }));
             tcp = listen_tcp(config, committer, &doors, &stop).await?;
+        } else {
+            routes = routes.merge(api::without_ingest());
         }
         let (listener, http) = listen(config.http.listen, "http.listen").await?;
         doors.spawn(serve_http(listener, api::surround(routes), stop.clone()));

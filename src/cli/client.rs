@@ -1,6 +1,6 @@
 //! The service as the client commands see it: its URL, its answers and its problems.
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Deref, time::Duration};
 
 use anyhow::Context;
 use reqwest::{Client, Method, Response, header};
@@ -58,6 +58,22 @@ pub struct Refused {
     pub object: String,
 }
 
+/// An answer of the service, read.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// As it came: what is read knows no number of more than some 16 digits.
+    pub text: String,
+    value: Value,
+}
+
+impl Deref for Answer {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.value
+    }
+}
+
 impl Service {
     /// The service at this URL.
     pub fn at(url: &str) -> anyhow::Result<Service> {
@@ -93,7 +109,7 @@ impl Service {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> anyhow::Result<Value> {
+    ) -> anyhow::Result<Answer> {
         let mut request = self.client.request(method, format!("{}{path}", self.base));
         // What goes over many messages takes its time.
         request = request.timeout(LONG_ANSWER_MAX);
@@ -107,8 +123,10 @@ impl Service {
             let object = answer.text().await.unwrap_or_default();
             return Err(Refused { problem: problem_in(status, &object), object }.into());
         }
-        let value = answer.json().await;
-        value.with_context(|| format!("{path}: the answer is not what was expected"))
+        let unexpected = || format!("{path}: the answer is not what was expected");
+        let text = answer.text().await.with_context(unexpected)?;
+        let value = serde_json::from_str(&text).with_context(unexpected)?;
+        Ok(Answer { text, value })
     }
 
     /// POSTs a body.

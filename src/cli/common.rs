@@ -7,7 +7,7 @@ use clap::Args;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::client::{Refused, Service};
+use super::client::{Answer, Refused, Service};
 
 /// Where the service is, and how its answer is printed.
 #[derive(Debug, Clone, Args)]
@@ -22,26 +22,31 @@ pub struct At {
 
 impl At {
     /// GETs.
-    pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
+    pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
         self.ask(Method::GET, path, None).await
     }
 
     /// DELETEs.
-    pub async fn delete(&self, path: &str) -> anyhow::Result<Value> {
+    pub async fn delete(&self, path: &str) -> anyhow::Result<Answer> {
         self.ask(Method::DELETE, path, None).await
     }
 
     /// POSTs JSON.
-    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
         self.ask(Method::POST, path, Some(body)).await
     }
 
     /// PUTs JSON.
-    pub async fn put(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+    pub async fn put(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
         self.ask(Method::PUT, path, Some(body)).await
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Answer> {
         let answer = Service::at(&self.url)?.ask(method, path, body).await;
         // A problem is an answer too, for whoever reads JSON.
         if let Err(error) = &answer
@@ -54,9 +59,9 @@ impl At {
     }
 
     /// Prints an answer: as it is, or in words.
-    pub fn print(&self, answer: &Value, words: impl FnOnce(&Value) -> String) {
+    pub fn print(&self, answer: &Answer, words: impl FnOnce(&Value) -> String) {
         match self.json {
-            true => println!("{answer}"),
+            true => println!("{}", answer.text.trim_end()),
             false => println!("{}", words(answer).trim_end()),
         }
     }

@@ -1,9 +1,9 @@
 //! `reseq show`: one message, or what became of it.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::common::{At, path_of, plain};
 
@@ -22,26 +22,24 @@ pub struct ShowArgs {
 pub async fn run(args: ShowArgs) -> anyhow::Result<()> {
     let path = path_of(&args.destination, &format!("messages/{}", args.sequence));
     let answer = args.at.get(&path).await?;
-    args.at.print(&answer, in_lines);
+    args.at.print(&answer, |_| in_lines(&answer.text));
     Ok(())
 }
 
-/// A message, a field a line; what is empty is left out.
-pub fn in_lines(message: &Value) -> String {
+/// A message, a field a line, with each number as it came; what is empty is left out.
+pub fn in_lines(message: &str) -> String {
+    let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(message).unwrap_or_default();
     let mut text = String::new();
-    for (name, value) in message.as_object().into_iter().flatten() {
-        let shown = match value {
-            Value::Null => continue,
-            Value::String(value) => plain(value),
-            Value::Array(errors) if name == "errors" => {
-                let lines =
-                    errors.iter().map(|error| format!("\n    {}", plain(&error.to_string())));
-                match lines.collect::<String>() {
-                    none if none.is_empty() => continue,
-                    some => some,
-                }
+    for (name, value) in &fields {
+        let value = value.get();
+        let shown = match name.as_str() {
+            _ if value == "null" || name == "errors" && value == "[]" => continue,
+            "errors" => {
+                let errors: Vec<&RawValue> = serde_json::from_str(value).unwrap_or_default();
+                errors.iter().map(|error| format!("\n    {}", plain(error.get()))).collect()
             }
-            value => plain(&value.to_string()),
+            // Text without its quotes; anything else as it is.
+            _ => plain(&serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())),
         };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<14} {shown}");

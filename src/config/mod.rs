@@ -4,6 +4,7 @@
 //! in capitals with `_` between (`redis.url` is `RESEQ_REDIS_URL`). What is unknown or out of
 //! range is refused with the field's name.
 
+mod file;
 mod overlay;
 mod topology;
 
@@ -91,7 +92,8 @@ pub struct Ingest {
     pub batch_max: usize,
     /// The most bytes of arrivals on their way into Redis at once; producers wait beyond it.
     pub bytes_in_flight_max: usize,
-    /// While Redis does not answer, a producer waits at most so long for its 503, in milliseconds.
+    /// While Redis does not answer, calls are made again for so long, in milliseconds, before a producer
+    /// gets its 503; one that is under way then is waited for.
     pub retry_ms: u64,
     /// The most TCP connections at once, over all listeners.
     pub connections_max: usize,
@@ -284,7 +286,7 @@ impl Config {
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Config, ConfigError> {
         let mut config = match file {
-            Some(path) => read_file(path)?,
+            Some(path) => file::read(path)?,
             None => Config::default(),
         };
         config = overlay::environment(config, environment)?;
@@ -387,13 +389,6 @@ impl Config {
 
 fn invalid(field: &str, problem: String) -> ConfigError {
     ConfigError::InvalidField { field: field.into(), problem }
-}
-
-fn read_file(path: &Path) -> Result<Config, ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
-    toml::from_str(&text)
-        .map_err(|error| ConfigError::InvalidFile { path: path.into(), problem: error.to_string() })
 }
 
 #[cfg(test)]

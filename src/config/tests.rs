@@ -64,11 +64,33 @@ fn the_password_of_redis_is_never_shown() {
         }));
     }
     // What is refused is not shown either.
-    for url in
-        ["redis+cluster://u:s3cret@h", "redis+sentinel://u:s3cret@h:1", "redis+what://u:s3cret@h"]
-    {
+    let wrong = [
+        "redis+cluster://u:s3cret@h",
+        "redis+sentinel://u:s3cret@h:1",
+        "redis+what://u:s3cret@h",
+        "redis+cluster://u:s3cret",
+        "redis+sentinel://:s3cret/x@h/main",
+    ];
+    for url in wrong {
         let error = load(&format!("[redis]\nurl = '{url}'\n"), &[]).unwrap_err();
         assert!(error.contains("redis.url") && !error.contains("s3cret"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_by_its_place_and_no_secret_is_shown() {
+    let wrong = [
+        ("[redis]\nsentinel_pasword = 's3cret'\n", "line 2, column 1: unknown field"),
+        (
+            "[[destination]]\nheaders = 's3cret'\n",
+            "line 2, column 11 (headers): invalid type: a string, expected",
+        ),
+        ("[[destination]]\nheaders = { a = 's3cret', b = 3 }\n", "line 2, column"),
+        ("[redis]\nsentinel_password = 's3cret\n", "line 2, column"),
+    ];
+    for (text, named) in wrong {
+        let error = load(text, &[]).unwrap_err();
+        assert!(error.contains(named) && !error.contains("s3cret"), "{error}");
     }
 }
 
@@ -95,6 +117,10 @@ fn where_redis_is_follows_from_the_url_alone() {
     for url in ["redis://h:1/2", "unix:///run/redis.sock"] {
         assert!(parse(url) == Ok(Topology::Single { url: url.into() }));
     }
+    let Ok(Topology::Sentinel { access, .. }) = parse("redis+sentinel://:p/w@a:1/main") else {
+        panic!("a password may hold a slash")
+    };
+    assert_eq!(access.password.as_deref(), Some("p/w"));
     let wrong = [
         ("redis+sentinel://a:1,b:2", "service"),
         ("redis+sentinel://a:1,b:2/", "service"),

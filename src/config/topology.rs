@@ -124,14 +124,15 @@ fn masked_url(url: &str) -> String {
 }
 
 fn sentinel(rest: &str) -> Result<Topology, String> {
-    let (authority, path) = rest
+    let (mut access, rest) = access_of(rest)?;
+    let (sentinels, path) = rest
         .split_once('/')
         .ok_or("name the service after the sentinels: redis+sentinel://host:port,…/service-name")?;
     let (service, database) = path.split_once('/').unwrap_or((path, ""));
     if service.is_empty() || database.contains('/') {
         return Err(format!("the name of the service is missing or not one word: {SHAPES}"));
     }
-    let (mut access, sentinels) = authority_of(authority)?;
+    let sentinels = hosts_of(sentinels)?;
     if !database.is_empty() {
         let number = database.parse().ok().filter(|number| *number >= 0);
         access.database = number.ok_or("the database after the service is a number from 0 on")?;
@@ -140,43 +141,44 @@ fn sentinel(rest: &str) -> Result<Topology, String> {
 }
 
 fn cluster(rest: &str) -> Result<Topology, String> {
-    let authority = rest.strip_suffix('/').unwrap_or(rest);
-    if authority.rsplit('@').next().unwrap_or_default().contains('/') {
+    let (access, nodes) = access_of(rest)?;
+    let nodes = nodes.strip_suffix('/').unwrap_or(nodes);
+    if nodes.contains('/') {
         return Err("a Redis Cluster has one database only: end the URL after the hosts".into());
     }
-    let (access, nodes) = authority_of(authority)?;
-    Ok(Topology::Cluster { nodes, access })
+    Ok(Topology::Cluster { nodes: hosts_of(nodes)?, access })
 }
 
-fn authority_of(authority: &str) -> Result<(Access, Vec<Host>), String> {
-    let (info, hosts) = match authority.rsplit_once('@') {
-        Some((info, hosts)) => (Some(info), hosts),
-        None => (None, authority),
-    };
+/// User and password, and what stands behind them. A password may hold what else would end it.
+fn access_of(rest: &str) -> Result<(Access, &str), String> {
     let mut access = Access::default();
-    if let Some(info) = info {
-        let decoded = |text: &str| {
-            let text = percent_decode_str(text).decode_utf8();
-            text.map(|text| text.into_owned()).map_err(|_| "user and password must be UTF-8")
-        };
-        let (user, password) = match info.split_once(':') {
-            Some((user, password)) => (user, Some(password)),
-            None => (info, None),
-        };
-        access.user = Some(decoded(user)?).filter(|user| !user.is_empty());
-        access.password = password.map(decoded).transpose()?;
-    }
-    let hosts: Result<Vec<Host>, String> = hosts.split(',').map(host).collect();
-    Ok((access, hosts?))
+    let Some((info, rest)) = rest.rsplit_once('@') else { return Ok((access, rest)) };
+    let decoded = |text: &str| {
+        let text = percent_decode_str(text).decode_utf8();
+        text.map(|text| text.into_owned()).map_err(|_| "user and password must be UTF-8")
+    };
+    let (user, password) = match info.split_once(':') {
+        Some((user, password)) => (user, Some(password)),
+        None => (info, None),
+    };
+    access.user = Some(decoded(user)?).filter(|user| !user.is_empty());
+    access.password = password.map(decoded).transpose()?;
+    Ok((access, rest))
 }
 
-fn host(text: &str) -> Result<Host, String> {
+fn hosts_of(text: &str) -> Result<Vec<Host>, String> {
+    text.split(',').enumerate().map(|(index, text)| host(index + 1, text)).collect()
+}
+
+/// The host of this number. What it is written as may be a password that stands in its place: no error
+/// shows it.
+fn host(number: usize, text: &str) -> Result<Host, String> {
     let (host, port) =
-        text.rsplit_once(':').ok_or_else(|| format!("{text:?} names no port: host:port"))?;
+        text.rsplit_once(':').ok_or_else(|| format!("host {number} names no port: host:port"))?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let port = port.parse().map_err(|_| format!("{port:?} is no port: 1 to 65535"))?;
+    let port = port.parse().map_err(|_| format!("host {number} has no port from 1 to 65535"))?;
     match host.is_empty() || port == 0 || host.contains(['/', '?', '#']) {
-        true => Err(format!("{text:?} is not host:port")),
+        true => Err(format!("host {number} is not host:port")),
         false => Ok((host.to_owned(), port)),
     }
 }

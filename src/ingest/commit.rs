@@ -31,7 +31,8 @@ use crate::{
         planted,
     },
     store::{
-        Batches, Caller, Catalog, GroupCommit, Ingested, Known, Store, StoreError, cut, persist,
+        Batches, Caller, Catalog, DueTimer, GroupCommit, Ingested, Known, Store, StoreError, cut,
+        persist,
     },
     telemetry,
 };
@@ -103,15 +104,16 @@ impl Committer {
         catalog: Catalog,
         config: &config::Ingest,
         watermark: Watermark,
+        due: DueTimer,
         tracker: TaskTracker,
     ) -> Committer {
         let (batch_max, retry) = (config.batch_max, Duration::from_millis(config.retry_ms));
-        let of_worker = (store, catalog.clone(), watermark);
+        let of_worker = (store, catalog.clone(), watermark, due);
         let jobs = GroupCommit::new(QUEUE_MAX, tracker, move |name, queue| {
-            let (store, catalog, watermark) = of_worker.clone();
+            let (store, catalog, watermark, due) = of_worker.clone();
             let caller = store.caller(&format!("ingest:{name}"));
             let worker =
-                Worker { store, catalog, watermark, name, caller, batch_max, retry, epoch: 0 };
+                Worker { store, catalog, watermark, due, name, caller, batch_max, retry, epoch: 0 };
             Box::pin(worker.run(queue))
         });
         let room_max = config.bytes_in_flight_max / ROOM_UNIT;
@@ -177,6 +179,8 @@ struct Worker {
     store: Store,
     catalog: Catalog,
     watermark: Watermark,
+    /// Takes up what is due soon.
+    due: DueTimer,
     name: DestinationName,
     caller: Caller,
     batch_max: usize,
@@ -198,7 +202,14 @@ impl Worker {
         while let Some(mut jobs) = queue.next(self.batch_max).await {
             // Nobody waits for these any more: who sent them will have sent them again.
             let is_late = |job: &Job| job.submitted.elapsed() > self.retry;
-            jobs.retain(|job| !(job.reply.is_closed() && is_late(job)));
+            jobs.retain(|job| {
+                let is_left_out = job.reply.is_closed() && is_late(job);
+                if is_left_out {
+                    // What was submitted behind it must not overtake it.
+                    job.session.fail();
+                }
+                !is_left_out
+            });
             #[cfg(feature = "planted-bugs")]
             let Some(jobs) = self.misled(jobs) else { continue };
             self.stamp_all(jobs).await;
@@ -248,10 +259,19 @@ impl Worker {
                 }
                 outcome => outcome,
             };
-            if let Err(refusal) = &outcome {
-                telemetry::refused(self.name.as_str(), refusal.code().1);
-                if refusal.is_temporary() {
-                    item.session.fail();
+            match &outcome {
+                Ok(_) => {
+                    if let Some(due) = item.arrival.due
+                        && let Some(known) = self.catalog.get(self.name.as_str())
+                    {
+                        self.due.note_arrival(known.partition, due);
+                    }
+                }
+                Err(refusal) => {
+                    telemetry::refused(self.name.as_str(), refusal.code().1);
+                    if refusal.is_temporary() {
+                        item.session.fail();
+                    }
                 }
             }
             outcomes[item.job].push(outcome);

@@ -11,7 +11,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{error::Category, value::RawValue};
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ use crate::{
         message::{ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, check_text},
         topic::DESTINATIONS_MAX,
     },
-    wire::answer::excerpt,
+    wire::{answer::excerpt, json::even_null},
 };
 
 /// The longest content type, in bytes.
@@ -69,11 +69,6 @@ struct Sent<'a> {
     delay_ms: Option<u64>,
     not_before: Option<String>,
     priority: Option<u64>,
-}
-
-/// `"body": null` is a message whose body is `null`, not one without a body.
-fn even_null<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
-    Deserialize::deserialize(deserializer).map(Some)
 }
 
 /// Reads one object. `now_ms` becomes the time of its arrival; `body_bytes_max` bounds the body

@@ -7,9 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, OptionFuture},
+    stream::FuturesUnordered,
+};
 
-use super::turns::Turns;
+use super::{slots::Slots, turns::Turns};
 use crate::{
     domain::DestinationName,
     faults::pause::{Point, point},
@@ -32,6 +36,17 @@ const GATHER: Duration = Duration::from_millis(5);
 /// The most destinations of one partition that one look finds; the others are found later.
 const LOOK_MAX: usize = 100;
 
+/// A look for names of destinations with waiting messages.
+type Look = BoxFuture<'static, Result<Vec<Vec<String>>, StoreError>>;
+
+/// What has come.
+pub(super) enum Came {
+    /// What a claim got.
+    Messages(Arc<Known>, Claimed),
+    /// Names of destinations: there may be something to claim.
+    Names,
+}
+
 /// The end of a claim: who made it, how many slots it had set aside, what it got.
 type Answer = (Arc<Known>, Caller, usize, Result<Claimed, StoreError>);
 
@@ -39,16 +54,15 @@ pub(super) struct Claims {
     store: Store,
     catalog: Catalog,
     lease: Duration,
-    /// Slots that nothing is processed in.
-    free: usize,
-    slots: usize,
-    /// Per destination: slots taken or set aside.
-    taken: HashMap<DestinationName, usize>,
+    slots: Slots,
     /// Destinations that may have waiting messages, in turn.
     turns: Turns,
     /// Destinations with a claim under way, and whether a hint came meanwhile.
     under_way: HashMap<DestinationName, bool>,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
+    looking: Option<Look>,
+    /// What is being looked at may be older than what was to be seen.
+    look_again: bool,
     /// When the last of them was begun.
     begun: Instant,
     /// Destinations whose last claim was not answered: it may have got messages, so it is made
@@ -64,12 +78,12 @@ impl Claims {
             store,
             catalog,
             lease,
-            free: slots,
-            slots,
-            taken: HashMap::new(),
+            slots: Slots::new(slots),
             turns: Turns::default(),
             under_way: HashMap::new(),
             calls: FuturesUnordered::new(),
+            looking: None,
+            look_again: false,
             begun: Instant::now(),
             unanswered: Vec::new(),
             callers: HashMap::new(),
@@ -78,7 +92,7 @@ impl Claims {
 
     /// Slots that are taken or set aside.
     pub(super) fn taken(&self) -> usize {
-        self.slots - self.free
+        self.slots.taken()
     }
 
     /// The destination may have waiting messages.
@@ -91,15 +105,38 @@ impl Claims {
         }
     }
 
-    /// Looks in all partitions for destinations with waiting messages.
-    pub(super) async fn look(&mut self) {
+    /// Begins to look in all partitions for destinations with waiting messages. Nothing else waits for
+    /// it: a server that does not answer holds up nothing but what is on it.
+    pub(super) fn look(&mut self) {
         let unanswered = std::mem::take(&mut self.unanswered);
         unanswered.into_iter().for_each(|name| self.hint(name));
-        if self.free == 0 {
+        if self.slots.free() == 0 {
             return;
         }
-        let partitions: Vec<u16> = (0..self.store.keys().partitions()).collect();
-        match self.store.active_of_all(&partitions, Claimers::Builtin, LOOK_MAX).await {
+        if self.looking.is_some() {
+            self.look_again = true;
+            return;
+        }
+        let store = self.store.clone();
+        let look = async move {
+            let partitions: Vec<u16> = (0..store.keys().partitions()).collect();
+            store.active_of_all(&partitions, Claimers::Builtin, LOOK_MAX).await
+        };
+        self.looking = Some(look.boxed());
+    }
+
+    /// Looks no more.
+    pub(super) fn look_away(&mut self) {
+        self.looking = None;
+        self.look_again = false;
+    }
+
+    fn looked(&mut self, found: Result<Vec<Vec<String>>, StoreError>) {
+        self.looking = None;
+        if std::mem::take(&mut self.look_again) {
+            self.look();
+        }
+        match found {
             Ok(found) => {
                 let names = found.iter().flatten().filter_map(|name| name.parse().ok());
                 names.for_each(|name| self.hint(name));
@@ -110,33 +147,24 @@ impl Claims {
 
     /// A message of this destination has left its slot.
     pub(super) fn freed(&mut self, name: &DestinationName) {
-        self.give_back(name, 1);
+        self.slots.give_back(name, 1);
     }
 
     /// Slots that were set aside for a claim that did not fill them.
     fn unused(&mut self, known: &Known, slots: usize) {
         self.turns.gave_back(&known.destination, slots);
-        self.give_back(&known.destination.name, slots);
-    }
-
-    fn give_back(&mut self, name: &DestinationName, slots: usize) {
-        self.free += slots;
-        if let Some(taken) = self.taken.get_mut(name) {
-            *taken = taken.saturating_sub(slots);
-            if *taken == 0 {
-                self.taken.remove(name);
-            }
-        }
+        self.slots.give_back(&known.destination.name, slots);
     }
 
     /// Begins as many claims as slots and turns allow.
     pub(super) fn claim(&mut self, at_once_max: impl Fn(&Known) -> usize) {
         let mut passed = Vec::new();
-        let quantum = (self.slots / SIDE_BY_SIDE).clamp(1, QUANTUM_MAX);
-        while self.free > 0 && self.calls.len() < CALLS_MAX {
+        let quantum = (self.slots.all() / SIDE_BY_SIDE).clamp(1, QUANTUM_MAX);
+        while self.slots.free() > 0 && self.calls.len() < CALLS_MAX {
+            let free = self.slots.free();
             // The end of that call, or of any attempt, comes back here.
             let gathers = !self.calls.is_empty() && self.begun.elapsed() < GATHER;
-            if self.free < quantum && gathers {
+            if free < quantum && gathers {
                 break;
             }
             let Some((name, weights)) = self.turns.pop() else { break };
@@ -146,9 +174,9 @@ impl Claims {
             if known.claimers() != Claimers::Builtin || most == 0 {
                 continue;
             }
-            let taken = self.taken.get(&name).copied().unwrap_or_default();
+            let taken = self.slots.taken_by(&name);
             // Whoever comes next in turn must find a slot too; or soon, by turns.
-            let share = known.destination.share(self.free, weights).max(quantum.min(self.free));
+            let share = known.destination.share(free, weights).max(quantum.min(free));
             let room = most.saturating_sub(taken).min(share).min(CLAIM_MAX);
             if room == 0 {
                 passed.push(name);
@@ -162,10 +190,9 @@ impl Claims {
 
     fn begin(&mut self, known: Arc<Known>, room: usize) {
         let name = known.destination.name.clone();
-        self.free -= room;
         self.begun = Instant::now();
         self.turns.took(&known.destination, room);
-        *self.taken.entry(name.clone()).or_default() += room;
+        self.slots.take(&name, room);
         self.under_way.insert(name.clone(), false);
         let caller = self.callers.remove(&name);
         let caller = caller.unwrap_or_else(|| self.store.caller(&format!("claim:{name}")));
@@ -187,10 +214,21 @@ impl Claims {
         self.calls.push(call.boxed());
     }
 
-    /// The next claim to be answered: what it got. None if none is under way. May be dropped
-    /// before it is done: it takes nothing before that.
-    pub(super) async fn answered(&mut self) -> Option<(Arc<Known>, Claimed)> {
-        let (known, caller, room, answer) = self.calls.next().await?;
+    /// What comes next: of a claim, or of a look. None if none is under way. May be dropped before it is
+    /// done: it takes nothing before that.
+    pub(super) async fn next(&mut self) -> Option<Came> {
+        let looking = OptionFuture::from(self.looking.as_mut());
+        tokio::select! {
+            Some(answer) = self.calls.next() => Some(self.answered(answer)),
+            Some(found) = looking => {
+                self.looked(found);
+                Some(Came::Names)
+            }
+            else => None,
+        }
+    }
+
+    fn answered(&mut self, (known, caller, room, answer): Answer) -> Came {
         let name = known.destination.name.clone();
         self.callers.insert(name.clone(), caller);
         let hinted = self.under_way.remove(&name).unwrap_or_default();
@@ -199,23 +237,30 @@ impl Claims {
             Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
                 self.unused(&known, room);
                 self.hint(name);
-                return Some((known, Claimed::default()));
+                return Came::Messages(known, Claimed::default());
             }
             Err(error) => {
                 tracing::debug!(destination = %name, %error, "cannot claim");
                 self.unused(&known, room);
                 self.unanswered.push(name);
-                return Some((known, Claimed::default()));
+                return Came::Messages(known, Claimed::default());
             }
         };
         let got = claimed.messages.len();
-        self.unused(&known, room - got);
+        // A claim that is made again gives what it would have given, though less was asked for now.
+        match room.checked_sub(got) {
+            Some(unused) => self.unused(&known, unused),
+            None => {
+                self.turns.took(&known.destination, got - room);
+                self.slots.take(&name, got - room);
+            }
+        }
         if got > 0 {
             telemetry::claimed(name.as_str(), got);
         }
-        if got == room || hinted || claimed.may_have_more {
+        if got >= room || hinted || claimed.may_have_more {
             self.hint(name);
         }
-        Some((known, claimed))
+        Came::Messages(known, claimed)
     }
 }

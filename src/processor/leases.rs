@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -90,8 +91,10 @@ pub(super) async fn extend(
         if planted::is("leases_not_extended") {
             continue;
         }
-        for (name, tokens) in leases.all() {
-            let Some(known) = catalog.get(name.as_str()) else { continue };
+        // Side by side: a server that does not answer holds up its own leases only.
+        let all = leases.all();
+        join_all(all.iter().map(async |(name, tokens)| {
+            let Some(known) = catalog.get(name.as_str()) else { return };
             for tokens in tokens.chunks(EXTEND_MAX) {
                 let extend =
                     |token: &LeaseToken| Extension { token: token.clone(), checkpoint: None };
@@ -104,6 +107,7 @@ pub(super) async fn extend(
                     Err(error) => tracing::debug!(%error, "cannot extend leases"),
                 }
             }
-        }
+        }))
+        .await;
     }
 }

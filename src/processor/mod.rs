@@ -5,6 +5,7 @@ mod attempt;
 mod claims;
 mod finish;
 mod leases;
+mod slots;
 pub mod transform;
 mod turns;
 
@@ -13,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use claims::{Came, Claims};
 use finish::{Finisher, Outcome};
 
 use crate::{
@@ -80,8 +82,7 @@ impl Processor {
             tasks: tasks.clone(),
         };
         let catalog = self.catalog.clone();
-        let mut claims =
-            claims::Claims::new(self.store, self.catalog, lease, self.config.concurrency);
+        let mut claims = Claims::new(self.store, self.catalog, lease, self.config.concurrency);
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut freed = Vec::new();
@@ -91,7 +92,7 @@ impl Processor {
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Waiting(name)) => claims.hint(name),
                     Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {
-                        claims.look().await;
+                        claims.look();
                     }
                     Ok(_) => continue,
                     Err(broadcast::error::RecvError::Closed) => break,
@@ -99,18 +100,25 @@ impl Processor {
                 _ = ends.recv_many(&mut freed, FREED_MAX) => {
                     freed.drain(..).for_each(|name| claims.freed(&name));
                 }
-                Some((known, claimed)) = claims.answered() => attempts.start(&known, claimed),
+                Some(came) = claims.next() => {
+                    if let Came::Messages(known, claimed) = came {
+                        attempts.start(&known, claimed);
+                    }
+                }
                 _ = tick.tick() => {
                     attempts.keep(&catalog);
-                    claims.look().await;
+                    claims.look();
                 }
             }
             claims.claim(|known| attempts.at_once_max(known));
             telemetry::processing(claims.taken());
         }
         // What is being claimed just now is claimed: it is processed or handed back like the rest.
-        while let Some((known, claimed)) = claims.answered().await {
-            attempts.start(&known, claimed);
+        claims.look_away();
+        while let Some(came) = claims.next().await {
+            if let Came::Messages(known, claimed) = came {
+                attempts.start(&known, claimed);
+            }
         }
         tasks.close();
         if tokio::time::timeout(drain, tasks.wait()).await.is_err() {

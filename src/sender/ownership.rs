@@ -232,7 +232,8 @@ impl Ownership {
     /// Takes at most `wanted` of these partitions. Looks first which are free: most are another's.
     /// Pods begin at different places, so that they seldom ask for the same.
     async fn take_free(&mut self, partitions: &[u16], wanted: usize) {
-        let mut free = self.store.free_of(partitions).await;
+        let looked = async { Ok(self.store.free_of(partitions).await) };
+        let mut free = in_time(self.lease, looked).await.unwrap_or_default();
         let start = rand::random_range(0..free.len().max(1));
         free.rotate_left(start);
         let before = self.tenures.len();

@@ -89,7 +89,8 @@ impl Store {
         let answer = self.run(name, &call).await?;
         let (version, changed, created, paused): (u64, bool, bool, String) = answer;
         let paused = Paused::of_text(&paused);
-        self.index(&destination.name, version, Some((paused, &definition))).await?;
+        let noted = self.index(&destination.name, version, Some((paused, &definition))).await;
+        noted.map_err(StoreError::half_way)?;
         Ok(Defined { version, changed, created })
     }
 
@@ -115,6 +116,13 @@ impl Store {
             answer => answer?,
         };
 
+        self.purge(destination, version).await.map_err(StoreError::half_way)?;
+        Ok(Removed { purged })
+    }
+
+    /// Ends a removal that has begun.
+    async fn purge(&self, destination: &DestinationName, version: u64) -> Result<(), StoreError> {
+        let keys = self.keys().destination(destination);
         // Nothing is claimed any more, and a lease can only become a delay: leases first.
         self.purge_members(destination, PurgeOf::Leases).await?;
         self.purge_members(destination, PurgeOf::Delayed).await?;
@@ -131,8 +139,7 @@ impl Store {
         call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
         let epoch: u64 = self.run(name, &call).await?;
         self.inner.epochs.note(partition, epoch);
-        self.index(destination, version, None).await?;
-        Ok(Removed { purged })
+        self.index(destination, version, None).await
     }
 
     /// Removes a destination's leases or delays, some at a time.

@@ -1,5 +1,6 @@
-//! Takes failed messages up again when their backoff is over, to the millisecond where the pod
-//! that failed them lives. Whatever it misses, the owner of the partition finds within a second.
+//! Takes failed messages up again when their backoff is over, and delayed ones when they are due, to
+//! the millisecond where the pod that failed them, or took them in, lives. Whatever it misses, the
+//! owner of the partition finds within a second.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +10,13 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failed, Status, Store};
+use super::{Failed, Status, Store, clock::server_clock_ms};
+use crate::domain::Due;
 
 /// Waits that are noted but not yet seen; more are left to the partition's owner.
 const NOTES_MAX: usize = 1024;
+/// An arrival that is due within this time, in milliseconds, is noted.
+const SOON_MS: u64 = 60_000;
 
 /// Notes when a delay will be over. Cheap to clone.
 #[derive(Clone)]
@@ -31,8 +35,19 @@ impl DueTimer {
     /// A message of this partition is due after `wait`.
     pub fn note(&self, partition: u16, wait: Duration) {
         // The server compares whole milliseconds, so a look at the very instant is too early.
-        let due = Instant::now() + wait + Duration::from_millis(2);
+        let due = Instant::now() + wait + Duration::from_millis(1);
         let _ = self.notes.try_send((due, partition));
+    }
+
+    /// A message of this partition was taken in that is due then. What is not due soon, its owner finds.
+    pub fn note_arrival(&self, partition: u16, due: Due) {
+        let wait_ms = match due {
+            Due::After(wait_ms) => wait_ms,
+            Due::At(at_ms) => at_ms.saturating_sub(server_clock_ms()),
+        };
+        if wait_ms <= SOON_MS {
+            self.note(partition, Duration::from_millis(wait_ms));
+        }
     }
 
     /// Notes those of `failed` that are tried again, as [`Store::fail`] answered.
@@ -43,9 +58,11 @@ impl DueTimer {
 }
 
 async fn run(store: Store, mut notes: mpsc::Receiver<(Instant, u16)>, stop: CancellationToken) {
-    let mut due: BTreeMap<Instant, BTreeSet<u16>> = BTreeMap::new();
+    // By the millisecond since now, rounded up: however many are due in one, they are one look.
+    let start = Instant::now();
+    let mut due: BTreeMap<u64, BTreeSet<u16>> = BTreeMap::new();
     loop {
-        let next = due.keys().next().copied();
+        let next = due.keys().next().map(|ms| start + Duration::from_millis(*ms));
         let over = async {
             match next {
                 Some(instant) => tokio::time::sleep_until(instant).await,
@@ -56,12 +73,13 @@ async fn run(store: Store, mut notes: mpsc::Receiver<(Instant, u16)>, stop: Canc
             () = stop.cancelled() => return,
             note = notes.recv() => match note {
                 Some((instant, partition)) => {
-                    due.entry(instant).or_default().insert(partition);
+                    let ms = instant.saturating_duration_since(start).as_millis() as u64 + 1;
+                    due.entry(ms).or_default().insert(partition);
                 }
                 None => return,
             },
             () = over => {
-                let later = due.split_off(&(Instant::now() + Duration::from_millis(1)));
+                let later = due.split_off(&(start.elapsed().as_millis() as u64 + 1));
                 let now = std::mem::replace(&mut due, later);
                 let partitions: BTreeSet<u16> = now.into_values().flatten().collect();
                 let partitions: Vec<u16> = partitions.into_iter().collect();

@@ -60,6 +60,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The same, of something that consists of several calls, when some of them have been made.
+    pub(super) fn half_way(self) -> StoreError {
+        match self {
+            StoreError::Unavailable(why) => StoreError::Unconfirmed(why),
+            other => other,
+        }
+    }
+
     /// True when the same call may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         use StoreError as E;

@@ -54,10 +54,19 @@ pub struct Page {
     pub next: Option<u64>,
 }
 
+/// Messages among which the wanted ones are.
+struct Candidates {
+    sequences: Vec<Sequence>,
+    /// Where to go on.
+    next: Option<u64>,
+    /// Whether that is a sequence.
+    by_sequence: bool,
+}
+
 impl Store {
     /// The pending messages asked for, a page at a time.
     pub async fn pending(&self, known: &Known, which: &Which) -> Result<Page, StoreError> {
-        let (sequences, next) = self.candidates(known, which).await?;
+        let Candidates { sequences, mut next, by_sequence } = self.candidates(known, which).await?;
         let is_wanted = |one: &Listed| {
             // A message without a key is as one with an empty key.
             let key = one.message.message.key.as_deref().unwrap_or_default();
@@ -65,26 +74,28 @@ impl Store {
                 && one.message.place.sequence >= which.from
                 && which.key.as_deref().is_none_or(|wanted| wanted == key)
         };
-        let mut items = Vec::new();
+        let mut items: Vec<Listed> = Vec::new();
         for some in sequences.chunks(READ_MAX) {
             let listed = self.listed(known, some).await?;
             items.extend(listed.into_iter().filter(is_wanted).map(without_body));
+        }
+        // More was looked at than is asked for, as few might have been wanted.
+        let limit = which.limit.max(1);
+        if by_sequence && let Some(left_out) = items.get(limit) {
+            next = Some(left_out.message.place.sequence);
+            items.truncate(limit);
         }
         Ok(Page { items, next })
     }
 
     /// Sequences among which the wanted ones are, and where to go on.
-    async fn candidates(
-        &self,
-        known: &Known,
-        which: &Which,
-    ) -> Result<(Vec<Sequence>, Option<u64>), StoreError> {
+    async fn candidates(&self, known: &Known, which: &Which) -> Result<Candidates, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let limit = which.limit.max(1);
         let at = which.cursor.unwrap_or_default();
         let by_rank = |found: Vec<Sequence>| {
             let next = (found.len() == limit).then_some(at + limit as u64);
-            (found, next)
+            Candidates { sequences: found, next, by_sequence: false }
         };
         let end = (at as isize) + (limit as isize) - 1;
         let mut pipe = Pipeline::new();
@@ -110,7 +121,8 @@ impl Store {
                 let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
                 let mut found: Vec<Sequence> = found.into_iter().map(|(s, _)| s).collect();
                 found.sort_unstable();
-                return Ok((found, (next != 0).then_some(next)));
+                let next = (next != 0).then_some(next);
+                return Ok(Candidates { sequences: found, next, by_sequence: false });
             }
             _ => {}
         }
@@ -120,7 +132,7 @@ impl Store {
         pipe.zrangebyscore_limit(keys.in_progress(set), from, "+inf", 0, count as isize);
         let (found,): (Vec<Sequence>,) = self.query(&pipe).await?;
         let next = found.last().filter(|_| found.len() == count).map(|last| last + 1);
-        Ok((found, next))
+        Ok(Candidates { sequences: found, next, by_sequence: true })
     }
 
     /// Where these messages stand; those that have left are left out. Redis cannot tell which of

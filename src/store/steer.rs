@@ -36,7 +36,8 @@ impl Store {
         let (version, definition, changed, paused): (u64, String, bool, String) =
             self.run(transition, &call).await?;
         let paused = Paused::of_text(&paused);
-        self.index(name, version, Some((paused, &definition))).await?;
+        let noted = self.index(name, version, Some((paused, &definition))).await;
+        noted.map_err(StoreError::half_way)?;
         Ok((paused, changed))
     }
 

@@ -3,7 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+
+/// Reads a field that may be left out: `null` is a value of it like any other.
+pub fn even_null<'a, D: Deserializer<'a>, T: Deserialize<'a>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
 
 /// The body as the very JSON that it is; none if it is not JSON, or not called so: what only says
 /// that it is JSON goes as bytes.

@@ -10,6 +10,8 @@ use tokio::{
 use super::{BATCH_MAX, BODY_MAX, Service, place, said};
 use crate::support::{
     checker::stats,
+    pods::{Pod, Settings, client},
+    redis::TestRedis,
     wait::{eventually, within},
 };
 
@@ -402,4 +404,20 @@ async fn a_body_nested_hundreds_deep_is_only_a_body() {
     assert_eq!(said(service.post(ITEMS, JSON, item)).await.status, 202);
     service.desk.journal.reaches(1).await;
     assert_eq!(service.desk.journal.all()[0].body, deep);
+}
+
+#[tokio::test]
+async fn a_delayed_message_is_taken_up_by_the_pod_that_took_it_in() {
+    let redis = TestRedis::start().await;
+    let worker = "url = \"http://127.0.0.1:1/\"\ntransform = { kind = \"worker\" }";
+    let settings = Settings::new(redis.url()).destination("erp", worker);
+    let pod = Pod::start("ingest", "ingest", &settings).await;
+    let post = client().post(pod.url("/v1/destinations/erp/messages")).body("x");
+    assert_eq!(said(post.header("reseq-delay", "50ms")).await.status, 202);
+    // No sender lives that would find it, within a second, as the owner of its partition.
+    eventually("it may be claimed", async || {
+        let stats = stats(&pod, "erp").await?;
+        if stats["waiting"] == 1 && stats["delayed"] == 0 { Ok(()) } else { Err(stats.to_string()) }
+    })
+    .await;
 }

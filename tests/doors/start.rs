@@ -5,9 +5,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+use super::said;
 use crate::support::{
     http::accept,
-    pods::{Pod, Settings, refused_start},
+    pods::{Pod, Settings, client, refused_start},
     redis::TestRedis,
 };
 
@@ -34,6 +35,19 @@ async fn a_configuration_that_cannot_be_is_refused_by_the_field() {
     refused("[sender]\nlease_ms = 1\n", &["sender.lease_ms", "500"]).await;
     refused("[redis]\nurl = \"mysql://h\"\n", &["redis.url"]).await;
     refused("this is not TOML", &["not valid", "line 1"]).await;
+}
+
+#[tokio::test]
+async fn where_there_is_no_ingest_its_routes_are_not_there() {
+    let redis = TestRedis::start().await;
+    let settings = Settings::new(redis.url()).destination("erp", "url = \"http://127.0.0.1:1/\"");
+    let pod = Pod::start("sender", "sender", &settings).await;
+    for path in ["/v1/messages", "/v1/destinations/erp/messages"] {
+        let answer = said(client().post(pod.url(path)).body("x")).await;
+        answer.is_problem(404, "not_found", "");
+    }
+    let listed = said(client().get(pod.url("/v1/destinations/erp/messages"))).await;
+    assert_eq!(listed.status, 200, "{:?}", listed.body);
 }
 
 #[tokio::test]

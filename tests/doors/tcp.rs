@@ -4,12 +4,19 @@ use std::net::SocketAddr;
 
 use serde_json::json;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
 };
 
 use super::{BODY_MAX, Service};
-use crate::support::{checker::stats, http::text, journal::Delivery, wait::within};
+use crate::support::{
+    checker::stats,
+    http::text,
+    journal::Delivery,
+    pods::{Pod, Settings},
+    redis::TestRedis,
+    wait::within,
+};
 
 /// Writes these bytes, ends the writing if told so, and reads until the other side closes.
 async fn say(address: SocketAddr, bytes: &[u8], ends: bool) -> String {
@@ -139,4 +146,32 @@ async fn what_is_not_http_is_refused_and_the_connection_ends() {
         assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said:?}");
     }
     assert_eq!(stats(&service.pod, "erp").await.unwrap()["last_sequence"], 0);
+}
+
+#[tokio::test]
+async fn a_listener_without_connections_takes_no_place_from_another() {
+    let redis = TestRedis::start().await;
+    let settings = Settings {
+        ingest: "connections_max = 1".into(),
+        tcp: vec![("erp", "lines"), ("erp", "lines")],
+        ..Settings::new(redis.url())
+    };
+    let settings = settings.destination("erp", "url = \"http://127.0.0.1:1/\"");
+    let pod = Pod::start("reseq", "ingest", &settings).await;
+    assert_eq!(say(pod.addresses.tcp(1), b"one\n", true).await, "OK 1\n");
+    assert_eq!(say(pod.addresses.tcp(0), b"two\n", true).await, "OK 2\n");
+    // Beyond the limit whoever comes waits, and has a place when there is one.
+    let open = TcpStream::connect(pod.addresses.tcp(0)).await.unwrap();
+    let mut open = BufReader::new(open);
+    open.write_all(b"three\n").await.unwrap();
+    let mut answer = String::new();
+    within("it is answered", open.read_line(&mut answer)).await.unwrap();
+    assert_eq!(answer, "OK 3\n");
+    let waits = tokio::spawn(say(pod.addresses.tcp(1), b"four\n", true));
+    open.write_all(b"five\n").await.unwrap();
+    answer.clear();
+    within("it is answered", open.read_line(&mut answer)).await.unwrap();
+    assert_eq!(answer, "OK 4\n");
+    drop(open);
+    assert_eq!(waits.await.unwrap(), "OK 5\n");
 }

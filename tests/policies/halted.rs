@@ -68,6 +68,17 @@ async fn a_message_that_the_receiver_rejects_halts_its_lane_and_is_retried_in_pl
 }
 
 #[tokio::test]
+async fn a_head_may_be_repaired_to_null() {
+    let desk = Desk::start(json!({})).await;
+    desk.receiver.refuse("\"one\"", 422, None);
+    desk.send_all(&["one"]).await;
+    desk.until("it halts", |stats| stats["halted"] == 1).await;
+    desk.steer("retry-head", json!({"body": null})).await;
+    desk.is_drained().await;
+    assert_eq!(desk.receiver.bodies(), ["null"]);
+}
+
+#[tokio::test]
 async fn gone_always_halts_and_skip_head_lets_the_lane_go_on() {
     let desk = Desk::start(json!({"on_exhausted": "drop"})).await;
     desk.receiver.refuse("\"two\"", 410, None);

@@ -19,15 +19,31 @@ async fn pages_show_every_pending_message_once() {
             let service = &service;
             async move { service.get(&path).await.ok() }
         };
-        let (mut seen, mut cursor) = (Vec::new(), String::new());
-        loop {
-            let page = list(format!("?limit=10{cursor}")).await;
-            seen.extend(each(&page, "sequence").iter().map(|s| s.as_u64().unwrap()));
-            let Some(next) = page["next_cursor"].as_str() else { break };
-            cursor = format!("&cursor={next}");
-        }
-        seen.sort_unstable();
-        assert_eq!(seen, (1..=25).collect::<Vec<_>>(), "{ordering}");
+        let pages = |query: &'static str| async move {
+            let (mut pages, mut cursor) = (Vec::new(), String::new());
+            loop {
+                let page = list(format!("?{query}{cursor}")).await;
+                pages.push(each(&page, "sequence").iter().map(|s| s.as_u64().unwrap()).collect());
+                let Some(next) = page["next_cursor"].as_str() else { return pages };
+                cursor = format!("&cursor={next}");
+            }
+        };
+        let all = |pages: Vec<Vec<u64>>| {
+            let mut seen = pages.concat();
+            seen.sort_unstable();
+            seen
+        };
+        assert_eq!(all(pages("limit=10").await), (1..=25).collect::<Vec<_>>(), "{ordering}");
+        // A page is not longer because more was looked at.
+        let processing = pages("state=processing&limit=2").await;
+        assert!(
+            ordering == "key" || processing.iter().all(|page| page.len() <= 2),
+            "{processing:?}"
+        );
+        assert_eq!(all(processing), [1, 2, 3, 4, 5], "{ordering}");
+        let of_key = pages("state=waiting&key=k1&limit=2").await;
+        assert!(of_key.iter().all(|page| page.len() <= 2), "{of_key:?}");
+        assert_eq!(all(of_key), (7..=25).step_by(2).collect::<Vec<_>>(), "{ordering}");
         let waiting = list("?state=waiting&limit=1000".into()).await;
         assert_eq!(each(&waiting, "sequence").len(), 20, "{ordering}");
         let processing = list("?state=processing".into()).await;

@@ -9,12 +9,12 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Items, Results, even_null, group, messages_of};
+use super::{Items, Results, group, messages_of};
 use crate::{
     api::{Api, read_json},
     domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
     store::{Completion, Known, Status, server_clock_ms},
-    wire::problem::Problem,
+    wire::{json::even_null, problem::Problem},
 };
 
 /// The longest content type.

@@ -11,14 +11,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Group, Items, LEASE_MS, RETRY_MS_MAX, Results, check_range, even_null, group, half_a_minute,
-    messages_of,
+    Group, Items, LEASE_MS, RETRY_MS_MAX, Results, check_range, group, half_a_minute, messages_of,
 };
 use crate::{
     api::{Api, read_json, shown::rfc3339},
     domain::{LeaseToken, Stage, Stamped, Trouble, TroubleKind, attempts::CHECKPOINT_BYTES_MAX},
     store::{Extension, Failed, Known, Status},
-    wire::{answer::excerpt, problem::Problem},
+    wire::{answer::excerpt, json::even_null, problem::Problem},
 };
 
 #[derive(Deserialize)]

@@ -17,8 +17,7 @@ use std::{
     },
 };
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize};
 
 use line::{Lines, Served};
 
@@ -156,11 +155,6 @@ async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Pr
 async fn messages_of(api: &Api, group: &Group) -> Result<Vec<Option<Stamped>>, Problem> {
     let sequences: Vec<u64> = group.tokens.iter().map(|token| token.sequence).collect();
     Ok(api.store.messages(&group.known, &sequences).await?)
-}
-
-/// `null` is JSON like any other, not a field that was left out.
-fn even_null<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Deserialize::deserialize(from).map(Some)
 }
 
 fn check_range(

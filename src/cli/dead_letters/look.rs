@@ -68,7 +68,7 @@ pub async fn list(args: ListArgs) -> anyhow::Result<()> {
 pub async fn show(args: ShowArgs) -> anyhow::Result<()> {
     let path = path_of(&args.destination, &format!("dead-letters/{}", args.sequence));
     let answer = args.at.get(&path).await?;
-    args.at.print(&answer, in_lines);
+    args.at.print(&answer, |_| in_lines(&answer.text));
     Ok(())
 }
 

@@ -131,6 +131,11 @@ fn check_url(field: &'static str, text: &str, schemes: &[&str]) -> Result<(), In
         let problem = format!("the scheme must be one of {}", schemes.join(", "));
         return Err(bad(field, problem));
     }
+    // A URL is read leniently; what it means here is seen by how it begins.
+    if !text.starts_with(&format!("{}://", url.scheme())) {
+        let problem = format!("must begin with {}://, in lower case", url.scheme());
+        return Err(bad(field, problem));
+    }
     if url.host_str().is_none_or(str::is_empty) {
         return Err(bad(field, "names no host"));
     }
@@ -184,7 +189,9 @@ mod tests {
     fn defaults_are_valid_and_every_bad_field_is_named() {
         assert_eq!(erp().validate(), Ok(()));
         assert_eq!(refused(|d| d.url = "ftp://h/".into()), "url");
-        assert_eq!(refused(|d| d.url = "tcp://h".into()), "url");
+        for url in ["tcp://h", "TCP://h:1", " tcp://h:1", "HTTP://h/"] {
+            assert_eq!(refused(|d| d.url = url.into()), "url");
+        }
         assert_eq!(refused(|d| d.url = "http://u:p@h/".into()), "url");
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Http), "transform.url");
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Native), "transform.name");

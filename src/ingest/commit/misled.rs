@@ -29,7 +29,8 @@ impl Worker {
         let (store, catalog, name) = (self.store.clone(), self.catalog.clone(), self.name.clone());
         let watermark = self.watermark.clone();
         let Worker { batch_max, retry, epoch, .. } = *self;
-        Worker { store, catalog, watermark, name, caller, batch_max, retry, epoch }
+        let due = self.due.clone();
+        Worker { store, catalog, watermark, due, name, caller, batch_max, retry, epoch }
     }
 }
 

@@ -158,7 +158,7 @@ impl Writer<'_> {
             if answered > 0 {
                 pause = PAUSE_MIN;
             }
-            count = if answered >= submitted { count * 2 } else { 0 };
+            count = if answered >= submitted { count.saturating_mul(2) } else { 0 };
         }
         written(self.stream.flush()).await
     }

@@ -56,11 +56,6 @@ pub async fn run(
     tracker: TaskTracker,
 ) {
     loop {
-        // Beyond the limit, producers wait in the listener's queue.
-        let place = tokio::select! {
-            () = stop.cancelled() => return,
-            place = shared.connections.clone().acquire_owned() => place,
-        };
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
@@ -72,6 +67,12 @@ pub async fn run(
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
+        };
+        // Beyond the limit producers wait: one here, the others in the listener's queue. A listener that
+        // has none takes no place.
+        let place = tokio::select! {
+            () = stop.cancelled() => return,
+            place = shared.connections.clone().acquire_owned() => place,
         };
         let connection = Connection {
             destination: settings.destination.clone(),

@@ -59,6 +59,9 @@ pub struct Tcp {
     timeout: Duration,
     /// The last one used is on top, so a lane by itself stays on one connection.
     idle: Mutex<Vec<Connection>>,
+    /// Without answers, what was written to one connection may be read after what was written later to
+    /// another: then all lanes take turns at one.
+    turn: tokio::sync::Mutex<()>,
     idle_max: usize,
 }
 
@@ -174,6 +177,7 @@ impl Tcp {
             ack: delivery.ack,
             timeout: Duration::from_millis(delivery.timeout_ms),
             idle: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
             idle_max: delivery.lanes_max as usize,
         }
     }
@@ -181,6 +185,13 @@ impl Tcp {
     /// Sends the frames, and takes the answers as they come, in order; `progress` tells how far it
     /// came.
     async fn attempt(&self, bodies: &[Bytes], progress: &mut Progress) -> Result<(), Stop> {
+        let _turn = match self.ack {
+            Ack::Line => None,
+            Ack::None => {
+                let turn = timeout_at(progress.deadline, self.turn.lock()).await;
+                Some(turn.map_err(|_| self.timed_out())?)
+            }
+        };
         if let Some(connection) = self.take_idle() {
             match self.exchange(connection, bodies, progress).await {
                 // The receiver closed it just now; it has nothing, so a fresh one is safe.

@@ -1,0 +1,33 @@
+//! The configuration file, read; and what is told of one that cannot be.
+
+use std::{ops::Range, path::Path};
+
+use super::{Config, ConfigError};
+
+pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
+    toml::from_str(&text).map_err(|error| {
+        let problem = problem_in(&text, error.message(), error.span());
+        ConfigError::InvalidFile { path: path.into(), problem }
+    })
+}
+
+/// What is wrong in a file, and where: the place and the field, not the line, nor the text of a value,
+/// which may be a secret.
+fn problem_in(text: &str, message: &str, at: Option<Range<usize>>) -> String {
+    let message = match (message.strip_prefix("invalid type: string "), message.rfind(", expected"))
+    {
+        (Some(_), Some(end)) => format!("invalid type: a string{}", &message[end..]),
+        _ => message.to_owned(),
+    };
+    let Some(before) = at.and_then(|at| text.get(..at.start)) else { return message };
+    let line = before.matches('\n').count() + 1;
+    let begun = before.rsplit('\n').next().unwrap_or_default();
+    let field = begun.trim_end().strip_suffix('=').and_then(|path| path.rsplit(['{', ',']).next());
+    let field = match field.map(str::trim) {
+        Some(field) if !field.contains(['"', '\'', ' ']) => format!(" ({field})"),
+        _ => String::new(),
+    };
+    format!("line {line}, column {}{field}: {message}", begun.chars().count() + 1)
+}
