@@ -1,10 +1,9 @@
-//! Named points between two durable effects, at which a test can hold this process, end it, or cut
-//! its connections.
+//! Named points between two durable effects, at which a test can hold this process, and end it or
+//! cut its connections meanwhile.
 //!
 //! With the feature `pause-points` and `RESEQ_PAUSE_SOCKET` set, each visit of a point is told to the
 //! test that listens on that Unix socket, over a connection of its own: one line, `<point> <process
-//! id>`. The visitor goes on when it is answered, or when the connection ends; the answer `abort`
-//! ends the process there, as SIGKILL does.
+//! id>`. The visitor goes on when the test ends that connection.
 
 /// Defines the points, with the name of each.
 macro_rules! points {
@@ -65,34 +64,27 @@ points! {
     ShutdownDraining = "shutdown.draining",
 }
 
-/// Holds, ends or cuts this process here, if a test said so.
+/// Holds this process here, if a test says so.
 #[cfg(not(feature = "pause-points"))]
 #[inline(always)]
 pub async fn point(_: Point) {}
 
-/// Holds, ends or cuts this process here, if a test said so.
+/// Holds this process here, if a test says so.
 #[cfg(feature = "pause-points")]
 pub async fn point(point: Point) {
     static SOCKET: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    let socket = SOCKET.get_or_init(|| std::env::var("RESEQ_PAUSE_SOCKET").ok());
-    if let Some(socket) = socket
+    if let Some(socket) = SOCKET.get_or_init(|| std::env::var("RESEQ_PAUSE_SOCKET").ok()) {
         // A test that is gone holds nobody.
-        && let Ok(answer) = visit(socket, point).await
-        && answer.trim_end() == "abort"
-    {
-        let _ =
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        let _ = visit(socket, point).await;
     }
 }
 
-/// Tells the test, and waits for its answer.
+/// Tells the test, and waits until it lets go.
 #[cfg(feature = "pause-points")]
-async fn visit(socket: &str, point: Point) -> std::io::Result<String> {
+async fn visit(socket: &str, point: Point) -> std::io::Result<()> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::UnixStream::connect(socket).await?;
     let line = format!("{} {}\n", point.name(), std::process::id());
     stream.write_all(line.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
+    stream.read(&mut [0]).await.map(drop)
 }

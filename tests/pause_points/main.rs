@@ -25,7 +25,7 @@ const RENEWALS: usize = 6;
 /// What is done to the pod that comes to the point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// It ends there, as by SIGKILL.
+    /// It ends there, by SIGKILL.
     Abort,
     /// The whole process is stopped until others have taken up what it had in hand.
     Hold,
@@ -117,8 +117,8 @@ async fn run(world: &mut World, case: Case) {
             let at = world.at(process).expect("pods of this world alone speak to its control");
             match case.action {
                 Action::Abort => {
-                    caught.abort().await;
-                    world.pods[at].pod.ended().await;
+                    world.pods[at].pod.kill();
+                    caught.go();
                     world.pods[at].is_ending = false;
                 }
                 Action::Cut => {
@@ -157,18 +157,21 @@ async fn catch(world: &mut World, case: Case) -> Caught {
                 "sender" => world.owner().await,
                 role => world.pods.iter().position(|one| one.role == role).unwrap(),
             };
-            world.control.catch(name, Some(&[world.pods[victim].pod.id()]));
+            let process = world.pods[victim].pod.id();
+            world.control.catch_of(name, move |one| one == process);
             world.pods[victim].pod.terminate();
             world.pods[victim].is_ending = true;
         }
         Point::OwnerTaken => {
             let victim = world.owner().await;
-            world.control.catch(name, None);
+            // Itself may have to take what it lost a moment ago.
+            let process = world.pods[victim].pod.id();
+            world.control.catch_of(name, move |one| one != process);
             world.pods[victim].pod.terminate();
             world.pods[victim].is_ending = true;
             world.runs_again().await;
         }
-        _ => world.control.catch(name, None),
+        _ => world.control.catch(name),
     }
     world.control.caught().await
 }
@@ -211,11 +214,13 @@ async fn all_cases() {
     assert_eq!(both, points * points);
     let only = std::env::var("RESEQ_CASES").ok();
     let chosen = |case: &Case| only.as_ref().is_none_or(|only| case.to_string().contains(only));
-    let queue: VecDeque<Case> = single.into_iter().chain(pairs).filter(chosen).collect();
-    let planned = queue.len();
+    let cases: Vec<Case> = single.into_iter().chain(pairs).filter(chosen).collect();
+    let planned = cases.len();
+    let rounds = std::env::var("RESEQ_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
+    let queue: VecDeque<Case> = (0..rounds).flat_map(|_| cases.clone()).collect();
     let queue = Arc::new(Mutex::new(queue));
     let done = Arc::new(Mutex::new(BTreeSet::new()));
-    let worlds = (0..WORLDS.min(planned)).map(|number| {
+    let worlds = (0..WORLDS.min(queue.lock().unwrap().len())).map(|number| {
         let (queue, done) = (queue.clone(), done.clone());
         tokio::task::spawn_local(async move {
             let mut world = World::start(number as u64).await;

@@ -183,6 +183,15 @@ impl World {
         drained(&self.pods[0].pod, &self.ledger, &DESTINATIONS).await;
         let found = check(&self.ledger, &self.desk.journal, &RULES);
         assert!(found.messages >= self.ledger.count());
+        for one in self.pods.iter().filter(|one| one.role == "processor") {
+            eventually(&format!("{} has nothing in its slots", one.pod.name), async || {
+                match one.pod.metric("reseq_processing").await {
+                    0.0 => Ok(()),
+                    taken => Err(format!("{taken} slots are taken")),
+                }
+            })
+            .await;
+        }
     }
 }
 

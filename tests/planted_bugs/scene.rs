@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::{
     checker::stats,
-    control::Control,
+    control::{Caught, Control},
     http::{self, Answer},
     journal::{Delivery, Headers, Journal},
     ledger::Ledger,
@@ -224,6 +224,18 @@ impl Scene {
             last = *first;
         }
         Ok(())
+    }
+
+    /// The pod that is caught.
+    pub fn at(&self, held: &Caught) -> usize {
+        self.pods.iter().position(|pod| pod.id() == held.visit.process).unwrap()
+    }
+
+    /// Ends the pod that is caught, where it is.
+    pub fn kills(&mut self, held: Caught) {
+        let at = self.at(&held);
+        self.pods[at].kill();
+        held.go();
     }
 
     /// The last sequence that Redis has stamped.

@@ -58,7 +58,7 @@ pub async fn batches(bug: Option<String>) -> Ended {
     let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let bodies = bodies(8);
     let verdict = async {
-        scene.control.catch("ingest.gathered", None);
+        scene.control.catch("ingest.gathered");
         let mut frames = scene.connect().await;
         frames.write(&bodies[0]).await;
         let held = scene.control.caught().await;
@@ -92,7 +92,7 @@ pub async fn lost_answer(bug: Option<String>) -> Ended {
         // From the first call the pod knows the epoch.
         frames.write(&bodies[0]).await;
         frames.answer().await?.ok_or(Anomaly::Stuck)?;
-        scene.control.catch("ingest.gathered", None);
+        scene.control.catch("ingest.gathered");
         frames.write(&bodies[1]).await;
         let held = scene.control.caught().await;
         scene.ways[0].keep_answers();
@@ -114,17 +114,17 @@ pub async fn full(bug: Option<String>) -> Ended {
     let scene = Scene::start(bug.as_deref(), &[ALL], manners, &delivery, short_leases).await;
     let bodies = bodies(6);
     let verdict = async {
-        scene.control.catch("sender.sending", None);
+        scene.control.catch("sender.sending");
         let mut frames = scene.connect().await;
         for body in &bodies[..4] {
             frames.write(body).await;
             frames.answer().await?.ok_or(Anomaly::Stuck)?;
         }
         let sender = scene.control.caught().await;
-        scene.control.catch("ingest.gathered", None);
+        scene.control.catch("ingest.gathered");
         frames.write(&bodies[4]).await;
         let fifth = scene.control.caught().await;
-        scene.control.catch("ingest.gathered", None);
+        scene.control.catch("ingest.gathered");
         frames.write(&bodies[5]).await;
         fifth.go();
         let sixth = scene.control.caught().await;
@@ -145,13 +145,12 @@ pub async fn dies_before_the_call(bug: Option<String>) -> Ended {
     let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let bodies = bodies(1);
     let verdict = async {
-        scene.control.catch("ingest.gathered", None);
+        scene.control.catch("ingest.gathered");
         let mut frames = scene.connect().await;
         frames.write(&bodies[0]).await;
         let held = scene.control.caught().await;
         let promised = frames.early_answer().await;
-        held.abort().await;
-        scene.pods[0].ended().await;
+        scene.kills(held);
         scene.pods[0].restart().await;
         if promised.is_some() { scene.settles_with(&bodies).await } else { Ok(()) }
     }
@@ -164,12 +163,12 @@ pub async fn dies_before_the_answer(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let verdict = async {
-        scene.control.catch("ingest.stamped", None);
+        scene.control.catch("ingest.stamped");
         let doors = [scene.pods[0].addresses.clone()];
         let mut producer = Producer::new("producer", &doors, &scene.ledger);
         let dies = async {
-            scene.control.caught().await.abort().await;
-            scene.pods[0].ended().await;
+            let held = scene.control.caught().await;
+            scene.kills(held);
             scene.pods[0].restart().await;
         };
         tokio::join!(producer.send(Item::new(&["orders"], None, "producer", 0)), dies);
@@ -184,10 +183,10 @@ pub async fn dies_with_claims(bug: Option<String>) -> Ended {
     let manners = Manners { fails_each: 100, ..Manners::default() };
     let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let verdict = async {
-        scene.control.catch("processor.claimed", None);
+        scene.control.catch("processor.claimed");
         scene.send(5).await?;
-        scene.control.caught().await.abort().await;
-        scene.pods[0].ended().await;
+        let held = scene.control.caught().await;
+        scene.kills(held);
         scene.pods[0].restart().await;
         scene.settles().await
     }
@@ -202,7 +201,7 @@ pub async fn owner_is_late(bug: Option<String>) -> Ended {
     let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
     let verdict = async {
         scene.send(100).await?;
-        scene.control.catch("owner.renewing", None);
+        scene.control.catch("owner.renewing");
         let held = scene.control.caught().await;
         let late = held.visit.process;
         let taken = |visit: &Visit| visit.point == "owner.taken" && visit.process != late;
@@ -225,9 +224,10 @@ pub async fn owner_dies_after_a_refusal(bug: Option<String>) -> Ended {
     let roles = ["ingest", "sender", "sender"];
     let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
     let verdict = async {
-        scene.control.catch("sender.ended", None);
+        scene.control.catch("sender.ended");
         scene.send(5).await?;
-        scene.control.caught().await.abort().await;
+        let held = scene.control.caught().await;
+        scene.kills(held);
         scene.settles().await?;
         let of_third =
             |one: &&Delivery| one.headers.as_ref().is_some_and(|headers| headers.sequence == 3);
@@ -250,11 +250,10 @@ pub async fn owner_drains(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, long).await;
     let verdict = async {
-        scene.control.catch("sender.accepted", None);
+        scene.control.catch("sender.accepted");
         scene.send(5).await?;
         let held = scene.control.caught().await;
-        let owner = held.visit.process;
-        let at = scene.pods.iter().position(|pod| pod.id() == owner).unwrap();
+        let (owner, at) = (held.visit.process, scene.at(&held));
         scene.pods[at].terminate();
         let drains = |visit: &Visit| visit.point == "shutdown.draining" && visit.process == owner;
         scene.control.sees("the owner drains", 0, 1, drains).await;

@@ -1,13 +1,10 @@
-//! The test's side of the pause points: pods tell each visit, and wait for what they are told.
+//! The test's side of the pause points: pods tell each visit, and wait until they are let go.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufStream},
+    io::{AsyncBufReadExt, BufStream},
     net::{UnixListener, UnixStream},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -26,24 +23,18 @@ pub struct Caught {
     pub visit: Visit,
     /// How many visits there had been, with this one.
     pub since: usize,
-    stream: BufStream<UnixStream>,
+    _stream: BufStream<UnixStream>,
 }
 
 impl Caught {
     /// Lets it go on.
     pub fn go(self) {}
-
-    /// Ends it there, as SIGKILL does.
-    pub async fn abort(mut self) {
-        self.stream.write_all(b"abort").await.unwrap();
-        self.stream.flush().await.unwrap();
-    }
 }
 
-/// Who is to be caught: at this point, any process or one of some.
+/// Who is to be caught, and where.
 struct Trap {
     point: String,
-    processes: Option<BTreeSet<u32>>,
+    is_meant: Box<dyn Fn(u32) -> bool + Send>,
 }
 
 #[derive(Default)]
@@ -81,15 +72,15 @@ impl Control {
         ("RESEQ_PAUSE_SOCKET".to_owned(), socket.to_str().unwrap().to_owned())
     }
 
-    /// The next process at this point is caught; of these processes, if any are named.
-    pub fn catch(&self, point: &str, processes: Option<&[u32]>) {
-        let processes = processes.map(|all| all.iter().copied().collect());
-        self.state.lock().unwrap().traps.push(Trap { point: point.to_owned(), processes });
+    /// The next process at this point is caught.
+    pub fn catch(&self, point: &str) {
+        self.catch_of(point, |_| true);
     }
 
-    /// Nobody more is caught.
-    pub fn pass(&self) {
-        self.state.lock().unwrap().traps.clear();
+    /// The next process at this point that is as told is caught.
+    pub fn catch_of(&self, point: &str, is_meant: impl Fn(u32) -> bool + Send + 'static) {
+        let trap = Trap { point: point.to_owned(), is_meant: Box::new(is_meant) };
+        self.state.lock().unwrap().traps.push(trap);
     }
 
     /// Waits for the next that is caught.
@@ -143,13 +134,10 @@ async fn visit(state: Arc<Mutex<State>>, mut stream: BufStream<UnixStream>) {
     let visit = Visit { point: point.to_owned(), process: process.parse().unwrap() };
     let mut state = state.lock().unwrap();
     state.visits.push(visit.clone());
-    let is_meant = |trap: &Trap| {
-        let is_one = trap.processes.as_ref().is_none_or(|all| all.contains(&visit.process));
-        trap.point == visit.point && is_one
-    };
+    let is_meant = |trap: &Trap| trap.point == visit.point && (trap.is_meant)(visit.process);
     if let Some(at) = state.traps.iter().position(is_meant) {
         state.traps.remove(at);
         let since = state.visits.len();
-        state.caught.push(Caught { visit, since, stream });
+        state.caught.push(Caught { visit, since, _stream: stream });
     }
 }
