@@ -14,6 +14,7 @@ use support::{
     journal::Delivery,
     receiver::{Desk, Receiver},
     redis::TestRedis,
+    wait::within,
 };
 
 mod support;
@@ -35,6 +36,20 @@ impl Transform for Shout {
     }
 }
 
+/// Not fit to be asked how many attempts make sense at once, outside of any attempt.
+struct Broken;
+
+#[async_trait::async_trait]
+impl Transform for Broken {
+    async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
+        Ok(Output::Deliver(message.message.body.clone()))
+    }
+
+    fn at_once_max(&self) -> Option<usize> {
+        panic!("as planned")
+    }
+}
+
 /// Two at a time, so that a slot that is lost is missed.
 fn destination(receiver: &Receiver) -> Destination {
     let mut destination = Destination::new("erp".parse().unwrap(), receiver.url());
@@ -46,10 +61,17 @@ fn destination(receiver: &Receiver) -> Destination {
 }
 
 async fn start(redis: &TestRedis, destinations: Vec<Destination>, panics: bool) -> Running {
+    start_with(redis, destinations, Shout { panics, ..Shout::default() }).await
+}
+
+async fn start_with(
+    redis: &TestRedis,
+    destinations: Vec<Destination>,
+    shout: impl Transform + 'static,
+) -> Running {
     let mut config = Config { destinations, ..Config::default() };
     config.http.listen = "127.0.0.1:0".parse().unwrap();
     config.redis.url = redis.url().to_owned();
-    let shout = Shout { panics, ..Shout::default() };
     Reseq::new(config).transform("shout", shout).start().await.unwrap()
 }
 
@@ -97,5 +119,21 @@ async fn a_definition_that_changes_under_load_costs_no_slot() {
     }
     desk.journal.reaches(200).await;
     assert_eq!(bodies(&desk), expected(200));
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn where_a_role_ends_by_itself_the_whole_ends_and_another_goes_on() {
+    let (redis, desk) = (TestRedis::start().await, Arc::new(Desk::default()));
+    let receiver = Receiver::http(&desk).await;
+    let mut broken = start_with(&redis, vec![destination(&receiver)], Broken).await;
+    send(&broken, 0).await;
+    let ended = within("it ends by itself", broken.ended()).await.unwrap_err();
+    assert!(ended.to_string().contains("the processor of this process ended"), "{ended}");
+    // It has given back what it had.
+    let running = start(&redis, Vec::new(), false).await;
+    send(&running, 1).await;
+    desk.journal.reaches(2).await;
+    assert_eq!(bodies(&desk), expected(2));
     running.stop().await.unwrap();
 }

@@ -171,6 +171,47 @@ async fn a_topic_that_cannot_be_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_batch_for_many_destinations_is_taken_in_parts_and_answered_in_order() {
+    let redis = TestRedis::start().await;
+    let names: Vec<String> = (0..100).map(|number| format!("d{number}")).collect();
+    let small = "url = \"http://127.0.0.1:1/\"\ntransform = { kind = \"worker\" }";
+    let mut settings = names[1..]
+        .iter()
+        .fold(Settings::new(redis.url()), |settings, name| settings.destination(name, small))
+        .destination(&names[0], &format!("{small}\nmax_backlog = 95"));
+    settings.destinations += &format!("[[topic]]\nname = \"all\"\ndestinations = {names:?}\n");
+    let pod = Pod::start("reseq", "ingest", &settings).await;
+    // More copies than are on their way at once.
+    let line = json!({"topic": "all", "body": 1}).to_string();
+    let batch = client().post(pod.url("/v1/messages"));
+    let batch = batch.header("content-type", "application/x-ndjson");
+    let text = batch.body(vec![line; 110].join("\n")).send().await.unwrap();
+    let text = text.text().await.unwrap();
+    for (at, line) in text.lines().enumerate() {
+        let answer: Value = serde_json::from_str(line).unwrap();
+        let told: Vec<&str> = deliveries(&answer).into_iter().map(|(name, _)| name).collect();
+        let sequences: Vec<u64> = answer["deliveries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["sequence"].as_u64().unwrap())
+            .collect();
+        // One of them is full, and what would go there behind the first that it refused is refused, too.
+        let code = [Value::Null, json!("backlog_full"), json!("aborted")];
+        let code = &code[usize::from(at >= 95) + usize::from(at > 95)];
+        assert_eq!(
+            (&answer["code"], &told[..]),
+            (
+                code,
+                &names[usize::from(at >= 95)..].iter().map(String::as_str).collect::<Vec<_>>()[..]
+            )
+        );
+        assert!(sequences.iter().all(|sequence| *sequence == at as u64 + 1), "{line}");
+    }
+    assert_eq!(text.lines().count(), 110);
+}
+
+#[tokio::test]
 async fn publishing_again_after_one_destination_was_full_completes_the_rest_and_doubles_nothing() {
     let service = Service::start().await;
     service.define("orders", &["erp", "small"]).await;

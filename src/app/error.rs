@@ -43,6 +43,14 @@ pub enum AppError {
          RESEQ_JQ_RUNNER must name one"
     )]
     NoJqRunner,
+    /// A part of it is gone, without which it is of no use.
+    #[error(
+        "the {what} of this process ended by itself, so that the whole ends; its log may say why"
+    )]
+    Ended {
+        /// Which part.
+        what: &'static str,
+    },
     /// The HTTP client.
     #[error("the HTTP client could not be made: {0}")]
     Client(#[from] reqwest::Error),

@@ -2,6 +2,7 @@
 
 mod error;
 mod role;
+mod vital;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,6 +18,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use error::AppError;
 pub use role::Role;
+
+use vital::{Ended, Vital};
 
 use crate::{
     api::{self, Api},
@@ -51,7 +54,12 @@ pub struct Running {
 impl Running {
     /// Resolves when it has ended by itself.
     pub async fn ended(&mut self) -> Result<(), AppError> {
-        (&mut self.whole).await.unwrap_or(Ok(()))
+        match (&mut self.whole).await {
+            Ok(ended) => ended,
+            Err(error) if error.is_panic() => Err(AppError::Ended { what: "main task" }),
+            // The runtime ends, and all with it.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Drains and ends it.
@@ -95,21 +103,24 @@ impl Reseq {
         let stop = CancellationToken::new();
         let mut config = self.config;
         let embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
-        let started = Parts::build(&config, self.transforms, self.metrics).await;
-        let started = match started {
-            Ok(parts) => Whole::start(&config, parts, &self.roles, stop.clone()).await,
+        let background = CancellationToken::new();
+        let (vital, ended) = Vital::new();
+        let parts = Parts::build(&config, self.transforms, self.metrics, &background, &vital).await;
+        let started = match parts {
+            Ok(parts) => Whole::start(&config, parts, &self.roles, stop.clone(), &vital).await,
             Err(error) => Err(error),
         };
         let whole = match started {
             Ok(whole) => whole,
             Err(error) => {
                 stop.cancel();
+                background.cancel();
                 stop_redis(embedded).await;
                 return Err(error);
             }
         };
         let (http, tcp) = (whole.http, whole.tcp.clone());
-        let whole = tokio::spawn(whole.run(embedded, stop.clone(), config.shutdown_ms));
+        let whole = tokio::spawn(whole.run(embedded, ended, stop.clone(), config.shutdown_ms));
         Ok(Running { http, tcp, stop, whole })
     }
 }
@@ -140,13 +151,15 @@ impl Parts {
         config: &Config,
         transforms: HashMap<String, Arc<dyn Transform>>,
         metrics: Option<PrometheusHandle>,
+        background: &CancellationToken,
+        vital: &Vital,
     ) -> Result<Parts, AppError> {
         let owner_lease = Duration::from_millis(config.sender.lease_ms);
         let (store, fitness) = Store::open(&config.redis, owner_lease).await?;
         tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let background = CancellationToken::new();
-        tokio::spawn(store.clone().stay(background.clone()));
+        let presence = store.clone().stay(background.clone());
+        tokio::spawn(vital.watch("presence", presence));
         let wakes = Wakes::default();
         for destination in &config.destinations {
             store.define(destination).await.map_err(|problem| AppError::Definition {
@@ -155,11 +168,14 @@ impl Parts {
             })?;
         }
         let catalog = Catalog::load(store.clone()).await?;
-        tokio::spawn(catalog.clone().follow(wakes.listen(), background.clone()));
-        tokio::spawn(wakes.clone().run(store.clone(), background.clone()));
+        let following = catalog.clone().follow(wakes.listen(), background.clone());
+        tokio::spawn(vital.watch("catalog", following));
+        let listening = wakes.clone().run(store.clone(), background.clone());
+        tokio::spawn(vital.watch("listener for wake-ups", listening));
         define_topics(&store, &catalog, &config.topics).await?;
         let due = DueTimer::start(store.clone(), background.clone());
         let client = wire::http::client()?;
+        let background = background.clone();
         Ok(Parts { store, catalog, wakes, due, client, transforms, metrics, background })
     }
 }
@@ -200,6 +216,7 @@ impl Whole {
         parts: Parts,
         roles: &HashSet<Role>,
         stop: CancellationToken,
+        vital: &Vital,
     ) -> Result<Whole, AppError> {
         let (doors, commits, running) =
             (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
@@ -209,7 +226,8 @@ impl Whole {
             let (store, catalog) = (parts.store.clone(), parts.catalog.clone());
             let watermark = Watermark::new(store.keys().partitions());
             let (percent, end) = (config.ingest.memory_high_percent, parts.background.clone());
-            tokio::spawn(watermark.clone().watch(store.clone(), percent, end));
+            let watching = watermark.clone().watch(store.clone(), percent, end);
+            tokio::spawn(vital.watch("watermark", watching));
             let committer = Committer::new(
                 store,
                 catalog,
@@ -229,7 +247,8 @@ impl Whole {
             routes = routes.merge(api::without_ingest());
         }
         let (listener, http) = listen(config.http.listen, "http.listen").await?;
-        doors.spawn(serve_http(listener, api::surround(routes), stop.clone()));
+        let serving = serve_http(listener, api::surround(routes), stop.clone());
+        doors.spawn(vital.watch("HTTP listener", serving));
         // Roles leave room, within shutdown_ms, for what comes after them.
         let drain = Duration::from_millis(config.shutdown_ms) * 7 / 10;
         if roles.contains(&Role::Processor) {
@@ -244,7 +263,8 @@ impl Whole {
                 ),
                 due: parts.due.clone(),
             };
-            running.spawn(processor.run(parts.wakes.listen(), stop.clone(), drain));
+            let processing = processor.run(parts.wakes.listen(), stop.clone(), drain);
+            running.spawn(vital.watch("processor", processing));
         }
         if roles.contains(&Role::Sender) {
             let sender = Sender {
@@ -253,17 +273,19 @@ impl Whole {
                 config: config.sender.clone(),
                 client: parts.client.clone(),
             };
-            running.spawn(sender.run(parts.wakes.listen(), stop.clone(), drain));
+            let sending = sender.run(parts.wakes.listen(), stop.clone(), drain);
+            running.spawn(vital.watch("sender", sending));
         }
         tracing::info!(%http, ?tcp, "Reseq runs");
         let background = parts.background;
         Ok(Whole { http, tcp, doors, commits, roles: running, background })
     }
 
-    /// Runs until `stop`, or until the embedded Redis dies.
+    /// Runs until `stop`, or until the embedded Redis dies, or a part ends by itself.
     async fn run(
         self,
         mut embedded: Option<EmbeddedRedis>,
+        mut ended: Ended,
         stop: CancellationToken,
         shutdown_ms: u64,
     ) -> Result<(), AppError> {
@@ -274,25 +296,25 @@ impl Whole {
             }
         };
         let failure = tokio::select! {
+            biased;
             () = stop.cancelled() => None,
-            error = died => Some(error),
+            error = died => Some(AppError::from(error)),
+            Some(what) = ended.recv() => Some(AppError::Ended { what }),
         };
         stop.cancel();
         let deadline = Instant::now() + Duration::from_millis(shutdown_ms);
-        if failure.is_none() {
+        let has_redis = !matches!(failure, Some(AppError::Embedded(_)));
+        if has_redis {
             tracing::info!(shutdown_ms, "draining");
             point(Point::ShutdownDraining).await;
             self.drain(deadline).await;
         }
         self.background.cancel();
-        match failure {
-            Some(error) => Err(error.into()),
-            None => {
-                stop_redis(embedded).await;
-                tracing::info!("drained");
-                Ok(())
-            }
+        if has_redis {
+            stop_redis(embedded).await;
+            tracing::info!("drained");
         }
+        failure.map_or(Ok(()), Err)
     }
 
     /// Waits for everything to end, in the order of the flow, but not past `deadline`.

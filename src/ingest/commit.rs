@@ -16,13 +16,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    time::Instant,
-};
+use tokio::{sync::oneshot, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use super::{Outcome, Receipt, Refusal, Watermark};
+use super::{Outcome, Receipt, Refusal, Room, Rooms, Watermark};
 use crate::{
     config,
     domain::{Arrival, DestinationName, Durability, Ordering as Ordered, TopicName, TransformKind},
@@ -65,8 +62,8 @@ struct Job {
     session: Session,
     reply: oneshot::Sender<Vec<Outcome>>,
     submitted: Instant,
-    /// The share of the pod's memory that the bodies take, given back when the job is over.
-    _room: OwnedSemaphorePermit,
+    /// What the bodies take of the process's memory.
+    _room: Room,
 }
 
 /// Answers that are on their way.
@@ -93,8 +90,7 @@ impl Pending {
 pub struct Committer {
     catalog: Catalog,
     jobs: Arc<GroupCommit<Job>>,
-    room: Arc<Semaphore>,
-    room_max: usize,
+    rooms: Rooms,
 }
 
 impl Committer {
@@ -116,9 +112,13 @@ impl Committer {
                 Worker { store, catalog, watermark, due, name, caller, batch_max, retry, epoch: 0 };
             Box::pin(worker.run(queue))
         });
-        let room_max = config.bytes_in_flight_max / ROOM_UNIT;
-        let room = Arc::new(Semaphore::new(room_max));
-        Committer { catalog, jobs: Arc::new(jobs), room, room_max }
+        let rooms = Rooms::new(config.bytes_in_flight_max);
+        Committer { catalog, jobs: Arc::new(jobs), rooms }
+    }
+
+    /// Where there is room for what is to be submitted.
+    pub fn rooms(&self) -> &Rooms {
+        &self.rooms
     }
 
     /// Where what is published to this topic goes, as of now.
@@ -134,12 +134,13 @@ impl Committer {
     }
 
     /// Queues arrivals for one destination. The order of the calls is the order of the
-    /// sequences; the outcomes come later.
+    /// sequences; the outcomes come later. Their room is given back when they have.
     pub async fn submit(
         &self,
         destination: &DestinationName,
         arrivals: impl Into<Arc<[Arrival]>>,
         session: &Session,
+        room: Room,
     ) -> Pending {
         let arrivals = arrivals.into();
         let count = arrivals.len();
@@ -159,20 +160,12 @@ impl Committer {
                 return pending;
             }
         };
-        let bytes: usize = arrivals.iter().map(|arrival| arrival.message.body.bytes.len()).sum();
-        let units = (bytes / ROOM_UNIT + 1).min(self.room_max) as u32;
-        // The semaphore is never closed; were it, dropping `reply` answers that we are stopping.
-        if let Ok(room) = self.room.clone().acquire_many_owned(units).await {
-            let submitted = Instant::now();
-            let job = Job { arrivals, session: session.clone(), reply, submitted, _room: room };
-            self.jobs.submit(&known.destination.name, job).await;
-        }
+        let submitted = Instant::now();
+        let job = Job { arrivals, session: session.clone(), reply, submitted, _room: room };
+        self.jobs.submit(&known.destination.name, job).await;
         pending
     }
 }
-
-/// Memory is counted in these, in bytes.
-const ROOM_UNIT: usize = 1024;
 
 /// Stamps what arrives for one destination, a call at a time.
 struct Worker {

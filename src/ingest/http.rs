@@ -1,12 +1,15 @@
 //! HTTP ingest: `POST /v1/messages`, `POST /v1/destinations/{d}/messages` and
 //! `POST /v1/topics/{t}/messages`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use axum::{
     Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, Path, State, rejection::BytesRejection},
+    body::{Body, Bytes},
+    extract::{Path, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::post,
@@ -15,18 +18,21 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Committer, Outcome, Receipt, Recipients, Refusal, Session,
+    Committer, Outcome, Receipt, Recipients, Refusal, Room, Session,
     json::{Item, ItemError, parse_item},
     raw::arrival_of,
 };
 use crate::{
     domain::{Arrival, DestinationName, TopicName},
-    store::server_clock_ms,
+    store::{cut, server_clock_ms},
     wire::problem::Problem,
 };
 
 /// The most items of one batch.
 const BATCH_ITEMS_MAX: usize = 10_000;
+/// Of a batch for many destinations, so many copies are on their way into Redis at once (those of one
+/// item always are).
+const COPIES_AT_ONCE_MAX: usize = 10_000;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -43,13 +49,10 @@ pub struct Ingest {
 
 /// The routes of ingest.
 pub fn router(ingest: Ingest) -> Router {
-    let raw = post(post_raw).layer(DefaultBodyLimit::max(ingest.body_bytes_max));
-    let published = post(publish_raw).layer(DefaultBodyLimit::max(ingest.body_bytes_max));
-    let items = post(post_items).layer(DefaultBodyLimit::max(ingest.batch_bytes_max));
     Router::new()
-        .route("/v1/destinations/{destination}/messages", raw)
-        .route("/v1/topics/{topic}/messages", published)
-        .route("/v1/messages", items)
+        .route("/v1/destinations/{destination}/messages", post(post_raw))
+        .route("/v1/topics/{topic}/messages", post(publish_raw))
+        .route("/v1/messages", post(post_items))
         .with_state(ingest)
 }
 
@@ -57,47 +60,47 @@ async fn post_raw(
     State(ingest): State<Ingest>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Result<Response, Problem> {
     ingest.refuse_when_stopping()?;
     let to = Recipients::Destinations(vec![destination_name(&name)?]);
-    let body = whole_body(body, ingest.body_bytes_max)?;
+    let (body, room) = ingest.read(body, ingest.body_bytes_max).await?;
     let arrival = arrival_of(&headers, body, &to)?;
-    ingest.take_one(Item { to, arrival }).await
+    ingest.take_one(Item { to, arrival }, room).await
 }
 
 async fn publish_raw(
     State(ingest): State<Ingest>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Result<Response, Problem> {
     ingest.refuse_when_stopping()?;
     let topic = name.parse().map_err(|_| Problem::unknown_topic(&name))?;
     let to = Recipients::Topic(topic);
-    let body = whole_body(body, ingest.body_bytes_max)?;
+    let (body, room) = ingest.read(body, ingest.body_bytes_max).await?;
     let arrival = arrival_of(&headers, body, &to)?;
-    ingest.take_one(Item { to, arrival }).await
+    ingest.take_one(Item { to, arrival }, room).await
 }
 
 async fn post_items(
     State(ingest): State<Ingest>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Result<Response, Problem> {
     ingest.refuse_when_stopping()?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     match media_type {
         "application/json" => {
-            let body = whole_body(body, ingest.batch_bytes_max)?;
+            let (body, room) = ingest.read(body, ingest.batch_bytes_max).await?;
             let item =
                 parse_item(&body, server_clock_ms(), ingest.body_bytes_max).map_err(problem_of)?;
-            ingest.take_one(item).await
+            ingest.take_one(item, room).await
         }
         "application/x-ndjson" | "application/ndjson" => {
-            let body = whole_body(body, ingest.batch_bytes_max)?;
-            ingest.take_batch(&body).await
+            let (body, room) = ingest.read(body, ingest.batch_bytes_max).await?;
+            ingest.take_batch(&body, room).await
         }
         _ => Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -110,42 +113,54 @@ async fn post_items(
 
 /// A message whose topic, if it named one, has been looked up.
 struct Addressed {
-    destinations: Vec<DestinationName>,
+    destinations: Arc<[DestinationName]>,
     arrival: Arrival,
 }
 
+/// One line of a batch.
+type Line = Result<Addressed, Problem>;
+
+/// A batch is one stream of arrivals for each destination.
+type Sessions<'a> = BTreeMap<&'a DestinationName, Session>;
+
 /// What the topics of one request stand for, so that it is the same for all of it.
-type Topics = HashMap<TopicName, Result<Vec<DestinationName>, Refusal>>;
+type Topics = HashMap<TopicName, Result<Arc<[DestinationName]>, Refusal>>;
 
 impl Ingest {
     fn refuse_when_stopping(&self) -> Result<(), Problem> {
         if self.stop.is_cancelled() { Err(Refusal::Draining.problem()) } else { Ok(()) }
     }
 
+    async fn read(&self, body: Body, max: usize) -> Result<(Bytes, Room), Problem> {
+        self.committer.rooms().read(body, max).await
+    }
+
     async fn addressed(&self, item: Item, topics: &mut Topics) -> Result<Addressed, Problem> {
         let Item { to, arrival } = item;
         let topic = match to {
             Recipients::Destinations(destinations) => {
-                return Ok(Addressed { destinations, arrival });
+                return Ok(Addressed { destinations: destinations.into(), arrival });
             }
             Recipients::Topic(topic) => topic,
         };
         if !topics.contains_key(&topic) {
-            topics.insert(topic.clone(), self.committer.destinations_of(&topic).await);
+            let found = self.committer.destinations_of(&topic).await;
+            topics.insert(topic.clone(), found.map(Arc::from));
         }
         let destinations = topics[&topic].clone().map_err(|refusal| refusal.problem())?;
         Ok(Addressed { destinations, arrival })
     }
 
     /// One message, to all its destinations or else a problem that says which have it.
-    async fn take_one(&self, item: Item) -> Result<Response, Problem> {
+    async fn take_one(&self, item: Item, room: Room) -> Result<Response, Problem> {
         let item = self.addressed(item, &mut Topics::new()).await?;
         let id = item.arrival.message.id.clone();
         let mut pending = Vec::new();
-        for name in item.destinations {
-            let session = Session::default();
+        for name in item.destinations.iter() {
+            let (session, room) = (Session::default(), room.clone());
             let arrivals = vec![item.arrival.clone()];
-            pending.push((name.clone(), self.committer.submit(&name, arrivals, &session).await));
+            let submitted = self.committer.submit(name, arrivals, &session, room).await;
+            pending.push((name.clone(), submitted));
         }
         let mut outcomes = Vec::new();
         for (name, pending) in pending {
@@ -157,7 +172,7 @@ impl Ingest {
     }
 
     /// One message a line; one answer a line, in order.
-    async fn take_batch(&self, body: &[u8]) -> Result<Response, Problem> {
+    async fn take_batch(&self, body: &[u8], room: Room) -> Result<Response, Problem> {
         let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
         let lines: Vec<&[u8]> = lines.collect();
         if lines.is_empty() || lines.len() > BATCH_ITEMS_MAX {
@@ -166,23 +181,20 @@ impl Ingest {
             return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_json", problem));
         }
         let items = self.read_items(&lines).await;
-        let mut outcomes = self.stamp_all(&items).await;
+        let mut sessions = Sessions::new();
         let mut answers = String::new();
-        for (at, item) in items.into_iter().enumerate() {
-            let answer = match item {
-                Ok(item) => {
-                    let mut outcomes = outcomes.remove(&at).unwrap_or_default();
-                    // As the item names them, like the answer to a single message.
-                    outcomes.sort_by_key(|(name, _)| {
-                        item.destinations.iter().position(|named| named == name)
-                    });
-                    answer(&item.arrival.message.id, outcomes)
-                }
-                Err(problem) => Err(problem),
-            };
-            let line = answer.unwrap_or_else(|problem| problem.json(None));
-            answers.push_str(&line.to_string());
-            answers.push('\n');
+        let copies = |item: &Line| item.as_ref().map_or(0, |item| item.destinations.len());
+        for some in cut(&items, BATCH_ITEMS_MAX, COPIES_AT_ONCE_MAX, copies) {
+            let outcomes = self.stamp_all(some, &mut sessions, &room).await;
+            for (item, outcomes) in some.iter().zip(outcomes) {
+                let answer = match item {
+                    Ok(item) => answer(&item.arrival.message.id, outcomes),
+                    Err(problem) => Err(problem.clone()),
+                };
+                let line = answer.unwrap_or_else(|problem| problem.json(None));
+                answers.push_str(&line.to_string());
+                answers.push('\n');
+            }
         }
         let media_type = [(header::CONTENT_TYPE, "application/x-ndjson")];
         Ok((StatusCode::ACCEPTED, media_type, answers).into_response())
@@ -190,7 +202,7 @@ impl Ingest {
 
     /// Reads the lines. A topic that cannot be looked up may stand for any destination, so that
     /// nothing after it may be taken.
-    async fn read_items(&self, lines: &[&[u8]]) -> Vec<Result<Addressed, Problem>> {
+    async fn read_items(&self, lines: &[&[u8]]) -> Vec<Line> {
         let now_ms = server_clock_ms();
         let mut topics = Topics::new();
         let mut has_failed = false;
@@ -207,14 +219,17 @@ impl Ingest {
         items
     }
 
-    /// Submits the good items, those of one destination together and in order.
-    async fn stamp_all(
+    /// Submits the good ones of these items, those of one destination together and in order. For each
+    /// item what became of it, by destination as it names them.
+    async fn stamp_all<'a>(
         &self,
-        items: &[Result<Addressed, Problem>],
-    ) -> HashMap<usize, Vec<(DestinationName, Outcome)>> {
+        items: &'a [Line],
+        sessions: &mut Sessions<'a>,
+        room: &Room,
+    ) -> Vec<Vec<(DestinationName, Outcome)>> {
         let mut by_destination: BTreeMap<&DestinationName, Vec<usize>> = BTreeMap::new();
         for (at, item) in items.iter().enumerate() {
-            for name in item.iter().flat_map(|item| &item.destinations) {
+            for name in item.iter().flat_map(|item| item.destinations.iter()) {
                 by_destination.entry(name).or_default().push(at);
             }
         }
@@ -222,14 +237,21 @@ impl Ingest {
         for (name, of_name) in by_destination {
             let arrival = |&at: &usize| items[at].as_ref().ok().map(|item| item.arrival.clone());
             let arrivals = of_name.iter().filter_map(arrival).collect::<Vec<_>>();
-            let submitted = self.committer.submit(name, arrivals, &Session::default()).await;
-            pending.push((name.clone(), of_name, submitted));
+            let session = sessions.entry(name).or_default();
+            let submitted = self.committer.submit(name, arrivals, session, room.clone()).await;
+            pending.push((name, of_name, submitted));
         }
-        let mut outcomes: HashMap<usize, Vec<_>> = HashMap::new();
+        let mut outcomes: Vec<Vec<_>> = items.iter().map(|_| Vec::new()).collect();
         for (name, of_name, pending) in pending {
             for (at, outcome) in of_name.into_iter().zip(pending.outcomes().await) {
-                outcomes.entry(at).or_default().push((name.clone(), outcome));
+                outcomes[at].push((name.clone(), outcome));
             }
+        }
+        for (item, outcomes) in items.iter().zip(&mut outcomes) {
+            let Ok(item) = item else { continue };
+            // As the item names them, like the answer to a single message.
+            outcomes
+                .sort_by_key(|(name, _)| item.destinations.iter().position(|named| named == name));
         }
         outcomes
     }
@@ -288,8 +310,4 @@ fn destination_name(text: &str) -> Result<DestinationName, Problem> {
     text.parse().map_err(|invalid| {
         Problem::new(StatusCode::NOT_FOUND, "unknown_destination", format!("{text:?}: {invalid}"))
     })
-}
-
-fn whole_body(body: Result<Bytes, BytesRejection>, max: usize) -> Result<Bytes, Problem> {
-    body.map_err(|rejection| Problem::of_body(&rejection, max))
 }

@@ -8,10 +8,12 @@ pub mod json;
 mod raw;
 mod recipients;
 mod refusal;
+mod room;
 pub mod tcp;
 mod watermark;
 
 pub use commit::{Committer, Session};
 pub use recipients::Recipients;
 pub use refusal::{Outcome, Receipt, Refusal};
+pub use room::{Room, Rooms};
 pub use watermark::Watermark;

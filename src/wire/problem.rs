@@ -50,12 +50,20 @@ impl Problem {
     /// A body that was not taken: longer than `max` bytes, or broken off.
     pub fn of_body(rejection: &BytesRejection, max: usize) -> Problem {
         match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                let detail = format!("the body is longer than {max} bytes");
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
-            }
-            status => Problem::new(status, "invalid_body", "the body did not come to its end"),
+            StatusCode::PAYLOAD_TOO_LARGE => Problem::body_too_large(max),
+            status => Problem::broken_body(status),
         }
+    }
+
+    /// A 413: a body of more than `max` bytes.
+    pub fn body_too_large(max: usize) -> Problem {
+        let detail = format!("the body is longer than {max} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+    }
+
+    /// A body that broke off.
+    pub fn broken_body(status: StatusCode) -> Problem {
+        Problem::new(status, "invalid_body", "the body did not come to its end")
     }
 
     /// A problem that passes by itself.

@@ -1,5 +1,7 @@
 //! `POST /v1/messages` and `POST /v1/destinations/{d}/messages`.
 
+use std::sync::Arc;
+
 use futures::stream;
 use serde_json::{Value, json};
 use tokio::{
@@ -11,6 +13,7 @@ use super::{BATCH_MAX, BODY_MAX, Service, place, said};
 use crate::support::{
     checker::stats,
     pods::{Pod, Settings, client},
+    receiver::{Desk, Receiver},
     redis::TestRedis,
     wait::{eventually, within},
 };
@@ -254,6 +257,37 @@ async fn a_body_without_a_length_is_measured_while_it_comes() {
     assert_eq!(said(service.post(RAW, "text/plain", body)).await.status, 202);
     service.desk.journal.reaches(1).await;
     assert_eq!(service.desk.journal.all()[0].body, "abcd");
+}
+
+#[tokio::test]
+async fn long_bodies_arrive_whole_with_and_without_a_length() {
+    let redis = TestRedis::start().await;
+    let (desk, mut settings) = (Arc::new(Desk::default()), Settings::new(redis.url()));
+    let receiver = Receiver::http(&desk).await;
+    // Room for one at a time.
+    settings.ingest = "bytes_in_flight_max = 1048576".into();
+    let settings = settings.destination("erp", &format!("url = \"{}\"", receiver.url()));
+    let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
+    let text = |letter: &str| letter.repeat(700_000);
+    let sending = ["a", "b", "c", "d"].map(|letter| {
+        let body = match letter {
+            "a" | "b" => text(letter).into(),
+            _ => {
+                let pieces = [
+                    Ok::<_, std::io::Error>(text(letter)[..9].to_owned()),
+                    Ok(text(letter)[9..].to_owned()),
+                ];
+                reqwest::Body::wrap_stream(stream::iter(pieces))
+            }
+        };
+        said(client().post(pod.url(RAW)).header("content-type", "text/plain").body(body))
+    });
+    let all = within("all are taken", futures::future::join_all(sending)).await;
+    assert!(all.iter().all(|said| said.status == 202));
+    desk.journal.reaches(4).await;
+    let mut bodies: Vec<String> = desk.journal.all().into_iter().map(|one| one.body).collect();
+    bodies.sort();
+    assert!(bodies == ["a", "b", "c", "d"].map(text), "{:?}", bodies.iter().map(String::len));
 }
 
 #[tokio::test]

@@ -59,15 +59,27 @@ impl fmt::Display for Case {
     }
 }
 
-/// Names the case if it fails.
+/// Names the case if it fails, and why.
 struct Named(Case);
+
+/// What was said when something failed last.
+static WHY: Mutex<String> = Mutex::new(String::new());
 
 impl Drop for Named {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- failed: {}", self.0);
+            eprintln!("--- failed: {}: {}", self.0, WHY.lock().unwrap());
         }
     }
+}
+
+/// Keeps what is said when something fails, beside saying it.
+fn keep_why() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |why| {
+        *WHY.lock().unwrap() = why.to_string();
+        say(why);
+    }));
 }
 
 /// The role whose pods come to a point.
@@ -208,6 +220,7 @@ async fn wherever_a_pod_is_held_ended_or_cut_off_nothing_is_lost_and_all_stays_i
 }
 
 async fn all_cases() {
+    keep_why();
     let begun = Instant::now();
     let (single, pairs) = (single(), pairs());
     let (points, actions, both) = (Point::ALL.len(), single.len(), pairs.len());

@@ -11,6 +11,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::wait::eventually;
 
+/// So many visits are told of when those that are waited for do not come.
+const LAST: usize = 20;
+
 /// One visit of a point by a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
@@ -118,9 +121,17 @@ impl Control {
         eventually(what, async || {
             let mut visits = self.visits(since, &is_meant);
             let seen = visits.len();
-            if seen >= count { Ok(visits.pop().unwrap()) } else { Err(format!("{seen} visits")) }
+            if seen >= count { Ok(visits.pop().unwrap()) } else { Err(self.told(seen, since)) }
         })
         .await
+    }
+
+    /// What there was to be seen.
+    fn told(&self, seen: usize, since: usize) -> String {
+        let all = self.visits(since, |_| true);
+        let last = all.iter().rev().take(LAST).rev();
+        let last: Vec<_> = last.map(|visit| format!("{} {}", visit.point, visit.process)).collect();
+        format!("{seen} visits of {}; the last: {}", all.len(), last.join(", "))
     }
 }
 

@@ -109,7 +109,8 @@ impl Addresses {
     }
 }
 
-/// One process. It ends when this is dropped; its log is shown if the test fails.
+/// One process. It ends when this is dropped; its log is shown if the test fails. Where it panicked the
+/// test does fail.
 pub struct Pod {
     pub name: String,
     pub addresses: Addresses,
@@ -276,11 +277,16 @@ impl Drop for Pod {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        if std::thread::panicking() {
-            let log = self.log();
+        let log = self.log();
+        // A task that panics ends alone, which nobody may notice otherwise.
+        let has_panicked = log.contains("panicked at");
+        if has_panicked || std::thread::panicking() {
             let lines: Vec<&str> = log.lines().collect();
             let last = &lines[lines.len().saturating_sub(LOG_LINES_MAX)..];
             eprintln!("--- the log of {} ends with:\n{}", self.name, last.join("\n"));
+        }
+        if has_panicked && !std::thread::panicking() {
+            panic!("{} has panicked", self.name);
         }
     }
 }

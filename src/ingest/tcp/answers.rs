@@ -205,9 +205,7 @@ impl Writer<'_> {
         };
         let arrivals: Vec<Arrival> = self.kept.iter().take(count).map_while(again).collect();
         let submitted = arrivals.len();
-        let Connection { destination, shared, .. } = self.connection;
-        let session = Session::default();
-        let pending = shared.committer.submit(destination, arrivals, &session).await;
+        let pending = self.connection.commit(arrivals, &Session::default()).await;
         let outcomes = pending.outcomes().await;
         for (held, outcome) in self.kept.iter_mut().zip(outcomes) {
             if !is_to_come_again(&outcome) {

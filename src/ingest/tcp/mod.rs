@@ -225,10 +225,17 @@ impl Connection {
         }
         let taken = Taken { arrivals: arrivals.into(), share: share.clone() };
         let session = self.turn.lock().await;
-        let arrivals = taken.arrivals.clone();
-        let pending = self.shared.committer.submit(&self.destination, arrivals, &session).await;
+        let pending = self.commit(taken.arrivals.clone(), &session).await;
         // Before the turn is over: whoever has it next finds everything in the queue.
         queue.send(Read::Submitted(pending, taken)).is_ok()
+    }
+
+    /// Submits messages when there is room for them.
+    async fn commit(&self, arrivals: impl Into<Arc<[Arrival]>>, session: &Session) -> Pending {
+        let (arrivals, committer) = (arrivals.into(), &self.shared.committer);
+        let bytes = arrivals.iter().map(|arrival| arrival.message.body.bytes.len()).sum();
+        let room = committer.rooms().take(bytes).await;
+        committer.submit(&self.destination, arrivals, session, room).await
     }
 }
 
