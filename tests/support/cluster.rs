@@ -5,10 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    redis::{TestRedis, free_port},
-    wait::eventually,
-};
+use super::{ports::free_port, redis::TestRedis, wait::eventually};
 
 /// The slots of each master at first.
 const SLOTS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];

@@ -10,6 +10,7 @@ pub mod http;
 pub mod journal;
 pub mod ledger;
 pub mod pods;
+pub mod ports;
 pub mod power;
 pub mod producer;
 pub mod proxy;

@@ -2,7 +2,7 @@
 
 use std::{
     fs::OpenOptions,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -11,10 +11,11 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::wait::{eventually, within};
+use super::{
+    ports::free_address,
+    wait::{eventually, within},
+};
 
-/// A port noted as free can be taken before the pod binds it, so that a start is repeated.
-const STARTS_MAX: usize = 5;
 /// How much of a log is shown when a test fails, in lines.
 const LOG_LINES_MAX: usize = 60;
 
@@ -136,13 +137,17 @@ impl Pod {
 
     /// Starts it again after it has ended, and waits until it is ready.
     pub async fn restart(&mut self) {
-        for _ in 0..STARTS_MAX {
-            self.launch();
-            if self.becomes_ready().await {
-                return;
+        self.launch();
+        let (client, url) = (client(), self.addresses.url("/readyz"));
+        eventually(&format!("{} is ready", self.name), async || {
+            assert!(!self.has_ended(), "{} ended before it was ready", self.name);
+            match client.get(&url).send().await {
+                Ok(answer) if answer.status() == 200 => Ok(()),
+                Ok(answer) => Err(answer.status().to_string()),
+                Err(error) => Err(error.to_string()),
             }
-        }
-        panic!("{} did not start in {STARTS_MAX} attempts", self.name);
+        })
+        .await;
     }
 
     /// Starts the process, and does not wait.
@@ -150,14 +155,10 @@ impl Pod {
         assert!(self.has_ended(), "{} still runs", self.name);
         let is_ingest = self.roles.contains("ingest");
         let count = if is_ingest { self.settings.tcp.len() } else { 0 };
-        // All are held until all are found, so that none is found twice.
-        let held: Vec<TcpListener> =
-            (0..=count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let mut free: Vec<SocketAddr> = held.iter().map(|l| l.local_addr().unwrap()).collect();
-        drop(held);
-        let http = free.remove(0);
-        std::fs::write(self.config(), self.settings.text(http, &free)).unwrap();
-        *self.addresses.0.lock().unwrap() = (Some(http), free);
+        let (http, tcp): (_, Vec<_>) =
+            (free_address(), (0..count).map(|_| free_address()).collect());
+        std::fs::write(self.config(), self.settings.text(http, &tcp)).unwrap();
+        *self.addresses.0.lock().unwrap() = (Some(http), tcp);
         let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RESEQ_")) {
             command.env_remove(name);
@@ -167,21 +168,6 @@ impl Pod {
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.child = command.spawn().unwrap();
-    }
-
-    async fn becomes_ready(&mut self) -> bool {
-        let (client, url) = (client(), self.addresses.url("/readyz"));
-        eventually(&format!("{} is ready", self.name), async || {
-            if self.has_ended() {
-                return Ok(false);
-            }
-            match client.get(&url).send().await {
-                Ok(answer) if answer.status() == 200 => Ok(true),
-                Ok(answer) => Err(answer.status().to_string()),
-                Err(error) => Err(error.to_string()),
-            }
-        })
-        .await
     }
 
     /// Ends it with SIGKILL, at once.

@@ -2,7 +2,6 @@
 //! [`TestSentinel`](super::sentinel::TestSentinel) or a [`TestCluster`].
 
 use std::{
-    net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
@@ -16,6 +15,8 @@ use redis::aio::MultiplexedConnection;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::ports::free_port;
+
 #[allow(unused_imports)]
 pub use super::cluster::TestCluster;
 
@@ -23,8 +24,6 @@ pub use super::cluster::TestCluster;
 pub const READY_MAX: Duration = Duration::from_secs(30);
 /// How often the state that is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// A port noted as free can be taken before the server binds it, so that a start is repeated.
-const STARTS_MAX: usize = 5;
 /// How much of a log is shown when a test fails, in lines.
 const LOG_LINES_MAX: usize = 40;
 /// The configuration file of a server that rewrites it, in its directory.
@@ -64,19 +63,14 @@ impl TestRedis {
     /// The same with a configuration file, which the server may rewrite: what it has become, such as
     /// a replica, it is again after a restart.
     pub async fn start_with_file(file: Option<&str>, extra_args: &[&str]) -> TestRedis {
-        for _ in 0..STARTS_MAX {
-            let (port, dir) = (free_port().to_string(), tempfile::tempdir().unwrap());
-            if let Some(text) = file {
-                std::fs::write(dir.path().join(FILE), text).unwrap();
-            }
-            let mut args = vec!["--bind", "127.0.0.1", "--port", &port];
-            args.extend(extra_args);
-            let url = format!("redis://127.0.0.1:{port}");
-            if let Ok(server) = TestRedis::launch(url, &args, dir).await {
-                return server;
-            }
+        let (port, dir) = (free_port().to_string(), tempfile::tempdir().unwrap());
+        if let Some(text) = file {
+            std::fs::write(dir.path().join(FILE), text).unwrap();
         }
-        panic!("no redis-server started on a free port in {STARTS_MAX} attempts");
+        let mut args = vec!["--bind", "127.0.0.1", "--port", &port];
+        args.extend(extra_args);
+        let url = format!("redis://127.0.0.1:{port}");
+        TestRedis::launch(url, &args, dir).await.expect("redis-server starts")
     }
 
     async fn launch(url: String, args: &[&str], dir: TempDir) -> Result<TestRedis, String> {
@@ -242,10 +236,4 @@ async fn ping(url: &str) -> Result<(), String> {
     let mut connection = connect(url).await.map_err(|error| error.to_string())?;
     let pong = redis::cmd("PING").exec_async(&mut connection).await;
     pong.map_err(|error| error.to_string())
-}
-
-/// A port that nobody listens on at this moment.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }

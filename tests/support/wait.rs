@@ -6,15 +6,21 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the state that is waited for is looked at.
 pub const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// So often it is looked before a test fails: where the machine itself stood still, time passed in
+/// which nothing could come.
+const LOOKS_MIN: usize = 1000;
 
 /// Looks until there is what is looked for. `look` says what it sees instead.
 pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let (begun, mut looks) = (Instant::now(), 0);
     loop {
-        match look().await {
+        let seen = match look().await {
             Ok(found) => return found,
-            Err(seen) => assert!(Instant::now() < deadline, "never: {what}; instead: {seen}"),
-        }
+            Err(seen) => seen,
+        };
+        looks += 1;
+        let is_over = begun.elapsed() > PATIENCE && looks >= LOOKS_MIN;
+        assert!(!is_over, "never, in {looks} looks: {what}; instead: {seen}");
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
