@@ -130,6 +130,7 @@ async fn where_a_role_ends_by_itself_the_whole_ends_and_another_goes_on() {
     send(&broken, 0).await;
     let ended = within("it ends by itself", broken.ended()).await.unwrap_err();
     assert!(ended.to_string().contains("the processor of this process ended"), "{ended}");
+    broken.stop().await.unwrap();
     // It has given back what it had.
     let running = start(&redis, Vec::new(), false).await;
     send(&running, 1).await;

@@ -1,6 +1,7 @@
 //! Builds the parts once, starts the roles, and drains them in order.
 
 mod error;
+mod listen;
 mod role;
 mod vital;
 
@@ -11,14 +12,14 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, serve::ListenerExt};
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle, time::Instant};
+use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use error::AppError;
 pub use role::Role;
 
+use listen::{listen, listen_tcp, serve_http};
 use vital::{Ended, Vital};
 
 use crate::{
@@ -48,13 +49,17 @@ pub struct Running {
     /// Where TCP is listened on, in the order of the configuration.
     pub tcp: Vec<SocketAddr>,
     stop: CancellationToken,
-    whole: JoinHandle<Result<(), AppError>>,
+    /// None once its end was told.
+    whole: Option<JoinHandle<Result<(), AppError>>>,
 }
 
 impl Running {
-    /// Resolves when it has ended by itself.
+    /// Resolves when it has ended by itself, and says why; once.
     pub async fn ended(&mut self) -> Result<(), AppError> {
-        match (&mut self.whole).await {
+        let Some(whole) = &mut self.whole else { return Ok(()) };
+        let ended = whole.await;
+        self.whole = None;
+        match ended {
             Ok(ended) => ended,
             Err(error) if error.is_panic() => Err(AppError::Ended { what: "main task" }),
             // The runtime ends, and all with it.
@@ -121,7 +126,7 @@ impl Reseq {
         };
         let (http, tcp) = (whole.http, whole.tcp.clone());
         let whole = tokio::spawn(whole.run(embedded, ended, stop.clone(), config.shutdown_ms));
-        Ok(Running { http, tcp, stop, whole })
+        Ok(Running { http, tcp, stop, whole: Some(whole) })
     }
 }
 
@@ -173,7 +178,8 @@ impl Parts {
         let listening = wakes.clone().run(store.clone(), background.clone());
         tokio::spawn(vital.watch("listener for wake-ups", listening));
         define_topics(&store, &catalog, &config.topics).await?;
-        let due = DueTimer::start(store.clone(), background.clone());
+        let (due, timing) = DueTimer::new(store.clone(), background.clone());
+        tokio::spawn(vital.watch("timer of what is due", timing));
         let client = wire::http::client()?;
         let background = background.clone();
         Ok(Parts { store, catalog, wakes, due, client, transforms, metrics, background })
@@ -242,7 +248,7 @@ impl Whole {
                 batch_bytes_max: config.http.batch_bytes_max,
                 stop: stop.clone(),
             }));
-            tcp = listen_tcp(config, committer, &doors, &stop).await?;
+            tcp = listen_tcp(config, committer, &doors, &stop, vital).await?;
         } else {
             routes = routes.merge(api::without_ingest());
         }
@@ -344,54 +350,5 @@ fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken) -> Api {
         stop: stop.clone(),
         callers: Arc::default(),
         metrics: parts.metrics.clone(),
-    }
-}
-
-async fn listen(
-    address: SocketAddr,
-    field: &'static str,
-) -> Result<(TcpListener, SocketAddr), AppError> {
-    let failed = |problem| AppError::Listen { address, field, problem };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    Ok((listener, bound))
-}
-
-async fn listen_tcp(
-    config: &Config,
-    committer: Committer,
-    doors: &TaskTracker,
-    stop: &CancellationToken,
-) -> Result<Vec<SocketAddr>, AppError> {
-    let shared = ingest::tcp::Shared {
-        committer,
-        body_bytes_max: config.http.body_bytes_max,
-        frames_in_flight_max: config.ingest.frames_in_flight_max,
-        connections: Arc::new(Semaphore::new(config.ingest.connections_max)),
-    };
-    let mut bound = Vec::new();
-    for settings in &config.tcp {
-        let (listener, address) = listen(settings.listen, "tcp.listen").await?;
-        let run = ingest::tcp::run(
-            listener,
-            settings.clone(),
-            shared.clone(),
-            stop.clone(),
-            doors.clone(),
-        );
-        doors.spawn(run);
-        bound.push(address);
-    }
-    Ok(bound)
-}
-
-async fn serve_http(listener: TcpListener, routes: Router, stop: CancellationToken) {
-    // An answer is small and awaited: it must not wait for more to go with it.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    let served = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned());
-    if let Err(error) = served.await {
-        tracing::error!(%error, "the HTTP listener ended");
     }
 }

@@ -107,7 +107,7 @@ impl Committer {
         let of_worker = (store, catalog.clone(), watermark, due);
         let jobs = GroupCommit::new(QUEUE_MAX, tracker, move |name, queue| {
             let (store, catalog, watermark, due) = of_worker.clone();
-            let caller = store.caller(&format!("ingest:{name}"));
+            let caller = store.caller_anew(&format!("ingest:{name}"));
             let worker =
                 Worker { store, catalog, watermark, due, name, caller, batch_max, retry, epoch: 0 };
             Box::pin(worker.run(queue))
@@ -329,6 +329,13 @@ impl Worker {
                 Err(error) => error,
             };
             match error {
+                StoreError::StaleEpoch(_)
+                | StoreError::StaleDefinition
+                | StoreError::UnknownDestination
+                    if Instant::now() >= deadline =>
+                {
+                    return Err(Refusal::RedisUnavailable);
+                }
                 StoreError::StaleEpoch(_) if self.epoch > 0 && planted::is("epoch_ignored") => {
                     return Err(Refusal::RedisUnavailable);
                 }

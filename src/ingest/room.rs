@@ -85,7 +85,7 @@ impl Rooms {
         }
         let most = declared.unwrap_or(max);
         let mut units = self.units(most).await;
-        let mut whole = BytesMut::with_capacity(declared.unwrap_or_default());
+        let mut whole = BytesMut::with_capacity(most);
         parts.iter().for_each(|part| whole.extend_from_slice(part));
         let rest = async {
             while let Some(part) = coming.next().await? {

@@ -61,13 +61,24 @@ impl Attempts {
                 message: Box::new(message),
             };
             let (finisher, abandon) = (self.finisher.clone(), self.abandon.clone());
-            let ended = self.ended.clone();
+            let slot = Slot { name: attempt.token.destination.clone(), ended: self.ended.clone() };
             self.tasks.spawn(async move {
-                let name = attempt.token.destination.clone();
+                let _slot = slot;
                 attempt.run(&finisher, abandon).await;
-                let _ = ended.send(name);
             });
         }
+    }
+}
+
+/// Told of when it is dropped, however the attempt ends: a slot must not be lost.
+struct Slot {
+    name: DestinationName,
+    ended: mpsc::UnboundedSender<DestinationName>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let _ = self.ended.send(self.name.clone());
     }
 }
 
@@ -125,7 +136,8 @@ impl Attempt {
     async fn transform(&self) -> Result<Output, Failure> {
         let timeout_ms = self.known.destination.transform.timeout_ms;
         // A panic is a failed attempt like any other: it must not cost the slot.
-        let attempt = AssertUnwindSafe(self.transform.transform(&self.message)).catch_unwind();
+        let attempt = async { self.transform.transform(&self.message).await };
+        let attempt = AssertUnwindSafe(attempt).catch_unwind();
         match tokio::time::timeout(Duration::from_millis(timeout_ms), attempt).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Failure::again("the transform panicked")),

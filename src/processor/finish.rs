@@ -55,7 +55,7 @@ impl Finisher {
         tracker: TaskTracker,
     ) -> Finisher {
         let jobs = GroupCommit::new(QUEUE_MAX, tracker, move |name, queue| {
-            let caller = store.caller(&format!("finish:{name}"));
+            let caller = store.caller_anew(&format!("finish:{name}"));
             let (store, catalog, due) = (store.clone(), catalog.clone(), due.clone());
             Box::pin(Worker { store, catalog, due, name, caller }.run(queue))
         });

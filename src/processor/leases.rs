@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::future::join_all;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -91,9 +92,10 @@ pub(super) async fn extend(
         if planted::is("leases_not_extended") {
             continue;
         }
-        // Side by side: a server that does not answer holds up its own leases only.
+        // Side by side, and none for longer than until the next round: a server that does not answer
+        // holds up its own leases only.
         let all = leases.all();
-        join_all(all.iter().map(async |(name, tokens)| {
+        let extended = join_all(all.iter().map(async |(name, tokens)| {
             let Some(known) = catalog.get(name.as_str()) else { return };
             for tokens in tokens.chunks(EXTEND_MAX) {
                 let extend =
@@ -107,7 +109,7 @@ pub(super) async fn extend(
                     Err(error) => tracing::debug!(%error, "cannot extend leases"),
                 }
             }
-        }))
-        .await;
+        }));
+        let _ = timeout(lease / 3, extended).await;
     }
 }

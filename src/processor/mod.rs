@@ -69,7 +69,7 @@ impl Processor {
             lease,
             extending.clone(),
         );
-        let extender = tokio::spawn(extender);
+        let mut extender = tokio::spawn(extender);
 
         let (ended, mut ends) = mpsc::unbounded_channel();
         let abandon = CancellationToken::new();
@@ -89,6 +89,8 @@ impl Processor {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
+                // Without it nothing may be held any more. It ends by a panic alone.
+                _ = &mut extender => return,
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Waiting(name)) => claims.hint(name),
                     Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {

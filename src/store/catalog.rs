@@ -111,10 +111,15 @@ impl Catalog {
 
     /// Looks up one destination where the truth is, after a script refused what was known of it.
     pub async fn refresh(&self, name: &DestinationName) -> Result<Option<Arc<Known>>, StoreError> {
+        let before = self.get(name.as_str()).map(|held| held.version);
         let known = self.store.true_definition(name).await?.map(Arc::new);
         self.change(|by_name| match &known {
-            // What was read slowly may be older than what was heard meanwhile.
-            Some(known) if by_name.get(name).is_some_and(|held| held.version > known.version) => {}
+            // What was read slowly may be older than what was heard meanwhile. Older than what was known
+            // before it is the truth all the same: Redis has lost the later one.
+            Some(known)
+                if by_name.get(name).is_some_and(|held| {
+                    held.version > known.version && Some(held.version) != before
+                }) => {}
             Some(known) => drop(by_name.insert(name.clone(), known.clone())),
             None => drop(by_name.remove(name)),
         });

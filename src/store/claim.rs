@@ -75,8 +75,14 @@ impl Store {
                 false => Attempts::default(),
             };
             bytes_given += bytes.len();
-            let message = record::read(bytes, &destination.name, sequence, attempts)
-                .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+            let message = match record::read(bytes, &destination.name, sequence, attempts) {
+                Ok(message) => message,
+                // The others need not wait for it. Its lease runs out, as if it had crashed us.
+                Err(error) => {
+                    tracing::error!(destination = %destination.name, sequence, %error, "a message cannot be read");
+                    continue;
+                }
+            };
             let key = destination.lane_key(message.message.key.as_deref()).map(str::to_owned);
             let token = LeaseToken {
                 destination: destination.name.clone(),

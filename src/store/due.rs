@@ -25,11 +25,10 @@ pub struct DueTimer {
 }
 
 impl DueTimer {
-    /// Starts the timer, until `stop`.
-    pub fn start(store: Store, stop: CancellationToken) -> DueTimer {
+    /// A timer, and what runs it until `stop`.
+    pub fn new(store: Store, stop: CancellationToken) -> (DueTimer, impl Future<Output = ()>) {
         let (notes, queue) = mpsc::channel(NOTES_MAX);
-        tokio::spawn(run(store, queue, stop));
-        DueTimer { notes }
+        (DueTimer { notes }, run(store, queue, stop))
     }
 
     /// A message of this partition is due after `wait`.

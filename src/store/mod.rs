@@ -172,6 +172,13 @@ impl Store {
         Caller { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
     }
 
+    /// The same for an actor that may be made anew in this process, such as after a panic: its calls are
+    /// numbered from the start again, and must not be taken for those of the one before.
+    pub fn caller_anew(&self, actor: &str) -> Caller {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        self.caller(&format!("{actor}:{}", MADE.fetch_add(1, Ordering::Relaxed)))
+    }
+
     async fn check_meta(&self, configured: u16) -> Result<(), MetaError> {
         let meta = self.inner.keys.meta();
         let mut pipe = redis::pipe();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Service, said};
-use crate::support::{checker::keys, gate::Point};
+use crate::support::{checker::keys, gate::Point, wait::within};
 
 #[tokio::test]
 async fn a_definition_that_cannot_be_is_refused_by_name_and_changes_nothing() {
@@ -95,6 +95,29 @@ async fn a_definition_that_cannot_be_is_refused_by_name_and_changes_nothing() {
         (&shown["headers"]["authorization"], &shown["url"]),
         (&json!("***"), &json!(service.receiver.url()))
     );
+}
+
+#[tokio::test]
+async fn a_definition_that_redis_has_lost_is_followed_back() {
+    let service = Service::start().await;
+    service.define("crm", json!({})).await;
+    let mut redis = service.redis.connection().await;
+    let all = keys(&mut redis).await;
+    let key = all.iter().find(|key| key.ends_with(":d:crm")).expect("the destination has a hash");
+    let ask = redis::cmd("HMGET").arg(key).arg(&["version", "definition"]).clone();
+    let before: (String, String) = ask.query_async(&mut redis).await.unwrap();
+    let changed = json!({"url": service.receiver.url(), "weight": 2});
+    assert_eq!(said(service.put("crm", &changed)).await.status, 200);
+    let path = "/v1/destinations/crm/messages";
+    assert_eq!(said(service.post(path, "text/plain", "1")).await.status, 202);
+    service.desk.journal.reaches(1).await;
+    // As after a failover to a replica that lagged.
+    let (version, definition) = before;
+    let fields = [("version", version), ("definition", definition)];
+    redis::cmd("HSET").arg(key).arg(&fields).exec_async(&mut redis).await.unwrap();
+    let again = within("it is taken", said(service.post(path, "text/plain", "2"))).await;
+    assert_eq!(again.status, 202, "{}", again.body);
+    service.desk.journal.reaches(2).await;
 }
 
 #[tokio::test]

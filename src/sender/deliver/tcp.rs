@@ -188,8 +188,10 @@ impl Tcp {
         let _turn = match self.ack {
             Ack::Line => None,
             Ack::None => {
-                let turn = timeout_at(progress.deadline, self.turn.lock()).await;
-                Some(turn.map_err(|_| self.timed_out())?)
+                let turn = self.turn.lock().await;
+                // It has not been tried yet, however long others took.
+                progress.deadline = Instant::now() + self.timeout;
+                Some(turn)
             }
         };
         if let Some(connection) = self.take_idle() {

@@ -1,0 +1,66 @@
+//! Where a process listens.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{Router, serve::ListenerExt};
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{AppError, vital::Vital};
+use crate::{
+    config::Config,
+    ingest::{self, Committer},
+};
+
+/// Binds the address that this field has.
+pub(super) async fn listen(
+    address: SocketAddr,
+    field: &'static str,
+) -> Result<(TcpListener, SocketAddr), AppError> {
+    let failed = |problem| AppError::Listen { address, field, problem };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+/// Takes messages in over TCP: runs the listeners, and tells where they are.
+pub(super) async fn listen_tcp(
+    config: &Config,
+    committer: Committer,
+    doors: &TaskTracker,
+    stop: &CancellationToken,
+    vital: &Vital,
+) -> Result<Vec<SocketAddr>, AppError> {
+    let shared = ingest::tcp::Shared {
+        committer,
+        body_bytes_max: config.http.body_bytes_max,
+        frames_in_flight_max: config.ingest.frames_in_flight_max,
+        connections: Arc::new(Semaphore::new(config.ingest.connections_max)),
+    };
+    let mut bound = Vec::new();
+    for settings in &config.tcp {
+        let (listener, address) = listen(settings.listen, "tcp.listen").await?;
+        let run = ingest::tcp::run(
+            listener,
+            settings.clone(),
+            shared.clone(),
+            stop.clone(),
+            doors.clone(),
+        );
+        doors.spawn(vital.watch("TCP listener", run));
+        bound.push(address);
+    }
+    Ok(bound)
+}
+
+/// Serves these routes until `stop`.
+pub(super) async fn serve_http(listener: TcpListener, routes: Router, stop: CancellationToken) {
+    // An answer is small and awaited: it must not wait for more to go with it.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    let served = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned());
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the HTTP listener ended");
+    }
+}
