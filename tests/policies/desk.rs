@@ -94,7 +94,7 @@ impl Service {
 
 /// A pod, and what it sends to.
 pub struct Desk {
-    _redis: TestRedis,
+    pub redis: TestRedis,
     pub pod: Pod,
     pub receiver: Arc<Service>,
     pub transformer: Arc<Service>,
@@ -113,7 +113,7 @@ impl Desk {
         let settings = Settings::new(redis.url());
         let pod = Pod::start("all", "ingest,processor,sender", &settings).await;
         let desk = Desk {
-            _redis: redis,
+            redis,
             pod,
             receiver,
             transformer,

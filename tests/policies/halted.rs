@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, ERP, balanced};
+use crate::{
+    desk::{Desk, ERP, balanced},
+    support::checker::keys,
+};
 
 /// A desk whose transform refuses `two` for good.
 async fn with_a_bad_message(fields: Value) -> Desk {
@@ -159,6 +162,26 @@ async fn a_message_that_kills_its_processors_stops_doing_so() {
     let lease = desk.lease(json!({"wait_ms": 20_000})).await;
     desk.end("complete", &lease, json!({"drop": true})).await;
     assert_eq!(desk.is_drained().await["dropped_total"], 1);
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_read_holds_up_its_own_lane_alone() {
+    let desk = Desk::start(json!({"ordering": "key", "transform": {"kind": "worker"}})).await;
+    for (body, key) in [("a1", "a"), ("b1", "b"), ("a2", "a")] {
+        desk.send(body, json!({"key": key})).await;
+    }
+    let mut redis = desk.redis.connection().await;
+    let all = keys(&mut redis).await;
+    let records = all.iter().find(|key| key.ends_with(":d:erp:messages")).expect("they are there");
+    let garbled = redis::cmd("HSET").arg(records).arg(2).arg("garbled").clone();
+    garbled.exec_async(&mut redis).await.unwrap();
+    let leases = desk.lease(json!({"max": 3})).await;
+    let sequences: Vec<_> = leases.iter().map(|lease| lease["sequence"].as_u64()).collect();
+    assert_eq!(sequences, [Some(1), Some(3)]);
+    for (lease, body) in leases.into_iter().zip(["a1", "a2"]) {
+        desk.end("complete", &[lease], json!({"body": body})).await;
+    }
+    desk.receives(&["a1", "a2"]).await;
 }
 
 #[tokio::test]
