@@ -1,9 +1,6 @@
 //! Messages that were here before and arrive anew: redriven dead letters, and replayed ones.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use serde::Serialize;
@@ -25,9 +22,6 @@ const CALL_BYTES_MAX: usize = 4 << 20;
 const RETRY: Duration = Duration::from_secs(10);
 /// The most new places that an answer lists.
 const LISTED_MAX: usize = 1_000;
-
-/// Callers must have names of their own in this process.
-static CALLERS: AtomicU64 = AtomicU64::new(0);
 
 /// Stamps arrivals for one destination, a call at a time.
 pub(super) struct Arrivals {
@@ -84,8 +78,7 @@ impl Tally {
 impl Arrivals {
     /// Those of one request; `is_repeatable` if the same request again doubles nothing.
     pub(super) fn new(target: &Target, is_repeatable: bool) -> Arrivals {
-        let number = CALLERS.fetch_add(1, Ordering::Relaxed);
-        let caller = target.api.store.caller(&format!("again:{}:{number}", target.name));
+        let caller = target.api.store.caller_anew(&format!("again:{}", target.name));
         Arrivals { caller, epoch: 0, is_repeatable, tally: Tally::default() }
     }
 

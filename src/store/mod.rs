@@ -172,8 +172,8 @@ impl Store {
         Caller { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
     }
 
-    /// The same for an actor that may be made anew in this process, such as after a panic: its calls are
-    /// numbered from the start again, and must not be taken for those of the one before.
+    /// The same for an actor of which this process may have several, or one after the other: their calls
+    /// are numbered from the start, and must not be taken for each other's.
     pub fn caller_anew(&self, actor: &str) -> Caller {
         static MADE: AtomicU64 = AtomicU64::new(0);
         self.caller(&format!("{actor}:{}", MADE.fetch_add(1, Ordering::Relaxed)))

@@ -52,7 +52,7 @@ impl TestRedis {
         let url = format!("unix://{socket}");
         let mut args = vec!["--port", "0", "--unixsocket", &socket];
         args.extend(extra_args);
-        TestRedis::launch(url, &args, dir).await.expect("redis-server starts")
+        TestRedis::launch(url, &args, dir).await
     }
 
     /// Starts one on a free TCP port of the loopback.
@@ -70,15 +70,15 @@ impl TestRedis {
         let mut args = vec!["--bind", "127.0.0.1", "--port", &port];
         args.extend(extra_args);
         let url = format!("redis://127.0.0.1:{port}");
-        TestRedis::launch(url, &args, dir).await.expect("redis-server starts")
+        TestRedis::launch(url, &args, dir).await
     }
 
-    async fn launch(url: String, args: &[&str], dir: TempDir) -> Result<TestRedis, String> {
+    async fn launch(url: String, args: &[&str], dir: TempDir) -> TestRedis {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let child = Mutex::new(spawn(&args, dir.path()));
         let server = TestRedis { url, args, child, frozen: AtomicBool::new(false), dir };
-        server.wait_until_ready().await?;
-        Ok(server)
+        server.wait_until_ready().await.expect("redis-server starts");
+        server
     }
 
     /// Where it listens. The same after a restart.

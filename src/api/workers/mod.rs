@@ -11,10 +11,7 @@ pub(super) use lease::lease;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use serde::{Deserialize, Serialize};
@@ -42,7 +39,6 @@ const RETRY_MS_MAX: u64 = 24 * 3_600_000;
 #[derive(Default)]
 pub struct Callers {
     idle: Mutex<HashMap<DestinationName, Vec<Caller>>>,
-    made: AtomicU64,
     lines: Arc<Lines>,
     served: Served,
 }
@@ -51,10 +47,7 @@ impl Callers {
     fn take(&self, api: &Api, name: &DestinationName) -> Caller {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let caller = idle.get_mut(name).and_then(Vec::pop);
-        caller.unwrap_or_else(|| {
-            let number = self.made.fetch_add(1, Ordering::Relaxed);
-            api.store.caller(&format!("worker:{name}:{number}"))
-        })
+        caller.unwrap_or_else(|| api.store.caller_anew(&format!("worker:{name}")))
     }
 
     fn put_back(&self, name: &DestinationName, caller: Caller) {
