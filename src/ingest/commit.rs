@@ -329,13 +329,6 @@ impl Worker {
                 Err(error) => error,
             };
             match error {
-                StoreError::StaleEpoch(_)
-                | StoreError::StaleDefinition
-                | StoreError::UnknownDestination
-                    if Instant::now() >= deadline =>
-                {
-                    return Err(Refusal::RedisUnavailable);
-                }
                 StoreError::StaleEpoch(_) if self.epoch > 0 && planted::is("epoch_ignored") => {
                     return Err(Refusal::RedisUnavailable);
                 }
