@@ -18,6 +18,8 @@ use reseq::{
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+const JSON_DEPTH_MAX: usize = 128;
+
 fn destination(url: &str) -> Destination {
     let mut destination = Destination::new("erp".parse().unwrap(), url);
     for (name, value) in [("Authorization", "Bearer s3cret"), ("x-static", "static")] {
@@ -28,7 +30,7 @@ fn destination(url: &str) -> Destination {
 }
 
 fn to(receiver: &Receiver) -> Arc<dyn Deliver> {
-    connect(&destination(&receiver.url()), &client().unwrap())
+    connect(&destination(&receiver.url()), &client().unwrap(), JSON_DEPTH_MAX)
 }
 
 /// One attempt at one message.
@@ -146,7 +148,8 @@ async fn redirects_are_not_followed() {
 async fn no_connection_and_a_broken_one_are_refusals_without_secrets() {
     let client = client().unwrap();
     let nobody = format!("http://{}/in?token=s3cret", closed_port().await);
-    let verdict = deliver(&*connect(&destination(&nobody), &client), message("x"), 1).await;
+    let verdict =
+        deliver(&*connect(&destination(&nobody), &client, JSON_DEPTH_MAX), message("x"), 1).await;
     let (reason, _) = refused(verdict);
     assert!(reason.starts_with("no connection: "), "{reason}");
 
@@ -157,14 +160,15 @@ async fn no_connection_and_a_broken_one_are_refusals_without_secrets() {
             drop(listener.accept().await);
         }
     });
-    let verdict = deliver(&*connect(&destination(&rude), &client), message("x"), 1).await;
+    let verdict =
+        deliver(&*connect(&destination(&rude), &client, JSON_DEPTH_MAX), message("x"), 1).await;
     let (reason, _) = refused(verdict.clone());
     assert!(reason.starts_with("no whole answer: "), "{reason}");
     assert_eq!(kind(verdict), (TroubleKind::Connection, Finality::Again));
 
     let mut broken = destination(&nobody);
     broken.url = "http://[s3cret".into();
-    refused(deliver(&*connect(&broken, &client), message("x"), 1).await);
+    refused(deliver(&*connect(&broken, &client, JSON_DEPTH_MAX), message("x"), 1).await);
 }
 
 #[tokio::test]
@@ -174,7 +178,7 @@ async fn a_slow_receiver_is_a_time_out_unless_it_has_said_2xx() {
     let mut silent = destination(&format!("http://{}/", listener.local_addr().unwrap()));
     silent.delivery.timeout_ms = 50;
     let client = client().unwrap();
-    let verdict = deliver(&*connect(&silent, &client), message("x"), 1).await;
+    let verdict = deliver(&*connect(&silent, &client, JSON_DEPTH_MAX), message("x"), 1).await;
     let (trouble, _, finality) = parts(verdict);
     assert_eq!((&*trouble.detail, trouble.kind), ("timed out after 50 ms", TroubleKind::Timeout));
     assert_eq!(finality, Finality::Again);
@@ -182,7 +186,7 @@ async fn a_slow_receiver_is_a_time_out_unless_it_has_said_2xx() {
     let dribbling = receiver(endless).await;
     let mut destination = destination(&dribbling.url());
     destination.delivery.timeout_ms = 500;
-    let verdict = deliver(&*connect(&destination, &client), message("x"), 1).await;
+    let verdict = deliver(&*connect(&destination, &client, JSON_DEPTH_MAX), message("x"), 1).await;
     assert_eq!(verdict, Verdict::Accepted(1));
 }
 
@@ -204,7 +208,7 @@ fn batches_to(receiver: &Receiver, change: impl FnOnce(&mut Destination)) -> Arc
     destination.delivery.batch_max = 3;
     change(&mut destination);
     destination.validate().unwrap();
-    connect(&destination, &client().unwrap())
+    connect(&destination, &client().unwrap(), JSON_DEPTH_MAX)
 }
 
 /// Three messages of one lane, with a tombstone passed between the second and the third.
@@ -269,22 +273,99 @@ async fn a_2xx_may_accept_the_beginning_of_a_batch() {
     for (answer, accepted) in [
         (r#"{"accepted": 2}"#, 2),
         (r#"{"accepted": 1, "error": "full"}"#, 1),
-        (r#"{"accepted": 7}"#, 3),
-        (r#"{"accepted": "2"}"#, 3),
+        (r#"{"accepted": 3, "items": [{"accepted": true}]}"#, 3),
+        ("\u{feff}{\"accepted\": 2}", 2),
+        // None of these names a count: they accept all.
         (r#"[1]"#, 3),
+        (r#"{"status": "accepted", "total": 2}"#, 3),
+        (r#""Accepted""#, 3),
+        ("null", 3),
+        ("Accepted", 3),
+        ("202 Accepted\n", 3),
+        ("<h1>Accepted</h1>", 3),
+        (" \n", 3),
         ("", 3),
     ] {
         let receiver = receiver(move || answer).await;
         let verdict = batches_to(&receiver, |_| {}).deliver(&three(), 1).await;
         assert_eq!(verdict, Verdict::Accepted(accepted), "{answer}");
     }
-    let nothing = receiver(|| r#"{"accepted": 0}"#).await;
-    let (trouble, _, finality) = parts(batches_to(&nothing, |_| {}).deliver(&three(), 1).await);
+    let nothing = receiver(|| ([("retry-after", "7")], r#"{"accepted": 0}"#)).await;
+    let verdict = batches_to(&nothing, |_| {}).deliver(&three(), 1).await;
+    let (trouble, wait, finality) = parts(verdict);
     assert_eq!((trouble.status, finality), (Some(200), Finality::Again));
     assert_eq!(trouble.detail, "status 200: none of 3 was accepted");
+    assert_eq!(wait, Some(Duration::from_secs(7)));
 
     let dribbling = receiver(endless).await;
     let batches = batches_to(&dribbling, |destination| destination.delivery.timeout_ms = 300);
     let again = (TroubleKind::Timeout, Finality::Again);
     assert_eq!(kind(batches.deliver(&three(), 1).await), again);
+}
+
+#[tokio::test]
+async fn a_2xx_that_cannot_be_understood_accepts_nothing_of_a_batch() {
+    let not_a_count = "not as a whole number from 0 to 3";
+    let unreadable = "cannot be read as JSON";
+    let long = format!(r#"{{"accepted": 2, "more": "{}"}}"#, "x".repeat(70_000));
+    let deep = format!(r#"{{"accepted": 2, "more": {}1{}}}"#, "[".repeat(500), "]".repeat(500));
+    let utf_16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+    let cases: Vec<(Vec<u8>, &str)> = vec![
+        (long.into(), "longer than 65536 bytes"),
+        (deep.into(), unreadable),
+        (r#"{"accepted": 7}"#.into(), not_a_count),
+        (r#"{"accepted": -1}"#.into(), not_a_count),
+        (r#"{"accepted": 2.0}"#.into(), not_a_count),
+        (r#"{"accepted": 2e0}"#.into(), not_a_count),
+        (r#"{"accepted": "2"}"#.into(), not_a_count),
+        (r#"{"accepted": null}"#.into(), not_a_count),
+        (r#"{"accepted": true}"#.into(), not_a_count),
+        (r#"{"accepted": [1, 2]}"#.into(), not_a_count),
+        (r#"{"accepted": 2, "accepted": 3}"#.into(), not_a_count),
+        (r#"{"Accepted": 2}"#.into(), not_a_count),
+        (r#"{"result": {"accepted": 2}}"#.into(), not_a_count),
+        (r#"[{"accepted": true}, {"accepted": false}]"#.into(), not_a_count),
+        (r#""{\"accepted\": 2}""#.into(), not_a_count),
+        (r#"{"accepted": 2"#.into(), unreadable),
+        (r#"{"acc"#.into(), unreadable),
+        (r#"{"accepted": 2} and more"#.into(), unreadable),
+        (r#"{'accepted': 2}"#.into(), unreadable),
+        (r#")]}', {"accepted": 2}"#.into(), unreadable),
+        (b"{\"accepted\": 2, \"more\": \"\xff\"}".into(), unreadable),
+        ("accepted: 2".into(), unreadable),
+        ("<accepted>2</accepted>".into(), unreadable),
+        (utf_16("\u{feff}{\"accepted\": 2}"), unreadable),
+        (utf_16("{\"accepted\": 2}"), unreadable),
+    ];
+    for (answer, named) in cases {
+        let shown = String::from_utf8_lossy(&answer[..answer.len().min(60)]).into_owned();
+        let receiver = receiver(move || answer.clone()).await;
+        let verdict = batches_to(&receiver, |_| {}).deliver(&three(), 1).await;
+        assert!(matches!(verdict, Verdict::Refused { accepted: 0, .. }), "{shown}: {verdict:?}");
+        let (trouble, _, finality) = parts(verdict);
+        assert_eq!((trouble.status, finality), (Some(200), Finality::Again), "{shown}");
+        assert!(trouble.detail.starts_with("status 200: none of 3 was accepted: "), "{shown}");
+        assert!(trouble.detail.contains(named), "{shown}: {}", trouble.detail);
+    }
+    let packed = receiver(|| ([("content-encoding", "gzip")], "\u{1f}")).await;
+    let (reason, _) = refused(batches_to(&packed, |_| {}).deliver(&three(), 1).await);
+    assert!(reason.contains("content-encoding: gzip"), "{reason}");
+}
+
+#[tokio::test]
+async fn an_answer_to_a_batch_that_breaks_off_accepts_nothing() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\n{\"accepted\": 2}",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nf\r\n{\"accepted\": 2}\r\n",
+        // Its end is the end of the connection: what is there must say by itself that it is whole.
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"accepted\": 2",
+    ] {
+        let (address, _server) = common::answering(answer).await;
+        let mut destination = destination(&format!("http://{address}/"));
+        destination.delivery.batch_max = 3;
+        let verdict =
+            connect(&destination, &client().unwrap(), JSON_DEPTH_MAX).deliver(&three(), 1).await;
+        assert_eq!(parts(verdict).2, Finality::Again, "{answer}");
+    }
 }

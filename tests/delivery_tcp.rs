@@ -15,6 +15,8 @@ use tokio::{
     time::timeout,
 };
 
+const JSON_DEPTH_MAX: usize = 128;
+
 struct Peer {
     listener: TcpListener,
     delivery: Arc<dyn Deliver>,
@@ -27,7 +29,7 @@ async fn peer(change: impl FnOnce(&mut Destination)) -> Peer {
     let mut destination = Destination::new("erp".parse().unwrap(), url);
     change(&mut destination);
     destination.validate().unwrap();
-    Peer { listener, delivery: connect(&destination, &client().unwrap()) }
+    Peer { listener, delivery: connect(&destination, &client().unwrap(), JSON_DEPTH_MAX) }
 }
 
 impl Peer {
@@ -238,7 +240,7 @@ async fn a_receiver_that_does_not_answer_times_out_and_loses_the_connection() {
 async fn nobody_there_is_a_refusal() {
     let url = format!("tcp://{}", closed_port().await);
     let destination = Destination::new("erp".parse().unwrap(), url);
-    let delivery = connect(&destination, &client().unwrap());
+    let delivery = connect(&destination, &client().unwrap(), JSON_DEPTH_MAX);
     let (reason, kind, finality) = reason(deliver(&*delivery, message("x")).await);
     assert_eq!((kind, finality), (TroubleKind::Connection, Finality::Again));
     assert!(reason.starts_with("no connection: "), "{reason}");

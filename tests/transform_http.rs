@@ -143,3 +143,27 @@ async fn no_whole_answer_is_tried_again_and_keeps_its_secrets() {
         assert!(!failure.reason.contains("s3cret"), "{failure}");
     }
 }
+
+#[tokio::test]
+async fn an_output_that_may_have_lost_its_end_is_tried_again() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+    for (answer, is_whole) in [
+        (format!("{head}content-length: 30\r\n\r\n{{\"a\": 1}}"), false),
+        (format!("{head}transfer-encoding: chunked\r\n\r\n8\r\n{{\"a\": 1}}\r\n"), false),
+        // Only the end of the connection ends these.
+        (format!("{head}\r\n{{\"a\": "), false),
+        (format!("{head}\r\n"), false),
+        (format!("{head}\r\n{{\"a\": 1}}"), true),
+        // With a length it is whole, though it is no JSON.
+        (format!("{head}content-length: 4\r\n\r\n{{\"a\""), true),
+    ] {
+        let (address, _server) = common::answering(answer.clone().leak()).await;
+        let output = by(&definition(&format!("http://{address}/"))).transform(&message("x")).await;
+        assert_eq!(output.is_ok(), is_whole, "{answer}: {output:?}");
+        if let Err(failure) = output {
+            assert_eq!((failure.is_final, failure.kind), (false, TroubleKind::Connection));
+        }
+    }
+    let packed = transformed(|| ([("content-encoding", "gzip")], "\u{1f}")).await.unwrap_err();
+    assert!(!packed.is_final && packed.reason.contains("content-encoding: gzip"), "{packed}");
+}

@@ -94,12 +94,13 @@ pub(super) async fn define(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let name = parse_name(&name)?;
-    refuse_if_in_file(&api, &name)?;
+    refuse_if_in_file(&api, &name).await?;
     let destination: Destination = read_named(name.as_str(), body, api.batch_bytes_max)?;
     destination.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
     let defined = api.store.define(&destination).await?;
     let known = api.catalog.refresh(&name).await?;
     let known = known.ok_or_else(|| Problem::unknown_destination(name.as_str()))?;
+    api.in_file.saw(&destination);
     let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(shown(&api, &known))).into_response())
 }
@@ -118,7 +119,7 @@ pub(super) async fn remove(
     removal: Result<Query<Removal>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let name = parse_name(&name)?;
-    refuse_if_in_file(&api, &name)?;
+    refuse_if_in_file(&api, &name).await?;
     let Query(removal) =
         removal.map_err(|_| Problem::invalid_field("purge: must be true or false"))?;
     let removed = api.store.remove(&name, removal.purge).await;
@@ -131,6 +132,7 @@ pub(super) async fn remove(
         error => Problem::from(error),
     })?;
     api.catalog.refresh(&name).await?;
+    tracing::info!(destination = %name, purged = removed.purged, "a destination was removed over HTTP");
     Ok(Json(json!({"removed": name, "purged": removed.purged})))
 }
 
@@ -138,7 +140,7 @@ pub(super) async fn remove(
 fn shown(api: &Api, known: &Known) -> Value {
     let mut value = json!(known.destination.masked());
     if let Value::Object(object) = &mut value {
-        let in_file = api.in_file.contains(&known.destination.name);
+        let in_file = api.in_file.shows(&known.destination.name);
         object.insert("version".into(), json!(known.version));
         object.insert("partition".into(), json!(known.partition));
         object.insert("defined_in_file".into(), json!(in_file));
@@ -151,8 +153,8 @@ fn parse_name(text: &str) -> Result<DestinationName, Problem> {
     text.parse().map_err(|invalid| Problem::invalid_field(format!("{text:?}: {invalid}")))
 }
 
-fn refuse_if_in_file(api: &Api, name: &DestinationName) -> Result<(), Problem> {
-    if !api.in_file.contains(name) {
+async fn refuse_if_in_file(api: &Api, name: &DestinationName) -> Result<(), Problem> {
+    if !api.in_file.holds(name).await? {
         return Ok(());
     }
     let detail = format!("{name:?} is defined in the configuration file; change it there");

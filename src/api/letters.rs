@@ -67,7 +67,7 @@ pub(super) async fn list(
         from = last + 1;
         count += max;
         let wanted = letters.iter().filter(|letter| filter.takes(letter));
-        items.extend(wanted.map(|letter| Letter::of(letter, false)));
+        items.extend(wanted.map(|letter| Letter::of(letter, None)));
     }
     Ok(Json(Items { items, next_cursor: Some(from.to_string()) }))
 }
@@ -81,7 +81,7 @@ pub(super) async fn show(
     let sequence = sequence_of(&sequence)?;
     let letter = api.store.dead_letter(target.known(), sequence).await?;
     let letter = letter.ok_or_else(|| unknown(sequence))?;
-    Ok(Json(Letter::of(&letter, true)))
+    Ok(Json(Letter::of(&letter, Some(api.json_depth_max))))
 }
 
 /// `DELETE /v1/destinations/{d}/dead-letters/{sequence}`

@@ -57,7 +57,7 @@ pub(super) async fn list(
     };
     let page = api.store.pending(target.known(), &which).await?;
     let now_ms = now(&api).await?;
-    let shown = |one: &Listed| Pending::of(target.known(), one, now_ms, false);
+    let shown = |one: &Listed| Pending::of(target.known(), one, now_ms, None);
     Ok(Json(Items {
         items: page.items.iter().map(shown).collect(),
         next_cursor: page.next.map(|next| next.to_string()),
@@ -74,7 +74,8 @@ pub(super) async fn show(
     let store = &api.store;
     let listed = store.listed(target.known(), &[sequence]).await?;
     if let Some(one) = listed.first() {
-        let shown = Pending::of(target.known(), one, now(&api).await?, true);
+        let whole = Some(api.json_depth_max);
+        let shown = Pending::of(target.known(), one, now(&api).await?, whole);
         return Ok(Json(shown).into_response());
     }
     let letter = store.dead_letter(target.known(), sequence).await?;
@@ -83,7 +84,9 @@ pub(super) async fn show(
         (Some(entry), letter) => {
             Ok(Json(Gone::of(sequence, &entry, letter.is_some())).into_response())
         }
-        (None, Some(letter)) => Ok(Json(Letter::of(&letter, true)).into_response()),
+        (None, Some(letter)) => {
+            Ok(Json(Letter::of(&letter, Some(api.json_depth_max))).into_response())
+        }
         (None, None) => Err(unknown(&target, sequence).await?),
     }
 }

@@ -17,7 +17,7 @@ mod topics;
 mod withdraw;
 mod workers;
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -34,8 +34,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    domain::{DestinationName, TopicName},
-    store::{Catalog, DueTimer, Store, StoreError, Wakes},
+    store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes},
     wire::{REQUEST_ID, problem::Problem},
 };
 
@@ -50,14 +49,14 @@ pub struct Api {
     pub wakes: Wakes,
     /// Takes failed messages up again.
     pub due: DueTimer,
-    /// Destinations that belong to the configuration file.
-    pub in_file: Arc<HashSet<DestinationName>>,
-    /// Topics that belong to the configuration file.
-    pub topics_in_file: Arc<HashSet<TopicName>>,
+    /// Destinations and topics that belong to the configuration file.
+    pub in_file: InFile,
     /// The longest batch, in bytes.
     pub batch_bytes_max: usize,
     /// The longest body of one message, in bytes.
     pub body_bytes_max: usize,
+    /// The most levels that the JSON of an answer nests.
+    pub json_depth_max: usize,
     /// So much of its memory Redis may use before nothing is taken in, in percent; 0: all of it.
     pub memory_high_percent: u8,
     /// Set when the process begins to stop.

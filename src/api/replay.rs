@@ -7,6 +7,7 @@ use axum::{
     Json,
     body::Bytes,
     extract::{Path, State, rejection::BytesRejection},
+    http::HeaderMap,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -53,6 +54,24 @@ struct Range {
 }
 
 impl Replay {
+    /// The key may also come as a header, as it does for messages; given twice it must be the same.
+    fn add_key_of(&mut self, headers: &HeaderMap) -> Result<(), Problem> {
+        for value in headers.get_all("idempotency-key") {
+            let text = value.to_str().map_err(|_| {
+                Problem::invalid_field(
+                    "Idempotency-Key: only printable ASCII; give idempotency_key",
+                )
+            })?;
+            if self.idempotency_key.as_ref().is_some_and(|given| given != text) {
+                let detail = "idempotency_key: the header Idempotency-Key says something else; give \
+                              one of the two";
+                return Err(Problem::invalid_field(detail));
+            }
+            self.idempotency_key = Some(text.to_owned());
+        }
+        Ok(())
+    }
+
     fn range(&self) -> Result<Range, Problem> {
         let to = self.to_sequence.unwrap_or(Sequence::MAX);
         match (self.from_sequence, &self.from_time) {
@@ -73,10 +92,12 @@ impl Replay {
 pub(super) async fn replay(
     State(api): State<Api>,
     Path(destination): Path<String>,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Value>, Problem> {
     let source = Target::find(&api, &destination).await?;
-    let request: Replay = read_optional(body, api.batch_bytes_max)?;
+    let mut request: Replay = read_optional(body, api.batch_bytes_max)?;
+    request.add_key_of(&headers)?;
     let range = request.range()?;
     if let Some(key) = &request.idempotency_key {
         check_text("idempotency_key", key, KEY_BYTES_MAX).map_err(Problem::invalid_field)?;

@@ -163,8 +163,8 @@ impl Failure {
 }
 
 impl Inside {
-    fn of(message: &Stamped) -> Inside {
-        let (body, body_base64) = body_shown(&message.message.body);
+    fn of(message: &Stamped, json_depth_max: usize) -> Inside {
+        let (body, body_base64) = body_shown(&message.message.body, json_depth_max);
         Inside {
             previous: message.previous,
             headers: joined_headers(&message.message.headers),
@@ -177,8 +177,8 @@ impl Inside {
 }
 
 impl Pending {
-    /// As in a list; with what is inside, if `whole`.
-    pub(super) fn of(known: &Known, listed: &Listed, now_ms: u64, whole: bool) -> Pending {
+    /// As in a list; with what is inside, if `whole` says how deeply JSON may nest.
+    pub(super) fn of(known: &Known, listed: &Listed, now_ms: u64, whole: Option<usize>) -> Pending {
         let message = &listed.message;
         let by_priority = known.destination.ordering == Ordering::None;
         Pending {
@@ -189,21 +189,21 @@ impl Pending {
             halted_since: listed.halted_ms.map(rfc3339),
             priority: by_priority.then_some(message.priority),
             ordered: listed.ordered,
-            inside: whole.then(|| Inside::of(message)),
+            inside: whole.map(|depth_max| Inside::of(message, depth_max)),
         }
     }
 }
 
 impl Letter {
-    /// As in a list; with what is inside, if `whole`.
-    pub(super) fn of(letter: &DeadLetter, whole: bool) -> Letter {
+    /// As in a list; with what is inside, if `whole` says how deeply JSON may nest.
+    pub(super) fn of(letter: &DeadLetter, whole: Option<usize>) -> Letter {
         Letter {
             common: Common::of(&letter.message),
             state: State::Skipped,
             set_aside: rfc3339(letter.at_ms),
             stage: letter.stage,
             reason: letter.reason.clone(),
-            inside: whole.then(|| Inside::of(&letter.message)),
+            inside: whole.map(|depth_max| Inside::of(&letter.message, depth_max)),
         }
     }
 }
@@ -231,9 +231,9 @@ impl Gone {
     }
 }
 
-/// A body as JSON if it is JSON and called so, else in base64.
-fn body_shown(body: &Body) -> (Option<Box<RawValue>>, Option<String>) {
-    match json_body(&body.content_type, &body.bytes) {
+/// A body as JSON if it is JSON that all can read and called so, else in base64.
+fn body_shown(body: &Body, json_depth_max: usize) -> (Option<Box<RawValue>>, Option<String>) {
+    match json_body(&body.content_type, &body.bytes, json_depth_max) {
         Some(json) => (Some(json), None),
         None => (None, Some(STANDARD.encode(&body.bytes))),
     }

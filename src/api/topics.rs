@@ -40,7 +40,7 @@ pub(super) async fn define(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let name = parse_name(&name)?;
-    refuse_if_in_file(&api, &name)?;
+    refuse_if_in_file(&api, &name).await?;
     let topic: Topic = read_named(name.as_str(), body, api.batch_bytes_max)?;
     topic.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
     for destination in &topic.destinations {
@@ -49,6 +49,7 @@ pub(super) async fn define(
     }
     let created = api.store.define_topic(&topic).await?;
     api.catalog.refresh_topic(&name).await?;
+    api.in_file.saw_topic(&topic);
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(shown(&api, &topic))).into_response())
 }
@@ -59,7 +60,7 @@ pub(super) async fn remove(
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let name = parse_name(&name)?;
-    refuse_if_in_file(&api, &name)?;
+    refuse_if_in_file(&api, &name).await?;
     let removed = api.store.remove_topic(&name).await?;
     api.catalog.refresh_topic(&name).await?;
     match removed {
@@ -71,7 +72,7 @@ pub(super) async fn remove(
 fn shown(api: &Api, topic: &Topic) -> Value {
     json!({
         "name": topic.name, "destinations": topic.destinations,
-        "defined_in_file": api.topics_in_file.contains(&topic.name),
+        "defined_in_file": api.in_file.shows_topic(&topic.name),
     })
 }
 
@@ -79,8 +80,8 @@ fn parse_name(text: &str) -> Result<TopicName, Problem> {
     text.parse().map_err(|invalid| Problem::invalid_field(format!("{text:?}: {invalid}")))
 }
 
-fn refuse_if_in_file(api: &Api, name: &TopicName) -> Result<(), Problem> {
-    if !api.topics_in_file.contains(name) {
+async fn refuse_if_in_file(api: &Api, name: &TopicName) -> Result<(), Problem> {
+    if !api.in_file.holds_topic(name).await? {
         return Ok(());
     }
     let detail = format!("{name:?} is defined in the configuration file; change it there");

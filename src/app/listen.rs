@@ -33,7 +33,7 @@ pub(super) async fn listen_tcp(
 ) -> Result<Vec<SocketAddr>, AppError> {
     let shared = ingest::tcp::Shared {
         committer,
-        body_bytes_max: config.http.body_bytes_max,
+        limits: ingest::json::Limits::of(&config.http),
         frames_in_flight_max: config.ingest.frames_in_flight_max,
         connections: Arc::new(Semaphore::new(config.ingest.connections_max)),
     };

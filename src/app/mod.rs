@@ -30,7 +30,7 @@ use crate::{
     ingest::{self, Committer, Watermark},
     processor::{Processor, Transform, Transforms, transform::jq},
     sender::Sender,
-    store::{Catalog, DueTimer, Store, StoreError, Wakes, embedded::EmbeddedRedis},
+    store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes, embedded::EmbeddedRedis},
     wire,
 };
 
@@ -142,6 +142,7 @@ async fn stop_redis(embedded: Option<EmbeddedRedis>) {
 struct Parts {
     store: Store,
     catalog: Catalog,
+    in_file: InFile,
     wakes: Wakes,
     due: DueTimer,
     client: reqwest::Client,
@@ -178,11 +179,14 @@ impl Parts {
         let listening = wakes.clone().run(store.clone(), background.clone());
         tokio::spawn(vital.watch("listener for wake-ups", listening));
         define_topics(&store, &catalog, &config.topics).await?;
+        let in_file = InFile::new(catalog.clone(), &config.destinations, &config.topics);
+        let watching = in_file.clone().watch(background.clone());
+        tokio::spawn(vital.watch("watch over the file's destinations", watching));
         let (due, timing) = DueTimer::new(store.clone(), background.clone());
         tokio::spawn(vital.watch("timer of what is due", timing));
         let client = wire::http::client()?;
         let background = background.clone();
-        Ok(Parts { store, catalog, wakes, due, client, transforms, metrics, background })
+        Ok(Parts { store, catalog, in_file, wakes, due, client, transforms, metrics, background })
     }
 }
 
@@ -244,7 +248,7 @@ impl Whole {
             );
             routes = routes.merge(ingest::http::router(ingest::http::Ingest {
                 committer: committer.clone(),
-                body_bytes_max: config.http.body_bytes_max,
+                limits: ingest::json::Limits::of(&config.http),
                 batch_bytes_max: config.http.batch_bytes_max,
                 stop: stop.clone(),
             }));
@@ -278,6 +282,7 @@ impl Whole {
                 catalog: parts.catalog.clone(),
                 config: config.sender.clone(),
                 client: parts.client.clone(),
+                json_depth_max: config.http.json_depth_max,
             };
             let sending = sender.run(parts.wakes.listen(), stop.clone(), drain);
             running.spawn(vital.watch("sender", sending));
@@ -342,10 +347,10 @@ fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken) -> Api {
         catalog: parts.catalog.clone(),
         wakes: parts.wakes.clone(),
         due: parts.due.clone(),
-        in_file: Arc::new(config.destinations.iter().map(|d| d.name.clone()).collect()),
-        topics_in_file: Arc::new(config.topics.iter().map(|t| t.name.clone()).collect()),
+        in_file: parts.in_file.clone(),
         batch_bytes_max: config.http.batch_bytes_max,
         body_bytes_max: config.http.body_bytes_max,
+        json_depth_max: config.http.json_depth_max,
         memory_high_percent: config.ingest.memory_high_percent,
         stop: stop.clone(),
         callers: Arc::default(),

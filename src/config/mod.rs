@@ -56,6 +56,8 @@ pub struct Http {
     pub body_bytes_max: usize,
     /// The largest batch (NDJSON, completions), in bytes.
     pub batch_bytes_max: usize,
+    /// The most levels that the JSON of a message's body, and of any answer, may nest.
+    pub json_depth_max: usize,
 }
 
 /// The Redis that holds everything.
@@ -161,6 +163,7 @@ impl Default for Http {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             body_bytes_max: 1 << 20,
             batch_bytes_max: 16 << 20,
+            json_depth_max: 128,
         }
     }
 }
@@ -300,6 +303,7 @@ impl Config {
         let ranges: &[(&str, u64, u64, u64)] = &[
             ("http.body_bytes_max", self.http.body_bytes_max as u64, 1, 256 << 20),
             ("http.batch_bytes_max", self.http.batch_bytes_max as u64, 1, 1 << 30),
+            ("http.json_depth_max", self.http.json_depth_max as u64, 8, 10_000),
             ("redis.partitions", self.redis.partitions.into(), 1, 4096),
             ("redis.connections", self.redis.connections as u64, 1, 1024),
             ("redis.timeout_ms", self.redis.timeout_ms, 10, 20_000),

@@ -23,10 +23,11 @@ fn the_environment_is_over_the_file() {
 fn what_is_unknown_or_wrong_is_refused_by_name() {
     let tcp = "[[tcp]]\nlisten='127.0.0.1:7000'\ndestination='erp'\nframing='morse'\n";
     type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
-    let cases: [Case; 13] = [
+    let cases: [Case; 14] = [
         ("[http]\nlisten_on = 'x'\n", &[], "listen_on"),
         (tcp, &[], "morse"),
         ("[http]\nlisten = 'nowhere'\n", &[], "listen"),
+        ("[http]\njson_depth_max = 7\n", &[], "http.json_depth_max"),
         ("[redis]\npartitions = 0\n", &[], "redis.partitions"),
         ("[redis]\nurl = 'mysql://x'\n", &[], "redis.url"),
         ("", &[("RESEQ_HTTP_LISTN", "x")], "RESEQ_HTTP_LISTN"),

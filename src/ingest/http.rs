@@ -19,11 +19,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Committer, Outcome, Receipt, Recipients, Refusal, Room, Session,
-    json::{Item, ItemError, parse_item},
+    json::{Item, ItemError, Limits, parse_item, parse_item_with},
     raw::arrival_of,
+    said::Said,
 };
 use crate::{
     domain::{Arrival, DestinationName, TopicName},
+    faults::planted,
     store::{cut, server_clock_ms},
     wire::problem::Problem,
 };
@@ -39,8 +41,8 @@ const COPIES_AT_ONCE_MAX: usize = 10_000;
 pub struct Ingest {
     /// Where messages go.
     pub committer: Committer,
-    /// The longest body, in bytes.
-    pub body_bytes_max: usize,
+    /// What bounds the body of a message.
+    pub limits: Limits,
     /// The longest batch, in bytes.
     pub batch_bytes_max: usize,
     /// Set when the process begins to stop.
@@ -64,7 +66,7 @@ async fn post_raw(
 ) -> Result<Response, Problem> {
     ingest.refuse_when_stopping()?;
     let to = Recipients::Destinations(vec![destination_name(&name)?]);
-    let (body, room) = ingest.read(body, ingest.body_bytes_max).await?;
+    let (body, room) = ingest.read(body, ingest.limits.body_bytes_max).await?;
     let arrival = arrival_of(&headers, body, &to)?;
     ingest.take_one(Item { to, arrival }, room).await
 }
@@ -78,7 +80,7 @@ async fn publish_raw(
     ingest.refuse_when_stopping()?;
     let topic = name.parse().map_err(|_| Problem::unknown_topic(&name))?;
     let to = Recipients::Topic(topic);
-    let (body, room) = ingest.read(body, ingest.body_bytes_max).await?;
+    let (body, room) = ingest.read(body, ingest.limits.body_bytes_max).await?;
     let arrival = arrival_of(&headers, body, &to)?;
     ingest.take_one(Item { to, arrival }, room).await
 }
@@ -94,12 +96,14 @@ async fn post_items(
     match media_type {
         "application/json" => {
             let (body, room) = ingest.read(body, ingest.batch_bytes_max).await?;
-            let item =
-                parse_item(&body, server_clock_ms(), ingest.body_bytes_max).map_err(problem_of)?;
-            ingest.take_one(item, room).await
+            let said = Said::read(&headers).map_err(Problem::invalid_field)?;
+            let said = if planted::is("headers_ignored") { Said::default() } else { said };
+            let item = parse_item_with(said, &body, server_clock_ms(), ingest.limits);
+            ingest.take_one(item.map_err(problem_of)?, room).await
         }
         "application/x-ndjson" | "application/ndjson" => {
             let (body, room) = ingest.read(body, ingest.batch_bytes_max).await?;
+            Said::nothing(&headers).map_err(Problem::invalid_field)?;
             ingest.take_batch(&body, room).await
         }
         _ => Err(Problem::new(
@@ -208,7 +212,7 @@ impl Ingest {
         let mut has_failed = false;
         let mut items = Vec::with_capacity(lines.len());
         for line in lines {
-            let item = match parse_item(line, now_ms, self.body_bytes_max) {
+            let item = match parse_item(line, now_ms, self.limits) {
                 Err(error) => Err(problem_of(error)),
                 Ok(_) if has_failed => Err(Refusal::Aborted.problem()),
                 Ok(item) => self.addressed(item, &mut topics).await,

@@ -18,18 +18,40 @@ use uuid::Uuid;
 use super::{
     Recipients, due,
     headers::{HeaderList, check_headers},
+    said::{self, Said},
 };
 use crate::{
+    config,
     domain::{
         Arrival, Body, DestinationName, Due, Message,
         message::{ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, check_text},
         topic::DESTINATIONS_MAX,
     },
-    wire::{answer::excerpt, json::even_null},
+    wire::{
+        answer::excerpt,
+        json::{even_null, is_deeper},
+    },
 };
 
 /// The longest content type, in bytes.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
+
+/// What bounds the body of a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The longest, in bytes.
+    pub body_bytes_max: usize,
+    /// Of one that is given as JSON, the most levels that it nests.
+    pub json_depth_max: usize,
+}
+
+impl Limits {
+    /// Those of the configuration.
+    pub fn of(http: &config::Http) -> Limits {
+        let config::Http { body_bytes_max, json_depth_max, .. } = *http;
+        Limits { body_bytes_max, json_depth_max }
+    }
+}
 
 /// A message and where it is to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,25 +93,82 @@ struct Sent<'a> {
     priority: Option<u64>,
 }
 
-/// Reads one object. `now_ms` becomes the time of its arrival; `body_bytes_max` bounds the body
-/// itself, so the caller bounds the object around it.
+impl Sent<'_> {
+    /// Adds what the headers say; what both say must be the same.
+    fn add(&mut self, said: Said, now_ms: u64) -> Result<(), String> {
+        if let Some(ms) = said.delay_ms {
+            due::after(ms).map_err(|error| format!("{}: {error}", said::DELAY))?;
+        }
+        if let Some(time) = &said.not_before {
+            due::at(time, now_ms).map_err(|error| format!("{}: {error}", said::NOT_BEFORE))?;
+        }
+        if said.delay_ms.is_some() && self.not_before.is_some() {
+            return Err(differs("not_before", said::DELAY));
+        }
+        if said.not_before.is_some() && self.delay_ms.is_some_and(|ms| ms > 0) {
+            return Err(differs("delay_ms", said::NOT_BEFORE));
+        }
+        let time = |text: &Option<String>| text.as_deref().map(|text| due::at(text, now_ms).ok());
+        if time(&self.not_before).flatten() == time(&said.not_before).flatten() {
+            // The same instant may be written in several ways.
+            self.not_before = said.not_before.clone().or(self.not_before.take());
+        }
+        both(&mut self.id, said.id, "id", said::ID)?;
+        both(&mut self.key, said.key, "key", said::KEY)?;
+        let name = said::IDEMPOTENCY_KEY;
+        both(&mut self.idempotency_key, said.idempotency_key, "idempotency_key", name)?;
+        both(&mut self.delay_ms, said.delay_ms, "delay_ms", said::DELAY)?;
+        both(&mut self.not_before, said.not_before, "not_before", said::NOT_BEFORE)?;
+        both(&mut self.priority, said.priority.map(u64::from), "priority", said::PRIORITY)
+    }
+}
+
+/// Sets a field to what a header says; if both say something, they must say the same.
+fn both<T: PartialEq>(
+    field: &mut Option<T>,
+    said: Option<T>,
+    name: &str,
+    header: &str,
+) -> Result<(), String> {
+    match (field.as_ref(), said) {
+        (_, None) => Ok(()),
+        (Some(given), Some(said)) if *given != said => Err(differs(name, header)),
+        (_, said) => {
+            *field = said;
+            Ok(())
+        }
+    }
+}
+
+fn differs(field: &str, header: &str) -> String {
+    format!("{field}: the header {header} says something else; give one of the two")
+}
+
+/// Reads one object. `now_ms` becomes the time of its arrival; the limits bound the body itself, so the
+/// caller bounds the object around it.
 ///
-/// The body is looked at no closer than to find its end, without recursion: its depth is bounded
-/// by its length alone.
-pub fn parse_item(bytes: &[u8], now_ms: u64, body_bytes_max: usize) -> Result<Item, ItemError> {
+/// Nothing recurses into the body: its depth is counted, and bounded.
+pub fn parse_item(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Item, ItemError> {
+    parse_item_with(Said::default(), bytes, now_ms, limits)
+}
+
+/// The same for the one object of a request, whose headers may say a part of it.
+pub(super) fn parse_item_with(
+    said: Said,
+    bytes: &[u8],
+    now_ms: u64,
+    limits: Limits,
+) -> Result<Item, ItemError> {
     let mut sent = parse_object(bytes)?;
+    sent.add(said, now_ms).map_err(invalid)?;
     let to = parse_recipients(sent.destinations.take(), sent.topic.take())?;
     let fresh_id = |key: Option<&str>, body: &[u8]| to.fresh_id(key, body);
-    let arrival = arrival_of(sent, fresh_id, now_ms, body_bytes_max)?;
+    let arrival = arrival_of(sent, fresh_id, now_ms, limits)?;
     Ok(Item { to, arrival })
 }
 
 /// Reads one object that comes to where only one destination can be meant: it names none.
-pub fn parse_message(
-    bytes: &[u8],
-    now_ms: u64,
-    body_bytes_max: usize,
-) -> Result<Arrival, ItemError> {
+pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Arrival, ItemError> {
     let sent = parse_object(bytes)?;
     for (field, is_there) in
         [("destinations", sent.destinations.is_some()), ("topic", sent.topic.is_some())]
@@ -99,7 +178,7 @@ pub fn parse_message(
             return Err(invalid(format!("{field}: {problem}")));
         }
     }
-    arrival_of(sent, |_, _| Uuid::now_v7().to_string(), now_ms, body_bytes_max)
+    arrival_of(sent, |_, _| Uuid::now_v7().to_string(), now_ms, limits)
 }
 
 /// `fresh_id` makes an id for one that brings none, of its idempotency key and its body.
@@ -107,7 +186,7 @@ fn arrival_of(
     sent: Sent<'_>,
     fresh_id: impl FnOnce(Option<&str>, &[u8]) -> String,
     now_ms: u64,
-    body_bytes_max: usize,
+    limits: Limits,
 ) -> Result<Arrival, ItemError> {
     let due = parse_due(sent.delay_ms, sent.not_before, now_ms).map_err(invalid)?;
     let priority = sent.priority.map(due::check_priority).transpose();
@@ -115,7 +194,7 @@ fn arrival_of(
     check_optional("id", &sent.id, ID_BYTES_MAX)?;
     check_optional("key", &sent.key, KEY_BYTES_MAX)?;
     check_optional("idempotency_key", &sent.idempotency_key, IDEMPOTENCY_KEY_BYTES_MAX)?;
-    let body = parse_body(sent.body, sent.body_base64, sent.content_type, body_bytes_max)?;
+    let body = parse_body(sent.body, sent.body_base64, sent.content_type, limits)?;
     let headers = check_headers(sent.headers).map_err(invalid)?;
     let idempotency_key = sent.idempotency_key;
     let id = sent.id.unwrap_or_else(|| fresh_id(idempotency_key.as_deref(), &body.bytes));
@@ -205,7 +284,7 @@ fn parse_body(
     json: Option<&RawValue>,
     base64: Option<String>,
     content_type: Option<String>,
-    bytes_max: usize,
+    Limits { body_bytes_max: bytes_max, json_depth_max }: Limits,
 ) -> Result<Body, ItemError> {
     match (json, base64) {
         (Some(json), None) => {
@@ -214,6 +293,12 @@ fn parse_body(
                 return Err(invalid(problem));
             }
             check_length(json.get().len(), bytes_max)?;
+            if is_deeper(json.get().as_bytes(), json_depth_max) {
+                return Err(invalid(format!(
+                    "body: nests deeper than {json_depth_max} levels (http.json_depth_max); to send it all \
+                     the same, give body_base64 with content_type application/json"
+                )));
+            }
             let bytes = Bytes::copy_from_slice(json.get().as_bytes());
             Ok(Body { content_type: "application/json".to_owned(), bytes })
         }

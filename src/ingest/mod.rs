@@ -9,6 +9,7 @@ mod raw;
 mod recipients;
 mod refusal;
 mod room;
+mod said;
 pub mod tcp;
 mod watermark;
 

@@ -37,6 +37,8 @@ pub struct Sender {
     pub config: config::Sender,
     /// Sends HTTP deliveries.
     pub client: reqwest::Client,
+    /// How deeply the JSON of batches and envelopes may nest.
+    pub json_depth_max: usize,
 }
 
 /// The work on one destination under one tenure of its partition.
@@ -156,6 +158,7 @@ impl Work {
             self.sender.store.clone(),
             self.sender.catalog.clone(),
             self.sender.client.clone(),
+            self.sender.json_depth_max,
             self.sender.config.run_max,
             name.clone(),
             tenure.clone(),

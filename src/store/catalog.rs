@@ -180,7 +180,11 @@ impl Catalog {
         let mut held = self.topics.write().unwrap_or_else(PoisonError::into_inner);
         let mut fresh = TopicsByName::clone(&held);
         change(&mut fresh);
-        *held = Arc::new(fresh);
+        if fresh != **held {
+            *held = Arc::new(fresh);
+            drop(held);
+            self.changes.send_modify(|number| *number += 1);
+        }
     }
 
     async fn reload(&self) -> Result<(), StoreError> {

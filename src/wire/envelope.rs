@@ -3,7 +3,7 @@
 //! ```text
 //! {"id": "…", "sequence": 42, "previous": 41, "epoch": 3, "key": null, "attempt": 1,
 //!  "headers": {"x-tenant": "7"}, "content_type": "application/json",
-//!  "body": {"any": "JSON"}}         or "body_base64": "…", if it is not JSON
+//!  "body": {"any": "JSON"}}         or "body_base64": "…", if it is not JSON that all can read
 //! ```
 
 use std::{borrow::Borrow, collections::BTreeMap};
@@ -11,7 +11,7 @@ use std::{borrow::Borrow, collections::BTreeMap};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::json::{joined_headers, json_body};
 use crate::domain::{BatchFormat, Body, Epoch, Origin, Sequence, Stamped};
@@ -36,7 +36,13 @@ struct Envelope<'a> {
 }
 
 /// The content type and the body of a batch.
-pub fn batch(messages: &[impl Borrow<Stamped>], format: BatchFormat) -> (&'static str, Bytes) {
+///
+/// `depth_max` is how deeply the JSON may nest as a whole.
+pub fn batch(
+    messages: &[impl Borrow<Stamped>],
+    format: BatchFormat,
+    depth_max: usize,
+) -> (&'static str, Bytes) {
     let (content_type, begin, between, end) = match format {
         BatchFormat::Json => ("application/json", "[", ",", "]"),
         BatchFormat::Ndjson => ("application/x-ndjson", "", "", ""),
@@ -46,7 +52,7 @@ pub fn batch(messages: &[impl Borrow<Stamped>], format: BatchFormat) -> (&'stati
         if at > 0 {
             body.extend_from_slice(between.as_bytes());
         }
-        write(message.borrow(), format, &mut body);
+        write(message.borrow(), format, depth_max, &mut body);
         if format == BatchFormat::Ndjson {
             body.push(b'\n');
         }
@@ -56,21 +62,15 @@ pub fn batch(messages: &[impl Borrow<Stamped>], format: BatchFormat) -> (&'stati
 }
 
 /// One message in one line, without a line break at its end.
-pub fn frame(message: &Stamped) -> Bytes {
+pub fn frame(message: &Stamped, depth_max: usize) -> Bytes {
     let mut line = Vec::with_capacity(message.message.body.bytes.len() + 256);
-    write(message, BatchFormat::Ndjson, &mut line);
+    write(message, BatchFormat::Ndjson, depth_max, &mut line);
     line.into()
 }
 
-fn write(message: &Stamped, format: BatchFormat, out: &mut Vec<u8>) {
+fn write(message: &Stamped, format: BatchFormat, depth_max: usize, out: &mut Vec<u8>) {
     // Fails only for maps whose keys are no texts, and there are none.
-    let _ = serde_json::to_writer(out, &envelope(message, format));
-}
-
-/// How many messages of a batch the answer says were accepted, if it says so.
-pub fn accepted(answer: &[u8]) -> Option<usize> {
-    let answer: Map<String, Value> = serde_json::from_slice(answer).ok()?;
-    Some(answer.get("accepted")?.as_i64()?.max(0) as usize)
+    let _ = serde_json::to_writer(out, &envelope(message, format, depth_max));
 }
 
 /// A message that was redriven or replayed: where it was before.
@@ -78,9 +78,9 @@ pub fn origin_text(origin: &Origin) -> String {
     format!("{}/{}/{}", origin.destination.as_str(), origin.place.epoch, origin.place.sequence)
 }
 
-fn envelope(message: &Stamped, format: BatchFormat) -> Envelope<'_> {
+fn envelope(message: &Stamped, format: BatchFormat, depth_max: usize) -> Envelope<'_> {
     let Body { content_type, bytes } = &message.message.body;
-    let json = json_of(content_type, bytes, format);
+    let json = json_of(content_type, bytes, format, depth_max);
     Envelope {
         id: &message.message.id,
         sequence: message.place.sequence,
@@ -97,8 +97,13 @@ fn envelope(message: &Stamped, format: BatchFormat) -> Envelope<'_> {
 }
 
 /// The body as JSON, in one line where the format asks for it.
-fn json_of(content_type: &str, bytes: &Bytes, format: BatchFormat) -> Option<Box<RawValue>> {
-    let json = json_body(content_type, bytes)?;
+fn json_of(
+    content_type: &str,
+    bytes: &Bytes,
+    format: BatchFormat,
+    depth_max: usize,
+) -> Option<Box<RawValue>> {
+    let json = json_body(content_type, bytes, depth_max)?;
     if format == BatchFormat::Ndjson && json.get().contains(['\n', '\r']) {
         // In JSON they stand only between values: a space is as good.
         return RawValue::from_string(json.get().replace(['\n', '\r'], " ")).ok();
@@ -108,7 +113,7 @@ fn json_of(content_type: &str, bytes: &Bytes, format: BatchFormat) -> Option<Box
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::domain::{Message, Place};
@@ -135,7 +140,7 @@ mod tests {
         let place = Place { epoch: 1, sequence: 7 };
         second.origin = Some(Origin { destination: "old".parse().unwrap(), place });
         let first = message("application/json; charset=utf-8", "{\"a\":\n1.0}");
-        let (content_type, body) = batch(&[first, second], BatchFormat::Json);
+        let (content_type, body) = batch(&[first, second], BatchFormat::Json, 128);
         assert_eq!(content_type, "application/json");
         assert!(std::str::from_utf8(&body).unwrap().contains("{\"a\":\n1.0}"), "the very text");
         let shown: Value = serde_json::from_slice(&body).unwrap();
@@ -154,7 +159,7 @@ mod tests {
     fn each_line_of_ndjson_is_one_envelope() {
         let messages =
             [message("application/json", "{\"a\":\r\n1}"), message("application/x+json", "{")];
-        let (content_type, body) = batch(&messages, BatchFormat::Ndjson);
+        let (content_type, body) = batch(&messages, BatchFormat::Ndjson, 128);
         assert_eq!(content_type, "application/x-ndjson");
         let text = String::from_utf8(body.into()).unwrap();
         assert!(text.ends_with('\n'));
@@ -167,19 +172,30 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_one_envelope_in_one_line() {
-        let line = frame(&message("application/json", "{\"a\":\r\n1}"));
-        assert!(!line.contains(&b'\n'));
-        let shown: Value = serde_json::from_slice(&line).unwrap();
-        assert_eq!((&shown["body"], &shown["sequence"]), (&json!({"a": 1}), &json!(42)));
+    fn a_body_that_parsers_refuse_does_not_break_the_batch() {
+        let deep: &'static str = format!("{}{}", "[".repeat(500), "]".repeat(500)).leak();
+        let bodies = ["[1]", deep, "[1e999]", r#"["\ud800"]"#];
+        let messages = bodies.map(|body| message("application/json", body));
+        for format in [BatchFormat::Json, BatchFormat::Ndjson] {
+            let (_, body) = batch(&messages, format, 128);
+            let text = String::from_utf8(body.into()).unwrap();
+            let array = match format {
+                BatchFormat::Json => text,
+                BatchFormat::Ndjson => format!("[{}]", text.trim_end().replace('\n', ",")),
+            };
+            let shown: Vec<Value> = serde_json::from_str(&array).expect("all parsers can read it");
+            assert_eq!(shown[0]["body"], json!([1]));
+            for (shown, body) in shown.iter().zip(bodies).skip(1) {
+                assert_eq!(shown["body_base64"], json!(STANDARD.encode(body)), "{body}");
+            }
+        }
     }
 
     #[test]
-    fn only_a_number_in_an_object_says_how_many() {
-        assert_eq!(accepted(br#"{"accepted": 3, "more": true}"#), Some(3));
-        assert_eq!(accepted(br#"{"accepted": -1}"#), Some(0));
-        for other in ["", "3", "[3]", r#"{"accepted": "3"}"#, r#"{"accepted": 1.5}"#, "{}"] {
-            assert_eq!(accepted(other.as_bytes()), None, "{other}");
-        }
+    fn a_frame_is_one_envelope_in_one_line() {
+        let line = frame(&message("application/json", "{\"a\":\r\n1}"), 128);
+        assert!(!line.contains(&b'\n'));
+        let shown: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!((&shown["body"], &shown["sequence"]), (&json!({"a": 1}), &json!(42)));
     }
 }

@@ -29,11 +29,11 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use reqwest::{
-    Client, Response, StatusCode, Url,
+    Client, Response, StatusCode, Url, Version,
     header::{self, HeaderMap, HeaderName, HeaderValue},
 };
 
-use super::envelope::origin_text;
+use super::{answer::excerpt, envelope::origin_text};
 use crate::domain::{Stamped, TroubleKind, attempts::DETAIL_BYTES_MAX, destination::Headers};
 
 /// A connection that is not there after this time counts as none.
@@ -46,6 +46,20 @@ const DRAIN_BYTES_MAX: u64 = 64 * 1024;
 /// What is percent-encoded in a header value, besides everything that is not ASCII. The space,
 /// because those at the ends of a value get lost; `%`, because decoding must give the original.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
+
+/// All of Reseq's own headers of a delivery, or of a request to a transform.
+pub const DELIVERY_HEADERS: [&str; 10] = [
+    "reseq-attempt",
+    "reseq-batch",
+    "reseq-destination",
+    "reseq-epoch",
+    "reseq-id",
+    "reseq-key",
+    "reseq-last-sequence",
+    "reseq-origin",
+    "reseq-previous",
+    "reseq-sequence",
+];
 
 /// Headers that say how the request itself is framed: a static one would break it.
 const FRAMING: [HeaderName; 3] =
@@ -146,15 +160,27 @@ impl Endpoint {
             return Err(NoAnswer::nothing_to_send());
         };
         let (first, last) = (first.borrow(), last.borrow());
-        let mut headers = self.headers.clone();
+        let mut headers = self.batch_headers(first, last, messages.len(), by_key, attempt);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        self.request(headers, body).await
+    }
+
+    fn batch_headers(
+        &self,
+        first: &Stamped,
+        last: &Stamped,
+        count: usize,
+        by_key: bool,
+        attempt: u32,
+    ) -> HeaderMap {
+        let mut headers = self.headers.clone();
         insert_place(&mut headers, first, attempt);
         insert(&mut headers, "reseq-last-sequence", &last.place.sequence.to_string());
-        insert(&mut headers, "reseq-batch", &messages.len().to_string());
+        insert(&mut headers, "reseq-batch", &count.to_string());
         if let Some(key) = first.message.key.as_ref().filter(|_| by_key) {
             insert(&mut headers, "reseq-key", &encoded(key));
         }
-        self.request(headers, body).await
+        headers
     }
 
     async fn request(&self, headers: HeaderMap, body: Bytes) -> Result<Response, NoAnswer> {
@@ -260,6 +286,20 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
+/// How the answer's body is encoded, if it is: Reseq asks for no encoding and decodes none.
+pub fn content_encoding(answer: &Response) -> Option<String> {
+    let value = answer.headers().get(header::CONTENT_ENCODING)?;
+    let shown = excerpt(value.as_bytes());
+    (!shown.trim().is_empty() && !shown.trim().eq_ignore_ascii_case("identity")).then_some(shown)
+}
+
+/// True if only the end of the connection ends the answer's body: then one that broke off looks whole.
+pub fn ends_with_connection(answer: &Response) -> bool {
+    answer.version() < Version::HTTP_2
+        && answer.content_length().is_none()
+        && !answer.headers().contains_key(header::TRANSFER_ENCODING)
+}
+
 /// A status that is no success, in words.
 pub fn refusal(status: StatusCode) -> String {
     if status.is_redirection() {
@@ -337,6 +377,25 @@ mod tests {
             assert_eq!(read(unreadable), None, "{unreadable}");
         }
         assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+
+    #[test]
+    fn every_header_of_a_delivery_is_listed() {
+        use crate::domain::{Body, Message, Origin, Place};
+
+        let body = Body { content_type: "text/plain".into(), bytes: Bytes::new() };
+        let (id, key) = ("i".into(), Some("k".into()));
+        let message = Message { id, key, headers: Vec::new(), body, received_ms: 0 };
+        let place = Place { epoch: 1, sequence: 1 };
+        let destination: crate::domain::DestinationName = "erp".parse().unwrap();
+        let mut stamped = Stamped::new(destination.clone(), place, 0, message);
+        stamped.origin = Some(Origin { destination, place });
+        let endpoint = Endpoint::new(Client::new(), "http://h/", &Headers::default(), 1);
+        let mut sent = endpoint.request_headers(&stamped, 1);
+        sent.extend(endpoint.batch_headers(&stamped, &stamped, 2, true, 1));
+        let sent = sent.keys().map(HeaderName::as_str).filter(|name| name.starts_with("reseq-"));
+        let sent: std::collections::BTreeSet<&str> = sent.collect();
+        assert_eq!(sent, DELIVERY_HEADERS.into());
     }
 
     #[test]

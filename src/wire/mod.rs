@@ -1,5 +1,5 @@
 //! What ingest, processor and sender share on the wire: the framings of TCP ([`FrameCodec`]),
-//! the answers in them ([`answer`]), a message as an HTTP request ([`http`]), several as JSON
+//! the answers in them ([`answer`]), the answer to a batch ([`accepted`]), a message as an HTTP request ([`http`]), several as JSON
 //! ([`envelope`]), and the parts of one ([`json`]).
 
 use std::io;
@@ -11,6 +11,7 @@ use tokio_util::codec::{
 
 use crate::domain::Framing;
 
+pub mod accepted;
 pub mod answer;
 pub mod envelope;
 pub mod http;

@@ -11,7 +11,12 @@ use axum::{
     response::IntoResponse,
 };
 use reseq::domain::{Body, Message, Place, Stamped};
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    sync::mpsc,
+};
+use tokio_util::task::AbortOnDropHandle;
 
 /// A message at epoch 3, sequence 42, with nothing optional.
 pub fn message(body: &str) -> Stamped {
@@ -135,6 +140,32 @@ pub fn endless() -> Response<AxumBody> {
     let bytes = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"begun"))]);
     let never = futures::stream::pending();
     Response::new(AxumBody::from_stream(futures::StreamExt::chain(bytes, never)))
+}
+
+/// A server that answers each request with these very bytes, and closes the connection.
+pub async fn answering(answer: &'static str) -> (String, AbortOnDropHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // The requests of these tests are short: they come in one piece, or in two.
+            let mut request = Vec::new();
+            while !is_whole(&request) {
+                assert!(stream.read_buf(&mut request).await.unwrap() > 0, "a whole request comes");
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    (address, AbortOnDropHandle::new(server))
+}
+
+/// True when a request with a `content-length` has been read to its end.
+fn is_whole(request: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(request);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    body.len() >= length.map_or(0, |length| length.parse().unwrap())
 }
 
 /// A port on which nobody listens.

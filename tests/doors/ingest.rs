@@ -431,16 +431,6 @@ async fn a_full_backlog_refuses_until_there_is_room_again() {
 }
 
 #[tokio::test]
-async fn a_body_nested_hundreds_deep_is_only_a_body() {
-    let service = Service::start().await;
-    let deep = "[".repeat(400) + &"]".repeat(400);
-    let item = format!(r#"{{"destinations": ["erp"], "body": {deep}}}"#);
-    assert_eq!(said(service.post(ITEMS, JSON, item)).await.status, 202);
-    service.desk.journal.reaches(1).await;
-    assert_eq!(service.desk.journal.all()[0].body, deep);
-}
-
-#[tokio::test]
 async fn a_delayed_message_is_taken_up_by_the_pod_that_took_it_in() {
     let redis = TestRedis::start().await;
     let worker = "url = \"http://127.0.0.1:1/\"\ntransform = { kind = \"worker\" }";

@@ -15,8 +15,11 @@ use support::{
 #[path = "../support/mod.rs"]
 mod support;
 
+mod depth;
 mod destinations;
 mod full;
+mod headers;
+mod in_file;
 mod ingest;
 mod memory;
 mod redis_gone;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Service, each};
+use crate::support::pods::client;
 
 const REPLAY: &str = "destinations/crm/replay";
 
@@ -70,6 +71,19 @@ async fn a_replay_arrives_anew_and_doubles_nothing_under_the_same_key() {
         (&first["origin"]["destination"], &first["origin"]["sequence"]),
         (&json!("crm"), &json!(2))
     );
+
+    // A header says the key as well; where both do, they must agree.
+    let replay = |body: Value| {
+        let request = client().post(service.pod.url(&format!("/v1/{REPLAY}"))).json(&body);
+        request.header("Idempotency-Key", "again").send()
+    };
+    let by_header = json!({"from_sequence": 2, "to_destination": "lab"});
+    for duplicates in [0, 5] {
+        let answer: Value = replay(by_header.clone()).await.unwrap().json().await.unwrap();
+        assert_eq!(answer["duplicates"], duplicates, "{answer}");
+    }
+    let both = json!({"from_sequence": 2, "to_destination": "lab", "idempotency_key": "other"});
+    assert_eq!(replay(both).await.unwrap().status(), 400);
 
     // Without a key each replay is a new one; here, at the same destination.
     for new in [7, 13] {

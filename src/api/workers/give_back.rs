@@ -17,7 +17,11 @@ use crate::{
     api::{Api, read_json, shown::rfc3339},
     domain::{LeaseToken, Stage, Stamped, Trouble, TroubleKind, attempts::CHECKPOINT_BYTES_MAX},
     store::{Extension, Failed, Known, Status},
-    wire::{answer::excerpt, json::even_null, problem::Problem},
+    wire::{
+        answer::excerpt,
+        json::{AROUND, embeddable, even_null},
+        problem::Problem,
+    },
 };
 
 #[derive(Deserialize)]
@@ -109,6 +113,16 @@ pub(in crate::api) async fn extend(
         if length > CHECKPOINT_BYTES_MAX {
             let problem = format!("is {length} bytes of JSON, more than {CHECKPOINT_BYTES_MAX}");
             return Err(Problem::invalid_field(format!("items[{at}].checkpoint: {problem}")));
+        }
+        let given = item.checkpoint.as_ref().map(|json| json.get());
+        // The next attempt gets it in an answer that it shares with other messages.
+        if given.is_some_and(|json| embeddable(json, api.json_depth_max).is_none()) {
+            let levels = api.json_depth_max.saturating_sub(AROUND);
+            let detail = format!(
+                "items[{at}].checkpoint: some parsers of JSON would refuse it: it nests deeper than {levels} levels \
+                 (http.json_depth_max), or has a number beyond a double or half of a surrogate pair"
+            );
+            return Err(Problem::invalid_field(detail));
         }
     }
     let tokens = items.iter().map(|item| item.token.as_str()).collect();

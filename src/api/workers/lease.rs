@@ -21,10 +21,11 @@ use super::{ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, check_range, find, half_a_minute, 
 use crate::{
     api::{Api, read_json, shown::rfc3339},
     domain::{DestinationName, LeaseToken, Message, Stamped, Trouble},
+    faults::planted,
     store::{Claimed, Claimers, Known, StoreError, Wake},
     telemetry,
     wire::{
-        json::{joined_headers, json_body},
+        json::{embeddable, joined_headers, json_body},
         problem::Problem,
     },
 };
@@ -67,6 +68,9 @@ struct Lease {
     attempt: u32,
     /// What the last attempt noted for this one.
     checkpoint: Option<Box<RawValue>>,
+    /// The same where some parsers of JSON would refuse it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_base64: Option<String>,
     /// Why the last attempt did not succeed.
     last_error: Option<LastError>,
     deadline: String,
@@ -207,7 +211,9 @@ async fn claim(
             telemetry::claimed(name.as_str(), claimed.messages.len());
         }
         let deadline = rfc3339(claimed.deadline_ms);
-        let shown = |(token, message)| shown(token, message, &deadline);
+        let is_any_embedded = planted::is("deep_body_embedded");
+        let depth_max = if is_any_embedded { usize::MAX } else { api.json_depth_max };
+        let shown = |(token, message)| shown(token, message, &deadline, depth_max);
         leases.extend(claimed.messages.into_iter().map(shown));
     }
     Ok(leases)
@@ -234,11 +240,15 @@ async fn claim_from(
     Ok(claimed?)
 }
 
-fn shown(token: LeaseToken, message: Stamped, deadline: &str) -> Lease {
+fn shown(token: LeaseToken, message: Stamped, deadline: &str, json_depth_max: usize) -> Lease {
     let Message { id, key, headers, body, .. } = message.message;
     let attempt = message.attempts.number();
     let last_error = message.attempts.troubles.into_iter().next();
-    let json = json_body(&body.content_type, &body.bytes);
+    // Several messages share the answer: none may keep a worker from reading the others.
+    let json = json_body(&body.content_type, &body.bytes, json_depth_max);
+    let noted = message.attempts.checkpoint;
+    let checkpoint = noted.as_deref().and_then(|json| embeddable(json, json_depth_max));
+    let unread = noted.filter(|_| checkpoint.is_none());
     Lease {
         token: token.encode(),
         destination: message.destination,
@@ -247,7 +257,8 @@ fn shown(token: LeaseToken, message: Stamped, deadline: &str) -> Lease {
         id,
         key,
         attempt,
-        checkpoint: message.attempts.checkpoint.and_then(|json| RawValue::from_string(json).ok()),
+        checkpoint,
+        checkpoint_base64: unread.map(|json| STANDARD.encode(json)),
         last_error: last_error.map(|(at_ms, trouble)| LastError { trouble, at: rfc3339(at_ms) }),
         deadline: deadline.to_owned(),
         body_base64: json.is_none().then(|| STANDARD.encode(&body.bytes)),

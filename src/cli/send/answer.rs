@@ -41,7 +41,14 @@ pub fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deli
             .with_context(|| format!("the service answered {line:?}, which is no result"))?;
         Ok(match line.status {
             Some(status) => Err(Problem { status, code: line.code, detail: line.detail }),
-            None => Ok(Deliveries { deliveries: line.deliveries }),
+            None => {
+                // Whatever else answers must not pass for an acceptance.
+                ensure!(
+                    !line.deliveries.is_empty(),
+                    "the service answered a result without deliveries"
+                );
+                Ok(Deliveries { deliveries: line.deliveries })
+            }
         })
     };
     let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -80,7 +87,9 @@ mod tests {
     #[test]
     fn a_missing_result_is_an_error_and_not_an_acceptance() {
         assert!(parse_results(OK, 2).is_err());
-        assert!(parse_results("<html>", 1).is_err());
+        for other in ["<html>", "{}", r#"{"ok": true}"#, r#"{"deliveries": []}"#] {
+            assert!(parse_results(other, 1).is_err(), "{other}");
+        }
         assert_eq!(first_refused(&parse_results(OK, 1).unwrap()), None);
     }
 }

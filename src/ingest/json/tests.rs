@@ -6,7 +6,11 @@ use crate::domain::message::{HEADERS_BYTES_MAX, HEADERS_MAX};
 const BODY_BYTES_MAX: usize = 64;
 
 fn parse(text: &str) -> Result<Item, ItemError> {
-    parse_item(text.as_bytes(), 1_700_000_000_000, BODY_BYTES_MAX)
+    parse_item(text.as_bytes(), 1_700_000_000_000, limits(BODY_BYTES_MAX))
+}
+
+fn limits(body_bytes_max: usize) -> Limits {
+    Limits { body_bytes_max, json_depth_max: 128 }
 }
 
 /// A valid item with this in place of its other fields.
@@ -237,8 +241,15 @@ fn bodies_over_the_limit_are_too_large_and_not_decoded() {
 fn depth_is_no_danger() {
     let depth = 1_000_000;
     let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-    let body = parse_item(with(&format!(r#""body": {deep}"#)).as_bytes(), 0, deep.len());
-    assert_eq!(body.unwrap().arrival.message.body.bytes.len(), deep.len());
+    let body = with(&format!(r#""body": {deep}"#));
+    let of = |json_depth_max| {
+        let limits = Limits { body_bytes_max: deep.len(), json_depth_max };
+        parse_item(body.as_bytes(), 0, limits)
+    };
+    assert_eq!(of(depth).unwrap().arrival.message.body.bytes.len(), deep.len());
+    let refused = of(depth - 1).unwrap_err();
+    assert_eq!(refused.code, "invalid_field");
+    assert!(refused.detail.starts_with("body: nests deeper than 999999 levels"), "{refused}");
     for field in ["headers", "topic", "destinations", "key", "delay_ms", "colour", "body_base64"] {
         let sent = with(&format!(r#""body": 1, "{field}": {deep}"#));
         assert!(parse(&sent).is_err(), "{field}");
@@ -262,9 +273,9 @@ fn what_is_sent_is_repeated_only_in_part() {
         assert!(parse(&sent).unwrap_err().detail.chars().count() < 600);
     }
     assert_eq!(
-        parse_item(b"{\"destinations\":[\"\xff\"]}", 0, 9).unwrap_err().code,
+        parse_item(b"{\"destinations\":[\"\xff\"]}", 0, limits(9)).unwrap_err().code,
         "invalid_json"
     );
     let bad_utf8 = b"{\"destinations\":[\"erp\"],\"body\":\"\xff\"}";
-    assert_eq!(parse_item(bad_utf8, 0, 9).unwrap_err().code, "invalid_json");
+    assert_eq!(parse_item(bad_utf8, 0, limits(9)).unwrap_err().code, "invalid_json");
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::{
     domain::{Arrival, Body, Envelope, Message, message::HEADERS_BYTES_MAX},
-    ingest::json::parse_message,
+    ingest::json::{Limits, parse_message},
     store::server_clock_ms,
     wire::answer::ToProducer,
 };
@@ -23,15 +23,11 @@ pub fn bytes_max(envelope: Envelope, body_bytes_max: usize) -> usize {
 }
 
 /// Reads a frame. One that is no message is answered, and what comes behind it is taken.
-pub fn read(
-    frame: Bytes,
-    envelope: Envelope,
-    body_bytes_max: usize,
-) -> Result<Arrival, ToProducer> {
+pub fn read(frame: Bytes, envelope: Envelope, limits: Limits) -> Result<Arrival, ToProducer> {
     let now_ms = server_clock_ms();
     match envelope {
         Envelope::None => Ok(plain(frame, now_ms)),
-        Envelope::Json => parse_message(&frame, now_ms, body_bytes_max)
+        Envelope::Json => parse_message(&frame, now_ms, limits)
             .map_err(|error| ToProducer::Err { code: error.code, sentence: error.detail.into() }),
     }
 }
@@ -53,7 +49,8 @@ mod tests {
     const BODY_BYTES_MAX: usize = 100;
 
     fn read_envelope(text: &str) -> Result<Arrival, ToProducer> {
-        read(Bytes::from(text.to_owned()), Envelope::Json, BODY_BYTES_MAX)
+        let limits = Limits { body_bytes_max: BODY_BYTES_MAX, json_depth_max: 8 };
+        read(Bytes::from(text.to_owned()), Envelope::Json, limits)
     }
 
     #[test]
@@ -82,6 +79,7 @@ mod tests {
                 "destinations: this listener",
             ),
             (r#"{"body":1,"topic":"t"}"#, "invalid_field", "topic: this listener"),
+            (r#"{"body":[[[[[[[[[0]]]]]]]]]}"#, "invalid_field", "deeper than 8"),
             (r#"{"body":1,"kye":"a"}"#, "invalid_field", "kye"),
             (&format!("{{\"body\":\"{}\"}}", "x".repeat(99)), "body_too_large", "100 bytes"),
         ] {

@@ -19,7 +19,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{Committer, Session, commit::Pending};
+use super::{Committer, Session, commit::Pending, json::Limits};
 use crate::{
     config,
     domain::{Arrival, DestinationName, Envelope, Framing},
@@ -39,8 +39,8 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 pub struct Shared {
     /// Where frames go.
     pub committer: Committer,
-    /// The longest body, in bytes.
-    pub body_bytes_max: usize,
+    /// What bounds the body of a message.
+    pub limits: Limits,
     /// Frames of one connection on their way into Redis at once.
     pub frames_in_flight_max: usize,
     /// Places for connections, over all listeners.
@@ -125,7 +125,7 @@ struct Connection {
 
 impl Connection {
     fn codec(&self) -> FrameCodec {
-        let longest = frame::bytes_max(self.envelope, self.shared.body_bytes_max);
+        let longest = frame::bytes_max(self.envelope, self.shared.limits.body_bytes_max);
         FrameCodec::new(self.framing, longest)
     }
 
@@ -199,7 +199,7 @@ impl Connection {
     ) -> bool {
         let mut arrivals = Vec::with_capacity(frames.len());
         for frame in frames {
-            match frame::read(frame, self.envelope, self.shared.body_bytes_max) {
+            match frame::read(frame, self.envelope, self.shared.limits) {
                 Ok(arrival) => arrivals.push(arrival),
                 Err(answer) => {
                     let before = mem::take(&mut arrivals);

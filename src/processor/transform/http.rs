@@ -7,7 +7,13 @@ use super::{Failure, Output, Transform};
 use crate::{
     domain::{self, Body, Stamped, TroubleKind},
     store::server_clock,
-    wire::http::{BodyError, Endpoint, NoAnswer, drain, refusal_in_full, retry_after},
+    wire::{
+        http::{
+            BodyError, Endpoint, NoAnswer, content_encoding, drain, ends_with_connection,
+            refusal_in_full, retry_after,
+        },
+        json::is_broken_json,
+    },
 };
 
 /// A service that transforms over HTTP.
@@ -40,7 +46,19 @@ impl Http {
         let named = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = named.unwrap_or(&input.content_type).to_owned();
         let status = answer.status().as_u16();
+        if let Some(encoding) = content_encoding(&answer) {
+            let reason = format!(
+                "the answer has content-encoding: {encoding}, though none was asked for; send the output as it is"
+            );
+            return Err(Failure::again(reason).with_status(status));
+        }
+        let may_be_cut = ends_with_connection(&answer);
         match self.endpoint.read(answer, self.output_bytes_max).await {
+            Ok(bytes) if may_be_cut && is_broken_json(&content_type, &bytes) => {
+                let reason = "the output is JSON that is not whole, in an answer without Content-Length: the \
+                              connection may have broken";
+                Err(Failure::again(reason).with_kind(TroubleKind::Connection).with_status(status))
+            }
             Ok(bytes) => Ok(Output::Deliver(Body { content_type, bytes })),
             Err(BodyError::Broken(none)) => Err(unanswered(none).with_status(status)),
             Err(error @ BodyError::TooLong { .. }) => {

@@ -1,13 +1,13 @@
 //! Delivery by a POST to the receiver's URL.
 //!
 //! ```text
-//! 2xx                  accepted; a batch: the first `accepted` of it, if the answer says so
+//! 2xx                  accepted; of a batch as much as the answer says (`wire::accepted`)
 //! 400, 413, 415, 422   refused for good
 //! 410                  refused: the receiver is gone, and the lane halts
 //! anything else        refused; tried again
 //! ```
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use reqwest::{Response, StatusCode};
@@ -15,14 +15,18 @@ use reqwest::{Response, StatusCode};
 use super::{Deliver, Finality, Verdict};
 use crate::{
     domain::{BatchFormat, Destination, Ordering, Stage, Stamped, Trouble, TroubleKind},
+    faults::planted,
     store::server_clock,
     wire::{
+        accepted::{Accepted, accepted},
         envelope,
-        http::{BodyError, Endpoint, NoAnswer, drain, refusal_in_full, retry_after},
+        http::{
+            BodyError, Endpoint, NoAnswer, content_encoding, drain, refusal_in_full, retry_after,
+        },
     },
 };
 
-/// The longest answer to a batch that is looked into, in bytes; a longer one accepts it all.
+/// The longest answer to a batch that is read, in bytes; a longer one accepts nothing.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// A receiver that speaks HTTP: any 2xx says that it has the message.
@@ -34,17 +38,19 @@ pub struct Http {
 
 struct Batches {
     format: BatchFormat,
+    json_depth_max: usize,
     by_key: bool,
 }
 
 impl Http {
     /// The receiver of this destination.
-    pub fn new(destination: &Destination, client: reqwest::Client) -> Http {
+    pub fn new(destination: &Destination, client: reqwest::Client, json_depth_max: usize) -> Http {
         let delivery = &destination.delivery;
         let endpoint =
             Endpoint::new(client, &destination.url, &destination.headers, delivery.timeout_ms);
         let batches = Batches {
             format: delivery.batch_format,
+            json_depth_max,
             by_key: destination.ordering == Ordering::Key,
         };
         Http { endpoint, batches: (delivery.batch_max > 1).then_some(batches) }
@@ -55,29 +61,40 @@ impl Http {
             let Some(message) = messages.first() else { return Err(NoAnswer::nothing_to_send()) };
             return self.endpoint.send(message, attempt).await;
         };
-        let (content_type, body) = envelope::batch(messages, batches.format);
+        let (content_type, body) =
+            envelope::batch(messages, batches.format, batches.json_depth_max);
         self.endpoint.send_batch(messages, batches.by_key, attempt, content_type, body).await
     }
 
-    /// How many of the `count` messages of a batch a 2xx is for: all, unless it says otherwise.
+    /// How many of the `count` messages of a batch a 2xx is for. It is no yes to what it does not clearly
+    /// name, and none at all if it was not read to its end.
     async fn accepted(&self, answer: Response, count: usize) -> Verdict {
         let status = answer.status();
-        let said = match self.endpoint.read(answer, ANSWER_BYTES_MAX).await {
-            Ok(body) => envelope::accepted(&body),
-            Err(BodyError::TooLong { .. }) => None,
-            // It may have been about to say that it has only some.
-            Err(BodyError::Broken(NoAnswer { kind, reason })) => {
-                return refused(Trouble::new(Stage::Delivery, kind, reason));
-            }
+        let retry_after = retry_after(answer.headers(), server_clock());
+        let said = match content_encoding(&answer) {
+            Some(encoding) => Accepted::Unclear(format!(
+                "the answer has content-encoding: {encoding}, though none was asked for"
+            )),
+            None => match self.endpoint.read(answer, ANSWER_BYTES_MAX).await {
+                Ok(body) => accepted(&body, count),
+                Err(error @ BodyError::TooLong { .. }) => Accepted::Unclear(error.to_string()),
+                // It may have been about to say that it has only some.
+                Err(BodyError::Broken(NoAnswer { kind, reason })) => {
+                    return refused(Trouble::new(Stage::Delivery, kind, reason), None);
+                }
+            },
         };
-        match said.unwrap_or(count) {
-            0 => {
-                let detail = format!("status {}: none of {count} was accepted", status.as_u16());
-                let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, detail);
-                refused(trouble.with_status(status.as_u16()))
+        let mut detail = format!("status {}: none of {count} was accepted", status.as_u16());
+        match said {
+            Accepted::First(accepted) if accepted > 0 => return Verdict::Accepted(accepted),
+            Accepted::First(_) => {}
+            Accepted::Unclear(_) if planted::is("unclear_is_yes") => {
+                return Verdict::Accepted(count);
             }
-            accepted => Verdict::Accepted(accepted.min(count)),
+            Accepted::Unclear(reason) => detail += &format!(": {reason}"),
         }
+        let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, detail);
+        refused(trouble.with_status(status.as_u16()), retry_after)
     }
 }
 
@@ -87,7 +104,7 @@ impl Deliver for Http {
         let answer = match self.send(messages, attempt).await {
             Ok(answer) => answer,
             Err(NoAnswer { kind, reason }) => {
-                return refused(Trouble::new(Stage::Delivery, kind, reason));
+                return refused(Trouble::new(Stage::Delivery, kind, reason), None);
             }
         };
         let status = answer.status();
@@ -107,8 +124,8 @@ impl Deliver for Http {
     }
 }
 
-fn refused(trouble: Trouble) -> Verdict {
-    Verdict::Refused { accepted: 0, trouble, retry_after: None, finality: Finality::Again }
+fn refused(trouble: Trouble, retry_after: Option<Duration>) -> Verdict {
+    Verdict::Refused { accepted: 0, trouble, retry_after, finality: Finality::Again }
 }
 
 fn finality_of(status: StatusCode) -> Finality {

@@ -51,12 +51,17 @@ pub trait Deliver: Send + Sync {
     async fn deliver(&self, messages: &[Arc<Stamped>], attempt: u32) -> Verdict;
 }
 
-/// The way to this destination's receiver, by its URL.
-pub fn connect(destination: &Destination, client: &reqwest::Client) -> Arc<dyn Deliver> {
+/// The way to this destination's receiver, by its URL. Batches and envelopes nest at most `json_depth_max`
+/// levels deep.
+pub fn connect(
+    destination: &Destination,
+    client: &reqwest::Client,
+    json_depth_max: usize,
+) -> Arc<dyn Deliver> {
     let way: Arc<dyn Deliver> = if destination.is_tcp() {
-        Arc::new(tcp::Tcp::new(destination))
+        Arc::new(tcp::Tcp::new(destination, json_depth_max))
     } else {
-        Arc::new(http::Http::new(destination, client.clone()))
+        Arc::new(http::Http::new(destination, client.clone(), json_depth_max))
     };
     #[cfg(feature = "planted-bugs")]
     let way = misled::misled(way);

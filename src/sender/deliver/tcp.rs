@@ -55,6 +55,7 @@ pub struct Tcp {
     address: String,
     framing: Framing,
     envelope: Envelope,
+    json_depth_max: usize,
     ack: Ack,
     timeout: Duration,
     /// The last one used is on top, so a lane by itself stays on one connection.
@@ -167,13 +168,14 @@ fn understood(answer: Answer) -> Result<FromReceiver, Stop> {
 
 impl Tcp {
     /// The receiver of this destination. Nothing is connected yet.
-    pub fn new(destination: &Destination) -> Tcp {
+    pub fn new(destination: &Destination, json_depth_max: usize) -> Tcp {
         let url = destination.url.strip_prefix("tcp://").unwrap_or(&destination.url);
         let delivery = &destination.delivery;
         Tcp {
             address: url.split(['/', '?', '#']).next().unwrap_or_default().to_owned(),
             framing: delivery.framing,
             envelope: delivery.envelope,
+            json_depth_max,
             ack: delivery.ack,
             timeout: Duration::from_millis(delivery.timeout_ms),
             idle: Mutex::default(),
@@ -290,7 +292,7 @@ impl Deliver for Tcp {
     async fn deliver(&self, messages: &[Arc<Stamped>], _attempt: u32) -> Verdict {
         let frames = messages.iter().map(|message| match self.envelope {
             Envelope::None => message.message.body.bytes.clone(),
-            Envelope::Json => envelope::frame(message),
+            Envelope::Json => envelope::frame(message, self.json_depth_max),
         });
         let fits = |frame: &Bytes| self.framing == Framing::Length || !frame.contains(&b'\n');
         let frames: Vec<Bytes> = frames.take_while(fits).collect();
@@ -350,7 +352,7 @@ mod tests {
     async fn a_frame_of_which_nothing_left_goes_out_on_a_fresh_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("tcp://{}/ignored", listener.local_addr().unwrap());
-        let tcp = Tcp::new(&Destination::new("erp".parse().unwrap(), url));
+        let tcp = Tcp::new(&Destination::new("erp".parse().unwrap(), url), 128);
         let serve = async {
             let mut served = Vec::new();
             for _ in 0..2 {

@@ -73,6 +73,7 @@ pub(super) struct DestinationSender {
     store: Store,
     catalog: Catalog,
     client: reqwest::Client,
+    json_depth_max: usize,
     run_max: usize,
     name: DestinationName,
     tenure: Arc<Tenure>,
@@ -111,6 +112,7 @@ impl DestinationSender {
         store: Store,
         catalog: Catalog,
         client: reqwest::Client,
+        json_depth_max: usize,
         run_max: usize,
         name: DestinationName,
         tenure: Arc<Tenure>,
@@ -119,6 +121,7 @@ impl DestinationSender {
             store,
             catalog,
             client,
+            json_depth_max,
             run_max,
             name,
             tenure,
@@ -201,7 +204,7 @@ impl DestinationSender {
         let way = match &self.current {
             Some(current) if Arc::ptr_eq(&current.known, &known) => return true,
             Some(current) if current.known.destination == known.destination => current.way.clone(),
-            _ => deliver::connect(&known.destination, &self.client),
+            _ => deliver::connect(&known.destination, &self.client, self.json_depth_max),
         };
         let ordering = known.destination.ordering;
         if self.current.as_ref().is_some_and(|old| old.known.destination.ordering != ordering) {
