@@ -34,8 +34,11 @@ macro_rules! scene {
     };
 }
 
-const SCENES: [Of; 10] = [
+const SCENES: [Of; 13] = [
     scene!(failures, "journey"),
+    scene!(unclear_answers, "journey"),
+    scene!(sent_twice, "journey"),
+    scene!(deep_body, "journey"),
     scene!(batches, "pause points"),
     scene!(lost_answer, "pause points"),
     scene!(full, "pause points"),
@@ -49,7 +52,7 @@ const SCENES: [Of; 10] = [
 
 /// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
 /// two, whichever comes first. What is sent before the answer to the one before may also pass it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 15] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 18] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -61,6 +64,9 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 15] = [
     ("retry_restamped", "a failed transform arrives anew", "failures", &[Anomaly::Reordered]),
     ("epoch_ignored", "ingest keeps its old epoch", "failures", &[Anomaly::Stuck]),
     ("leases_not_extended", "leases are never extended", "failures", &[Anomaly::ProcessedTwice]),
+    ("unclear_is_yes", "an unclear answer accepts all", "unclear_answers", &[Anomaly::Lost]),
+    ("headers_ignored", "headers beside JSON do nothing", "sent_twice", &[Anomaly::Doubled]),
+    ("deep_body_embedded", "any JSON is embedded in leases", "deep_body", &[Anomaly::Stuck]),
     ("batches_side_by_side", "ingest calls not in turn", "batches", &[Anomaly::Reordered]),
     ("call_renumbered", "a lost call again as a new one", "lost_answer", &[Anomaly::Doubled]),
     (

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
 use tokio::{io::BufStream, net::TcpStream};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -85,6 +86,9 @@ pub struct Manners {
     pub fails_each: u64,
     /// How long the transform takes over the third message, at its first attempt.
     pub third_takes_ms: u64,
+    /// What comes is a batch, of which the receiver takes one message at a time; it says so in a way that
+    /// cannot be understood at the first attempt, and rightly at the next.
+    pub is_unclear: bool,
 }
 
 /// One deployment with one destination, `orders`.
@@ -294,6 +298,9 @@ async fn receiver(journal: &Arc<Journal>, manners: Manners) -> (String, AbortOnD
         async move {
             let (sequence, attempt) =
                 (request.number("reseq-sequence"), request.number("reseq-attempt"));
+            if manners.is_unclear {
+                return Some(takes_one(&journal, &request, sequence, attempt));
+            }
             // This is the work itself.
             tokio::time::sleep(Duration::from_millis(manners.takes_ms)).await;
             let Manners { refuses_each, .. } = manners;
@@ -309,6 +316,17 @@ async fn receiver(journal: &Arc<Journal>, manners: Manners) -> (String, AbortOnD
     })
     .await;
     (format!("http://{address}/in"), server)
+}
+
+/// Takes the first message of a batch.
+fn takes_one(journal: &Journal, request: &http::Request, sequence: u64, attempt: u64) -> Answer {
+    let envelopes: Vec<Value> = serde_json::from_str(&request.body).unwrap();
+    let (body, id) = (envelopes[0]["body"].to_string(), envelopes[0]["id"].to_string());
+    let epoch = request.number("reseq-epoch");
+    let headers = Headers { epoch, sequence, previous: 0, id, key: None, attempt };
+    journal.note(Delivery { destination: "orders".to_owned(), body, headers: Some(headers) });
+    let count = if attempt == 1 { "1.0" } else { "1" };
+    Answer { body: format!("{{\"accepted\": {count}}}"), ..Answer::status(200) }
 }
 
 /// What the journal holds where a body was refused.

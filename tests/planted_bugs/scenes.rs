@@ -1,11 +1,13 @@
 //! The scenes: each is right without a bug, and shows an anomaly with one of those that it is for.
 
+use serde_json::{Value, json};
+
 use super::{
     scene::{Anomaly, Manners, Scene, Verdict},
     support::{
         control::Visit,
         journal::Delivery,
-        pods::Settings,
+        pods::{Settings, client},
         producer::{Item, Producer},
     },
 };
@@ -50,6 +52,58 @@ pub async fn failures(bug: Option<String>) -> Ended {
     }
     .await;
     (verdict, scene.sent)
+}
+
+/// The receiver takes a part of each batch, and says so in a way that cannot be understood.
+pub async fn unclear_answers(bug: Option<String>) -> Ended {
+    let manners = Manners { is_unclear: true, ..Manners::default() };
+    let delivery =
+        "delivery = { batch_max = 4, batch_linger_ms = 20, backoff_ms = 20, backoff_max_ms = 50 }";
+    let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, delivery, short_leases).await;
+    let verdict = async {
+        scene.send(8).await?;
+        scene.settles().await
+    }
+    .await;
+    (verdict, scene.sent)
+}
+
+/// A producer sends one message as JSON twice, under the key of its header.
+pub async fn sent_twice(bug: Option<String>) -> Ended {
+    let manners = Manners::default();
+    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let message = json!({"destinations": ["orders"], "body": {"number": 0}});
+    for _ in 0..2 {
+        let request = client().post(scene.pods[0].url("/v1/messages")).json(&message);
+        let sent = request.header("idempotency-key", "order-0").send().await.unwrap();
+        assert_eq!(sent.status(), 202);
+    }
+    let verdict = async {
+        scene.until(async |scene| scene.is_idle().await).await?;
+        if scene.last_sequence().await == 1 { Ok(()) } else { Err(Anomaly::Doubled) }
+    }
+    .await;
+    (verdict, 2)
+}
+
+/// A worker leases a message that its parser of JSON refuses, and a good one.
+pub async fn deep_body(bug: Option<String>) -> Ended {
+    let with_worker = |settings: &mut Settings| {
+        let fields = "url = \"http://127.0.0.1:9/\"\ntransform = { kind = \"worker\" }";
+        *settings = settings.clone().destination("work", fields);
+    };
+    let manners = Manners::default();
+    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, with_worker).await;
+    for body in ["[".repeat(500) + &"]".repeat(500), "1".to_owned()] {
+        let request = client().post(scene.pods[0].url("/v1/destinations/work/messages"));
+        let request = request.header("content-type", "application/json").body(body);
+        assert_eq!(request.send().await.unwrap().status(), 202);
+    }
+    let lease = json!({"destinations": ["work"], "max": 2, "wait_ms": 1000});
+    let leased = client().post(scene.pods[0].url("/v1/leases")).json(&lease);
+    let leased = leased.send().await.unwrap().json::<Value>().await;
+    let count = leased.ok().and_then(|leased| leased["leases"].as_array().map(Vec::len));
+    (if count == Some(2) { Ok(()) } else { Err(Anomaly::Stuck) }, 2)
 }
 
 /// The first batch of a stream is held before its call, while the next ones come.
