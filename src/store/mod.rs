@@ -17,6 +17,7 @@ mod epoch;
 mod error;
 mod exhausted;
 mod group;
+mod index;
 mod ingest;
 pub mod keys;
 mod letters;
@@ -47,7 +48,7 @@ use std::{
 
 use tokio::time::Instant;
 
-pub use catalog::{Catalog, Known, Paused};
+pub use catalog::{Catalog, Changed, ChangedNames, Known, Paused, Round, Watch};
 pub use claim::Claimed;
 pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};

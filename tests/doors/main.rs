@@ -17,6 +17,7 @@ mod support;
 
 mod destinations;
 mod full;
+mod growth;
 mod ingest;
 mod memory;
 mod redis_gone;
