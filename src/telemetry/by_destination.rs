@@ -88,7 +88,9 @@ type IsKnown = dyn Fn(&str) -> bool + Send + Sync;
 
 /// One that knows which destinations there are, until dropped.
 #[derive(Clone)]
-pub struct Knows(#[expect(dead_code, reason = "the registry sees whether it is still there")] Arc<IsKnown>);
+pub struct Knows(
+    #[expect(dead_code, reason = "the registry sees whether it is still there")] Arc<IsKnown>,
+);
 
 impl Knows {
     /// Series of destinations that nobody knows end.
@@ -276,7 +278,8 @@ impl Durations {
         let bounds = SECONDS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
         for (bound, of_bucket) in bounds.zip(self.counts) {
             count += of_bucket;
-            let _ = writeln!(text, "{metric}_bucket{{destination=\"{name}\",le=\"{bound}\"}} {count}");
+            let _ =
+                writeln!(text, "{metric}_bucket{{destination=\"{name}\",le=\"{bound}\"}} {count}");
         }
         let _ = writeln!(text, "{metric}_sum{{destination=\"{name}\"}} {}", self.sum);
         let _ = writeln!(text, "{metric}_count{{destination=\"{name}\"}} {count}");
@@ -343,7 +346,8 @@ mod tests {
             "reseq_test_seconds_count{destination=\"b\"} 1",
         ];
         assert_eq!(lines(&registry.render(), "reseq_test_seconds_count"), expected);
-        let buckets = lines(&registry.render(), "reseq_test_seconds_bucket{destination=\"a\"").join("\n");
+        let buckets =
+            lines(&registry.render(), "reseq_test_seconds_bucket{destination=\"a\"").join("\n");
         assert!(buckets.contains("le=\"0.0025\"} 0\n") && buckets.contains("le=\"0.005\"} 1\n"));
         assert!(buckets.ends_with("le=\"+Inf\"} 1"), "{buckets}");
         drop(first);

@@ -88,6 +88,7 @@ async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory()
         eventually("all are delivered", is_drained).await;
         let used = held(&pod).await;
         assert!(used.series > before.series + COUNT, "{used:?} after {before:?}");
+        assert!(used.tasks > before.tasks + COUNT, "{used:?} after {before:?}");
         each(&names, async |name| {
             let path = pod.url(&format!("/v1/destinations/{name}"));
             assert_eq!(said(client.delete(&path)).await.status, 200);
@@ -95,7 +96,9 @@ async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory()
         .await;
         let after = eventually("what belonged to them is gone", async || {
             let after = held(&pod).await;
-            let is_gone = after.series <= before.series && after.tasks <= before.tasks + AT_ONCE;
+            // Connections, to this test and to the receiver, are kept for others.
+            let is_gone =
+                after.series <= before.series && after.tasks <= before.tasks + 4 * AT_ONCE;
             if is_gone { Ok(after) } else { Err(format!("{after:?}; before: {before:?}")) }
         })
         .await;
@@ -168,7 +171,10 @@ async fn a_change_costs_the_same_however_many_destinations_there_are() {
         .await;
         from = count;
         follow(&second, &all[count - 1], Some(URL)).await;
-        costs.push(cost(&redis, [&first, &second], &all[count - 100..count], "http://127.0.0.1:9/changed").await);
+        costs.push(
+            cost(&redis, [&first, &second], &all[count - 100..count], "http://127.0.0.1:9/changed")
+                .await,
+        );
     }
     println!("commands and bytes of a change: {costs:?}");
     let [few, many] = costs[..] else { unreachable!() };

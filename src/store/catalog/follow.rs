@@ -1,11 +1,7 @@
 //! Following the two indexes: what changed is taken over, and only if that cannot be told is everything
 //! read again.
 
-use std::{
-    collections::HashSet,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::future::try_join_all;
 use tokio::sync::broadcast;

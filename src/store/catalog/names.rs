@@ -54,7 +54,11 @@ impl Names {
         let names = partitions.range(begin..).filter_map(|number| {
             let from = after.filter(|(partition, _)| partition == number);
             let from = from.map_or(Bound::Unbounded, |(_, name)| Bound::Excluded(name));
-            Some(self.by_partition.get(number)?.range::<DestinationName, _>((from, Bound::Unbounded)))
+            Some(
+                self.by_partition
+                    .get(number)?
+                    .range::<DestinationName, _>((from, Bound::Unbounded)),
+            )
         });
         let known = names.flatten().filter_map(|name| self.by_name.get(name).cloned());
         known.take(max).collect()
@@ -207,7 +211,8 @@ mod tests {
         let mut round = Round::default();
         let mut next = |names: &Names| {
             let (some, is_over) = round.next(names, &[7, 1, 3], 2);
-            let some: Vec<_> = some.iter().map(|known| known.destination.name.to_string()).collect();
+            let some: Vec<_> =
+                some.iter().map(|known| known.destination.name.to_string()).collect();
             (some.join(""), is_over)
         };
         assert_eq!(next(&names), ("ba".into(), false));
