@@ -241,7 +241,8 @@ impl Registry {
             backlogs.iter().map(|(name, backlog)| (name.clone(), *backlog)).collect();
         drop(backlogs);
         if all.len() > self.series_max {
-            let size = |of: &Backlog| of.pending.max(of.halted).max(of.dead);
+            // What needs a person first.
+            let size = |of: &Backlog| (of.halted > 0, of.pending.max(of.dead));
             all.sort_by_key(|(_, backlog)| std::cmp::Reverse(size(backlog)));
             let mut rest = Backlog::default();
             for (_, one) in all.drain(self.series_max..) {

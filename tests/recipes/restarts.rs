@@ -30,8 +30,8 @@ async fn with_a_death(
 
 #[tokio::test]
 async fn orders_are_called_once_though_a_pod_dies() {
-    let found = with_a_death("01-rotating-codes.mjs", &[("ORDERS", "2000")], "kitchen", 200).await;
-    assert_eq!((&found["called"], &found["once"]), (&json!(2000), &json!(2000)), "{found}");
+    let found = with_a_death("01-rotating-codes.mjs", &[("ORDERS", "600")], "kitchen", 200).await;
+    assert_eq!((&found["called"], &found["once"]), (&json!(600), &json!(600)), "{found}");
 }
 
 #[tokio::test]
