@@ -207,7 +207,9 @@ mod tests {
     fn a_round_meets_each_destination_of_the_partitions_once_and_then_begins_again() {
         let mut names = Names::default();
         let all = [("a", 3), ("b", 1), ("c", 3), ("d", 2), ("e", 3), ("f", 7)];
-        all.iter().for_each(|(name, partition)| drop(names.insert(&known(name, *partition))));
+        for (name, partition) in all {
+            assert!(names.insert(&known(name, partition)));
+        }
         let mut round = Round::default();
         let mut next = |names: &Names| {
             let (some, is_over) = round.next(names, &[7, 1, 3], 2);
