@@ -9,7 +9,7 @@ NEWER_TESTS := scripts_model scripts_cluster scripts_wrong_type journey_order jo
 .DEFAULT_GOAL := help
 # Setup comes before what needs it, also with -j; cargo is parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build demo run test torture test-newer bench bench-fast bench-keys bench-scripts bench-peers lint fmt release-clean
+.PHONY: help setup build demo run test torture test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-peers lint fmt release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ bench-fast: setup build ## The demo's case ten times faster, three runs, nothing
 
 bench-keys: setup ## A million messages on a million ordering keys; is Redis empty afterwards?
 	cargo run --release --locked --example million_keys $(COUNT)
+
+bench-destinations: setup ## 100,000 destinations: how fast they are defined and known, what a change costs
+	cargo run --release --locked --example many_destinations $(COUNT)
 
 bench-scripts: setup ## What the life of a message costs Redis, script by script
 	cargo run --release --locked --example script_costs $(COUNT)

@@ -6,6 +6,8 @@
 // by side, and completes them in whatever order they are finished. Reseq delivers them in the
 // order in which they arrived.
 
+import { setTimeout as sleep } from "node:timers/promises";
+
 const url = process.env.RESEQ_URL ?? "http://127.0.0.1:8080";
 const destination = process.argv[2] ?? "erp";
 const leaseMs = Number(process.env.LEASE_MS ?? 30_000);
@@ -15,12 +17,18 @@ const stop = new AbortController();
 process.on("SIGTERM", () => stop.abort());
 process.on("SIGINT", () => stop.abort());
 
-/** The work itself: what it returns is delivered; what it throws is tried again. */
-async function transform(body, { attempt }) {
+/**
+ * The work itself: what it returns is delivered; what it throws is tried again, unless the error says
+ * `final: true`. `signal` is aborted when the message is somebody else's.
+ */
+async function transform(body, { attempt }, signal) {
   if (body.failsFirst && attempt === 1) throw new Error("not at the first attempt");
-  await new Promise((resolve) => setTimeout(resolve, body.workMs ?? 0));
+  if (body.returnsNothing) return undefined;
+  await pause(body.workMs ?? 0, signal);
   return { ...body, transformed: true };
 }
+
+const pause = (ms, signal) => sleep(ms, undefined, { signal });
 
 async function post(path, body, signal) {
   const response = await fetch(url + path, {
@@ -30,30 +38,66 @@ async function post(path, body, signal) {
     signal,
   });
   const answer = await response.json();
-  if (!response.ok) throw new Error(`${path}: ${answer.status} ${answer.code}: ${answer.detail}`);
-  return answer;
+  if (response.ok) return answer;
+  const isRefused = response.status < 500 && response.status !== 429;
+  throw Object.assign(new Error(`${path}: ${answer.status} ${answer.code}: ${answer.detail}`), { isRefused });
+}
+
+/**
+ * Asks about one lease until Reseq has answered, also while it restarts: finished work is not thrown
+ * away. Asking twice is safe. Returns the status, or throws if Reseq refuses the item for good.
+ */
+async function insist(how, item) {
+  for (;;) {
+    try {
+      return (await post(`/v1/leases/${how}`, { items: [item] })).results[0].status;
+    } catch (error) {
+      if (error.isRefused) throw error;
+      console.error(`${error.message}; asking again`);
+      await pause(200);
+    }
+  }
+}
+
+/** What is not JSON would be no body at all: a mistake that no further attempt mends. */
+function asJson(output) {
+  if (JSON.stringify(output) !== undefined) return output;
+  throw Object.assign(new Error(`transform returned no JSON but ${typeof output}`), { final: true });
 }
 
 async function work(lease) {
   const { token, sequence, attempt } = lease;
+  const lost = new AbortController();
+  let isExtending = false;
   // A lease that is not extended in time goes to another worker.
-  const extending = setInterval(() => {
-    post("/v1/leases/extend", { items: [{ token, lease_ms: leaseMs }] })
-      .then(({ results }) => say({ sequence, attempt, extended: results[0].status }))
-      .catch((error) => console.error(`cannot extend: ${error.message}`));
+  const timer = setInterval(async () => {
+    if (isExtending) return;
+    isExtending = true;
+    const extended = await insist("extend", { token, lease_ms: leaseMs }).catch((error) => error.message);
+    isExtending = false;
+    say({ sequence, attempt, extended });
+    if (extended === "stale_lease") lost.abort();
   }, leaseMs / 3);
-  let output, failure;
+  const fail = async ({ message, final = false }) => {
+    const failed = await insist("fail", { token, error: message, final, ...(final ? {} : { retry_ms: 10 }) });
+    say({ sequence, attempt, failed, error: message });
+  };
   try {
-    output = await transform(lease.body, lease);
-  } catch (error) {
-    failure = error;
+    let output;
+    try {
+      output = asJson(await transform(lease.body, lease, lost.signal));
+    } catch (error) {
+      // Only this is a failure of the work.
+      if (!lost.signal.aborted) await fail(error);
+      return;
+    }
+    // Reseq may refuse the output for good: it is too long, say.
+    const refused = (error) => fail(Object.assign(error, { final: true })).then(() => "refused");
+    const completed = await insist("complete", { token, body: output }).catch(refused);
+    say({ sequence, attempt, completed });
   } finally {
-    clearInterval(extending);
+    clearInterval(timer);
   }
-  const { results } = failure
-    ? await post("/v1/leases/fail", { items: [{ token, error: failure.message, retry_ms: 10 }] })
-    : await post("/v1/leases/complete", { items: [{ token, body: output }] });
-  say({ sequence, attempt, [failure ? "failed" : "completed"]: results[0].status });
 }
 
 function say(event) {
@@ -82,7 +126,7 @@ while (!stop.signal.aborted) {
   } catch (error) {
     if (stop.signal.aborted) break;
     console.error(`${error.message}; trying again`);
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await pause(500);
   }
 }
 // What was leased is finished before the process ends.

@@ -1,9 +1,14 @@
 //! Every metric's name, and the log. Nothing else spells a metric.
 
+mod by_destination;
+
 use std::{io::IsTerminal, sync::Arc, time::Duration};
 
-use metrics::{Counter, Histogram, counter, gauge, histogram};
+use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+use by_destination::Series;
+pub use by_destination::{Knows, forget_gone, render_destinations};
 
 /// The buckets of all durations, in seconds.
 const SECONDS: [f64; 16] = [
@@ -44,15 +49,14 @@ pub fn redis_call(transition: &'static str, took: Duration, ok: bool) {
 
 /// A batch of arrivals was stamped.
 pub fn ingested(destination: &str, stamped: usize, batch: usize) {
-    counter!("reseq_ingested_total", "destination" => destination.to_owned())
-        .increment(stamped as u64);
+    by_destination::of(destination).add("reseq_ingested_total", stamped as u64);
     histogram!("reseq_ingest_batch_size").record(batch as f64);
 }
 
 /// An arrival was refused.
 pub fn refused(destination: &str, code: &'static str) {
-    counter!("reseq_refused_total", "destination" => destination.to_owned(), "code" => code)
-        .increment(1);
+    let key = ("reseq_refused_total", Some(("code", code)));
+    by_destination::of(destination).add_labelled(key, 1);
 }
 
 /// What Redis uses of its memory, and what it may use (0: no limit), in bytes.
@@ -81,42 +85,25 @@ impl Drop for TcpPaused {
 
 /// Messages were claimed.
 pub fn claimed(destination: &str, count: usize) {
-    counter!("reseq_claimed_total", "destination" => destination.to_owned())
-        .increment(count as u64);
+    by_destination::of(destination).add("reseq_claimed_total", count as u64);
     histogram!("reseq_claim_batch_size").record(count as f64);
 }
 
 /// Attempts at a destination's transforms. Looked up once for many.
 #[derive(Clone)]
-pub struct Transformed {
-    destination: Arc<str>,
-    seconds: Histogram,
-    delivering: Counter,
-}
+pub struct Transformed(Arc<Series>);
 
 impl Transformed {
     /// Those of this destination.
     pub fn of(destination: &str) -> Transformed {
-        Transformed {
-            destination: destination.into(),
-            seconds: histogram!("reseq_transform_seconds", "destination" => destination.to_owned()),
-            delivering: transformed(destination, "deliver"),
-        }
+        Transformed(by_destination::of(destination))
     }
 
     /// One has ended: `deliver`, `drop`, `fail` or `abandoned`.
     pub fn note(&self, outcome: &'static str, took: Duration) {
-        self.seconds.record(took);
-        match outcome {
-            "deliver" => self.delivering.increment(1),
-            other => transformed(&self.destination, other).increment(1),
-        }
+        self.0.record("reseq_transform_seconds", took);
+        self.0.add_labelled(("reseq_transformed_total", Some(("outcome", outcome))), 1);
     }
-}
-
-fn transformed(destination: &str, outcome: &'static str) -> Counter {
-    let destination = destination.to_owned();
-    counter!("reseq_transformed_total", "destination" => destination, "outcome" => outcome)
 }
 
 /// Messages in processing in this pod.
@@ -126,24 +113,22 @@ pub fn processing(count: usize) {
 
 /// An attempt at a delivery has ended: `accepted` or `refused`.
 pub fn delivered(destination: &str, outcome: &'static str, took: Duration) {
-    let destination = destination.to_owned();
-    histogram!("reseq_delivery_seconds", "destination" => destination.clone()).record(took);
-    counter!("reseq_sender_deliveries_total", "destination" => destination, "outcome" => outcome)
-        .increment(1);
+    let series = by_destination::of(destination);
+    series.record("reseq_delivery_seconds", took);
+    series.add_labelled(("reseq_sender_deliveries_total", Some(("outcome", outcome))), 1);
 }
 
 /// A message was given up at its delivery, or withdrawn after one: `halted`, `skipped`, `dropped` or
 /// `cancelled`.
 pub fn exhausted(destination: &str, outcome: &'static str) {
-    let destination = destination.to_owned();
-    counter!("reseq_exhausted_total", "destination" => destination, "outcome" => outcome)
-        .increment(1);
+    let key = ("reseq_exhausted_total", Some(("outcome", outcome)));
+    by_destination::of(destination).add_labelled(key, 1);
 }
 
 /// How long each of these messages took from its arrival to its acceptance.
 pub fn end_to_end(destination: &str, took: impl Iterator<Item = Duration>) {
-    let seconds = histogram!("reseq_end_to_end_seconds", "destination" => destination.to_owned());
-    took.for_each(|took| seconds.record(took));
+    let series = by_destination::of(destination);
+    took.for_each(|took| series.record("reseq_end_to_end_seconds", took));
 }
 
 /// Partitions that this pod owns.
@@ -181,14 +166,12 @@ pub struct Backlog {
 }
 
 /// The backlog of a destination, as whoever owns its partition sees it every few seconds. An owner that
-/// was writes the default once more, so that the sum over all pods stays true.
-pub fn backlog(destination: &str, backlog: Backlog) {
-    let Backlog { pending, pending_bytes, halted, dead } = backlog;
-    let set = |name: &'static str, value: u64| {
-        gauge!(name, "destination" => destination.to_owned()).set(value as f64);
-    };
-    set("reseq_pending", pending);
-    set("reseq_pending_bytes", pending_bytes);
-    set("reseq_halted", halted);
-    set("reseq_dead_letters", dead);
+/// was says none, so that the sum over all pods stays true.
+pub fn backlog(destination: &str, backlog: Option<Backlog>) {
+    by_destination::set_backlog(destination, backlog);
+}
+
+/// Tasks of this process that are not over.
+pub fn tasks(count: usize) {
+    gauge!("reseq_tasks").set(count as f64);
 }

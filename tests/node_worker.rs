@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use support::{
     checker::forgotten,
     pods::{Pod, Settings, client},
+    proxy::Proxy,
     receiver::{Desk, Receiver},
     redis::TestRedis,
     wait::eventually,
@@ -27,12 +28,35 @@ struct Worker {
 
 impl Worker {
     fn start(pod: &Pod, lease_ms: u64) -> Worker {
-        let dir = tempfile::tempdir().unwrap();
-        let file = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
+        Worker::start_at(&pod.url(""), lease_ms)
+    }
+
+    /// One that finds Reseq here.
+    fn start_at(url: &str, lease_ms: u64) -> Worker {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/worker.mjs");
+        Worker::run(tempfile::tempdir().unwrap(), &script, url, lease_ms)
+    }
+
+    /// The worker of the README as it stands there, but for these changes.
+    fn of_readme(changes: &[(&str, &str)]) -> Worker {
+        let readme = include_str!("../README.md");
+        let (_, from) = readme.split_once("cat > worker.mjs <<'EOF'\n").unwrap();
+        let mut code = from.split_once("\nEOF\n").unwrap().0.to_owned();
+        for (text, other) in changes {
+            assert!(code.contains(text), "the README's worker has: {text}");
+            code = code.replace(text, other);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("worker.mjs");
+        std::fs::write(&script, code).unwrap();
+        Worker::run(dir, &script, "", 0)
+    }
+
+    fn run(dir: TempDir, script: &Path, url: &str, lease_ms: u64) -> Worker {
+        let file = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
         let mut command = Command::new("node");
         command.arg(script).arg("work");
-        command.env("RESEQ_URL", pod.url("")).env("LEASE_MS", lease_ms.to_string());
+        command.env("RESEQ_URL", url).env("LEASE_MS", lease_ms.to_string());
         command.stdin(Stdio::null()).stdout(file("events")).stderr(file("errors"));
         let child = command.spawn().expect("node is installed");
         Worker { child, dir }
@@ -190,4 +214,128 @@ async fn what_a_killed_worker_had_leased_is_leased_to_another() {
     assert!(!attempts.is_empty() && attempts.len() <= inputs.len(), "{events:?}");
     assert!(attempts.iter().all(|attempt| *attempt == Some(2)), "{events:?}");
     forgotten(&mut service.redis.connection().await).await;
+}
+
+/// A worker whose output is nothing: in JSON there would be no body, and each attempt would end alike.
+#[tokio::test]
+async fn a_worker_that_returns_nothing_fails_once_and_for_good() {
+    let service = Service::start().await;
+    service.send(&json!({"returnsNothing": true})).await;
+    let worker = Worker::start(&service.pod, 10_000);
+    is_halted_after_one_attempt(&service.pod, "work").await;
+    assert_eq!((worker.has_said("leased"), worker.has_said("failed")), (1, 1));
+}
+
+async fn is_halted_after_one_attempt(pod: &Pod, destination: &str) {
+    let path = pod.url(&format!("/v1/destinations/{destination}/messages/1"));
+    let message = eventually("the message is halted", async || {
+        let answer = client().get(&path).send().await.unwrap();
+        let message: Value = answer.json().await.unwrap();
+        if message["state"] == "halted" { Ok(message) } else { Err(message.to_string()) }
+    })
+    .await;
+    assert_eq!(message["attempts"], 1, "{message}");
+}
+
+/// Passes to a pod. The URL is that of the pod, another way.
+async fn way_to(pod: &Pod) -> (Proxy, String) {
+    let proxy = Proxy::http(pod.addresses.http().unwrap().port()).await;
+    let url = proxy.url.trim_end_matches("/in").to_owned();
+    (proxy, url)
+}
+
+/// The answer to `complete` never comes. The work is finished, and nobody does it again.
+#[tokio::test]
+async fn a_worker_asks_again_until_it_knows_what_became_of_its_output() {
+    let service = Service::start().await;
+    let (proxy, url) = way_to(&service.pod).await;
+    let worker = Worker::start_at(&url, 600_000);
+    service.send(&json!({"number": 1, "workMs": 500})).await;
+    eventually("it is leased", async || {
+        match worker.has_said("leased") {
+            0 => Err("not yet"),
+            _ => Ok(()),
+        }
+        .map_err(str::to_owned)
+    })
+    .await;
+    proxy.keep_answers();
+    service.desk.journal.reaches(1).await;
+    assert_eq!(worker.has_said("completed"), 0, "its answer is kept back");
+    proxy.cut();
+    eventually("it knows", async || match worker.has_said("completed") {
+        0 => Err("not yet".to_owned()),
+        _ => Ok(()),
+    })
+    .await;
+    let events = worker.events();
+    let completed = events.iter().find_map(|event| event.get("completed"));
+    assert_eq!(completed, Some(&json!("settled")), "{events:?}");
+    assert_eq!(worker.has_said("failed"), 0, "{events:?}");
+}
+
+/// One destination, for the README's worker: it makes `invoices` itself.
+async fn readme(change: (&str, &str), count: u64) -> (Service, Worker) {
+    let service = Service::start().await;
+    let (pod, receiver) = (service.pod.url("/v1"), service._receiver.url());
+    let changes = [
+        ("http://127.0.0.1:8080/v1", pod.as_str()),
+        ("http://127.0.0.1:9001/in", receiver.as_str()),
+        ("500 + 500 * Math.random()", "1"),
+        change,
+    ];
+    let worker = Worker::of_readme(&changes);
+    for order in 1..=count {
+        let item = json!({"destinations": ["invoices"], "body": {"order": order, "net": 100}});
+        eventually("it is sent", async || {
+            let request = client().post(service.pod.url("/v1/messages")).json(&item);
+            let status = request.send().await.unwrap().status();
+            if status == 202 { Ok(()) } else { Err(status.to_string()) }
+        })
+        .await;
+    }
+    (service, worker)
+}
+
+#[tokio::test]
+async fn the_worker_of_the_readme_works_as_it_stands_there() {
+    let (service, _worker) = readme(("const ms = ", "const ms = "), 8).await;
+    service.desk.journal.reaches(8).await;
+    let orders: Vec<_> = service.delivered().iter().map(|order| order["order"].clone()).collect();
+    assert_eq!(orders, (1..=8).map(Value::from).collect::<Vec<_>>());
+    assert!(service.delivered().iter().all(|order| order["gross"] == 120.0));
+}
+
+#[tokio::test]
+async fn the_worker_of_the_readme_fails_at_once_when_it_returns_nothing() {
+    let output = "return { ...order, gross: order.net * 1.2 };";
+    let (service, _worker) = readme((output, ""), 1).await;
+    is_halted_after_one_attempt(&service.pod, "invoices").await;
+}
+
+/// Its work takes longer than its lease.
+#[tokio::test]
+async fn the_worker_of_the_readme_keeps_its_lease_for_as_long_as_it_works() {
+    let slow = "const ms = 1000; // what takes long\n  //";
+    let service = Service::start().await;
+    let (pod, receiver) = (service.pod.url("/v1"), service._receiver.url());
+    let _worker = Worker::of_readme(&[
+        ("http://127.0.0.1:8080/v1", pod.as_str()),
+        ("http://127.0.0.1:9001/in", receiver.as_str()),
+        ("const ms = ", slow),
+        ("30000", "300"),
+        ("10000", "100"),
+    ]);
+    let item = json!({"destinations": ["invoices"], "body": {"order": 1, "net": 100}});
+    eventually("it is sent", async || {
+        let request = client().post(service.pod.url("/v1/messages")).json(&item);
+        let status = request.send().await.unwrap().status();
+        if status == 202 { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
+    service.desk.journal.reaches(1).await;
+    let path = service.pod.url("/v1/stats");
+    let stats: Value = client().get(path).send().await.unwrap().json().await.unwrap();
+    assert_eq!(stats["totals"]["halted"], 0, "{stats}");
+    assert_eq!(service.pod.metric("reseq_reaped_leases_total").await, 0.0);
 }

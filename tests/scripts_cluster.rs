@@ -37,7 +37,7 @@ async fn every_transition_runs_on_a_cluster_of_three_masters() {
         let node = node_of(&cluster, &mut connections, &calls.keys.hash()).await;
         if lives[node] < LIVES {
             lives[node] += 1;
-            let index = node_of(&cluster, &mut connections, &calls.index).await;
+            let index = node_of(&cluster, &mut connections, &calls.index.hash()).await;
             // A new script is unknown at each node: the first call of each finds that out.
             live(calls, &mut connections, node, index).await;
         }

@@ -2,53 +2,58 @@
 // open orders share.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/01-rotating-codes.mjs
-import { define, done, drained, receiver, send } from "./lib.mjs";
+import { define, done, drained, isBehind, placeOf, receiver, reseq, send, start } from "./lib.mjs";
 
 const count = Number(process.env.ORDERS ?? 10_000);
+const days = Number(process.env.DAYS ?? 1);
 const instances = 12;
 const customers = 2;
 const codes = 100;
 const today = new Date().toISOString();
 const codeOf = (sequence) => ((sequence - 1) % codes) + 1;
 
-// The kitchen: takes each order once, in order, and calls it out by its code.
-const kitchen = { last: 0, called: [], repeats: 0 };
+// The kitchen: takes each order once, in order, and calls it out by its code. It knows repeats by the last
+// place that it has taken, sequence and epoch: a destination that is made again counts from 1 again. In
+// life the place is stored with the order, in one transaction.
+const kitchen = { last: start, called: [], repeats: 0 };
 const open = new Map();
 let shared = 0;
 const { url } = await receiver((order) => {
-  if (order.sequence <= kitchen.last) {
+  if (!isBehind(order, kitchen.last)) {
     kitchen.repeats += 1;
     return;
   }
-  kitchen.last = order.sequence;
+  kitchen.last = placeOf(order);
   kitchen.called.push(order.body.order);
   if (open.get(codeOf(order.sequence)) === order.sequence) open.delete(codeOf(order.sequence));
 });
 
-// At most as many orders are open as there are codes: their sequences are neighbours, so no two of
-// them have the same code.
-await define("kitchen", { url, max_backlog: codes });
-
 // Any number of instances take orders; an order that is sent again is the same order.
 const place = async (order) => {
-  const { sequence } = await send("kitchen", { order }, { idempotency_key: `${today} ${order}` });
-  const code = codeOf(sequence);
-  if (sequence > kitchen.last) {
+  const placed = await send("kitchen", { order }, { idempotency_key: `${today} ${order}` });
+  const code = codeOf(placed.sequence);
+  if (isBehind(placed, kitchen.last)) {
     if (open.has(code)) shared += 1;
-    open.set(code, sequence);
+    open.set(code, placed.sequence);
   }
   return { order, code };
 };
 
-// The instances, each with some customers at a time. They are faster than the kitchen: when all codes
-// are taken, an order waits for one.
 const placed = [];
-let next = 0;
-const customer = async () => {
-  while (next < count) placed.push(await place(next++));
-};
-await Promise.all(Array.from({ length: instances * customers }, customer));
-await drained("kitchen");
+for (let day = 1; day <= days; day += 1) {
+  // Each day begins with the code 1: the destination is removed and made again. At most as many orders
+  // are open as there are codes: their sequences are neighbours, so no two of them have the same code.
+  if (day > 1) await reseq("DELETE", "/v1/destinations/kitchen");
+  await define("kitchen", { url, max_backlog: codes });
+  // The instances, each with some customers at a time. They are faster than the kitchen: when all codes
+  // are taken, an order waits for one.
+  let next = 0;
+  const customer = async () => {
+    while (next < count) placed.push(await place(`${day}-${next++}`));
+  };
+  await Promise.all(Array.from({ length: instances * customers }, customer));
+  await drained("kitchen");
+}
 
 done({
   placed: placed.length,

@@ -68,7 +68,15 @@ async function everything() {
   });
 }
 
-if (part === "all") await everything();
+const parts = ["all", "notify", "report", "resolve"];
+if (!parts.includes(part) || (["report", "resolve"].includes(part) && named.length === 0)) {
+  console.error("usage: node 03-report-unless-resolved.mjs [all | notify | report ERROR … | resolve ERROR …]");
+  process.exit(2);
+}
+if (part === "all") {
+  console.error(`each report waits ${delay / 1000} s; DELAY_MS sets another delay`);
+  await everything();
+}
 if (part === "notify") {
   await notify((error, attempt) => said({ notified: error, attempt }));
   said({ ready: true });

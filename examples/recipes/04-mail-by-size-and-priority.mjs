@@ -1,14 +1,15 @@
 // E-mail with attachments: a big one does not hold up small ones, and the urgent ones go first.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/04-mail-by-size-and-priority.mjs
-import { define, done, drained, pause, receiver, send, sendAll, stats, until, worker } from "./lib.mjs";
+import { define, done, drained, firstTimes, pause, receiver, send, sendAll, stats, until, worker } from "./lib.mjs";
 
 const bigFrom = 1_000_000; // bytes of attachments
 const bytesPerMs = Number(process.env.BYTES_PER_MS ?? 5_000); // how fast attachments are read and coded
 
-// The mail server: what it was given, in order.
+// The mail server: what it was given, in order. A mail that comes again is not sent again.
 const posted = [];
-const { url } = await receiver(({ body }) => void posted.push(body));
+const isFirst = firstTimes();
+const { url } = await receiver((mail) => void (isFirst(mail) && posted.push(mail.body)));
 
 // Two queues, one rule: no order within them, the highest priority first.
 const mails = { url, ordering: "none", transform: { kind: "worker" } };
@@ -36,12 +37,12 @@ async function build({ body: mail }) {
 const waiting = Array.from({ length: 100 }, (_, at) => post(small(`newsletter ${at}`), (at * 7) % 10));
 await sendAll(waiting);
 await until("all wait", async () => (await stats("mail")).waiting === waiting.length);
-// These two take anything …
+// This one takes anything, two at a time …
 worker(["mail", "mail-big"], build, { max: 2 });
 await drained("mail");
 const priorities = claimed.map(({ priority }) => priority);
 const inOrder = priorities.every((priority, at) => at === 0 || priority <= priorities[at - 1]);
-// … and these two small ones only, so that there is always somebody for them.
+// … and this one small ones only, so that there is always somebody for them.
 worker(["mail"], build, { max: 2 });
 
 // More big mails than workers; and when they are being built, small ones.

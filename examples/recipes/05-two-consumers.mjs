@@ -3,7 +3,7 @@
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/05-two-consumers.mjs
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { define, done, drained, pause, receiver, send, sendAll, until, worker } from "./lib.mjs";
+import { define, done, drained, firstTimes, pause, receiver, send, sendAll, until, worker } from "./lib.mjs";
 
 const [part, name] = process.argv.slice(2);
 
@@ -20,7 +20,8 @@ async function consume() {
 
 async function everything() {
   const finished = [];
-  const { url } = await receiver(({ body }) => void finished.push(body));
+  const isFirst = firstTimes();
+  const { url } = await receiver((task) => void (isFirst(task) && finished.push(task.body)));
   await define("tasks", { url, ordering: "none", transform: { kind: "worker" } });
   const consumers = ["first", "second"].map((of) => fork(fileURLToPath(import.meta.url), ["consume", of]));
   await Promise.all(consumers.map((one) => new Promise((ready) => one.once("message", ready))));

@@ -1,13 +1,14 @@
 // Jobs: how many run, how many wait, and no job twice. Whoever asks for one leaves at once.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/06-running-and-waiting.mjs
-import { define, done, drained, pause, receiver, reseq, send, stats, until, worker } from "./lib.mjs";
+import { define, done, drained, firstTimes, pause, receiver, reseq, send, stats, until, worker } from "./lib.mjs";
 
 const runners = 4;
 const jobs = Array.from({ length: 20 }, (_, number) => `report-${number}`);
 
 const results = [];
-const { url } = await receiver(({ body }) => void results.push(body.job));
+const isFirst = firstTimes();
+const { url } = await receiver((result) => void (isFirst(result) && results.push(result.body.job)));
 await define("jobs", {
   url,
   ordering: "none",

@@ -2,47 +2,56 @@
 // in parallel, by a fixed pool of workers. Accounts come and go.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/07-bank-accounts.mjs
-import { define, done, drained, pause, receiver, sendAll, worker } from "./lib.mjs";
+import { define, done, drained, isBehind, pause, placeOf, receiver, reseq, sendAll, start, worker } from "./lib.mjs";
 
 const accounts = Number(process.env.ACCOUNTS ?? 200);
 const withdrawals = Number(process.env.WITHDRAWALS ?? 3000);
+const parts = Number(process.env.PARTS ?? 1); // after each, the destination is removed and made again
 const workers = 8;
 const today = new Date().toISOString();
 
-// What was decided, as the journal of the bank receives it.
+// What was decided, as the journal of the bank receives it: each entry once.
 const journal = [];
-const { url } = await receiver(({ body, sequence }) => void journal.push({ ...body, sequence }));
-await define("accounts", {
+const journalled = new Map();
+const { url } = await receiver((entry) => {
+  if (!isBehind(entry, journalled.get(entry.key) ?? start)) return;
+  journalled.set(entry.key, placeOf(entry));
+  journal.push(entry.body);
+});
+const accountsQueue = {
   url,
   ordering: "key", // a lane for each account that has something pending
   processing: "serial", // and of each lane one message at a time
   transform: { kind: "worker" },
-});
+};
 
-// The balances: a row each in a database, here a map. `last` stands in the row too: an attempt that
-// was made before (its worker died before it could say so) is recognised and not booked twice.
+// The balances: a row each in a database, here a map. `last` stands in the row too, and is written with
+// the balance: an attempt that was made before (its worker died before it could say so) is recognised
+// and not booked twice. It is a sequence with its epoch: a destination that is removed and made again
+// counts from 1 again. The row of a closed account stays for the same reason.
 const rows = new Map();
 const busy = new Set();
 const seen = { atOnce: 0, overlaps: 0, negative: 0 };
-async function book({ key, sequence, body: { kind, amount } }) {
+async function book(message) {
+  const { key, body: { kind, amount } } = message;
   if (busy.has(key)) seen.overlaps += 1;
   busy.add(key);
   seen.atOnce = Math.max(seen.atOnce, busy.size);
-  const row = rows.get(key) ?? { balance: 0, last: 0, answer: undefined };
+  const row = rows.get(key) ?? { balance: 0, last: start, answer: undefined };
   await pause(1 + Math.random() * 4); // reading, asking elsewhere, writing
-  if (sequence > row.last) {
+  if (isBehind(message, row.last)) {
     const isCovered = kind === "open" || amount <= row.balance;
     const balance = row.balance + (kind === "open" ? amount : isCovered ? -amount : 0);
     if (balance < 0) seen.negative += 1;
     const answer = { account: key, kind, amount, isCovered, balance };
-    if (kind === "close") rows.delete(key);
-    else rows.set(key, { balance, last: sequence, answer });
+    rows.set(key, { balance, last: placeOf(message), answer, isOpen: kind !== "close" });
     busy.delete(key);
     return answer;
   }
   busy.delete(key);
   return row.answer;
 }
+await define("accounts", accountsQueue);
 for (let number = 0; number < workers; number += 1) worker(["accounts"], book);
 
 // Each account is opened, is drawn upon more often than it can bear, and is closed. Nobody tells Reseq
@@ -58,11 +67,19 @@ const orders = Array.from({ length: accounts }, (_, account) =>
   life(account).map((body, step) => {
     const idempotency_key = `${today} ${account} ${step}`;
     const item = { destinations: ["accounts"], key: `account ${account}`, idempotency_key, body };
-    return { at: Math.floor(step / 5) + (account % 20), item };
+    const part = Math.floor((step * parts) / (each + 2));
+    return { at: Math.floor(step / 5) + (account % 20), part, item };
   }),
 );
-await sendAll(orders.flat().sort((one, other) => one.at - other.at).map(({ item }) => item));
-await drained("accounts");
+const sorted = orders.flat().sort((one, other) => one.at - other.at);
+for (let part = 0; part < parts; part += 1) {
+  if (part > 0) {
+    await reseq("DELETE", "/v1/destinations/accounts");
+    await define("accounts", accountsQueue);
+  }
+  await sendAll(sorted.filter((one) => one.part === part).map(({ item }) => item));
+  await drained("accounts");
+}
 
 // What one teller would have decided, working through each account alone.
 let wrong = 0;
@@ -82,5 +99,5 @@ done({
   refused: drawn.filter(({ isCovered }) => !isCovered).length,
   wrong,
   ...seen,
-  open: rows.size,
+  open: [...rows.values()].filter(({ isOpen }) => isOpen).length,
 });

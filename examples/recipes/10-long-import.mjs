@@ -85,6 +85,10 @@ async function target() {
   return { url: into.url, lines, calls };
 }
 
+if (role !== "worker" && !(role === "import" && file)) {
+  console.error("usage: node 10-long-import.mjs import FILE | worker");
+  process.exit(2);
+}
 if (role === "worker") await work();
 
 const into = await target();

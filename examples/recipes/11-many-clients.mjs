@@ -2,53 +2,60 @@
 // claims go round them. The heavy one does not starve the others.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/11-many-clients.mjs
-import { define, done, pause, receiver, reseq, sendAll, until } from "./lib.mjs";
+import { define, done, hold, isBehind, leased, pause, placeOf, receiver, reseq, sendAll, start, until } from "./lib.mjs";
 
 const clients = Number(process.env.CLIENTS ?? 1000);
 const heavyCount = Number(process.env.HEAVY ?? 5000);
 const each = Number(process.env.EACH ?? 3);
 const workers = Number(process.env.WORKERS ?? 24);
+const rounds = Number(process.env.ROUNDS ?? 1); // after each, the destinations are removed and made again
+const leaseMs = 30_000;
 const names = Array.from({ length: clients }, (_, at) => `client-${String(at).padStart(4, "0")}`);
 const [heavy, ...others] = names;
 const timed = async (what) => {
-  const start = Date.now();
+  const began = Date.now();
   await what();
-  return Date.now() - start;
+  return Date.now() - began;
 };
 
 const delivered = new Map(names.map((name) => [name, []]));
-const last = new Map(names.map((name) => [name, 0]));
+// The last that was taken of each client: sequence and epoch, as one that is made again counts from 1 again.
+const last = new Map(names.map((name) => [name, start]));
 let othersLeft = others.length * each;
 let heavyDoneThen;
 const { url } = await receiver(({ headers, body: batch }) => {
   const client = headers["reseq-destination"];
-  for (const { sequence, body } of batch) {
-    if (sequence <= last.get(client)) continue;
-    last.set(client, sequence);
-    delivered.get(client).push(body.item);
+  for (const message of batch) {
+    if (!isBehind(message, last.get(client))) continue;
+    last.set(client, placeOf(message));
+    delivered.get(client).push(message.body.item);
     if (client !== heavy && (othersLeft -= 1) === 0) heavyDoneThen = delivered.get(heavy).length;
   }
 });
 
 // A destination for each client, made as clients come; an equal weight each.
-const definedMs = await timed(async () => {
+const eachClient = async (act) => {
   const left = [...names];
   const some = async () => {
-    for (let name; (name = left.pop()); ) {
-      await define(name, { url, transform: { kind: "worker" }, delivery: { batch_max: 50 } });
-    }
+    for (let name; (name = left.pop()); ) await act(name);
   };
   await Promise.all(Array.from({ length: 16 }, some));
-});
+};
+const defineAll = () =>
+  eachClient((name) => define(name, { url, transform: { kind: "worker" }, delivery: { batch_max: 50 } }));
+const definedMs = await timed(defineAll);
 
 // The heavy client was there first, with everything.
-const items = (client, count) =>
-  Array.from({ length: count }, (_, item) => ({ destinations: [client], body: { item } }));
-const sentMs = await timed(async () => {
-  await sendAll(items(heavy, heavyCount));
-  await sendAll(others.flatMap((client) => items(client, each)));
-});
-const queues = async () => (await reseq("GET", "/v1/stats")).destinations;
+const items = (client, count, round) =>
+  Array.from({ length: count }, (_, at) => ({ destinations: [client], body: { item: round * count + at } }));
+async function sendEverything(round) {
+  await sendAll(items(heavy, heavyCount, round));
+  await sendAll(others.flatMap((client) => items(client, each, round)));
+}
+const sentMs = await timed(() => sendEverything(0));
+// Only the clients' queues: Reseq may have others.
+const isOurs = new Set(names);
+const queues = async () => (await reseq("GET", "/v1/stats")).destinations.filter(({ name }) => isOurs.has(name));
 const listed = (await queues()).filter(({ name, pending }) => pending === (name === heavy ? heavyCount : each)).length;
 
 let handled = 0;
@@ -58,10 +65,11 @@ async function handle({ body }) {
   return body;
 }
 
-/** A worker: serves all clients, a few messages at a time. */
+/** A worker: serves all clients, a few messages at a time, and extends its leases meanwhile. */
 async function serve(stop) {
   while (!stop.aborted) {
-    const { leases } = await reseq("POST", "/v1/leases", { destinations: names, max: 25, wait_ms: 1000 });
+    const leases = await leased({ destinations: names, max: 25, wait_ms: 1000, lease_ms: leaseMs });
+    const held = hold(leases.map(({ token }) => token), leaseMs);
     const completed = [];
     const failed = [];
     const attempt = (lease) =>
@@ -70,18 +78,27 @@ async function serve(stop) {
         (error) => failed.push({ token: lease.token, error: error.message }),
       );
     await Promise.all(leases.map(attempt));
+    // Asked again until it is answered; what somebody else has meanwhile is not taken.
     if (completed.length > 0) await reseq("POST", "/v1/leases/complete", { items: completed });
     if (failed.length > 0) await reseq("POST", "/v1/leases/fail", { items: failed });
+    held.release();
   }
 }
 
 const stop = new AbortController();
-const start = Date.now();
+const began = Date.now();
 const running = Array.from({ length: workers }, () => serve(stop.signal));
 await until("the others are through", () => heavyDoneThen !== undefined);
-const othersMs = Date.now() - start;
-await until("all is done", async () => (await queues()).every(({ pending }) => pending === 0), 600_000);
-const allMs = Date.now() - start;
+const othersMs = Date.now() - began;
+const allDone = () => until("all is done", async () => (await queues()).every(({ pending }) => pending === 0), 600_000);
+await allDone();
+const allMs = Date.now() - began;
+for (let round = 1; round < rounds; round += 1) {
+  await eachClient((name) => reseq("DELETE", `/v1/destinations/${name}`));
+  await defineAll();
+  await sendEverything(round);
+  await allDone();
+}
 stop.abort();
 await Promise.all(running);
 
@@ -91,7 +108,7 @@ done({
   listed,
   heavyDoneThen,
   heavyDone: delivered.get(heavy).length,
-  othersDone: others.filter((client) => delivered.get(client).length === each).length,
+  othersDone: others.filter((client) => delivered.get(client).length === rounds * each).length,
   inOrder: [...delivered].every(inOrder),
   handled,
   ms: { definedMs, sentMs, othersMs, allMs },

@@ -2,7 +2,7 @@
 // passes a threshold sends one mail.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/12-hit-counters.mjs
-import { define, done, drained, receiver, send, sendAll } from "./lib.mjs";
+import { define, done, drained, isBehind, placeOf, receiver, send, sendAll, start } from "./lib.mjs";
 
 const hits = Number(process.env.HITS ?? 20_000);
 const threshold = Number(process.env.THRESHOLD ?? 5000);
@@ -17,18 +17,17 @@ const postOffice = await receiver(({ id, body }) => {
 
 // The counters, and beside them (in one transaction with them) the last hit that they hold.
 const counters = new Map();
-let last = { epoch: 0, sequence: 0 };
-const isNew = ({ epoch, sequence }) => epoch > last.epoch || (epoch === last.epoch && sequence > last.sequence);
+let last = start;
 let requests = 0;
 let lostAnswers = 0;
 let repeatsSeen = 0;
 const counter = await receiver(async ({ body: batch }) => {
   requests += 1;
-  const fresh = batch.filter(isNew);
+  const fresh = batch.filter((hit) => isBehind(hit, last));
   repeatsSeen += batch.length - fresh.length;
-  for (const { body, epoch, sequence } of fresh) {
-    counters.set(body.page, (counters.get(body.page) ?? 0) + 1);
-    last = { epoch, sequence };
+  for (const hit of fresh) {
+    counters.set(hit.body.page, (counters.get(hit.body.page) ?? 0) + 1);
+    last = placeOf(hit);
   }
   // Asked for again and again, also by several counters: the key makes it one mail.
   for (const [page, count] of counters) {

@@ -2,7 +2,7 @@
 // is. Publishing again, to whatever pod is there, doubles nothing.
 //
 //   RESEQ_URL=http://127.0.0.1:8080,http://127.0.0.1:8081 node examples/recipes/13-booking.mjs
-import { again, define, done, receiver, reseq, until } from "./lib.mjs";
+import { define, done, receiver, reseq, until } from "./lib.mjs";
 
 const count = Number(process.env.BOOKINGS ?? 200);
 const today = new Date().toISOString();
@@ -25,12 +25,12 @@ await reseq("PUT", "/v1/topics/booking", { destinations: services });
 
 /** One publish, as often as it takes: the booking's number is its idempotency key. */
 const publish = (booking) =>
-  again(() => reseq("POST", "/v1/messages", { topic: "booking", body: { booking }, idempotency_key: `${today} ${booking}` }));
+  reseq("POST", "/v1/messages", { topic: "booking", body: { booking }, idempotency_key: `${today} ${booking}` });
 
 /** How far each of the four is. */
 async function statusOf({ deliveries }) {
   const look = async ({ destination, sequence }) => {
-    const { state, attempts, last_error: error } = await again(() => reseq("GET", `/v1/destinations/${destination}/messages/${sequence}`));
+    const { state, attempts, last_error: error } = await reseq("GET", `/v1/destinations/${destination}/messages/${sequence}`);
     return [destination, { state, attempts, error: error?.detail }];
   };
   return Object.fromEntries(await Promise.all(deliveries.map(look)));

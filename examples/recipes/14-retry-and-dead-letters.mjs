@@ -2,7 +2,7 @@
 // it, or hold its lane until a person has mended it.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/14-retry-and-dead-letters.mjs
-import { define, done, drained, receiver, reseq, sendAll, stats, until } from "./lib.mjs";
+import { define, done, drained, firstTimes, receiver, reseq, sendAll, stats, until } from "./lib.mjs";
 
 const count = Number(process.env.MESSAGES ?? 100);
 const backoff = { backoff_ms: 40, backoff_max_ms: 300 };
@@ -10,12 +10,15 @@ const backoff = { backoff_ms: 40, backoff_max_ms: 300 };
 /** A receiver that refuses as `refusal` says, and notes what it took and when it refused. */
 async function shop(name, fields, refusal) {
   const seen = { took: [], refused: new Map(), origins: [], isMended: false };
-  const { url } = await receiver(({ body, attempt, headers }) => {
+  const isFirst = firstTimes();
+  const { url } = await receiver((message) => {
+    const { body, attempt, headers } = message;
     const status = seen.isMended ? undefined : refusal(body.item, attempt);
     if (status) {
       seen.refused.set(body.item, [...(seen.refused.get(body.item) ?? []), Date.now()]);
       return { status };
     }
+    if (!isFirst(message)) return;
     seen.took.push(body.item);
     if (headers["reseq-origin"]) seen.origins.push(headers["reseq-origin"]);
   });

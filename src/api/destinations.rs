@@ -20,8 +20,7 @@ use crate::{
 /// `GET /v1/destinations`
 pub(super) async fn list(State(api): State<Api>) -> Json<Value> {
     let all = api.catalog.all();
-    let mut items: Vec<_> = all.values().map(|known| shown(&api, known)).collect();
-    items.sort_by_key(|item| item["name"].as_str().map(str::to_owned));
+    let items: Vec<_> = all.iter().map(|known| shown(&api, known)).collect();
     Json(json!({"items": items, "next_cursor": null}))
 }
 
@@ -47,8 +46,6 @@ pub(super) async fn stats(
 /// `GET /v1/stats`
 pub(super) async fn all_stats(State(api): State<Api>) -> Result<Json<Value>, Problem> {
     let all = api.catalog.all();
-    let mut all: Vec<_> = all.values().cloned().collect();
-    all.sort_by(|a, b| a.destination.name.cmp(&b.destination.name));
     let mut lines = Vec::with_capacity(all.len());
     let mut totals = Map::new();
     for some in all.chunks(STATS_AT_ONCE) {

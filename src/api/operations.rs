@@ -7,7 +7,7 @@ use axum::{
 };
 
 use super::Api;
-use crate::{store::StoreError, wire::problem::Problem};
+use crate::{store::StoreError, telemetry, wire::problem::Problem};
 
 /// The process lives.
 pub(super) async fn healthz() -> &'static str {
@@ -37,6 +37,7 @@ pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem>
         let detail = "this process collects its metrics elsewhere";
         return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail));
     };
+    telemetry::tasks(tokio::runtime::Handle::current().metrics().num_alive_tasks());
     let media_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
-    Ok((media_type, metrics.render()).into_response())
+    Ok((media_type, metrics.render() + &telemetry::render_destinations()).into_response())
 }

@@ -18,7 +18,7 @@ use crate::{
 /// `GET /v1/topics`
 pub(super) async fn list(State(api): State<Api>) -> Json<Value> {
     let items: Vec<Value> =
-        api.catalog.topics().values().map(|known| shown(&api, &known.topic)).collect();
+        api.catalog.topics().iter().map(|known| shown(&api, &known.topic)).collect();
     Json(json!({"items": items, "next_cursor": null}))
 }
 

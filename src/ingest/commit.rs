@@ -105,7 +105,7 @@ impl Committer {
     ) -> Committer {
         let (batch_max, retry) = (config.batch_max, Duration::from_millis(config.retry_ms));
         let of_worker = (store, catalog.clone(), watermark, due);
-        let jobs = GroupCommit::new(QUEUE_MAX, tracker, move |name, queue| {
+        let jobs = GroupCommit::new(catalog.clone(), QUEUE_MAX, tracker, move |name, queue| {
             let (store, catalog, watermark, due) = of_worker.clone();
             let caller = store.caller_anew(&format!("ingest:{name}"));
             let worker =

@@ -17,7 +17,7 @@ use super::{slots::Slots, turns::Turns};
 use crate::{
     domain::DestinationName,
     faults::pause::{Point, point},
-    store::{Caller, Catalog, Claimed, Claimers, Known, Store, StoreError},
+    store::{Caller, Catalog, Changed, Claimed, Claimers, Known, Store, StoreError},
     telemetry,
 };
 
@@ -70,11 +70,14 @@ pub(super) struct Claims {
     unanswered: Vec<DestinationName>,
     /// Callers that make no call just now.
     callers: HashMap<DestinationName, Caller>,
+    /// Those of destinations that are gone go.
+    changed: Changed,
 }
 
 impl Claims {
     pub(super) fn new(store: Store, catalog: Catalog, lease: Duration, slots: usize) -> Self {
         Claims {
+            changed: catalog.changed(),
             store,
             catalog,
             lease,
@@ -108,6 +111,8 @@ impl Claims {
     /// Begins to look in all partitions for destinations with waiting messages. Nothing else waits for
     /// it: a server that does not answer holds up nothing but what is on it.
     pub(super) fn look(&mut self) {
+        let catalog = &self.catalog;
+        self.changed.sweep(&mut self.callers, |name| catalog.get(name.as_str()).is_some());
         let unanswered = std::mem::take(&mut self.unanswered);
         unanswered.into_iter().for_each(|name| self.hint(name));
         if self.slots.free() == 0 {
@@ -195,7 +200,7 @@ impl Claims {
         self.slots.take(&name, room);
         self.under_way.insert(name.clone(), false);
         let caller = self.callers.remove(&name);
-        let caller = caller.unwrap_or_else(|| self.store.caller(&format!("claim:{name}")));
+        let caller = caller.unwrap_or_else(|| self.store.caller_anew(&format!("claim:{name}")));
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
         let call = async move {
             let claimed = store.claim(&caller, &known, 1..=room, lease).await;

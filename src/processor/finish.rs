@@ -54,7 +54,8 @@ impl Finisher {
         due: DueTimer,
         tracker: TaskTracker,
     ) -> Finisher {
-        let jobs = GroupCommit::new(QUEUE_MAX, tracker, move |name, queue| {
+        let of_workers = catalog.clone();
+        let jobs = GroupCommit::new(of_workers, QUEUE_MAX, tracker, move |name, queue| {
             let caller = store.caller_anew(&format!("finish:{name}"));
             let (store, catalog, due) = (store.clone(), catalog.clone(), due.clone());
             Box::pin(Worker { store, catalog, due, name, caller }.run(queue))

@@ -6,56 +6,66 @@ use tokio::time::Instant;
 
 use crate::{
     domain::DestinationName,
-    store::{Catalog, Known, Store},
+    store::{Catalog, Known, Round, Store},
     telemetry::{self, Backlog},
 };
 
-/// How often they are looked at: with very many destinations a look is not for nothing.
+/// How often a destination is looked at, at most.
 const EVERY: Duration = Duration::from_secs(5);
+/// The most destinations that one look asks for: with more, a round takes several looks.
+const LOOK_MAX: usize = 500;
 
-/// What this pod has told of, and when.
+/// What this pod has told of.
 #[derive(Default)]
 pub(super) struct Backlogs {
+    round: Round,
+    begun: Option<Instant>,
+    /// In the last round, and so far in this one.
     told: HashSet<DestinationName>,
-    last: Option<Instant>,
+    telling: HashSet<DestinationName>,
 }
 
 impl Backlogs {
-    /// Tells the numbers of these partitions' destinations, if it is time. Those that another pod has
-    /// now are told as nothing: their numbers are that pod's.
+    /// Tells the numbers of some of these partitions' destinations, if it is time. Those that are gone,
+    /// or that another pod has now, end with the round.
     pub(super) async fn tell(&mut self, store: &Store, catalog: &Catalog, partitions: &[u16]) {
-        if self.last.is_some_and(|last| last.elapsed() < EVERY) {
-            return;
+        if self.telling.is_empty() {
+            if self.begun.is_some_and(|begun| begun.elapsed() < EVERY) {
+                return;
+            }
+            self.begun = Some(Instant::now());
         }
-        self.last = Some(Instant::now());
-        let all = catalog.all();
-        let owned: Vec<Arc<Known>> =
-            all.values().filter(|known| partitions.contains(&known.partition)).cloned().collect();
-        let numbers = store.backlogs_each(&owned).await;
-        let mut told = HashSet::new();
-        for (known, numbers) in owned.iter().zip(numbers) {
+        let (some, is_over) = catalog.some(&mut self.round, partitions, LOOK_MAX);
+        self.tell_some(store, &some).await;
+        if is_over {
+            let telling = std::mem::take(&mut self.telling);
+            for name in self.told.difference(&telling) {
+                telemetry::backlog(name.as_str(), None);
+            }
+            self.told = telling;
+        }
+    }
+
+    async fn tell_some(&mut self, store: &Store, some: &[Arc<Known>]) {
+        let numbers = store.backlogs_each(some).await;
+        for (known, numbers) in some.iter().zip(numbers) {
             let name = &known.destination.name;
-            let numbers = match numbers {
-                Ok(numbers) => numbers,
+            match numbers {
+                Ok(numbers) => {
+                    let backlog = Backlog {
+                        pending: numbers.pending,
+                        pending_bytes: numbers.pending_bytes,
+                        halted: numbers.halted,
+                        dead: numbers.dead,
+                    };
+                    telemetry::backlog(name.as_str(), Some(backlog));
+                }
+                // What was told stays told until its server answers.
                 Err(error) => {
                     tracing::debug!(destination = %name, %error, "cannot look how much is pending");
-                    // What was told stays told until its server answers.
-                    told.insert(name.clone());
-                    continue;
                 }
-            };
-            let backlog = Backlog {
-                pending: numbers.pending,
-                pending_bytes: numbers.pending_bytes,
-                halted: numbers.halted,
-                dead: numbers.dead,
-            };
-            telemetry::backlog(name.as_str(), backlog);
-            told.insert(name.clone());
+            }
+            self.telling.insert(name.clone());
         }
-        for name in self.told.difference(&told) {
-            telemetry::backlog(name.as_str(), Backlog::default());
-        }
-        self.told = told;
     }
 }

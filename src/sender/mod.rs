@@ -9,23 +9,24 @@ mod tenure;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use tokio::{
-    sync::{Notify, broadcast},
-    task::JoinHandle,
-};
+use tokio::{sync::broadcast, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config,
     domain::DestinationName,
     faults::planted,
-    store::{Catalog, Store, Wake},
+    store::{Catalog, Round, Store, Wake},
     telemetry,
 };
 use backlogs::Backlogs;
-use destination::{DestinationSender, Gauge};
+use destination::{DestinationSender, Gauge, Poke};
 use ownership::Ownership;
 use tenure::Tenure;
+
+/// The most destinations that one look for halted messages asks for. With more, a round takes several
+/// seconds.
+const HALTED_LOOK_MAX: usize = 1000;
 
 /// What the sender needs of the rest.
 pub struct Sender {
@@ -44,9 +45,17 @@ pub struct Sender {
 /// The work on one destination under one tenure of its partition.
 struct Running {
     tenure: Arc<Tenure>,
-    poke: Arc<Notify>,
+    poke: Arc<Poke>,
     gauge: Arc<Gauge>,
     task: JoinHandle<()>,
+}
+
+/// What goes round the destinations, some a second.
+#[derive(Default)]
+struct Rounds {
+    /// For halted messages that nobody has seen to.
+    halted: Round,
+    backlogs: Backlogs,
 }
 
 /// Everything that is under way.
@@ -58,8 +67,8 @@ struct Work {
     looking: Option<JoinHandle<Vec<DestinationName>>>,
     /// To look again after it: something has changed since it began.
     look_again: bool,
-    /// What was told of the destinations' backlogs.
-    backlogs: Arc<tokio::sync::Mutex<Backlogs>>,
+    /// What goes round the destinations.
+    rounds: Arc<tokio::sync::Mutex<Rounds>>,
     /// The housekeeping that is under way.
     house: Option<JoinHandle<()>>,
 }
@@ -133,8 +142,8 @@ impl Sender {
 impl Work {
     fn new(sender: Sender) -> Work {
         let running = HashMap::new();
-        let backlogs = Arc::default();
-        Work { sender, running, looking: None, look_again: false, backlogs, house: None }
+        let rounds = Arc::default();
+        Work { sender, running, looking: None, look_again: false, rounds, house: None }
     }
 
     /// Sees to it that a destination's releasable lanes are delivered, if we own its partition.
@@ -147,13 +156,13 @@ impl Work {
         if let Some(running) = self.running.get(name)
             && Arc::ptr_eq(&running.tenure, &tenure)
             && !running.task.is_finished()
+            && running.poke.poke()
         {
-            running.poke.notify_one();
             return;
         }
-        let poke = Arc::new(Notify::new());
+        let poke = Arc::new(Poke::default());
         let gauge = Arc::new(Gauge::default());
-        poke.notify_one();
+        poke.poke();
         let task = DestinationSender::new(
             self.sender.store.clone(),
             self.sender.catalog.clone(),
@@ -205,25 +214,29 @@ impl Work {
         if planted::is("house_not_kept") {
             return;
         }
-        if partitions.is_empty() || self.house.as_ref().is_some_and(|task| !task.is_finished()) {
+        if self.house.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
         let counts = self.running.iter().map(|(name, running)| (name.clone(), running.gauge.get()));
         let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
         telemetry::delivering(counts.iter().map(|(_, count)| count).sum());
         let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
-        let backlogs = self.backlogs.clone();
+        let rounds = self.rounds.clone();
         self.house = Some(tokio::spawn(async move {
             if !counts.is_empty()
                 && let Err(error) = store.note_delivering(&counts).await
             {
                 tracing::debug!(%error, "cannot note what is being delivered");
             }
-            if let Err(error) = store.recover(&partitions).await {
+            if !partitions.is_empty()
+                && let Err(error) = store.recover(&partitions).await
+            {
                 tracing::debug!(%error, "cannot look for what is overdue");
             }
-            store.settle_all_halted(&catalog, &partitions).await;
-            backlogs.lock().await.tell(&store, &catalog, &partitions).await;
+            let mut rounds = rounds.lock().await;
+            let (some, _) = catalog.some(&mut rounds.halted, &partitions, HALTED_LOOK_MAX);
+            store.settle_all_halted(&some).await;
+            rounds.backlogs.tell(&store, &catalog, &partitions).await;
         }));
     }
 }

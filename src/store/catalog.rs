@@ -1,16 +1,22 @@
 //! What this pod knows of the destinations and topics: a copy that follows Redis within a second.
 
+mod follow;
+mod names;
+
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
 };
 
-use tokio::sync::{broadcast, watch};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Mutex, watch};
 
-use super::{Claimers, KnownTopic, Store, StoreError, Wake, destinations};
-use crate::domain::{Destination, DestinationName, TopicName};
+use super::{Claimers, KnownTopic, Store, StoreError, destinations, index::Followed};
+use crate::{
+    domain::{Destination, DestinationName, TopicName},
+    telemetry,
+};
+pub use names::{Changed, ChangedNames, Round, Watch};
+use names::{Listeners, Names};
 
 /// What of a destination a person has paused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -71,57 +77,91 @@ impl Known {
     }
 }
 
-type ByName = HashMap<DestinationName, Arc<Known>>;
 type TopicsByName = BTreeMap<TopicName, Arc<KnownTopic>>;
 
 /// The destinations and topics that this pod knows. Cheap to clone.
 #[derive(Clone)]
 pub struct Catalog {
     store: Store,
-    by_name: Arc<RwLock<Arc<ByName>>>,
-    topics: Arc<RwLock<Arc<TopicsByName>>>,
-    /// Goes up with each change, for those who follow.
-    changes: watch::Sender<u64>,
+    names: Arc<RwLock<Names>>,
+    topics: Arc<RwLock<TopicsByName>>,
+    listeners: Arc<Listeners>,
+    /// How far the two indexes have been followed.
+    followed: Arc<Mutex<[Option<Followed>; 2]>>,
+    _metrics: telemetry::Knows,
 }
 
 impl Catalog {
     /// Reads all destinations and topics.
     pub async fn load(store: Store) -> Result<Catalog, StoreError> {
-        let (changes, _) = watch::channel(0);
-        let catalog = Catalog { store, by_name: Arc::default(), topics: Arc::default(), changes };
-        catalog.reload().await?;
-        catalog.reload_topics().await?;
+        let names: Arc<RwLock<Names>> = Arc::default();
+        let of_metrics = names.clone();
+        let catalog = Catalog {
+            store,
+            names,
+            topics: Arc::default(),
+            listeners: Arc::default(),
+            followed: Arc::default(),
+            _metrics: telemetry::Knows::new(move |name| {
+                let names = of_metrics.read().unwrap_or_else(PoisonError::into_inner);
+                names.by_name.contains_key(name)
+            }),
+        };
+        catalog.catch_up().await?;
         Ok(catalog)
     }
 
     /// The destination of this name.
     pub fn get(&self, name: &str) -> Option<Arc<Known>> {
-        self.all().get(name).cloned()
+        self.read(|names| names.by_name.get(name).cloned())
     }
 
-    /// All destinations, as they are known now.
-    pub fn all(&self) -> Arc<ByName> {
-        self.by_name.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// All destinations, by name. For people who ask: what goes on by itself takes [`Catalog::some`].
+    pub fn all(&self) -> Vec<Arc<Known>> {
+        self.read(|names| names.by_name.values().cloned().collect())
     }
 
-    /// Wakes up whenever something has changed.
+    /// The next destinations of these partitions, at most `max`, and whether the round is over.
+    pub fn some(
+        &self,
+        round: &mut Round,
+        partitions: &[u16],
+        max: usize,
+    ) -> (Vec<Arc<Known>>, bool) {
+        self.read(|names| round.next(names, partitions, max))
+    }
+
+    /// Tells of changes of one destination.
+    pub fn watch(&self, name: &DestinationName) -> Watch {
+        self.listeners.watch(name)
+    }
+
+    /// Tells which destinations change from now on.
+    pub fn changed(&self) -> Changed {
+        self.listeners.changed()
+    }
+
+    /// Wakes up whenever a destination or a topic may have changed, without saying which.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+        self.listeners.changes()
     }
 
     /// Looks up one destination where the truth is, after a script refused what was known of it.
     pub async fn refresh(&self, name: &DestinationName) -> Result<Option<Arc<Known>>, StoreError> {
         let before = self.get(name.as_str()).map(|held| held.version);
         let known = self.store.true_definition(name).await?.map(Arc::new);
-        self.change(|by_name| match &known {
+        self.change(name, |names| match &known {
             // What was read slowly may be older than what was heard meanwhile. Older than what was known
             // before it is the truth all the same: Redis has lost the later one.
             Some(known)
-                if by_name.get(name).is_some_and(|held| {
+                if names.by_name.get(name).is_some_and(|held| {
                     held.version > known.version && Some(held.version) != before
-                }) => {}
-            Some(known) => drop(by_name.insert(name.clone(), known.clone())),
-            None => drop(by_name.remove(name)),
+                }) =>
+            {
+                false
+            }
+            Some(known) => names.insert(known),
+            None => names.remove(name),
         });
         Ok(known)
     }
@@ -134,9 +174,9 @@ impl Catalog {
         }
     }
 
-    /// All topics, as they are known now.
-    pub fn topics(&self) -> Arc<TopicsByName> {
-        self.topics.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// All topics, as they are known now. For people who ask.
+    pub fn topics(&self) -> Vec<Arc<KnownTopic>> {
+        self.read_topics(|topics| topics.values().cloned().collect())
     }
 
     /// Looks up one topic where the truth is.
@@ -157,92 +197,33 @@ impl Catalog {
         &self,
         name: &TopicName,
     ) -> Result<Option<Arc<KnownTopic>>, StoreError> {
-        match self.topics().get(name) {
-            Some(known) => Ok(Some(known.clone())),
+        match self.read_topics(|topics| topics.get(name).cloned()) {
+            Some(known) => Ok(Some(known)),
             None => self.refresh_topic(name).await,
         }
     }
 
-    async fn reload_topics(&self) -> Result<(), StoreError> {
-        let all = self.store.topics().await?;
-        self.change_topics(|topics| {
-            let newest = all.into_iter().map(|known| {
-                let held = topics.get(&known.topic.name).cloned();
-                let held = held.filter(|held| held.version >= known.version);
-                (known.topic.name.clone(), held.unwrap_or_else(|| known.into()))
-            });
-            *topics = newest.collect();
-        });
-        Ok(())
+    fn read<R>(&self, read: impl FnOnce(&Names) -> R) -> R {
+        read(&self.names.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn change_topics<R>(&self, change: impl FnOnce(&mut TopicsByName) -> R) {
-        let mut held = self.topics.write().unwrap_or_else(PoisonError::into_inner);
-        let mut fresh = TopicsByName::clone(&held);
-        change(&mut fresh);
-        if fresh != **held {
-            *held = Arc::new(fresh);
-            drop(held);
-            self.changes.send_modify(|number| *number += 1);
+    /// Changes one destination, and tells those who want to know if that was news.
+    fn change(&self, name: &DestinationName, change: impl FnOnce(&mut Names) -> bool) {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let is_news = change(&mut names);
+        drop(names);
+        if is_news {
+            self.listeners.tell(name);
         }
     }
 
-    async fn reload(&self) -> Result<(), StoreError> {
-        let all = self.store.indexed().await?;
-        self.change(|by_name| {
-            let newest = all.into_iter().map(|known| {
-                let held = by_name.get(&known.destination.name).cloned();
-                let known =
-                    held.filter(|held| held.version >= known.version).unwrap_or(known.into());
-                (known.destination.name.clone(), known)
-            });
-            *by_name = newest.collect();
-        });
-        Ok(())
+    fn read_topics<R>(&self, read: impl FnOnce(&TopicsByName) -> R) -> R {
+        read(&self.topics.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut ByName) -> R) {
-        let mut held = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
-        let mut fresh = ByName::clone(&held);
-        change(&mut fresh);
-        if fresh != **held {
-            *held = Arc::new(fresh);
-            drop(held);
-            self.changes.send_modify(|number| *number += 1);
-        }
-    }
-
-    /// Follows Redis until `stop`: told of a change, or once a second.
-    pub async fn follow(self, mut wakes: broadcast::Receiver<Wake>, stop: CancellationToken) {
-        let mut revision = None;
-        let mut tick = tokio::time::interval(Duration::from_secs(1));
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                _ = tick.tick() => {}
-                wake = wakes.recv() => match wake {
-                    Ok(Wake::Definitions | Wake::Everything) => {}
-                    Ok(_) => continue,
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return,
-                }
-            }
-            let seen = tokio::try_join!(self.store.revision(), self.store.topics_revision());
-            let now = match seen {
-                Ok(now) => now,
-                Err(error) => {
-                    tracing::debug!(%error, "cannot look for changes of definitions");
-                    continue;
-                }
-            };
-            if revision == Some(now) {
-                continue;
-            }
-            match tokio::try_join!(self.reload(), self.reload_topics()) {
-                Ok(_) => revision = Some(now),
-                Err(error) => tracing::warn!(%error, "cannot read the destinations and topics"),
-            }
-        }
+    fn change_topics<R>(&self, change: impl FnOnce(&mut TopicsByName) -> R) -> R {
+        let changed = change(&mut self.topics.write().unwrap_or_else(PoisonError::into_inner));
+        self.listeners.tell_any();
+        changed
     }
 }

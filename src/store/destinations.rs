@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use redis::Pipeline;
 
-use super::{Claimers, Known, Paused, Store, StoreError, record};
+use super::{Claimers, Known, Paused, Store, StoreError, index::REMOVED_MAX, record};
 use crate::domain::{Destination, DestinationName, Ordering, Processing, TransformKind};
 
 /// The most messages that are purged in one call.
@@ -221,32 +221,19 @@ impl Store {
             format!("{version} {} {json}", paused.mark())
         });
         let (transition, mut call) = self.script(|scripts| &scripts.index);
-        call.key(self.keys().destinations());
+        let index = self.keys().destinations();
+        call.key(index.hash()).key(index.changes()).key(index.removed());
         call.arg(name.as_str()).arg(version).arg(noted).arg(self.keys().wake_definitions());
+        call.arg(REMOVED_MAX);
         self.run::<u64>(transition, &call).await?;
         Ok(())
     }
 
-    /// How often the index has changed.
-    pub(super) async fn revision(&self) -> Result<u64, StoreError> {
-        let mut pipe = Pipeline::new();
-        pipe.hget(self.keys().destinations(), "*");
-        let (revision,): (Option<u64>,) = self.query(&pipe).await?;
-        Ok(revision.unwrap_or_default())
-    }
-
-    /// All destinations of the index.
-    pub(super) async fn indexed(&self) -> Result<Vec<Known>, StoreError> {
-        let mut pipe = Pipeline::new();
-        pipe.hgetall(self.keys().destinations());
-        let (entries,): (Vec<(String, String)>,) = self.query(&pipe).await?;
-        let known =
-            entries.into_iter().filter(|(name, _)| name != "*").filter_map(|(name, text)| {
-                let mut parts = text.splitn(3, ' ');
-                let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
-                self.known(&name, version, Paused::of_text(mark), json)
-            });
-        Ok(known.collect())
+    /// Reads an entry of the index: `<version> <what is paused, or -> <definition>`.
+    pub(super) fn known_of_entry(&self, name: &str, entry: &str) -> Option<Known> {
+        let mut parts = entry.splitn(3, ' ');
+        let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
+        self.known(name, version, Paused::of_text(mark), json)
     }
 
     /// The definition that the partition holds, which is the true one; the index is mended.

@@ -1,9 +1,11 @@
 //! What becomes of messages whose attempts to process them are used up: what their destination's
 //! `on_exhausted` says.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
-use super::{Catalog, Failed, Known, Status, Store, StoreError, Who, Withdrawal, ask, attempts};
+use super::{Failed, Known, Status, Store, StoreError, Who, Withdrawal, ask, attempts};
 use crate::domain::{OnExhausted, Sequence, Stage, Tombstone};
 
 /// The most halted messages of a destination that one look finds.
@@ -56,13 +58,10 @@ impl Store {
     }
 
     /// Sees to halted messages of destinations where none is to stay so: those that nobody has
-    /// seen to. For the owner of these partitions, once in a while.
-    pub async fn settle_all_halted(&self, catalog: &Catalog, partitions: &[u16]) {
-        let all = catalog.all();
-        let concerned = all.values().filter(|known| {
-            known.destination.on_exhausted != OnExhausted::Halt
-                && partitions.contains(&known.partition)
-        });
+    /// seen to. For the owner of their partitions, once in a while.
+    pub async fn settle_all_halted(&self, some: &[Arc<Known>]) {
+        let concerned =
+            some.iter().filter(|known| known.destination.on_exhausted != OnExhausted::Halt);
         let concerned: Vec<_> = concerned.collect();
         if concerned.is_empty() {
             return;

@@ -117,16 +117,20 @@ impl InFile {
     /// Asks Redis about those that the catalogue lacks and those that were removed: what a process has
     /// heard may be older than the truth.
     async fn look(&self) -> Result<(), StoreError> {
-        let known = self.catalog.all();
         for (name, of_file) in self.destinations.iter() {
-            let is_same = known.get(name).map(|known| known.destination == *of_file);
+            let known = self.catalog.get(name.as_str());
+            let is_same = known.map(|known| known.destination == *of_file);
             if is_news(is_same, self.shows(name)) {
                 self.holds(name).await?;
             }
         }
+        if self.topics.is_empty() {
+            return Ok(());
+        }
         let known = self.catalog.topics();
         for (name, of_file) in self.topics.iter() {
-            let is_same = known.get(name).map(|known| known.topic == *of_file);
+            let known = known.iter().find(|known| known.topic.name == *name);
+            let is_same = known.map(|known| known.topic == *of_file);
             if is_news(is_same, self.shows_topic(name)) {
                 self.holds_topic(name).await?;
             }

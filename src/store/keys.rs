@@ -15,6 +15,29 @@ pub struct PartitionKeys {
     tag: String,
 }
 
+/// The names within an index that pods follow: all in one slot of a Redis Cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexKeys {
+    base: String,
+}
+
+impl IndexKeys {
+    /// What each name holds.
+    pub fn hash(&self) -> String {
+        self.base.clone()
+    }
+
+    /// Which name changed last at which revision, also of those that are gone.
+    pub fn changes(&self) -> String {
+        format!("{}:changes", self.base)
+    }
+
+    /// The names that are gone, by the revision that removed them.
+    pub fn removed(&self) -> String {
+        format!("{}:removed", self.base)
+    }
+}
+
 /// The names within one destination.
 #[derive(Debug, Clone)]
 pub struct DestinationKeys {
@@ -59,13 +82,13 @@ impl Keys {
     }
 
     /// The index of all destinations.
-    pub fn destinations(&self) -> String {
-        format!("{}:destinations", self.prefix)
+    pub fn destinations(&self) -> IndexKeys {
+        IndexKeys { base: format!("{}:{{index}}:destinations", self.prefix) }
     }
 
     /// All topics.
-    pub fn topics(&self) -> String {
-        format!("{}:topics", self.prefix)
+    pub fn topics(&self) -> IndexKeys {
+        IndexKeys { base: format!("{}:{{index}}:topics", self.prefix) }
     }
 
     /// The pods that live.

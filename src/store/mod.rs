@@ -18,6 +18,7 @@ mod error;
 mod exhausted;
 mod group;
 mod in_file;
+mod index;
 mod ingest;
 pub mod keys;
 mod letters;
@@ -48,7 +49,7 @@ use std::{
 
 use tokio::time::Instant;
 
-pub use catalog::{Catalog, Known, Paused};
+pub use catalog::{Catalog, Changed, ChangedNames, Known, Paused, Round, Watch};
 pub use claim::Claimed;
 pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};

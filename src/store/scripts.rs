@@ -84,9 +84,10 @@ pub(super) fn is_missing(error: &redis::RedisError) -> bool {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 14] = [
+const INCLUDES: [(&str, &str); 15] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
+    ("changes", include_str!("../../lua/include/changes.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
     ("epoch", include_str!("../../lua/include/epoch.lua")),
     ("expect", include_str!("../../lua/include/expect.lua")),

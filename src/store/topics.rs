@@ -1,6 +1,6 @@
 //! Making, changing and removing topics (`lua/topic.lua`).
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, index::REMOVED_MAX};
 use crate::domain::{Topic, TopicName};
 
 /// A topic as this pod knows it.
@@ -10,6 +10,21 @@ pub struct KnownTopic {
     pub topic: Topic,
     /// The definition's version: a higher one is newer.
     pub version: u64,
+}
+
+impl KnownTopic {
+    /// Reads an entry of the index: `<version> <definition>`.
+    pub(super) fn of_entry(name: &str, entry: &str) -> Option<KnownTopic> {
+        let read = || {
+            let (version, json) = entry.split_once(' ')?;
+            Some((version.parse().ok()?, serde_json::from_str(json).ok()?))
+        };
+        let Some((version, topic)) = read() else {
+            tracing::error!(topic = name, "a stored topic cannot be read");
+            return None;
+        };
+        Some(KnownTopic { topic, version })
+    }
 }
 
 impl Store {
@@ -27,24 +42,11 @@ impl Store {
 
     async fn note_topic(&self, topic: &TopicName, definition: &str) -> Result<bool, StoreError> {
         let (name, mut call) = self.script(|scripts| &scripts.topic);
-        call.key(self.keys().topics());
+        let index = self.keys().topics();
+        call.key(index.hash()).key(index.changes()).key(index.removed());
         call.arg(topic.as_str()).arg(definition).arg(self.keys().wake_definitions());
+        call.arg(REMOVED_MAX);
         self.run(name, &call).await
-    }
-
-    /// How often topics have changed.
-    pub(super) async fn topics_revision(&self) -> Result<u64, StoreError> {
-        let (revision,): (Option<u64>,) =
-            self.query(redis::pipe().hget(self.keys().topics(), "*")).await?;
-        Ok(revision.unwrap_or_default())
-    }
-
-    /// All topics.
-    pub(super) async fn topics(&self) -> Result<Vec<KnownTopic>, StoreError> {
-        let (entries,): (Vec<(String, String)>,) =
-            self.query(redis::pipe().hgetall(self.keys().topics())).await?;
-        let entries = entries.into_iter().filter(|(name, _)| name != "*");
-        Ok(entries.filter_map(|(name, text)| known(&name, &text)).collect())
     }
 
     /// The topic of this name, as Redis has it now.
@@ -53,19 +55,7 @@ impl Store {
         name: &TopicName,
     ) -> Result<Option<KnownTopic>, StoreError> {
         let (text,): (Option<String>,) =
-            self.query(redis::pipe().hget(self.keys().topics(), name.as_str())).await?;
-        Ok(text.and_then(|text| known(name.as_str(), &text)))
+            self.query(redis::pipe().hget(self.keys().topics().hash(), name.as_str())).await?;
+        Ok(text.and_then(|text| KnownTopic::of_entry(name.as_str(), &text)))
     }
-}
-
-fn known(name: &str, text: &str) -> Option<KnownTopic> {
-    let read = || {
-        let (version, json) = text.split_once(' ')?;
-        Some((version.parse().ok()?, serde_json::from_str(json).ok()?))
-    };
-    let Some((version, topic)) = read() else {
-        tracing::error!(topic = name, "a stored topic cannot be read");
-        return None;
-    };
-    Some(KnownTopic { topic, version })
 }

@@ -18,6 +18,7 @@ mod support;
 mod depth;
 mod destinations;
 mod full;
+mod growth;
 mod headers;
 mod in_file;
 mod ingest;

@@ -287,7 +287,8 @@ impl Real {
             ("epoch", "epoch") | (_, "born") => self.epoch(number(value)).to_string(),
             ("epoch", "lease_ms") => value.to_owned(),
             ("epoch", _) => when(value),
-            ("destinations", "*") => value.to_owned(),
+            ("destinations", "*history") if self.server.ends_with(value) => "This".to_owned(),
+            ("destinations", "*" | "*floor" | "*history") => value.to_owned(),
             ("destinations", _) => {
                 let words: Vec<&str> = value.splitn(3, ' ').collect();
                 format!("{} {}", self.version(field, number(words[0])), words[1])

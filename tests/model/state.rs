@@ -283,6 +283,10 @@ pub struct State {
     /// The index of all destinations: their versions, what is paused, and how often it has changed.
     pub index: BTreeMap<Name, (u64, &'static str)>,
     pub revision: u64,
+    /// Which name changed last at which revision; those that are gone; and the last that is forgotten.
+    pub changes: BTreeMap<Name, u64>,
+    pub removed: BTreeMap<Name, u64>,
+    pub floor: u64,
     /// The last version that was given to a definition.
     pub version: u64,
 }
@@ -305,12 +309,39 @@ impl Default for State {
             calls: BTreeMap::new(),
             index: BTreeMap::new(),
             revision: 0,
+            changes: BTreeMap::new(),
+            removed: BTreeMap::new(),
+            floor: 0,
             version: 0,
         }
     }
 }
 
 impl State {
+    /// The index holds this of a name from now on: its version and what is paused.
+    pub fn note_change(&mut self, name: Name, entry: (u64, &'static str)) {
+        self.revision += 1;
+        self.changes.insert(name, self.revision);
+        self.index.insert(name, entry);
+        self.removed.remove(name);
+    }
+
+    /// A name is gone. With more removed names than may be remembered, the oldest is forgotten.
+    pub fn note_removal(&mut self, name: Name, removed_max: usize) {
+        self.revision += 1;
+        self.changes.insert(name, self.revision);
+        self.index.remove(name);
+        self.removed.insert(name, self.revision);
+        let oldest = self.removed.iter().min_by_key(|(_, revision)| **revision);
+        if let Some((name, revision)) = oldest.map(|(name, revision)| (*name, *revision))
+            && self.removed.len() > removed_max
+        {
+            self.removed.remove(name);
+            self.changes.remove(name);
+            self.floor = revision;
+        }
+    }
+
     /// Goes up above every epoch that there ever was.
     pub fn raise_epoch(&mut self) {
         self.epoch_max += 1;

@@ -12,7 +12,7 @@ use super::{
     op::{Deadline, Given, Known, Op, Refusal, Reply},
     state::{Destination, Kept, Lane, Left, Message, Name, Server, Stand, State, Until},
 };
-use define::{begin_remove, define, end_remove, pause};
+use define::{FORGETTING, begin_remove, define, end_remove, pause};
 use ingest::ingest;
 use leases::{claim, claimed, complete, extend, fail, overdue, reap, unclaim};
 use owner::{disown, halt, own, postpone, release};
@@ -84,10 +84,10 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
         Op::Pause { name, paused } => pause(state, name, paused),
         Op::Define { name, definition } => define(state, name, *definition),
         Op::BeginRemove { name } => begin_remove(state, name, true),
-        Op::EndRemove { name } => end_remove(state, name),
+        Op::EndRemove { name } => end_remove(state, name, FORGETTING),
         Op::Remove { name, purge } => {
             begin_remove(state, name, *purge)?;
-            end_remove(state, name)
+            end_remove(state, name, usize::MAX)
         }
         Op::Restart => {
             if state.server == Server::This {

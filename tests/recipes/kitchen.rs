@@ -146,6 +146,15 @@ impl Cook {
         said.last().cloned().unwrap_or_else(|| panic!("{} found nothing", self.recipe))
     }
 
+    /// Waits for its end; with what status, and what it said of it.
+    pub async fn refused(mut self) -> (Option<i32>, String) {
+        let status = eventually(&format!("{} ends", self.recipe), async || {
+            self.child.try_wait().unwrap().ok_or_else(|| "it runs".to_owned())
+        })
+        .await;
+        (status.code(), std::fs::read_to_string(self.file("errors")).unwrap())
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

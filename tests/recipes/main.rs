@@ -12,4 +12,5 @@ mod long_work;
 mod orders;
 mod queues;
 mod reports;
+mod restarts;
 mod sharing;

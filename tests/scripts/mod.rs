@@ -7,7 +7,11 @@ mod steer;
 use redis::{RedisResult, Value, aio::MultiplexedConnection};
 use reseq::{
     domain::DestinationName,
-    store::{Claimers, Keys, keys::DestinationKeys, scripts::Scripts},
+    store::{
+        Claimers, Keys,
+        keys::{DestinationKeys, IndexKeys},
+        scripts::Scripts,
+    },
 };
 
 /// How long leases, delays and quarantines last: none ends by itself while a test runs.
@@ -71,11 +75,14 @@ impl<'a> Arrival<'a> {
 /// A record as the scripts read it: format, charge, length of the header, header, body.
 pub const RECORD: &str = "14,6;headerbody";
 
+/// How many removed names the index remembers: few, so that it forgets some.
+pub const REMOVED_MAX: &str = "1";
+
 /// The calls about one destination whose lanes are keys.
 pub struct Calls {
     pub name: DestinationName,
     pub keys: DestinationKeys,
-    pub index: String,
+    pub index: IndexKeys,
     pub pods: String,
     pub wake_definitions: String,
     pub version: String,
@@ -159,8 +166,10 @@ impl Calls {
     }
 
     pub fn index(&self, noted: &str) -> Call {
-        let args = [self.name.as_str(), &self.version, noted, &self.wake_definitions];
-        call("index", &[&self.index], &args)
+        let (name, channel) = (self.name.as_str(), &self.wake_definitions);
+        let args = [name, &self.version, noted, channel, REMOVED_MAX];
+        let keys = [&self.index.hash(), &self.index.changes(), &self.index.removed()];
+        call("index", &keys, &args)
     }
 
     pub fn ingest(&self, lanes: &[&str], seen: &[&str], arrivals: &[Arrival]) -> Call {

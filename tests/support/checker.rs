@@ -72,7 +72,8 @@ pub async fn forgotten(redis: &mut MultiplexedConnection) {
             let parts: Vec<&str> = key.split(':').collect();
             matches!(
                 parts.as_slice(),
-                ["reseq", "meta" | "destinations" | "pods"]
+                ["reseq", "meta" | "pods"]
+                    | ["reseq", "{index}", ..]
                     | ["reseq", _, "owner" | "epoch"]
                     | ["reseq", _, "d", _]
                     | ["reseq", _, "calls", ..]

@@ -68,6 +68,9 @@ impl Drop for Place {
     }
 }
 
+/// How many destinations are remembered that were served.
+const REMEMBERED_MAX: usize = 1024;
+
 /// When each destination was served last.
 #[derive(Default)]
 pub(super) struct Served {
@@ -87,6 +90,11 @@ impl Served {
         last.0 += 1;
         let now = last.0;
         last.1.insert(name.clone(), now);
+        if last.1.len() > REMEMBERED_MAX {
+            // Who was served before all of these counts as never served: it comes first anyway.
+            let oldest = now - REMEMBERED_MAX as u64 / 2;
+            last.1.retain(|_, number| *number > oldest);
+        }
     }
 }
 
@@ -132,6 +140,20 @@ mod tests {
         assert!(third.moved().now_or_never().is_some());
         drop(third);
         assert!(lines.waiting.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn only_the_last_that_were_served_are_remembered() {
+        let served = Served::default();
+        let name = |number: usize| format!("d{number}").parse::<DestinationName>().unwrap();
+        for number in 0..3 * REMEMBERED_MAX {
+            served.note(&name(number));
+        }
+        assert!(served.last.lock().unwrap().1.len() <= REMEMBERED_MAX);
+        let (newest, older) = (name(3 * REMEMBERED_MAX - 1), name(3 * REMEMBERED_MAX - 2));
+        let mut all = [newest.clone(), name(0), older.clone()];
+        served.sort(&mut all);
+        assert_eq!(all, [name(0), older, newest]);
     }
 
     #[test]

@@ -34,6 +34,9 @@ const LEASE_MS: std::ops::RangeInclusive<u64> = 100..=24 * 3_600_000;
 /// The longest wait that a worker may ask for before the next attempt, in milliseconds.
 const RETRY_MS_MAX: u64 = 24 * 3_600_000;
 
+/// The most destinations whose idle callers are kept.
+const CALLERS_OF_MAX: usize = 1024;
+
 /// What the calls of workers share: callers, one for each call that is under way at once; who waits
 /// for messages; and which destinations were served when.
 #[derive(Default)]
@@ -54,6 +57,11 @@ impl Callers {
         // An answer that did not come is not asked for again here.
         caller.give_up();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() >= CALLERS_OF_MAX && !idle.contains_key(name) {
+            // Any: whoever needs one finds or makes another.
+            let other = idle.keys().next().cloned();
+            other.map(|other| idle.remove(&other));
+        }
         idle.entry(name.clone()).or_default().push(caller);
     }
 }

@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub const BUGS: [Bug; 38] = [
+pub const BUGS: [Bug; 40] = [
     // Order.
     bug(
         "release compares no heads",
@@ -168,6 +168,19 @@ end",
         "release",
         "local upto = ARGV[base + 1]",
         "local upto = text(math.max(0, tonumber(ARGV[base + 1]) - 1))",
+    ),
+    // What pods follow.
+    bug(
+        "an end is not among the changes",
+        "include/changes",
+        "redis.call('ZADD', changes, revision, name)",
+        "if entry then redis.call('ZADD', changes, revision, name) end",
+    ),
+    bug(
+        "the index forgets an end and says nothing",
+        "include/changes",
+        "redis.call('HSET', index, '*floor', oldest[2])",
+        "",
     ),
     // Bounds and times.
     bug("a delayed message may be claimed at once", "ingest", "due and due > now", "false"),

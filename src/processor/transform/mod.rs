@@ -5,7 +5,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -100,8 +100,11 @@ pub trait Transform: Send + Sync {
     }
 }
 
-/// A transform, and the definition that it was built from.
-type Built = (domain::Transform, Arc<dyn Transform>);
+/// What was built and not used for so long goes: it may hold connections, or processes.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// A transform, the definition that it was built from, and when it was last used.
+type Built = (domain::Transform, Arc<dyn Transform>, Instant);
 
 /// Finds the transform of a destination: built from its definition, or registered by name.
 pub struct Transforms {
@@ -130,24 +133,27 @@ impl Transforms {
             TransformKind::Native => self.native.get(definition.name.as_deref()?).cloned(),
             TransformKind::Http | TransformKind::Jq => {
                 let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some((of, transform)) = built.get(&known.destination.name)
+                if let Some((of, transform, used)) = built.get_mut(&known.destination.name)
                     && of == definition
                 {
+                    *used = Instant::now();
                     return Some(transform.clone());
                 }
                 let transform = self.build(definition);
-                let entry = (definition.clone(), transform.clone());
+                let entry = (definition.clone(), transform.clone(), Instant::now());
                 built.insert(known.destination.name.clone(), entry);
                 Some(transform)
             }
         }
     }
 
-    /// Lets go of what was built for destinations that are gone, or need it no more.
+    /// Lets go of what was built for destinations that are gone or idle, or need it no more.
     pub fn keep(&self, known: impl Fn(&DestinationName) -> Option<Arc<Known>>) {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        built.retain(|name, (of, _)| {
-            known(name).is_some_and(|known| known.destination.transform.kind == of.kind)
+        built.retain(|name, (of, transform, used)| {
+            // Attempts under way hold it too.
+            let is_idle = Arc::strong_count(transform) == 1 && used.elapsed() > IDLE;
+            !is_idle && known(name).is_some_and(|known| known.destination.transform.kind == of.kind)
         });
     }
 

@@ -9,6 +9,7 @@ mod exhausted;
 mod line;
 mod orders;
 mod pace;
+mod poke;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -20,13 +21,14 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
 use calls::{Answer, CALL_LANES_MAX};
 use deliveries::Delivered;
 use line::Line;
 use orders::Orders;
 use pace::Pace;
+pub(super) use poke::Poke;
 
 use super::{
     deliver::{self, Deliver},
@@ -41,6 +43,9 @@ use crate::{
 
 /// The most messages that one call releases of one lane.
 const RUN_MAX: usize = 1024;
+
+/// A task that had nothing to do for so long ends; the next poke begins another.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// A lane's key; none for the destination's own lane. Where nothing is in order each message is a
 /// lane, and its sequence the key.
@@ -145,10 +150,11 @@ impl DestinationSender {
         }
     }
 
-    /// Runs until the tenure is over. `poke` says that a head may leave, or that there is an order.
-    pub(super) async fn run(mut self, poke: Arc<Notify>, gauge: Arc<Gauge>) {
+    /// Runs until the tenure is over, or there was nothing to do for long. `poke` says that a head may
+    /// leave, or that there is an order.
+    pub(super) async fn run(mut self, poke: Arc<Poke>, gauge: Arc<Gauge>) {
         let tenure = self.tenure.clone();
-        let mut changes = self.catalog.changes();
+        let definition = self.catalog.watch(&self.name);
         let mut ended = std::pin::pin!(tenure.ended());
         let mut draining = std::pin::pin!(tenure.draining.cancelled().fuse());
         tokio::select! {
@@ -157,6 +163,7 @@ impl DestinationSender {
             () = tenure.draining.cancelled() => return,
         }
         let mut was_draining = false;
+        let mut idle_since = None;
         loop {
             if !self.adopt_definition().await {
                 return;
@@ -174,15 +181,21 @@ impl DestinationSender {
                 return;
             }
             let next_time = self.next_time();
+            let is_idle = next_time.is_none() && self.is_idle();
+            idle_since = is_idle.then(|| idle_since.unwrap_or_else(Instant::now));
+            let idle_end = idle_since.map(|since| since + IDLE);
             tokio::select! {
                 () = &mut ended => return,
                 () = &mut draining, if !is_draining => {}
                 // Paused, resumed, or defined anew: the next round takes it over.
-                _ = changes.changed() => {}
-                () = poke.notified() => {
+                () = definition.changed() => {}
+                () = poke.poked() => {
                     self.look = true;
                     self.orders.suspected = true;
                 }
+                () = sleep_until(idle_end) => if poke.end() {
+                    return;
+                },
                 Some(delivered) = self.deliveries.next() => self.delivered(delivered),
                 answer = pending_or(&mut self.call) => {
                     self.call = None;
@@ -227,6 +240,11 @@ impl DestinationSender {
         self.due.clear();
         self.call = None;
         self.look = true;
+    }
+
+    /// Nothing is in hand, and nothing is to be asked.
+    fn is_idle(&self) -> bool {
+        self.lanes.is_empty() && self.call.is_none() && self.named.is_empty()
     }
 
     /// When something is to be looked at, even if nothing else happens.

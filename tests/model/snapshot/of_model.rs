@@ -48,6 +48,17 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
     }
     if state.revision > 0 {
         put("destinations", "*".into(), state.revision.to_string());
+        put("destinations", "*history".into(), "This".into());
+    }
+    if state.floor > 0 {
+        put("destinations", "*floor".into(), state.floor.to_string());
+    }
+    for (key, names) in
+        [("destinations:changes", &state.changes), ("destinations:removed", &state.removed)]
+    {
+        for (name, revision) in names {
+            put(key, name.to_string(), revision.to_string());
+        }
     }
     for (name, (version, paused)) in &state.index {
         let paused = if paused.is_empty() { "-" } else { paused };

@@ -23,7 +23,8 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
     let mut unread = BTreeMap::new();
     for (key, (kind, content)) in keys {
         let key = key.strip_prefix("reseq:").expect("every key has the prefix").to_owned();
-        let key = key.strip_prefix("{p00}:").unwrap_or(&key).to_owned();
+        let tags = ["{p00}:", "{index}:"];
+        let key = tags.iter().find_map(|tag| key.strip_prefix(tag)).unwrap_or(&key).to_owned();
         let pairs = content.chunks(2).map(|pair| (pair[0].clone(), pair[pair.len() - 1].clone()));
         let noun = key.rsplit_once("d:").map_or("", |(_, rest)| rest);
         let noun = noun.split_once(':').map_or("", |(_, noun)| noun);

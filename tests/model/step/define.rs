@@ -58,8 +58,7 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
     if has_waiting {
         state.active(definition.claimers()).insert(name);
     }
-    state.index.insert(name, (version, paused));
-    state.revision += 1;
+    state.note_change(name, (version, paused));
     Ok(Reply::Defined { version, changed: true, created })
 }
 
@@ -72,8 +71,8 @@ pub fn pause(state: &mut State, name: Name, paused: &'static str) -> Answer {
     state.version += 1;
     destination.version = state.version;
     destination.paused = paused;
-    state.index.insert(name, (state.version, paused));
-    state.revision += 1;
+    let version = state.version;
+    state.note_change(name, (version, paused));
     Ok(Reply::Paused { changed: true })
 }
 
@@ -90,8 +89,12 @@ pub fn begin_remove(state: &mut State, name: Name, purge: bool) -> Answer {
     Ok(Reply::Removed { purged })
 }
 
+/// How many removed names the index remembers where the scripts are called one by one: so few that it
+/// forgets some.
+pub const FORGETTING: usize = 1;
+
 /// Purged, and forgotten.
-pub fn end_remove(state: &mut State, name: Name) -> Answer {
+pub fn end_remove(state: &mut State, name: Name, removed_max: usize) -> Answer {
     let destination = state.destinations.remove(name).ok_or(Refusal::UnknownDestination)?;
     notice_server(state);
     // What will be made under this name counts from 1 again.
@@ -99,7 +102,6 @@ pub fn end_remove(state: &mut State, name: Name) -> Answer {
     state.active_builtin.remove(name);
     state.active_worker.remove(name);
     state.releasable.remove(name);
-    state.index.remove(name);
-    state.revision += 1;
+    state.note_removal(name, removed_max);
     Ok(Reply::Removed { purged: destination.pending() })
 }

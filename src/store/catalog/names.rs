@@ -1,0 +1,261 @@
+//! The destinations that a pod knows, by name and by partition; and who wants to know of changes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ops::Bound,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::{Notify, broadcast, watch};
+
+use super::Known;
+use crate::domain::DestinationName;
+
+/// Changed names that a slow follower has not yet taken; beyond it, it looks at everything.
+const BACKLOG_MAX: usize = 4096;
+
+/// All destinations. A change costs the same however many there are.
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) by_name: BTreeMap<DestinationName, Arc<Known>>,
+    by_partition: HashMap<u16, BTreeSet<DestinationName>>,
+}
+
+impl Names {
+    /// True if this is news.
+    pub(super) fn insert(&mut self, known: &Arc<Known>) -> bool {
+        let name = &known.destination.name;
+        if self.by_name.get(name).is_some_and(|held| held == known) {
+            return false;
+        }
+        self.by_partition.entry(known.partition).or_default().insert(name.clone());
+        self.by_name.insert(name.clone(), known.clone());
+        true
+    }
+
+    /// True if this is news.
+    pub(super) fn remove(&mut self, name: &DestinationName) -> bool {
+        let Some(held) = self.by_name.remove(name) else { return false };
+        if let Some(names) = self.by_partition.get_mut(&held.partition) {
+            names.remove(name);
+        }
+        true
+    }
+
+    /// The next destinations of these partitions, in an order of their own, from behind `after` on. At
+    /// the end there are fewer than `max`.
+    fn some(
+        &self,
+        partitions: &BTreeSet<u16>,
+        after: Option<&(u16, DestinationName)>,
+        max: usize,
+    ) -> Vec<Arc<Known>> {
+        let begin = after.map_or(0, |(partition, _)| *partition);
+        let names = partitions.range(begin..).filter_map(|number| {
+            let from = after.filter(|(partition, _)| partition == number);
+            let from = from.map_or(Bound::Unbounded, |(_, name)| Bound::Excluded(name));
+            Some(
+                self.by_partition
+                    .get(number)?
+                    .range::<DestinationName, _>((from, Bound::Unbounded)),
+            )
+        });
+        let known = names.flatten().filter_map(|name| self.by_name.get(name).cloned());
+        known.take(max).collect()
+    }
+}
+
+/// Goes round the destinations of some partitions, some at a time: a look at all of them at once would
+/// keep Redis busy where there are very many.
+#[derive(Debug, Default)]
+pub struct Round {
+    after: Option<(u16, DestinationName)>,
+}
+
+impl Round {
+    /// The next ones, and whether the round has come to its end. The next one begins then.
+    pub(super) fn next(
+        &mut self,
+        names: &Names,
+        partitions: &[u16],
+        max: usize,
+    ) -> (Vec<Arc<Known>>, bool) {
+        let partitions = partitions.iter().copied().collect();
+        let some = names.some(&partitions, self.after.as_ref(), max);
+        let is_over = some.len() < max;
+        let last = some.last().filter(|_| !is_over);
+        self.after = last.map(|known| (known.partition, known.destination.name.clone()));
+        (some, is_over)
+    }
+}
+
+/// Who wants to know of changes.
+pub(super) struct Listeners {
+    watched: Mutex<HashMap<DestinationName, Vec<Arc<Notify>>>>,
+    changed: broadcast::Sender<DestinationName>,
+    /// Goes up with each change, of topics too.
+    any: watch::Sender<u64>,
+}
+
+impl Default for Listeners {
+    fn default() -> Self {
+        Listeners {
+            watched: Mutex::default(),
+            changed: broadcast::channel(BACKLOG_MAX).0,
+            any: watch::channel(0).0,
+        }
+    }
+}
+
+impl Listeners {
+    pub(super) fn tell(&self, name: &DestinationName) {
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.get(name).into_iter().flatten().for_each(|notify| notify.notify_one());
+        drop(watched);
+        // Nobody needs to follow.
+        let _ = self.changed.send(name.clone());
+        self.tell_any();
+    }
+
+    pub(super) fn tell_any(&self) {
+        self.any.send_modify(|number| *number += 1);
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.any.subscribe()
+    }
+
+    pub(super) fn changed(&self) -> Changed {
+        Changed { receiver: self.changed.subscribe() }
+    }
+
+    pub(super) fn watch(self: &Arc<Self>, name: &DestinationName) -> Watch {
+        let notify = Arc::new(Notify::new());
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.entry(name.clone()).or_default().push(notify.clone());
+        Watch { listeners: self.clone(), name: name.clone(), notify }
+    }
+}
+
+/// Wakes up whenever one destination has changed or is gone, until dropped.
+pub struct Watch {
+    listeners: Arc<Listeners>,
+    name: DestinationName,
+    notify: Arc<Notify>,
+}
+
+impl Watch {
+    /// Resolves after a change, maybe one that came before the call.
+    pub async fn changed(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut watched = self.listeners.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(of_it) = watched.get_mut(&self.name) {
+            of_it.retain(|notify| !Arc::ptr_eq(notify, &self.notify));
+            if of_it.is_empty() {
+                watched.remove(&self.name);
+            }
+        }
+    }
+}
+
+/// The names that have changed since the last time, for those who keep something for each.
+pub struct Changed {
+    receiver: broadcast::Receiver<DestinationName>,
+}
+
+/// Which names have changed.
+pub enum ChangedNames {
+    /// These.
+    These(HashSet<DestinationName>),
+    /// More than are remembered.
+    Any,
+}
+
+impl Changed {
+    /// What has changed since the last call.
+    pub fn take(&mut self) -> ChangedNames {
+        let mut names = HashSet::new();
+        loop {
+            match self.receiver.try_recv() {
+                Ok(name) => drop(names.insert(name)),
+                Err(broadcast::error::TryRecvError::Lagged(_)) => {
+                    self.receiver = self.receiver.resubscribe();
+                    return ChangedNames::Any;
+                }
+                Err(_) => return ChangedNames::These(names),
+            }
+        }
+    }
+
+    /// Removes from a map what belongs to changed names and fails the test.
+    pub fn sweep<V>(
+        &mut self,
+        map: &mut HashMap<DestinationName, V>,
+        stays: impl Fn(&DestinationName) -> bool,
+    ) {
+        match self.take() {
+            ChangedNames::Any => map.retain(|name, _| stays(name)),
+            ChangedNames::These(names) => {
+                for name in names.iter().filter(|name| !stays(name)) {
+                    map.remove(name);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{domain::Destination, store::Paused};
+
+    fn known(name: &str, partition: u16) -> Arc<Known> {
+        let destination = Destination::new(name.parse().unwrap(), "http://h/");
+        Arc::new(Known { destination, version: 1, partition, paused: Paused::default() })
+    }
+
+    #[test]
+    fn a_round_meets_each_destination_of_the_partitions_once_and_then_begins_again() {
+        let mut names = Names::default();
+        let all = [("a", 3), ("b", 1), ("c", 3), ("d", 2), ("e", 3), ("f", 7)];
+        for (name, partition) in all {
+            assert!(names.insert(&known(name, partition)));
+        }
+        let mut round = Round::default();
+        let mut next = |names: &Names| {
+            let (some, is_over) = round.next(names, &[7, 1, 3], 2);
+            let some: Vec<_> =
+                some.iter().map(|known| known.destination.name.to_string()).collect();
+            (some.join(""), is_over)
+        };
+        assert_eq!(next(&names), ("ba".into(), false));
+        // What is gone, or comes, does not disturb it.
+        assert!(names.remove(&"a".parse().unwrap()));
+        assert_eq!(next(&names), ("ce".into(), false));
+        assert_eq!(next(&names), ("f".into(), true));
+        assert_eq!(next(&names), ("bc".into(), false));
+    }
+
+    #[test]
+    fn changed_names_remove_what_belongs_to_them_and_nothing_else() {
+        let listeners = Listeners::default();
+        let mut changed = listeners.changed();
+        let names: Vec<DestinationName> =
+            (0..BACKLOG_MAX + 10).map(|number| format!("d{number}").parse().unwrap()).collect();
+        let mut kept: HashMap<_, _> = names.iter().map(|name| (name.clone(), ())).collect();
+        listeners.tell(&names[1]);
+        listeners.tell(&names[2]);
+        let stays = |name: &DestinationName| *name == names[2];
+        changed.sweep(&mut kept, stays);
+        assert_eq!(kept.len(), names.len() - 1);
+        assert!(!kept.contains_key(&names[1]));
+        names.iter().for_each(|name| listeners.tell(name));
+        changed.sweep(&mut kept, stays);
+        assert_eq!(kept.into_keys().collect::<Vec<_>>(), [names[2].clone()]);
+    }
+}

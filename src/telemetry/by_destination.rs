@@ -1,0 +1,358 @@
+//! The series of each destination: they end with it, and there are never too many of them.
+//!
+//! At most [`SERIES_MAX`] destinations have series of their own; the others are counted together, as
+//! [`REST`]. Of backlogs the largest are shown. A destination that was idle for long makes way.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write,
+    sync::{
+        Arc, LazyLock, Mutex, PoisonError, RwLock, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{Backlog, SECONDS};
+
+/// The most destinations that have series of their own.
+pub const SERIES_MAX: usize = 1000;
+/// The label of all others: no destination can have this name.
+pub const REST: &str = "*";
+/// Who counted nothing for so long makes way for others, where there is no room.
+const IDLE: Duration = Duration::from_secs(300);
+/// How often it is looked for such, at most: the look goes over all series.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// A metric, and its second label, if it has one.
+type Key = (&'static str, Option<(&'static str, &'static str)>);
+
+#[derive(Default)]
+struct Values {
+    counters: BTreeMap<Key, u64>,
+    durations: BTreeMap<&'static str, Durations>,
+}
+
+/// A histogram of durations.
+#[derive(Default, Clone)]
+struct Durations {
+    /// Of each bucket alone; the last one is what is longer than all bounds.
+    counts: [u64; SECONDS.len() + 1],
+    sum: f64,
+}
+
+/// The series of one destination.
+pub(super) struct Series {
+    values: Mutex<Values>,
+    /// When they were last asked for, in ms since this process began to count.
+    touched_ms: AtomicU64,
+}
+
+impl Series {
+    fn new() -> Arc<Series> {
+        Arc::new(Series { values: Mutex::default(), touched_ms: AtomicU64::new(0) })
+    }
+
+    pub(super) fn add(&self, metric: &'static str, count: u64) {
+        self.add_labelled((metric, None), count);
+    }
+
+    pub(super) fn add_labelled(&self, key: Key, count: u64) {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        *values.counters.entry(key).or_default() += count;
+    }
+
+    pub(super) fn record(&self, metric: &'static str, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let at = SECONDS.partition_point(|bound| *bound < seconds);
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let durations = values.durations.entry(metric).or_default();
+        durations.counts[at] += 1;
+        durations.sum += seconds;
+    }
+}
+
+/// All series of destinations.
+pub(super) struct Registry {
+    series_max: usize,
+    began: Instant,
+    series: RwLock<HashMap<Arc<str>, Arc<Series>>>,
+    rest: Arc<Series>,
+    looked: Mutex<Option<Instant>>,
+    backlogs: Mutex<HashMap<Arc<str>, Backlog>>,
+    /// Whether a destination exists, as each of those that know would say.
+    known: Mutex<Vec<Weak<IsKnown>>>,
+}
+
+type IsKnown = dyn Fn(&str) -> bool + Send + Sync;
+
+/// One that knows which destinations there are, until dropped.
+#[derive(Clone)]
+pub struct Knows(
+    #[expect(dead_code, reason = "the registry sees whether it is still there")] Arc<IsKnown>,
+);
+
+impl Knows {
+    /// Series of destinations that nobody knows end.
+    pub fn new(is_known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Knows {
+        REGISTRY.knows(is_known)
+    }
+}
+
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(SERIES_MAX));
+
+/// The series of this destination, or those of all that have none of their own.
+pub(super) fn of(destination: &str) -> Arc<Series> {
+    REGISTRY.of(destination)
+}
+
+/// How much of a destination is on its way; none if that is not for this pod to say any more.
+pub(super) fn set_backlog(destination: &str, backlog: Option<Backlog>) {
+    REGISTRY.set_backlog(destination, backlog);
+}
+
+/// Ends the series of destinations that are gone.
+pub fn forget_gone() {
+    REGISTRY.forget_gone();
+}
+
+/// The series of destinations, in the text format of Prometheus.
+pub fn render_destinations() -> String {
+    REGISTRY.render()
+}
+
+impl Registry {
+    fn new(series_max: usize) -> Registry {
+        Registry {
+            series_max,
+            began: Instant::now(),
+            series: RwLock::default(),
+            rest: Series::new(),
+            looked: Mutex::default(),
+            backlogs: Mutex::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    fn knows(&self, is_known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Knows {
+        let is_known: Arc<IsKnown> = Arc::new(is_known);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.push(Arc::downgrade(&is_known));
+        Knows(is_known)
+    }
+
+    fn of(&self, destination: &str) -> Arc<Series> {
+        let now_ms = self.began.elapsed().as_millis() as u64;
+        let held = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let found = held.get(destination).cloned();
+        let is_full = held.len() >= self.series_max;
+        drop(held);
+        if let Some(found) = found {
+            found.touched_ms.store(now_ms, Ordering::Relaxed);
+            return found;
+        }
+        if is_full && !self.make_room(now_ms) {
+            return self.rest.clone();
+        }
+        let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        if held.len() >= self.series_max {
+            return self.rest.clone();
+        }
+        let fresh = held.entry(destination.into()).or_insert_with(Series::new).clone();
+        fresh.touched_ms.store(now_ms, Ordering::Relaxed);
+        fresh
+    }
+
+    /// Ends series that were idle for long. False if there is no room all the same.
+    fn make_room(&self, now_ms: u64) -> bool {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return false;
+        }
+        *looked = Some(Instant::now());
+        drop(looked);
+        self.end_idle(now_ms, IDLE)
+    }
+
+    fn end_idle(&self, now_ms: u64, idle: Duration) -> bool {
+        let oldest_ms = now_ms.saturating_sub(idle.as_millis() as u64);
+        let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|_, series| series.touched_ms.load(Ordering::Relaxed) >= oldest_ms);
+        held.len() < self.series_max
+    }
+
+    fn set_backlog(&self, destination: &str, backlog: Option<Backlog>) {
+        let mut backlogs = self.backlogs.lock().unwrap_or_else(PoisonError::into_inner);
+        match backlog {
+            Some(backlog) => drop(backlogs.insert(destination.into(), backlog)),
+            None => drop(backlogs.remove(destination)),
+        }
+    }
+
+    /// Ends the series of destinations that nobody knows. Of backlogs their owner tells when they end.
+    fn forget_gone(&self) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|one| one.strong_count() > 0);
+        let known: Vec<Arc<IsKnown>> = known.iter().filter_map(Weak::upgrade).collect();
+        let names: Vec<Arc<str>> = {
+            let held = self.series.read().unwrap_or_else(PoisonError::into_inner);
+            held.keys().filter(|name| !known.iter().any(|knows| knows(name))).cloned().collect()
+        };
+        if !names.is_empty() {
+            let mut held = self.series.write().unwrap_or_else(PoisonError::into_inner);
+            names.iter().for_each(|name| drop(held.remove(name)));
+        }
+    }
+
+    fn render(&self) -> String {
+        let held = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<(Arc<str>, Arc<Series>)> =
+            held.iter().map(|(name, series)| (name.clone(), series.clone())).collect();
+        drop(held);
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all.push((REST.into(), self.rest.clone()));
+        let mut counters: BTreeMap<&str, String> = BTreeMap::new();
+        let mut durations: BTreeMap<&str, String> = BTreeMap::new();
+        for (name, series) in &all {
+            let values = series.values.lock().unwrap_or_else(PoisonError::into_inner);
+            for ((metric, label), count) in &values.counters {
+                let label = label.map(|(key, value)| format!(",{key}=\"{value}\""));
+                let label = label.unwrap_or_default();
+                let lines = counters.entry(metric).or_default();
+                let _ = writeln!(lines, "{metric}{{destination=\"{name}\"{label}}} {count}");
+            }
+            for (metric, of_it) in &values.durations {
+                of_it.render(metric, name, durations.entry(metric).or_default());
+            }
+        }
+        let mut text = String::new();
+        for (kind, metrics) in [("counter", counters), ("histogram", durations)] {
+            for (metric, lines) in metrics {
+                let _ = writeln!(text, "# TYPE {metric} {kind}\n{lines}");
+            }
+        }
+        text + &self.render_backlogs()
+    }
+
+    /// The largest backlogs, and the sum of the others.
+    fn render_backlogs(&self) -> String {
+        let backlogs = self.backlogs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<(Arc<str>, Backlog)> =
+            backlogs.iter().map(|(name, backlog)| (name.clone(), *backlog)).collect();
+        drop(backlogs);
+        if all.len() > self.series_max {
+            // What needs a person first.
+            let size = |of: &Backlog| (of.halted > 0, of.pending.max(of.dead));
+            all.sort_by_key(|(_, backlog)| std::cmp::Reverse(size(backlog)));
+            let mut rest = Backlog::default();
+            for (_, one) in all.drain(self.series_max..) {
+                rest.pending += one.pending;
+                rest.pending_bytes += one.pending_bytes;
+                rest.halted += one.halted;
+                rest.dead += one.dead;
+            }
+            all.push((REST.into(), rest));
+        }
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        type Gauge = (&'static str, fn(&Backlog) -> u64);
+        let gauges: [Gauge; 4] = [
+            ("reseq_pending", |of| of.pending),
+            ("reseq_pending_bytes", |of| of.pending_bytes),
+            ("reseq_halted", |of| of.halted),
+            ("reseq_dead_letters", |of| of.dead),
+        ];
+        let mut text = String::new();
+        for (metric, value) in gauges.iter().filter(|_| !all.is_empty()) {
+            let _ = writeln!(text, "# TYPE {metric} gauge");
+            for (name, backlog) in &all {
+                let _ = writeln!(text, "{metric}{{destination=\"{name}\"}} {}", value(backlog));
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl Durations {
+    fn render(&self, metric: &str, name: &str, text: &mut String) {
+        let mut count = 0;
+        let bounds = SECONDS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
+        for (bound, of_bucket) in bounds.zip(self.counts) {
+            count += of_bucket;
+            let _ =
+                writeln!(text, "{metric}_bucket{{destination=\"{name}\",le=\"{bound}\"}} {count}");
+        }
+        let _ = writeln!(text, "{metric}_sum{{destination=\"{name}\"}} {}", self.sum);
+        let _ = writeln!(text, "{metric}_count{{destination=\"{name}\"}} {count}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
+        text.lines().filter(|line| line.starts_with(start)).collect()
+    }
+
+    #[test]
+    fn beyond_the_limit_destinations_are_counted_together() {
+        let registry = Registry::new(2);
+        for name in ["a", "b", "c", "d", "a"] {
+            registry.of(name).add("reseq_test_total", 2);
+        }
+        let text = registry.render();
+        let expected = [
+            "reseq_test_total{destination=\"a\"} 4",
+            "reseq_test_total{destination=\"b\"} 2",
+            "reseq_test_total{destination=\"*\"} 4",
+        ];
+        assert_eq!(lines(&text, "reseq_test_total"), expected);
+        // Who was idle makes way.
+        assert!(registry.end_idle(1_000_000, Duration::from_secs(1)));
+        registry.of("c").add("reseq_test_total", 1);
+        let text = registry.render();
+        let expected =
+            ["reseq_test_total{destination=\"c\"} 1", "reseq_test_total{destination=\"*\"} 4"];
+        assert_eq!(lines(&text, "reseq_test_total"), expected);
+    }
+
+    #[test]
+    fn the_largest_backlogs_are_shown_and_the_others_summed() {
+        let registry = Registry::new(2);
+        for (name, pending) in [("a", 5), ("b", 1), ("c", 9), ("d", 2)] {
+            registry.set_backlog(name, Some(Backlog { pending, dead: 1, ..Backlog::default() }));
+        }
+        let expected = [
+            "reseq_pending{destination=\"*\"} 3",
+            "reseq_pending{destination=\"a\"} 5",
+            "reseq_pending{destination=\"c\"} 9",
+        ];
+        assert_eq!(lines(&registry.render(), "reseq_pending{"), expected);
+        ["a", "b", "c", "d"].iter().for_each(|name| registry.set_backlog(name, None));
+        assert_eq!(registry.render(), "");
+    }
+
+    #[test]
+    fn series_of_what_nobody_knows_end() {
+        let registry = Registry::new(10);
+        let first = registry.knows(|name| name == "a");
+        let _second = registry.knows(|name| name == "b");
+        for name in ["a", "b", "c"] {
+            registry.of(name).record("reseq_test_seconds", Duration::from_millis(3));
+        }
+        registry.forget_gone();
+        let expected = [
+            "reseq_test_seconds_count{destination=\"a\"} 1",
+            "reseq_test_seconds_count{destination=\"b\"} 1",
+        ];
+        assert_eq!(lines(&registry.render(), "reseq_test_seconds_count"), expected);
+        let buckets =
+            lines(&registry.render(), "reseq_test_seconds_bucket{destination=\"a\"").join("\n");
+        assert!(buckets.contains("le=\"0.0025\"} 0\n") && buckets.contains("le=\"0.005\"} 1\n"));
+        assert!(buckets.ends_with("le=\"+Inf\"} 1"), "{buckets}");
+        drop(first);
+        registry.forget_gone();
+        assert_eq!(lines(&registry.render(), "reseq_test_seconds_count").len(), 1);
+    }
+}

@@ -1,0 +1,238 @@
+//! What destinations cost: nothing once they are gone, and a change the same however many there are.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use serde_json::json;
+
+use super::said;
+use crate::support::{
+    pods::{Pod, Settings, client},
+    receiver::{Desk, Receiver},
+    redis::TestRedis,
+    wait::eventually,
+};
+
+/// Nobody listens there.
+const URL: &str = "http://127.0.0.1:9/";
+/// Requests under way at once.
+const AT_ONCE: usize = 16;
+
+/// Does something to so many names, side by side.
+async fn each<F: Future<Output = ()>>(names: &[String], act: impl Fn(String) -> F) {
+    stream::iter(names.iter().cloned().map(act)).buffer_unordered(AT_ONCE).collect::<()>().await;
+}
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{prefix}-{number}")).collect()
+}
+
+/// What a process holds, as far as it shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    series: usize,
+    tasks: usize,
+    resident_kib: usize,
+}
+
+async fn held(pod: &Pod) -> Held {
+    let metrics = client().get(pod.url("/metrics")).send().await.unwrap().text().await.unwrap();
+    let series = metrics.lines().filter(|line| line.contains("destination=")).count();
+    let tasks = pod.metric("reseq_tasks").await as usize;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pod.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let resident_kib = line.split_whitespace().next().unwrap().parse().unwrap();
+    Held { series, tasks, resident_kib }
+}
+
+#[tokio::test]
+async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory() {
+    const COUNT: usize = 500;
+    let redis = TestRedis::start().await;
+    let desk = Arc::new(Desk::default());
+    let receiver = Receiver::http(&desk).await;
+    let worker = json!({"url": receiver.url(), "transform": {"kind": "worker"}});
+    let settings = Settings::new(redis.url());
+    let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
+    let client = client();
+    let before = held(&pod).await;
+    let mut rounds = Vec::new();
+    for round in 0..4 {
+        let names = names(&format!("round-{round}"), COUNT);
+        // Some are processed by workers, some by nobody, some by Reseq.
+        each(&names, async |name| {
+            let number: usize = name.rsplit('-').next().unwrap().parse().unwrap();
+            let plain = match number % 3 {
+                0 => worker.clone(),
+                _ => json!({"url": receiver.url(), "ordering": "key"}),
+            };
+            let path = pod.url(&format!("/v1/destinations/{name}"));
+            assert_eq!(said(client.put(&path).json(&plain)).await.status, 201);
+            let sent = client.post(format!("{path}/messages")).body("x").header("reseq-key", "k");
+            assert_eq!(said(sent).await.status, 202);
+            if number % 3 == 0 {
+                let lease = json!({"destinations": [name], "max": 1, "wait_ms": 1000});
+                let leased = said(client.post(pod.url("/v1/leases")).json(&lease)).await;
+                let token = &leased.body["leases"][0]["token"];
+                let done = json!({"items": [{"token": token, "body": "y"}]});
+                let done = said(client.post(pod.url("/v1/leases/complete")).json(&done)).await;
+                assert_eq!(done.body["results"][0]["status"], "ok");
+            }
+        })
+        .await;
+        let is_drained = async || {
+            let stats = said(client.get(pod.url("/v1/stats"))).await.body;
+            let pending = stats["totals"]["pending"].as_u64();
+            if pending == Some(0) { Ok(()) } else { Err(format!("{pending:?} pending")) }
+        };
+        eventually("all are delivered", is_drained).await;
+        let used = held(&pod).await;
+        assert!(used.series > before.series + COUNT, "{used:?} after {before:?}");
+        assert!(used.tasks > before.tasks + COUNT, "{used:?} after {before:?}");
+        each(&names, async |name| {
+            let path = pod.url(&format!("/v1/destinations/{name}"));
+            assert_eq!(said(client.delete(&path)).await.status, 200);
+        })
+        .await;
+        let after = eventually("what belonged to them is gone", async || {
+            let after = held(&pod).await;
+            // Connections, to this test and to the receiver, are kept for others.
+            let is_gone =
+                after.series <= before.series && after.tasks <= before.tasks + 4 * AT_ONCE;
+            if is_gone { Ok(after) } else { Err(format!("{after:?}; before: {before:?}")) }
+        })
+        .await;
+        println!("round {round}: used {used:?}, after {after:?}");
+        rounds.push(after.resident_kib);
+    }
+    // The allocator keeps now more, now less.
+    let (early, late) = (rounds[0].max(rounds[1]), rounds[2].min(rounds[3]));
+    assert!(late as f64 <= early as f64 * 1.1, "{rounds:?} KiB resident after each round");
+}
+
+/// What a change of one definition makes Redis do, on average of some: commands, and bytes that it sends.
+async fn cost(redis: &TestRedis, pods: [&Pod; 2], names: &[String], url: &str) -> (f64, f64) {
+    let client = client();
+    let before = usage(redis).await;
+    let change = async |name: String| {
+        let definition = json!({"url": url});
+        let path = pods[0].url(&format!("/v1/destinations/{name}"));
+        assert_eq!(said(client.put(&path).json(&definition)).await.status, 200);
+    };
+    // One after the other: nothing of what two changes cost is shared.
+    for name in names {
+        change(name.clone()).await;
+    }
+    follow(pods[1], names.last().unwrap(), Some(url)).await;
+    let after = usage(redis).await;
+    let each = |at: fn(&(f64, f64)) -> f64| (at(&after) - at(&before)) / names.len() as f64;
+    (each(|usage| usage.0), each(|usage| usage.1))
+}
+
+/// Waits until this pod knows this URL of a destination; none: that it is gone.
+async fn follow(pod: &Pod, name: &str, url: Option<&str>) {
+    let client = client();
+    eventually("a pod follows", async || {
+        // The list is what the pod knows: it asks Redis for nothing.
+        let list = said(client.get(pod.url("/v1/destinations"))).await.body;
+        let items = list["items"].as_array().unwrap();
+        let known = items.iter().find(|item| item["name"] == name);
+        let is_so = match url {
+            None => known.is_none(),
+            Some(url) => known.is_some_and(|known| known["url"] == url),
+        };
+        if is_so { Ok(()) } else { Err(format!("{known:?}")) }
+    })
+    .await;
+}
+
+async fn usage(redis: &TestRedis) -> (f64, f64) {
+    let number = |text: String| text.parse::<f64>().unwrap();
+    let commands = number(redis.info("total_commands_processed").await);
+    (commands, number(redis.info("total_net_output_bytes").await))
+}
+
+#[tokio::test]
+async fn a_change_costs_the_same_however_many_destinations_there_are() {
+    let redis = TestRedis::start().await;
+    let settings = Settings::new(redis.url());
+    // Without senders, which look after their destinations meanwhile.
+    let first = Pod::start("first", "ingest", &settings).await;
+    let second = Pod::start("second", "ingest", &settings).await;
+    let client = client();
+    let all = names("d", 4000);
+    let mut costs = Vec::new();
+    let mut from = 0;
+    for count in [400, 4000] {
+        each(&all[from..count], async |name| {
+            let path = first.url(&format!("/v1/destinations/{name}"));
+            let definition = json!({"url": URL});
+            assert_eq!(said(client.put(&path).json(&definition)).await.status, 201);
+        })
+        .await;
+        from = count;
+        follow(&second, &all[count - 1], Some(URL)).await;
+        costs.push(
+            cost(&redis, [&first, &second], &all[count - 100..count], "http://127.0.0.1:9/changed")
+                .await,
+        );
+    }
+    println!("commands and bytes of a change: {costs:?}");
+    let [few, many] = costs[..] else { unreachable!() };
+    assert!(many.0 < few.0 * 1.5, "commands: {costs:?}");
+    assert!(many.1 < few.1 * 1.5, "bytes: {costs:?}");
+}
+
+/// A pod that stood still while destinations came and went, and Redis then remembers no more which: in
+/// what is read in place of the changes.
+#[tokio::test]
+async fn a_pod_that_cannot_follow_the_changes_reads_everything() {
+    let redis = TestRedis::start().await;
+    let settings = Settings::new(redis.url());
+    let first = Pod::start("first", "ingest", &settings).await;
+    let second = Pod::start("second", "ingest", &settings).await;
+    let client = client();
+    let put = async |name: &str| {
+        let path = first.url(&format!("/v1/destinations/{name}"));
+        said(client.put(path).json(&json!({"url": URL}))).await.status
+    };
+    let (index, changes, removed) = (
+        "reseq:{index}:destinations",
+        "reseq:{index}:destinations:changes",
+        "reseq:{index}:destinations:removed",
+    );
+    for (round, forget) in ["floor", "history", "changes"].into_iter().enumerate() {
+        let [gone, stays, new] = ["gone", "stays", "new"].map(|what| format!("{what}-{round}"));
+        assert_eq!((put(&gone).await, put(&stays).await), (201, 201));
+        follow(&second, &gone, Some(URL)).await;
+        follow(&second, &stays, Some(URL)).await;
+        second.freeze();
+        assert_eq!(put(&new).await, 201);
+        let path = first.url(&format!("/v1/destinations/{gone}"));
+        assert_eq!(said(client.delete(path)).await.status, 200);
+        match forget {
+            // As after more removals than are remembered.
+            "floor" => {
+                let revision: String = redis.ask(&["HGET", index, "*"]).await.unwrap();
+                let () = redis.ask(&["HSET", index, "*floor", &revision]).await.unwrap();
+                let () = redis.ask(&["ZREM", changes, &gone]).await.unwrap();
+                let () = redis.ask(&["ZREM", removed, &gone]).await.unwrap();
+            }
+            // As after a takeover by a replica that counted on from an older revision.
+            "history" => {
+                let other = "0".repeat(40);
+                let () = redis.ask(&["HSET", index, "*history", &other]).await.unwrap();
+                let () = redis.ask(&["ZREM", changes, &gone, &new]).await.unwrap();
+            }
+            _ => {
+                let () = redis.ask(&["DEL", changes]).await.unwrap();
+            }
+        }
+        second.thaw();
+        follow(&second, &gone, None).await;
+        follow(&second, &new, Some(URL)).await;
+        follow(&second, &stays, Some(URL)).await;
+    }
+    let list = said(client.get(second.url("/v1/destinations"))).await.body;
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(6));
+}
