@@ -15,6 +15,7 @@ use support::{
 #[path = "../support/mod.rs"]
 mod support;
 
+mod connections;
 mod destinations;
 mod full;
 mod ingest;
@@ -39,6 +40,11 @@ struct Service {
 
 impl Service {
     async fn start() -> Service {
+        Service::start_with(|settings| settings).await
+    }
+
+    /// The same with other settings.
+    async fn start_with(other: impl FnOnce(Settings) -> Settings) -> Service {
         let redis = TestRedis::start().await;
         let desk = Arc::new(Desk::default());
         let receiver = Receiver::http(&desk).await;
@@ -54,7 +60,7 @@ impl Service {
             ],
             ..Settings::new(redis.url())
         };
-        let settings = settings.destination("erp", &format!("url = \"{}\"", receiver.url()));
+        let settings = other(settings).destination("erp", &format!("url = \"{}\"", receiver.url()));
         let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
         Service { redis, pod, desk, receiver }
     }
