@@ -24,6 +24,7 @@ mod redis_gone;
 mod start;
 mod tcp;
 mod workers;
+mod workers_gone;
 
 /// The longest body and the longest batch, in bytes.
 const BODY_MAX: usize = 1000;
