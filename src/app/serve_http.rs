@@ -1,7 +1,7 @@
 //! Serves HTTP: accepts connections, closes those that are too slow, and answers health checks
 //! however many there are.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -130,7 +130,7 @@ impl HttpServer {
                 activity = self.overdue(&peer) => break Some(activity),
                 () = self.stop.cancelled(), if !is_stopping => {
                     is_stopping = true;
-                    Pin::new(&mut connection).graceful_shutdown();
+                    std::pin::Pin::new(&mut connection).graceful_shutdown();
                 }
             }
         };
