@@ -83,6 +83,41 @@ impl Drop for TcpPaused {
     }
 }
 
+/// Counts a connection that came in, until it is dropped.
+#[derive(Debug)]
+pub struct ConnectionOpen(&'static str);
+
+impl ConnectionOpen {
+    /// One more is open at this listener: `http` or `tcp`.
+    pub fn begin(listener: &'static str) -> ConnectionOpen {
+        gauge!("reseq_connections", "listener" => listener).increment(1.0);
+        ConnectionOpen(listener)
+    }
+}
+
+impl Drop for ConnectionOpen {
+    fn drop(&mut self) {
+        gauge!("reseq_connections", "listener" => self.0).decrement(1.0);
+    }
+}
+
+/// A connection was closed, or a request on it refused, before its client was done: `slow_head`,
+/// `slow_body`, `slow_frame`, `idle`, `displaced` or `full`.
+pub fn connection_closed(reason: &'static str) {
+    counter!("reseq_connections_closed_total", "reason" => reason).increment(1);
+}
+
+/// A connection could not be accepted, such as for want of a file descriptor.
+pub fn accept_failed(listener: &'static str) {
+    counter!("reseq_accept_errors_total", "listener" => listener).increment(1);
+}
+
+/// Messages were given back because the answer that named them is known not to have arrived.
+pub fn given_back(destination: &str, count: usize) {
+    counter!("reseq_leases_given_back_total", "destination" => destination.to_owned())
+        .increment(count as u64);
+}
+
 /// Messages were claimed.
 pub fn claimed(destination: &str, count: usize) {
     by_destination::of(destination).add("reseq_claimed_total", count as u64);

@@ -17,25 +17,33 @@ mod topics;
 mod withdraw;
 mod workers;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use axum::{
     Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, Request, rejection::BytesRejection},
+    body::{Body, Bytes, HttpBody},
+    extract::{DefaultBodyLimit, Request, State, rejection::BytesRejection},
     http::{HeaderValue, StatusCode},
     middleware::{self, Next},
-    response::Response,
+    response::{IntoResponse, Response},
     routing::{delete, get, post},
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes},
-    wire::{REQUEST_ID, problem::Problem},
+    telemetry,
+    wire::{
+        REQUEST_ID,
+        pace::{Pace, Paced},
+        problem::Problem,
+    },
 };
 
 /// What the handlers share. Cheap to clone.
@@ -61,6 +69,8 @@ pub struct Api {
     pub memory_high_percent: u8,
     /// Set when the process begins to stop.
     pub stop: CancellationToken,
+    /// What must end before the process does.
+    pub tasks: TaskTracker,
     /// Callers for the calls of workers.
     pub callers: Arc<workers::Callers>,
     /// Renders the metrics, where this process collects them.
@@ -129,8 +139,14 @@ pub fn without_ingest() -> Router {
     Router::new().route("/v1/destinations/{destination}/messages", post(nothing))
 }
 
-/// What surrounds all routes: an id for each request, and problems for what no route answers.
-pub fn surround(routes: Router) -> Router {
+/// True for what operators' tools ask, which is answered however much else there is.
+pub fn is_of_health(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/metrics")
+}
+
+/// What surrounds all routes: an id for each request, the least speed of its body, and problems for
+/// what no route answers.
+pub fn surround(routes: Router, pace: Pace) -> Router {
     routes
         .fallback(async || {
             Problem::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path")
@@ -139,7 +155,24 @@ pub fn surround(routes: Router) -> Router {
             let status = StatusCode::METHOD_NOT_ALLOWED;
             Problem::new(status, "method_not_allowed", "this path does not take this method")
         })
+        .layer(middleware::from_fn_with_state(pace, at_pace))
         .layer(middleware::from_fn(with_request_id))
+}
+
+/// Refuses a request whose body comes too slowly.
+async fn at_pace(State(pace): State<Pace>, request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let is_late = Arc::new(AtomicBool::new(false));
+    let paced = |body| Body::new(Paced::new(body, pace, is_late.clone()));
+    let response = next.run(request.map(paced)).await;
+    if !is_late.load(Ordering::Relaxed) {
+        return response;
+    }
+    telemetry::connection_closed("slow_body");
+    // Who waited for it has made of it that it is broken.
+    Problem::body_timeout().into_response()
 }
 
 /// Gives each request an id, or takes the one it brings, and names it in the answer.

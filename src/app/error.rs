@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::{
+    config::ConfigError,
     domain::DestinationName,
     store::{StoreError, UnfitServer, embedded::EmbeddedError},
 };
@@ -27,6 +28,9 @@ pub enum AppError {
         /// Why.
         problem: StoreError,
     },
+    /// The configuration asks for more than the system gives.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// An address that cannot be listened on.
     #[error("cannot listen on {address} ({field}): {problem}")]
     Listen {

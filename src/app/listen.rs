@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use axum::{Router, serve::ListenerExt};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -26,6 +25,7 @@ pub(super) async fn listen(
 /// Takes messages in over TCP: runs the listeners, and tells where they are.
 pub(super) async fn listen_tcp(
     config: &Config,
+    connections_max: usize,
     committer: Committer,
     doors: &TaskTracker,
     stop: &CancellationToken,
@@ -35,7 +35,8 @@ pub(super) async fn listen_tcp(
         committer,
         limits: ingest::json::Limits::of(&config.http),
         frames_in_flight_max: config.ingest.frames_in_flight_max,
-        connections: Arc::new(Semaphore::new(config.ingest.connections_max)),
+        pace: super::pace_of(config),
+        connections: Arc::new(Semaphore::new(connections_max)),
     };
     let mut bound = Vec::new();
     for settings in &config.tcp {
@@ -51,16 +52,4 @@ pub(super) async fn listen_tcp(
         bound.push(address);
     }
     Ok(bound)
-}
-
-/// Serves these routes until `stop`.
-pub(super) async fn serve_http(listener: TcpListener, routes: Router, stop: CancellationToken) {
-    // An answer is small and awaited: it must not wait for more to go with it.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    let served = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned());
-    if let Err(error) = served.await {
-        tracing::error!(%error, "the HTTP listener ended");
-    }
 }

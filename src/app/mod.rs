@@ -1,8 +1,11 @@
 //! Builds the parts once, starts the roles, and drains them in order.
 
+mod connections;
+mod descriptors;
 mod error;
 mod listen;
 mod role;
+mod serve_http;
 mod vital;
 
 use std::{
@@ -19,7 +22,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use error::AppError;
 pub use role::Role;
 
-use listen::{listen, listen_tcp, serve_http};
+use descriptors::Descriptors;
+use listen::{listen, listen_tcp};
+use serve_http::HttpServer;
 use vital::{Ended, Vital};
 
 use crate::{
@@ -31,7 +36,7 @@ use crate::{
     processor::{Processor, Transform, Transforms, transform::jq},
     sender::Sender,
     store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes, embedded::EmbeddedRedis},
-    wire,
+    wire::{self, pace::Pace},
 };
 
 /// Reseq, about to run. As a library: register transforms, then [`Reseq::start`].
@@ -107,12 +112,15 @@ impl Reseq {
         }
         let stop = CancellationToken::new();
         let mut config = self.config;
+        let descriptors = Descriptors::share(&config)?;
         let embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let background = CancellationToken::new();
         let (vital, ended) = Vital::new();
         let parts = Parts::build(&config, self.transforms, self.metrics, &background, &vital).await;
         let started = match parts {
-            Ok(parts) => Whole::start(&config, parts, &self.roles, stop.clone(), &vital).await,
+            Ok(parts) => {
+                Whole::start(&config, &descriptors, parts, &self.roles, stop.clone(), &vital).await
+            }
             Err(error) => Err(error),
         };
         let whole = match started {
@@ -223,6 +231,7 @@ struct Whole {
 impl Whole {
     async fn start(
         config: &Config,
+        descriptors: &Descriptors,
         parts: Parts,
         roles: &HashSet<Role>,
         stop: CancellationToken,
@@ -230,7 +239,7 @@ impl Whole {
     ) -> Result<Whole, AppError> {
         let (doors, commits, running) =
             (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
-        let mut routes = api::router(api_of(config, &parts, &stop));
+        let mut routes = api::router(api_of(config, &parts, &stop, &doors));
         let mut tcp = Vec::new();
         if roles.contains(&Role::Ingest) {
             let (store, catalog) = (parts.store.clone(), parts.catalog.clone());
@@ -252,12 +261,15 @@ impl Whole {
                 batch_bytes_max: config.http.batch_bytes_max,
                 stop: stop.clone(),
             }));
-            tcp = listen_tcp(config, committer, &doors, &stop, vital).await?;
+            let connections_max = descriptors.tcp;
+            tcp = listen_tcp(config, connections_max, committer, &doors, &stop, vital).await?;
         } else {
             routes = routes.merge(api::without_ingest());
         }
         let (listener, http) = listen(config.http.listen, "http.listen").await?;
-        let serving = serve_http(listener, api::surround(routes), stop.clone());
+        let routes = api::surround(routes, pace_of(config));
+        let server = HttpServer::new(routes, &config.http, descriptors.http, stop.clone());
+        let serving = server.run(listener, doors.clone());
         doors.spawn(vital.watch("HTTP listener", serving));
         // Roles leave room, within shutdown_ms, for what comes after them.
         let drain = Duration::from_millis(config.shutdown_ms) * 7 / 10;
@@ -341,7 +353,13 @@ impl Whole {
     }
 }
 
-fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken) -> Api {
+/// The least speed of a body, or a frame, that has begun.
+fn pace_of(config: &Config) -> Pace {
+    let window = Duration::from_millis(config.http.body_window_ms);
+    Pace::new(config.http.body_bytes_per_second_min, window)
+}
+
+fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken, tasks: &TaskTracker) -> Api {
     Api {
         store: parts.store.clone(),
         catalog: parts.catalog.clone(),
@@ -353,6 +371,7 @@ fn api_of(config: &Config, parts: &Parts, stop: &CancellationToken) -> Api {
         json_depth_max: config.http.json_depth_max,
         memory_high_percent: config.ingest.memory_high_percent,
         stop: stop.clone(),
+        tasks: tasks.clone(),
         callers: Arc::default(),
         metrics: parts.metrics.clone(),
     }

@@ -58,6 +58,17 @@ pub struct Http {
     pub batch_bytes_max: usize,
     /// The most levels that the JSON of a message's body, and of any answer, may nest.
     pub json_depth_max: usize,
+    /// The most connections at once; 0: a quarter of the file descriptors, at most 4,096.
+    pub connections_max: usize,
+    /// The head of a request that has begun comes to its end within so many milliseconds.
+    pub header_timeout_ms: u64,
+    /// A connection without a request, or whose answer is not read, is closed after so many
+    /// milliseconds.
+    pub idle_timeout_ms: u64,
+    /// The least speed of a body that has begun, and of a TCP frame, in bytes a second; 0: none.
+    pub body_bytes_per_second_min: u64,
+    /// That speed is the mean over so many milliseconds.
+    pub body_window_ms: u64,
 }
 
 /// The Redis that holds everything.
@@ -97,7 +108,8 @@ pub struct Ingest {
     /// While Redis does not answer, calls are made again for so long, in milliseconds, before a producer
     /// gets its 503; one that is under way then is waited for.
     pub retry_ms: u64,
-    /// The most TCP connections at once, over all listeners.
+    /// The most TCP connections at once, over all listeners; 0: a quarter of the file descriptors, at
+    /// most 1,024.
     pub connections_max: usize,
     /// Frames of one TCP connection on their way into Redis at once.
     pub frames_in_flight_max: usize,
@@ -164,6 +176,11 @@ impl Default for Http {
             body_bytes_max: 1 << 20,
             batch_bytes_max: 16 << 20,
             json_depth_max: 128,
+            connections_max: 0,
+            header_timeout_ms: 15_000,
+            idle_timeout_ms: 75_000,
+            body_bytes_per_second_min: 1024,
+            body_window_ms: 10_000,
         }
     }
 }
@@ -190,7 +207,7 @@ impl Default for Ingest {
             batch_max: 512,
             bytes_in_flight_max: 256 << 20,
             retry_ms: 5_000,
-            connections_max: 1_024,
+            connections_max: 0,
             frames_in_flight_max: 1_024,
             memory_high_percent: 90,
         }
@@ -304,6 +321,11 @@ impl Config {
             ("http.body_bytes_max", self.http.body_bytes_max as u64, 1, 256 << 20),
             ("http.batch_bytes_max", self.http.batch_bytes_max as u64, 1, 1 << 30),
             ("http.json_depth_max", self.http.json_depth_max as u64, 8, 10_000),
+            ("http.connections_max", self.http.connections_max as u64, 0, 1 << 20),
+            ("http.header_timeout_ms", self.http.header_timeout_ms, 10, 600_000),
+            ("http.idle_timeout_ms", self.http.idle_timeout_ms, 10, 3_600_000),
+            ("http.body_bytes_per_second_min", self.http.body_bytes_per_second_min, 0, 1 << 30),
+            ("http.body_window_ms", self.http.body_window_ms, 10, 600_000),
             ("redis.partitions", self.redis.partitions.into(), 1, 4096),
             ("redis.connections", self.redis.connections as u64, 1, 1024),
             ("redis.timeout_ms", self.redis.timeout_ms, 10, 20_000),
@@ -316,7 +338,7 @@ impl Config {
                 1 << 40,
             ),
             ("ingest.retry_ms", self.ingest.retry_ms, 0, 30_000),
-            ("ingest.connections_max", self.ingest.connections_max as u64, 1, 1 << 20),
+            ("ingest.connections_max", self.ingest.connections_max as u64, 0, 1 << 20),
             ("ingest.frames_in_flight_max", self.ingest.frames_in_flight_max as u64, 1, 1 << 16),
             ("ingest.memory_high_percent", self.ingest.memory_high_percent.into(), 0, 100),
             ("processor.concurrency", self.processor.concurrency as u64, 1, 100_000),
@@ -391,7 +413,8 @@ impl Config {
     }
 }
 
-fn invalid(field: &str, problem: String) -> ConfigError {
+/// A field that cannot be used.
+pub fn invalid(field: &str, problem: String) -> ConfigError {
     ConfigError::InvalidField { field: field.into(), problem }
 }
 

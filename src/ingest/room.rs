@@ -10,49 +10,61 @@ use axum::{
 use bytes::BytesMut;
 use futures::StreamExt;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+    sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore},
+    time::sleep,
 };
 
 use crate::wire::problem::Problem;
 
 /// Memory is counted in these, in bytes.
 const UNIT: usize = 1024;
-/// What is read of a body before there is room for all of it, in bytes.
+/// What is read of a body without room for it, in bytes: a short one waits for nothing but Redis.
 const READ_FIRST: usize = 64 << 10;
-/// A body for which there is room comes within this time: others wait for what it takes.
-const COMES_WITHIN: Duration = Duration::from_secs(60);
+/// A long body that finds no room is refused after this time.
+const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 /// The room of one process. Cheap to clone.
+///
+/// A long body takes room as it arrives, and all that are still arriving take at most half of it: what
+/// is complete depends on Redis alone, and never waits for what some client has not sent. Where those
+/// that arrive have filled their half, one at a time may go on beyond it, so that they never all wait
+/// for each other.
 #[derive(Clone)]
 pub struct Rooms {
     free: Arc<Semaphore>,
+    arriving: Arc<Semaphore>,
+    turn: Arc<Mutex<()>>,
     all: usize,
-    comes_within: Duration,
+    room_within: Duration,
 }
 
 /// Room that is taken, until the last clone of it is dropped.
 #[derive(Clone)]
 pub struct Room {
-    _units: Option<Arc<OwnedSemaphorePermit>>,
+    _held: Option<Arc<Held>>,
+}
+
+struct Held {
+    _units: Option<OwnedSemaphorePermit>,
+    /// Kept by one that has less than it takes.
+    _turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl Rooms {
     /// Room for so many bytes.
     pub fn new(bytes_max: usize) -> Rooms {
         let all = bytes_max / UNIT;
-        Rooms { free: Arc::new(Semaphore::new(all)), all, comes_within: COMES_WITHIN }
+        let (free, arriving) = (Semaphore::new(all), Semaphore::new(all / 2));
+        let (free, arriving, turn) = (Arc::new(free), Arc::new(arriving), Arc::default());
+        Rooms { free, arriving, turn, all, room_within: ROOM_WITHIN }
     }
 
     /// Waits for room for so many bytes. What is longer than all there is takes all there is.
     pub async fn take(&self, bytes: usize) -> Room {
-        Room { _units: self.units(bytes).await.map(Arc::new) }
-    }
-
-    /// None only if the semaphore were closed, which it never is.
-    async fn units(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let units = self.units_of(bytes) as u32;
-        self.free.clone().acquire_many_owned(units).await.ok()
+        // None only if the semaphore were closed, which it never is.
+        let units = self.free.clone().acquire_many_owned(units).await.ok();
+        Room { _held: Some(Arc::new(Held { _units: units, _turn: None })) }
     }
 
     fn units_of(&self, bytes: usize) -> usize {
@@ -60,7 +72,7 @@ impl Rooms {
     }
 
     /// Reads a body of at most `max` bytes, and takes the room for it. A short one is read at once;
-    /// of a long one the rest is read when there is room for all that it may be.
+    /// of a long one the rest is read as there is room for what has arrived.
     pub async fn read(&self, body: Body, max: usize) -> Result<(Bytes, Room), Problem> {
         let declared = body.size_hint().exact().map(|bytes| bytes as usize);
         let mut coming = Coming { parts: body.into_data_stream(), length: 0, max };
@@ -69,35 +81,91 @@ impl Rooms {
             while coming.next().await?.is_some() {}
         }
         let mut parts = Vec::new();
-        if declared.is_none_or(|bytes| bytes <= READ_FIRST) {
-            while coming.length <= READ_FIRST {
-                let Some(part) = coming.next().await? else {
-                    let whole = if parts.len() == 1 {
-                        parts.remove(0)
-                    } else {
-                        Bytes::from(parts.concat())
-                    };
-                    let room = self.take(coming.length).await;
-                    return Ok((whole, room));
-                };
-                parts.push(part);
+        while coming.length <= READ_FIRST {
+            let Some(part) = coming.next().await? else {
+                let whole =
+                    if parts.len() == 1 { parts.remove(0) } else { Bytes::from(parts.concat()) };
+                let room = self.take(coming.length).await;
+                return Ok((whole, room));
+            };
+            parts.push(part);
+        }
+        let mut arriving = Arriving::new(self);
+        arriving.grow(coming.length).await?;
+        let mut whole = BytesMut::with_capacity(coming.length);
+        parts.drain(..).for_each(|part| whole.extend_from_slice(&part));
+        while let Some(part) = coming.next().await? {
+            arriving.grow(coming.length).await?;
+            whole.extend_from_slice(&part);
+        }
+        Ok((whole.freeze(), arriving.complete()))
+    }
+}
+
+/// The room of a long body that is still arriving.
+struct Arriving<'r> {
+    rooms: &'r Rooms,
+    /// Units that it should have.
+    count: usize,
+    units: Option<OwnedSemaphorePermit>,
+    share: Option<OwnedSemaphorePermit>,
+    /// It is the one that goes on though there is no room.
+    turn: Option<OwnedMutexGuard<()>>,
+    is_short: bool,
+}
+
+impl<'r> Arriving<'r> {
+    fn new(rooms: &'r Rooms) -> Arriving<'r> {
+        Arriving { rooms, count: 0, units: None, share: None, turn: None, is_short: false }
+    }
+
+    /// Waits for room for all that has arrived: so many bytes.
+    async fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
+        let rooms = self.rooms;
+        let more = rooms.units_of(bytes).saturating_sub(self.count) as u32;
+        if more == 0 {
+            return Ok(());
+        }
+        if self.turn.is_none() {
+            // A part that is longer than the half of all would wait for ever.
+            let fits = more as usize <= rooms.all / 2;
+            let share = async {
+                match fits {
+                    true => rooms.arriving.clone().acquire_many_owned(more).await.ok(),
+                    false => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                share = share => merge(&mut self.share, share),
+                turn = rooms.turn.clone().lock_owned() => self.turn = Some(turn),
+                () = sleep(rooms.room_within) => return Err(no_room()),
             }
         }
-        let most = declared.unwrap_or(max);
-        let mut units = self.units(most).await;
-        let mut whole = BytesMut::with_capacity(most);
-        parts.iter().for_each(|part| whole.extend_from_slice(part));
-        let rest = async {
-            while let Some(part) = coming.next().await? {
-                whole.extend_from_slice(&part);
-            }
-            Ok(())
+        let free = rooms.free.clone();
+        let units = match self.turn {
+            // What is complete passes, and gives its room back; what arrives may wait for this one.
+            Some(_) => free.try_acquire_many_owned(more).ok(),
+            None => free.acquire_many_owned(more).await.ok(),
         };
-        timeout(self.comes_within, rest).await.unwrap_or_else(|_| Err(late()))?;
-        // One without a length is mostly shorter than it might have been.
-        let unused = self.units_of(most) - self.units_of(coming.length);
-        drop(units.as_mut().and_then(|units| units.split(unused)));
-        Ok((whole.freeze(), Room { _units: units.map(Arc::new) }))
+        self.is_short |= units.is_none();
+        merge(&mut self.units, units);
+        self.count += more as usize;
+        Ok(())
+    }
+
+    /// All of it is here: it waits for nothing but Redis.
+    fn complete(self) -> Room {
+        let turn = self.turn.filter(|_| self.is_short);
+        Room { _held: Some(Arc::new(Held { _units: self.units, _turn: turn })) }
+    }
+}
+
+fn merge(all: &mut Option<OwnedSemaphorePermit>, more: Option<OwnedSemaphorePermit>) {
+    match (all.as_mut(), more) {
+        (Some(all), Some(more)) => all.merge(more),
+        (None, more) => *all = more,
+        (Some(_), None) => {}
     }
 }
 
@@ -118,16 +186,14 @@ impl Coming {
     }
 }
 
-fn late() -> Problem {
-    let seconds = COMES_WITHIN.as_secs();
-    let detail = format!("the body did not come to its end within {seconds} s; nothing was taken");
-    Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail)
+fn no_room() -> Problem {
+    let detail = "this pod holds as many bytes of arrivals as it may (ingest.bytes_in_flight_max); \
+                  nothing was taken, send the same again later or to another pod";
+    Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "no_room", detail, 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use futures::{FutureExt, stream};
 
     use super::*;
@@ -160,31 +226,83 @@ mod tests {
         assert_eq!((bytes.len(), free(&rooms)), (200_000, 1024 - 196));
     }
 
-    #[tokio::test]
-    async fn a_long_body_is_read_on_when_there_is_room_for_all_that_it_may_be() {
-        let rooms = Rooms::new(1 << 20);
-        let taken = rooms.take(900_000).await;
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counted = asked.clone();
-        let parts = stream::iter([READ_FIRST, 1, 1]).map(move |length| {
-            counted.fetch_add(length, Ordering::Relaxed);
-            Ok::<_, std::io::Error>(vec![7; length])
-        });
-        let mut long = Box::pin(rooms.read(Body::from_stream(parts), 500_000));
-        assert!(long.as_mut().now_or_never().is_none());
-        assert_eq!(asked.load(Ordering::Relaxed), READ_FIRST + 1);
-        drop(taken);
-        assert_eq!(long.await.unwrap().0.len(), READ_FIRST + 2);
+    /// A body that never ends, after a part of so many bytes.
+    fn endless(length: usize) -> Body {
+        let first = stream::iter([Ok::<_, std::io::Error>(vec![7; length])]);
+        Body::from_stream(first.chain(stream::pending()))
     }
 
     #[tokio::test]
-    async fn a_body_that_does_not_come_gives_its_room_to_others() {
-        let rooms = Rooms { comes_within: Duration::ZERO, ..Rooms::new(1 << 20) };
-        let first = stream::iter([Ok::<_, std::io::Error>(vec![7; READ_FIRST + 1])]);
-        let never = Body::from_stream(first.chain(stream::pending()));
-        let problem = rooms.read(never, 1 << 20).await.err().unwrap();
-        assert_eq!((problem.status.as_u16(), problem.code), (408, "body_timeout"));
+    async fn bodies_that_only_announce_their_length_take_no_room_from_others() {
+        let rooms = Rooms::new(1 << 20);
+        let mut announced = Vec::new();
+        for _ in 0..300 {
+            let mut one = Box::pin(rooms.read(endless(100), 1 << 20));
+            assert!(one.as_mut().now_or_never().is_none());
+            announced.push(one);
+        }
         assert_eq!(free(&rooms), 1024);
+        let long = rooms.read(body(&[READ_FIRST, READ_FIRST]), 1 << 20).now_or_never();
+        assert_eq!(long.unwrap().unwrap().0.len(), 2 * READ_FIRST);
+    }
+
+    #[tokio::test]
+    async fn what_is_complete_has_room_however_much_is_arriving() {
+        let rooms = Rooms::new(1 << 20);
+        let mut arriving = Vec::new();
+        for _ in 0..20 {
+            let mut one = Box::pin(rooms.read(endless(100 << 10), 1 << 20));
+            assert!(one.as_mut().now_or_never().is_none());
+            arriving.push(one);
+        }
+        // Half of it, and one beyond that.
+        assert!(free(&rooms) >= 1024 - 512 - 101, "{}", free(&rooms));
+        let small = rooms.read(body(&[10]), 1 << 20).now_or_never();
+        assert_eq!(small.unwrap().unwrap().0.len(), 10);
+        drop(arriving);
+        assert_eq!(free(&rooms), 1024);
+    }
+
+    #[tokio::test]
+    async fn bodies_that_each_hold_a_part_all_come_to_their_end() {
+        let rooms = Rooms::new(1 << 20);
+        // Together many times of what there is, each longer than half of it, one longer than all.
+        let lengths = [700, 700, 700, 700, 700, 1300].map(|kib| vec![50 << 10; kib / 50]);
+        let reads = lengths.iter().map(|parts| async {
+            let (bytes, room) = rooms.read(body(parts), 2 << 20).await.unwrap();
+            drop(room);
+            bytes.len()
+        });
+        let read = futures::future::join_all(reads).await;
+        let sums: Vec<usize> = lengths.iter().map(|parts| parts.iter().sum()).collect();
+        assert_eq!((read, free(&rooms)), (sums, 1024));
+        assert_eq!(rooms.arriving.available_permits(), 512);
+    }
+
+    #[tokio::test]
+    async fn one_that_has_less_room_than_it_takes_lets_no_other_do_the_same() {
+        let rooms = Rooms::new(1 << 20);
+        let (_, _whole) = rooms.read(body(&[1 << 20, 1 << 20]), 4 << 20).await.unwrap();
+        let (_, short) = rooms.read(body(&[600 << 10]), 4 << 20).await.unwrap();
+        let mut other = Box::pin(rooms.read(body(&[600 << 10]), 4 << 20));
+        assert!(other.as_mut().now_or_never().is_none());
+        drop(short);
+        assert_eq!(other.await.unwrap().0.len(), 600 << 10);
+    }
+
+    #[tokio::test]
+    async fn a_long_body_that_finds_no_room_is_refused_and_a_later_one_finds_some() {
+        let rooms = Rooms { room_within: Duration::ZERO, ..Rooms::new(1 << 20) };
+        let mut endless_ones =
+            [500, 500].map(|kib| Box::pin(rooms.read(endless(kib << 10), 1 << 20)));
+        for one in &mut endless_ones {
+            assert!(one.as_mut().now_or_never().is_none());
+        }
+        let problem = rooms.read(body(&[100 << 10]), 1 << 20).await.err().unwrap();
+        assert_eq!((problem.status.as_u16(), problem.code), (503, "no_room"));
+        assert!(problem.retry_after.is_some());
+        drop(endless_ones);
+        assert_eq!(rooms.read(body(&[100 << 10]), 1 << 20).await.unwrap().0.len(), 100 << 10);
     }
 
     #[tokio::test]

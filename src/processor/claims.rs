@@ -2,7 +2,7 @@
 //! turn, by weight.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,7 +17,7 @@ use super::{slots::Slots, turns::Turns};
 use crate::{
     domain::DestinationName,
     faults::pause::{Point, point},
-    store::{Caller, Catalog, Changed, Claimed, Claimers, Known, Store, StoreError},
+    store::{Caller, Catalog, Changed, Claimed, Claimers, Known, Store, StoreError, persist},
     telemetry,
 };
 
@@ -33,6 +33,8 @@ const QUANTUM_MAX: usize = 64;
 /// While fewer slots than a quantum are free, a claim waits so long for the one before it: more become
 /// free meanwhile, and a claim for one message costs Redis nearly as much as one for many.
 const GATHER: Duration = Duration::from_millis(5);
+/// So long Redis is asked to take back what a claim without an answer may have got.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(10);
 /// The most destinations of one partition that one look finds; the others are found later.
 const LOOK_MAX: usize = 100;
 
@@ -68,6 +70,8 @@ pub(super) struct Claims {
     /// Destinations whose last claim was not answered: it may have got messages, so it is made
     /// again.
     unanswered: Vec<DestinationName>,
+    /// Destinations of which a claim may have got messages that nobody knows.
+    lost: HashSet<DestinationName>,
     /// Callers that make no call just now.
     callers: HashMap<DestinationName, Caller>,
     /// Those of destinations that are gone go.
@@ -89,6 +93,7 @@ impl Claims {
             look_again: false,
             begun: Instant::now(),
             unanswered: Vec::new(),
+            lost: HashSet::new(),
             callers: HashMap::new(),
         }
     }
@@ -177,6 +182,7 @@ impl Claims {
             // What is claimed can begin at once: nobody is to wait for a turn under a lease.
             let most = at_once_max(&known);
             if known.claimers() != Claimers::Builtin || most == 0 {
+                self.give_back_lost(known, tokio::time::Instant::now() + GIVE_BACK_WITHIN);
                 continue;
             }
             let taken = self.slots.taken_by(&name);
@@ -219,6 +225,46 @@ impl Claims {
         self.calls.push(call.boxed());
     }
 
+    /// Gives back what claims without an answer may have got: this process will not make them again.
+    /// After `deadline` the leases run out by themselves. False if there is nothing to be given back.
+    pub(super) fn give_back_all_lost(&mut self, deadline: tokio::time::Instant) -> bool {
+        let lost: Vec<_> = self.lost.iter().cloned().collect();
+        for name in &lost {
+            match self.catalog.get(name.as_str()) {
+                Some(known) => self.give_back_lost(known, deadline),
+                None => drop(self.lost.remove(name)),
+            }
+        }
+        !lost.is_empty()
+    }
+
+    /// Makes the claim again whose answer was lost: it gets what it would have got, and gives it back,
+    /// so that no stall is counted for what nobody worked on.
+    fn give_back_lost(&mut self, known: Arc<Known>, deadline: tokio::time::Instant) {
+        let name = &known.destination.name;
+        if self.under_way.contains_key(name) || !self.lost.remove(name) {
+            return;
+        }
+        let Some(caller) = self.callers.remove(name) else { return };
+        self.under_way.insert(name.clone(), false);
+        let (store, lease) = (self.store.clone(), self.lease);
+        let call = async move {
+            let claim = || store.claim(&caller, &known, 1..=1, lease);
+            if let Ok(claimed) = persist(Some(deadline), claim).await {
+                let tokens: Vec<_> = claimed.messages.into_iter().map(|(token, _)| token).collect();
+                let unclaim = || store.unclaim(&caller, &known, &tokens);
+                if !tokens.is_empty()
+                    && let Err(error) = persist(Some(deadline), unclaim).await
+                {
+                    tracing::debug!(%error, "messages cannot be given back");
+                }
+            }
+            caller.give_up();
+            (known, caller, 0, Ok(Claimed::default()))
+        };
+        self.calls.push(call.boxed());
+    }
+
     /// What comes next: of a claim, or of a look. None if none is under way. May be dropped before it is
     /// done: it takes nothing before that.
     pub(super) async fn next(&mut self) -> Option<Came> {
@@ -237,6 +283,11 @@ impl Claims {
         let name = known.destination.name.clone();
         self.callers.insert(name.clone(), caller);
         let hinted = self.under_way.remove(&name).unwrap_or_default();
+        match &answer {
+            Err(StoreError::Unconfirmed(_)) => drop(self.lost.insert(name.clone())),
+            Err(error) if error.is_temporary() => {}
+            _ => drop(self.lost.remove(&name)),
+        }
         let claimed = match answer {
             Ok(claimed) => claimed,
             Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {

@@ -11,7 +11,10 @@ mod turns;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{broadcast, mpsc};
+use tokio::{
+    sync::{broadcast, mpsc},
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use claims::{Came, Claims};
@@ -116,14 +119,20 @@ impl Processor {
             telemetry::processing(claims.taken());
         }
         // What is being claimed just now is claimed: it is processed or handed back like the rest.
+        let deadline = Instant::now() + drain;
         claims.look_away();
-        while let Some(came) = claims.next().await {
-            if let Came::Messages(known, claimed) = came {
-                attempts.start(&known, claimed);
+        loop {
+            while let Some(came) = claims.next().await {
+                if let Came::Messages(known, claimed) = came {
+                    attempts.start(&known, claimed);
+                }
+            }
+            if Instant::now() >= deadline || !claims.give_back_all_lost(deadline) {
+                break;
             }
         }
         tasks.close();
-        if tokio::time::timeout(drain, tasks.wait()).await.is_err() {
+        if tokio::time::timeout_at(deadline, tasks.wait()).await.is_err() {
             tracing::info!("handing unfinished messages back");
             abandon.cancel();
             tasks.wait().await;

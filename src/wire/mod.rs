@@ -16,6 +16,8 @@ pub mod answer;
 pub mod envelope;
 pub mod http;
 pub mod json;
+pub mod pace;
+pub mod peer;
 pub mod problem;
 
 /// The header that carries the id of a request.
@@ -68,6 +70,9 @@ pub enum FrameError {
     /// The stream ended before the frame did.
     #[error("the connection ended in the middle of a frame")]
     Truncated,
+    /// The rest of the frame came too slowly.
+    #[error("the frame came more slowly than http.body_bytes_per_second_min")]
+    TooSlow,
     /// A body with a line break would arrive as two frames.
     #[error("a body with a line break cannot travel as a line; use framing = \"length\"")]
     ContainsNewline,

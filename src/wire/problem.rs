@@ -66,6 +66,13 @@ impl Problem {
         Problem::new(status, "invalid_body", "the body did not come to its end")
     }
 
+    /// A 408: a body that came too slowly.
+    pub fn body_timeout() -> Problem {
+        let detail = "the body came more slowly than http.body_bytes_per_second_min; nothing was \
+                      taken, send it again";
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail)
+    }
+
     /// A problem that passes by itself.
     pub fn temporary(
         status: StatusCode,

@@ -15,6 +15,7 @@ use support::{
 #[path = "../support/mod.rs"]
 mod support;
 
+mod connections;
 mod depth;
 mod destinations;
 mod full;
@@ -27,6 +28,7 @@ mod redis_gone;
 mod start;
 mod tcp;
 mod workers;
+mod workers_gone;
 
 /// The longest body and the longest batch, in bytes.
 const BODY_MAX: usize = 1000;
@@ -43,6 +45,11 @@ struct Service {
 
 impl Service {
     async fn start() -> Service {
+        Service::start_with(|settings| settings).await
+    }
+
+    /// The same with other settings.
+    async fn start_with(other: impl FnOnce(Settings) -> Settings) -> Service {
         let redis = TestRedis::start().await;
         let desk = Arc::new(Desk::default());
         let receiver = Receiver::http(&desk).await;
@@ -58,7 +65,7 @@ impl Service {
             ],
             ..Settings::new(redis.url())
         };
-        let settings = settings.destination("erp", &format!("url = \"{}\"", receiver.url()));
+        let settings = other(settings).destination("erp", &format!("url = \"{}\"", receiver.url()));
         let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
         Service { redis, pod, desk, receiver }
     }

@@ -34,7 +34,7 @@ macro_rules! scene {
     };
 }
 
-const SCENES: [Of; 13] = [
+const SCENES: [Of; 15] = [
     scene!(failures, "journey"),
     scene!(unclear_answers, "journey"),
     scene!(sent_twice, "journey"),
@@ -48,11 +48,13 @@ const SCENES: [Of; 13] = [
     scene!(owner_is_late, "pause points"),
     scene!(owner_dies_after_a_refusal, "pause points"),
     scene!(owner_drains, "pause points"),
+    scene!(worker_hangs_up, "sockets"),
+    scene!(closes_its_direction, "pause points"),
 ];
 
 /// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
 /// two, whichever comes first. What is sent before the answer to the one before may also pass it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 18] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 20] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -100,6 +102,18 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 18] = [
         "draining drops what is in hand",
         "owner_drains",
         &[Anomaly::Repeated],
+    ),
+    (
+        "lost_leases_kept",
+        "leases of an answer that was lost last to their end",
+        "worker_hangs_up",
+        &[Anomaly::Stuck],
+    ),
+    (
+        "end_of_input_is_the_end",
+        "a client that closed its direction gets no answer",
+        "closes_its_direction",
+        &[Anomaly::Unanswered],
     ),
 ];
 

@@ -8,7 +8,10 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::{io::BufStream, net::TcpStream};
+use tokio::{
+    io::{AsyncWriteExt, BufStream},
+    net::TcpStream,
+};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::{
@@ -50,6 +53,8 @@ pub enum Anomaly {
     Repeated,
     /// Processed twice although no processor had died.
     ProcessedTwice,
+    /// A client that still waits for its answer gets none.
+    Unanswered,
     /// An attempt that had failed is not counted, and its wait forgotten.
     AttemptForgotten,
 }
@@ -65,6 +70,7 @@ impl fmt::Display for Anomaly {
             Anomaly::TwoOwners => "two owners",
             Anomaly::Repeated => "repeated",
             Anomaly::ProcessedTwice => "processed twice",
+            Anomaly::Unanswered => "unanswered",
             Anomaly::AttemptForgotten => "attempt forgotten",
         };
         f.pad(name)
@@ -252,6 +258,16 @@ impl Scene {
             .await
             .unwrap();
         last.unwrap_or_default()
+    }
+
+    /// Sends this request to the first pod, over a connection of its own.
+    pub async fn asks(&self, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.pods[0].addresses.http().unwrap()).await.unwrap();
+        let length = body.len();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: reseq\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all((head + body).as_bytes()).await.unwrap();
+        stream
     }
 
     /// A producer's connection to the first pod.

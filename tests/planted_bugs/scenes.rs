@@ -1,6 +1,7 @@
 //! The scenes: each is right without a bug, and shows an anomaly with one of those that it is for.
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{
     scene::{Anomaly, Manners, Scene, Verdict},
@@ -321,4 +322,61 @@ pub async fn owner_drains(bug: Option<String>) -> Ended {
     }
     .await;
     (verdict, scene.sent)
+}
+
+/// A worker asks for messages and hangs up before its answer. Its lease would last for an hour.
+pub async fn worker_hangs_up(bug: Option<String>) -> Ended {
+    let manners = Manners::default();
+    let worker = |settings: &mut Settings| {
+        settings.destinations += "[[destination]]\nname = \"work\"\n\
+                                  url = \"http://127.0.0.1:1/\"\ntransform = { kind = \"worker\" }\n";
+    };
+    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, worker).await;
+    let verdict = async {
+        let pod = &scene.pods[0];
+        let send = client().post(pod.url("/v1/destinations/work/messages")).body("1");
+        assert_eq!(send.send().await.unwrap().status(), 202);
+        let asked = json!({"destinations": ["work"], "lease_ms": 3_600_000});
+        scene.asks("/v1/leases", &asked.to_string()).await;
+        scene.until(async |_| pod.metric("reseq_claimed_total").await >= 1.0).await?;
+        let mut leased = json!([]);
+        scene
+            .until(async |_| {
+                let answer = client().post(pod.url("/v1/leases")).json(&asked).send().await;
+                let answer: Value = answer.unwrap().json().await.unwrap();
+                leased = answer["leases"].clone();
+                leased[0].is_object()
+            })
+            .await?;
+        if leased[0]["attempt"] != 1 { Err(Anomaly::Repeated) } else { Ok(()) }
+    }
+    .await;
+    (verdict, 1)
+}
+
+/// A client sends a message and says that nothing more comes, before the message is stamped.
+pub async fn closes_its_direction(bug: Option<String>) -> Ended {
+    let manners = Manners::default();
+    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let bodies = bodies(1);
+    let verdict = async {
+        scene.control.catch("ingest.gathered");
+        let mut stream = scene.asks("/v1/destinations/orders/messages", &bodies[0]).await;
+        let held = scene.control.caught().await;
+        stream.shutdown().await.unwrap();
+        // It has been noticed by then.
+        for _ in 0..10 {
+            let answer = client().get(scene.pods[0].url("/healthz")).send().await.unwrap();
+            assert_eq!(answer.status(), 200);
+        }
+        held.go();
+        let mut answer = String::new();
+        let read = stream.read_to_string(&mut answer).await;
+        if read.is_err() || !answer.starts_with("HTTP/1.1 202 ") {
+            return Err(Anomaly::Unanswered);
+        }
+        scene.settles_with(&bodies).await
+    }
+    .await;
+    (verdict, 1)
 }

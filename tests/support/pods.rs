@@ -36,6 +36,8 @@ pub struct Settings {
     /// TCP listeners of ingest pods: destination and framing; behind it `json`, where a frame is an
     /// envelope.
     pub tcp: Vec<(&'static str, &'static str)>,
+    /// The most file descriptors of a pod.
+    pub descriptors: Option<u32>,
     /// Further variables of their environment.
     pub environment: Vec<(String, String)>,
 }
@@ -55,6 +57,7 @@ impl Settings {
             ingest: String::new(),
             destinations: String::new(),
             tcp: Vec::new(),
+            descriptors: None,
             environment: Vec::new(),
         }
     }
@@ -159,7 +162,15 @@ impl Pod {
             (free_address(), (0..count).map(|_| free_address()).collect());
         std::fs::write(self.config(), self.settings.text(http, &tcp)).unwrap();
         *self.addresses.0.lock().unwrap() = (Some(http), tcp);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
+        let mut command = match self.settings.descriptors {
+            None => Command::new(env!("CARGO_BIN_EXE_reseq")),
+            Some(count) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {count} && exec \"$0\" \"$@\"")]);
+                shell.arg(env!("CARGO_BIN_EXE_reseq"));
+                shell
+            }
+        };
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RESEQ_")) {
             command.env_remove(name);
         }

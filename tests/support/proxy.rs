@@ -17,6 +17,8 @@ struct Weather {
     cuts: usize,
     /// Of connections that were made after so many cuts, answers are kept for ever.
     keeps_answers_of: Option<usize>,
+    /// The first request that holds this begins that.
+    keeps_answers_from: Option<&'static str>,
 }
 
 /// Passes connections on to one server.
@@ -40,7 +42,7 @@ impl Proxy {
             loop {
                 let (near, _) = listener.accept().await.expect("a test can accept connections");
                 if let Ok(far) = UnixStream::connect(&target).await {
-                    tokio::spawn(pass(near, far, shared.subscribe()));
+                    tokio::spawn(pass(near, far, shared.clone()));
                 }
             }
         });
@@ -59,7 +61,7 @@ impl Proxy {
                 let (near, _) = listener.accept().await.expect("a test can accept connections");
                 if let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await {
                     let _ = (near.set_nodelay(true), far.set_nodelay(true));
-                    tokio::spawn(pass(near, far, shared.subscribe()));
+                    tokio::spawn(pass(near, far, shared.clone()));
                 }
             }
         });
@@ -75,15 +77,24 @@ impl Proxy {
     pub fn keep_answers(&self) {
         self.weather.send_modify(|weather| weather.keeps_answers_of = Some(weather.cuts));
     }
+
+    /// The same from the next request on that holds this text.
+    pub fn keep_answers_from(&self, text: &'static str) {
+        self.weather.send_modify(|weather| weather.keeps_answers_from = Some(text));
+    }
 }
 
-async fn pass<S: AsyncRead + AsyncWrite>(near: S, far: S, weather: watch::Receiver<Weather>) {
+/// What the two directions of a connection know of each other.
+type Shared = Arc<watch::Sender<Weather>>;
+
+async fn pass<S: AsyncRead + AsyncWrite>(near: S, far: S, shared: Shared) {
     let ((near_read, near_write), (far_read, far_write)) =
         (tokio::io::split(near), tokio::io::split(far));
+    let weather = shared.subscribe();
     let (mut cut, cuts) = (weather.clone(), weather.borrow().cuts);
     tokio::select! {
-        () = copy(near_read, far_write, None) => {}
-        () = copy(far_read, near_write, Some((weather, cuts))) => {}
+        () = copy(near_read, far_write, None, Some(shared)) => {}
+        () = copy(far_read, near_write, Some((weather, cuts)), None) => {}
         _ = cut.wait_for(|weather| weather.cuts != cuts) => {}
     }
 }
@@ -92,9 +103,19 @@ async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut weather: Option<(watch::Receiver<Weather>, usize)>,
+    requests: Option<Shared>,
 ) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let wanted = requests.as_ref().and_then(|shared| shared.borrow().keeps_answers_from);
+        if let (Some(shared), Some(text)) = (&requests, wanted)
+            && buffer[..count].windows(text.len()).any(|part| part == text.as_bytes())
+        {
+            shared.send_modify(|weather| {
+                weather.keeps_answers_from = None;
+                weather.keeps_answers_of = Some(weather.cuts);
+            });
+        }
         if let Some((weather, cuts)) = &mut weather {
             let _ = weather.wait_for(|weather| weather.keeps_answers_of != Some(*cuts)).await;
         }

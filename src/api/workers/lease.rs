@@ -8,24 +8,31 @@ use std::{
 };
 
 use axum::{
-    Json,
-    body::Bytes,
+    Extension,
+    body::{Body, Bytes},
     extract::{State, rejection::BytesRejection},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::{sync::broadcast, time::Instant};
 
-use super::{ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, check_range, find, half_a_minute, line::Place};
+use super::{
+    ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, check_range, find, half_a_minute,
+    handed::{self, Handed},
+    line::Place,
+};
 use crate::{
-    api::{Api, read_json, shown::rfc3339},
+    api::{Api, draining, read_json, shown::rfc3339},
     domain::{DestinationName, LeaseToken, Message, Stamped, Trouble},
     faults::planted,
     store::{Claimed, Claimers, Known, StoreError, Wake},
     telemetry,
     wire::{
         json::{embeddable, joined_headers, json_body},
+        peer::{Peer, Tracked},
         problem::Problem,
     },
 };
@@ -92,30 +99,56 @@ struct LastError {
 /// `POST /v1/leases`
 pub(in crate::api) async fn lease(
     State(api): State<Api>,
+    peer: Option<Extension<Peer>>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Leases>, Problem> {
+) -> Result<Response, Problem> {
     let mut request: LeaseRequest = read_json(body, api.batch_bytes_max)?;
     request.check()?;
     let mut seen = HashSet::new();
     request.destinations.retain(|name| seen.insert(name.clone()));
     // Who waits for several at once must not hold up those who take what there is.
     let stands_in_line = request.wait_ms > 0 && request.min == 1;
-    let place = stands_in_line.then(|| api.callers.lines.join(&request.destinations));
+    let place = stands_in_line.then(|| Arc::new(api.callers.lines.join(&request.destinations)));
+    let request = Arc::new(request);
+    let peer = peer.map(|Extension(peer)| peer);
     // Listen first, then look: what comes in between is heard.
     let mut wakes = api.wakes.listen();
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
     loop {
-        let leases = claim(&api, &request, place.as_ref()).await?;
+        // In a task of its own: when this request ends meanwhile, what it gets is given back.
+        let claiming = claim(api.clone(), request.clone(), place.clone());
+        let Ok(claimed) = api.tasks.spawn(claiming).await else { return Err(draining()) };
+        let (leases, handed) = claimed?;
         if !leases.is_empty() || Instant::now() >= deadline || api.stop.is_cancelled() {
-            return Ok(Json(Leases { leases }));
+            return answer(leases, handed, peer);
         }
         let poll = (Instant::now() + request.poll()).min(deadline);
         tokio::select! {
             () = api.stop.cancelled() => {}
             () = tokio::time::sleep_until(poll) => {}
             () = work_for(&request.destinations, &mut wakes) => {}
-            () = turn(place.as_ref()) => {}
+            () = turn(place.as_deref()) => {}
+            // Nobody may be there any more: nothing is claimed for it.
+            () = left(peer.as_ref()) => return answer(leases, handed, peer),
         }
+    }
+}
+
+/// The answer that names these leases, and gives them back when it is known to be lost.
+fn answer(leases: Vec<Lease>, handed: Handed, peer: Option<Peer>) -> Result<Response, Problem> {
+    let text = serde_json::to_vec(&Leases { leases }).map_err(|error| {
+        let detail = format!("the messages cannot be written as JSON: {error}");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable", detail)
+    })?;
+    let body = Body::new(Tracked::new(text.into(), peer, handed.when_lost()));
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Resolves when the client has closed its direction of the connection.
+async fn left(peer: Option<&Peer>) {
+    match peer {
+        Some(peer) => peer.left().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -168,20 +201,20 @@ async fn turn(place: Option<&Place>) {
 /// Claims from the destinations where it is this one's turn: from the longest unserved first, from
 /// each its share by weight.
 async fn claim(
-    api: &Api,
-    request: &LeaseRequest,
-    place: Option<&Place>,
-) -> Result<Vec<Lease>, Problem> {
+    api: Api,
+    request: Arc<LeaseRequest>,
+    place: Option<Arc<Place>>,
+) -> Result<(Vec<Lease>, Handed), Problem> {
     let mut names = request.destinations.clone();
     api.callers.served.sort(&mut names);
     let mut all = Vec::with_capacity(names.len());
     for name in &names {
-        let known = find(api, name).await?;
+        let known = find(&api, name).await?;
         if known.claimers() != Claimers::Worker {
             let detail = format!("destinations: {name:?} has no transform of kind \"worker\"");
             return Err(Problem::invalid_field(detail));
         }
-        if place.is_none_or(|place| place.is_first(name)) {
+        if place.as_ref().is_none_or(|place| place.is_first(name)) {
             all.push(known);
         }
     }
@@ -191,7 +224,7 @@ async fn claim(
     }
     let mut weights: u64 = all.iter().map(|known| u64::from(known.destination.weight)).sum();
     let lease = Duration::from_millis(request.lease_ms);
-    let mut leases = Vec::new();
+    let (mut leases, mut handed) = (Vec::new(), Handed::new(api.clone()));
     for known in all {
         let left = request.max - leases.len();
         if left == 0 {
@@ -200,8 +233,11 @@ async fn claim(
         let share = known.destination.share(left, weights);
         weights -= u64::from(known.destination.weight);
         let name = known.destination.name.clone();
-        let claimed = match claim_from(api, known, request.min..=share, lease).await {
-            Ok(claimed) => claimed,
+        let claimed = match claim_from(&api, known, request.min..=share, lease).await {
+            Ok((known, claimed)) => {
+                handed.add(known, &claimed);
+                claimed
+            }
             // What is claimed already would be lost until its leases run out.
             Err(_) if !leases.is_empty() => break,
             Err(problem) => return Err(problem),
@@ -216,7 +252,7 @@ async fn claim(
         let shown = |(token, message)| shown(token, message, &deadline, depth_max);
         leases.extend(claimed.messages.into_iter().map(shown));
     }
-    Ok(leases)
+    Ok((leases, handed))
 }
 
 async fn claim_from(
@@ -224,7 +260,7 @@ async fn claim_from(
     known: Arc<Known>,
     count: RangeInclusive<usize>,
     lease: Duration,
-) -> Result<Claimed, Problem> {
+) -> Result<(Arc<Known>, Claimed), Problem> {
     let name = known.destination.name.clone();
     let mut known = known;
     let caller = api.callers.take(api, &name);
@@ -236,8 +272,17 @@ async fn claim_from(
             claimed = api.store.claim(&caller, &known, count, lease).await;
         }
     }
-    api.callers.put_back(&name, caller);
-    Ok(claimed?)
+    match claimed {
+        // It may have claimed messages of which nobody knows.
+        Err(error @ StoreError::Unconfirmed(_)) => {
+            handed::recover(api, known, caller, lease);
+            Err(error.into())
+        }
+        claimed => {
+            api.callers.put_back(&name, caller);
+            Ok((known, claimed?))
+        }
+    }
 }
 
 fn shown(token: LeaseToken, message: Stamped, deadline: &str, json_depth_max: usize) -> Lease {

@@ -2,6 +2,7 @@
 
 mod complete;
 mod give_back;
+mod handed;
 mod lease;
 mod line;
 

@@ -12,6 +12,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc},
+    time::timeout,
 };
 use tokio_util::{
     codec::{FramedRead, FramedWrite},
@@ -23,7 +24,8 @@ use super::{Committer, Session, commit::Pending, json::Limits};
 use crate::{
     config,
     domain::{Arrival, DestinationName, Envelope, Framing},
-    wire::{FrameCodec, FrameError, answer::ToProducer},
+    telemetry,
+    wire::{FrameCodec, FrameError, answer::ToProducer, pace::Pace},
 };
 
 /// After so long without a word, a producer is asked whether it is still there.
@@ -43,6 +45,8 @@ pub struct Shared {
     pub limits: Limits,
     /// Frames of one connection on their way into Redis at once.
     pub frames_in_flight_max: usize,
+    /// The least speed of a frame that has begun.
+    pub pace: Pace,
     /// Places for connections, over all listeners.
     pub connections: Arc<Semaphore>,
 }
@@ -63,8 +67,10 @@ pub async fn run(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
+                // Such as for want of a descriptor: others end.
+                telemetry::accept_failed("tcp");
                 tracing::warn!(%error, "a TCP connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
@@ -84,6 +90,7 @@ pub async fn run(
         };
         tracker.spawn(async move {
             let _place = place;
+            let _open = telemetry::ConnectionOpen::begin("tcp");
             connection.serve(stream).await;
         });
     }
@@ -160,7 +167,7 @@ impl Connection {
         loop {
             let first = tokio::select! {
                 () = self.stop.cancelled() => return,
-                first = stream.next() => first,
+                first = self.next_frame(&mut stream) => first,
             };
             let (frames, end) = chunk(first, &mut stream, places_max.min(CHUNK_MAX));
             if !frames.is_empty() {
@@ -181,11 +188,30 @@ impl Connection {
             };
             let code = match error {
                 FrameError::TooLong { .. } => "body_too_large",
+                FrameError::TooSlow => "frame_timeout",
                 _ => "invalid_frame",
             };
             let sentence = format!("{error}; the connection is closed").into();
             let _ = queue.send(Read::Last(ToProducer::Err { code, sentence }));
             return;
+        }
+    }
+
+    /// The next frame, which comes fast enough once it has begun.
+    async fn next_frame(&self, stream: &mut Frames) -> Option<Result<Bytes, FrameError>> {
+        let pace = self.shared.pace;
+        // What was there of a frame when the window began.
+        let mut before = None;
+        loop {
+            if let Ok(frame) = timeout(pace.window, stream.next()).await {
+                return frame;
+            }
+            let there = stream.read_buffer().len();
+            if before.is_some_and(|before| !pace.is_kept(there.saturating_sub(before))) {
+                telemetry::connection_closed("slow_frame");
+                return Some(Err(FrameError::TooSlow));
+            }
+            before = (there > 0).then_some(there);
         }
     }
 

@@ -1,0 +1,94 @@
+//! Which HTTP connections have a place. A client that has sent no request gives its place to one that
+//! comes later; those that are being served keep theirs.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::{
+    telemetry,
+    wire::peer::{Activity, Peer},
+};
+
+/// So many places. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Connections(Arc<Inner>);
+
+struct Inner {
+    max: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    /// The number of the last that came.
+    last: u64,
+    /// Those that have a place, and none that gave it up.
+    peers: HashMap<u64, Option<Peer>>,
+}
+
+/// A place of a connection, until it is dropped.
+pub(super) struct Place {
+    connections: Connections,
+    number: u64,
+}
+
+impl Connections {
+    pub(super) fn new(max: usize) -> Connections {
+        Connections(Arc::new(Inner { max, taken: Mutex::default() }))
+    }
+
+    fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place for this one. Where there is none, the one that has been without a request for
+    /// the longest loses its own. None if all are being served.
+    pub(super) fn take(&self, peer: &Peer) -> Option<Place> {
+        self.add(Some(peer.clone()))
+    }
+
+    /// Takes a place for one request, which keeps it.
+    pub(super) fn take_for_request(&self) -> Option<Place> {
+        self.add(None)
+    }
+
+    fn add(&self, peer: Option<Peer>) -> Option<Place> {
+        let mut taken = self.taken();
+        if taken.peers.len() >= self.0.max {
+            let freed = taken.free_one()?;
+            taken.peers.remove(&freed);
+            telemetry::connection_closed("displaced");
+        }
+        taken.last += 1;
+        let number = taken.last;
+        taken.peers.insert(number, peer);
+        Some(Place { connections: self.clone(), number })
+    }
+}
+
+impl Taken {
+    /// Closes the one that has been without a request for the longest.
+    fn free_one(&self) -> Option<u64> {
+        loop {
+            let waiting = self.peers.iter().filter_map(|(number, peer)| {
+                let peer = peer.as_ref()?;
+                let (activity, since) = peer.activity();
+                let is_waiting = matches!(activity, Activity::Idle | Activity::Head);
+                is_waiting.then_some((since, *number, peer))
+            });
+            let (_, number, peer) = waiting.min_by_key(|(since, number, _)| (*since, *number))?;
+            // It may have begun a request just now.
+            if peer.close_unless_busy() {
+                return Some(number);
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.taken().peers.remove(&self.number);
+    }
+}

@@ -1,0 +1,245 @@
+//! Serves HTTP: accepts connections, closes those that are too slow, and answers health checks
+//! however many there are.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    http::{HeaderValue, StatusCode, header},
+    response::Response,
+};
+use futures::FutureExt;
+use hyper::{
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::connections::{Connections, Place};
+use crate::{
+    api, config,
+    faults::planted,
+    telemetry,
+    wire::{
+        REQUEST_ID,
+        peer::{Activity, Peer},
+        problem::Problem,
+    },
+};
+
+/// Connections beyond the maximum that are heard, so that a health check is answered and others are
+/// told why not.
+pub(super) const RESERVE: usize = 32;
+/// Connections that are being closed, beside those: no more are accepted meanwhile.
+pub(super) const CLOSING_MAX: usize = 16;
+/// The longest head of a request, and what is read ahead of a body, in bytes.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// The HTTP listener.
+pub(super) struct HttpServer {
+    routes: TowerToHyperService<Router>,
+    header_timeout: Duration,
+    idle_timeout: Duration,
+    connections: Connections,
+    reserve: Connections,
+    /// Descriptors of connections, those that are being closed among them.
+    sockets: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl HttpServer {
+    /// These routes, for at most so many connections.
+    pub(super) fn new(
+        routes: Router,
+        settings: &config::Http,
+        connections_max: usize,
+        stop: CancellationToken,
+    ) -> HttpServer {
+        HttpServer {
+            routes: TowerToHyperService::new(routes),
+            header_timeout: Duration::from_millis(settings.header_timeout_ms),
+            idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
+            connections: Connections::new(connections_max),
+            reserve: Connections::new(RESERVE),
+            sockets: Arc::new(Semaphore::new(connections_max + RESERVE + CLOSING_MAX)),
+            stop,
+        }
+    }
+
+    /// Accepts connections until `stop`. They run on `tracker`, and end once they are answered.
+    pub(super) async fn run(self, listener: TcpListener, tracker: TaskTracker) {
+        let server = Arc::new(self);
+        loop {
+            let next = async {
+                let socket = server.sockets.clone().acquire_owned().await;
+                (socket, accept(&listener).await)
+            };
+            let (socket, stream) = tokio::select! {
+                () = server.stop.cancelled() => return,
+                next = next => next,
+            };
+            let peer = Peer::new(stream);
+            let (place, is_reserve) = match server.connections.take(&peer) {
+                Some(place) => (Some(place), false),
+                None => (server.reserve.take(&peer), true),
+            };
+            let Some(place) = place else {
+                telemetry::connection_closed("full");
+                continue;
+            };
+            let serving = server.clone().serve(peer, place, is_reserve);
+            tracker.spawn(async move {
+                serving.await;
+                drop(socket);
+            });
+        }
+    }
+
+    async fn serve(self: Arc<Self>, peer: Peer, place: Place, is_reserve: bool) {
+        let _place = place;
+        let _open = telemetry::ConnectionOpen::begin("http");
+        let (server, of_request) = (self.clone(), peer.clone());
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (server, peer) = (server.clone(), of_request.clone());
+            async move {
+                Ok::<_, std::convert::Infallible>(server.answer(peer, request, is_reserve).await)
+            }
+            .boxed()
+        });
+        let mut connection = http1::Builder::new()
+            // A client that has sent everything, and says so, still gets its answer.
+            .half_close(!planted::is("end_of_input_is_the_end"))
+            .max_buf_size(BUFFER_BYTES_MAX)
+            .serve_connection(TokioIo::new(peer.io()), service);
+        let mut is_stopping = false;
+        let is_slow = loop {
+            tokio::select! {
+                biased;
+                _ = std::future::poll_fn(|cx| connection.poll_without_shutdown(cx)) => break None,
+                () = peer.closing() => break None,
+                () = peer.failed() => break None,
+                activity = self.overdue(&peer) => break Some(activity),
+                () = self.stop.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    std::pin::Pin::new(&mut connection).graceful_shutdown();
+                }
+            }
+        };
+        // What was refused may still be coming, and must not cut off the answer to it.
+        let mut may_come = !self.stop.is_cancelled();
+        match is_slow {
+            Some(Activity::Head) => {
+                telemetry::connection_closed("slow_head");
+                peer.say(head_timeout().as_bytes());
+            }
+            Some(_) => {
+                telemetry::connection_closed("idle");
+                may_come = false;
+            }
+            None => {}
+        }
+        // What it holds, such as an answer that was not written, ends here.
+        drop(connection);
+        peer.shut_down();
+        if may_come {
+            tokio::select! {
+                () = peer.closing() => {}
+                () = peer.drain() => {}
+            }
+        }
+        peer.settle().await;
+    }
+
+    async fn answer(&self, peer: Peer, request: Request<Incoming>, is_reserve: bool) -> Response {
+        let is_open = peer.begin();
+        let path = request.uri().path();
+        let place = is_reserve.then(|| self.connections.take_for_request()).flatten();
+        let is_refused = is_reserve && place.is_none() && !api::is_of_health(path);
+        let response = if !is_open || is_refused {
+            telemetry::connection_closed("full");
+            busy()
+        } else {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(peer.clone());
+            match self.routes.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            }
+        };
+        drop(place);
+        let mut response = response.map(|body| peer.answering(body));
+        if is_reserve || !is_open {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        response
+    }
+
+    /// Resolves when the client does nothing for too long, and says what it should be doing.
+    async fn overdue(&self, peer: &Peer) -> Activity {
+        loop {
+            let now = Instant::now();
+            let (activity, since) = peer.activity();
+            let end = match activity {
+                Activity::Head => Some(since + self.header_timeout),
+                Activity::Idle => Some(since + self.idle_timeout),
+                Activity::Busy | Activity::Closing => None,
+            };
+            if end.is_some_and(|end| end <= now) {
+                return activity;
+            }
+            // Something else may begin meanwhile.
+            let next = now + self.header_timeout.min(self.idle_timeout);
+            tokio::time::sleep_until(end.map_or(next, |end| end.min(next))).await;
+        }
+    }
+}
+
+/// The next connection. Where there is no descriptor for one, it waits: others end.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        let error = match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => error,
+        };
+        telemetry::accept_failed("http");
+        tracing::warn!(%error, "an HTTP connection could not be accepted");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The answer that there are too many connections.
+fn busy() -> Response {
+    let detail = "this pod has as many connections as it may have (http.connections_max), each with \
+                  a request under way; nothing was taken, send the same again later or to another pod";
+    let problem =
+        Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "connections_full", detail, 1);
+    let id = uuid::Uuid::now_v7().to_string();
+    let mut response = problem.response(Some(&id));
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// The answer to a head that came too slowly, as bytes: no request was read.
+fn head_timeout() -> String {
+    let detail = "the head of the request did not come to its end in time; nothing was taken";
+    let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", detail);
+    let body = problem.json(None).to_string();
+    format!(
+        "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        problem.status,
+        body.len(),
+    )
+}

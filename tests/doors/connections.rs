@@ -1,0 +1,264 @@
+//! Clients that are slow, or many, or send nothing: others are served all the same.
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+};
+
+use super::{Service, place, said};
+use crate::support::{
+    gate::Point,
+    http::text,
+    pods::{Settings, client},
+    wait::{eventually, within},
+};
+
+const RAW: &str = "/v1/destinations/erp/messages";
+
+#[cfg(feature = "pause-points")]
+use crate::support::control::Control;
+
+async fn connect(service: &Service) -> TcpStream {
+    TcpStream::connect(service.pod.addresses.http().unwrap()).await.unwrap()
+}
+
+/// A connection over which these bytes were sent.
+async fn begun(service: &Service, bytes: &str) -> TcpStream {
+    let mut stream = connect(service).await;
+    stream.write_all(bytes.as_bytes()).await.unwrap();
+    stream
+}
+
+/// The head of a request whose body is to have so many bytes.
+fn head(length: usize) -> String {
+    format!("POST {RAW} HTTP/1.1\r\nhost: reseq\r\ncontent-length: {length}\r\n\r\n")
+}
+
+/// All that comes until the other side closes.
+async fn rest(mut stream: TcpStream) -> String {
+    let mut answer = Vec::new();
+    let _ = within("the connection is closed", stream.read_to_end(&mut answer)).await;
+    text(answer)
+}
+
+async fn service(http: &str) -> Service {
+    let http = http.to_owned();
+    Service::start_with(|settings| Settings { http: settings.http + "\n" + &http, ..settings })
+        .await
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_end_is_answered_408_and_a_silent_connection_closed() {
+    let service = service("header_timeout_ms = 100\nidle_timeout_ms = 200").await;
+    for begun_with in ["P", "POST / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nhost: reseq\r\nx: "] {
+        let answer = rest(begun(&service, begun_with).await).await;
+        assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer:?}");
+        assert!(answer.contains("\"code\":\"request_timeout\""), "{answer:?}");
+    }
+    // The next one on a connection that was used before.
+    let mut stream = connect(&service).await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: reseq\r\n\r\nGET").await.unwrap();
+    let answer = rest(stream).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:?}");
+    assert_eq!(rest(connect(&service).await).await, "");
+    let closed = |reason| format!("reseq_connections_closed_total{{reason=\"{reason}\"}}");
+    assert!(service.pod.metric(&closed("slow_head")).await >= 3.0);
+    assert!(service.pod.metric(&closed("idle")).await >= 1.0);
+}
+
+#[tokio::test]
+async fn a_body_that_comes_too_slowly_is_answered_408_on_every_route() {
+    let service = service("body_window_ms = 100\nbody_bytes_per_second_min = 50").await;
+    let before = service.holds().await;
+    let chunked =
+        format!("POST {RAW} HTTP/1.1\r\nhost: reseq\r\ntransfer-encoding: chunked\r\n\r\n");
+    let put = "PUT /v1/destinations/erp HTTP/1.1\r\nhost: reseq\r\ncontent-length: 10\r\n\r\n{";
+    let requests =
+        [head(10), head(10) + "abc", chunked.clone(), chunked + "2\r\nab\r\n", put.into()];
+    for request in requests {
+        let answer = rest(begun(&service, &request).await).await;
+        assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{request}: {answer:?}");
+        assert!(answer.contains("\"code\":\"body_timeout\""), "{request}: {answer:?}");
+        assert!(answer.contains("\"request_id\":"), "{request}: {answer:?}");
+    }
+    assert_eq!(service.holds().await, before);
+    let seen = service.pod.metric("reseq_connections_closed_total{reason=\"slow_body\"}").await;
+    assert_eq!(seen, 5.0);
+}
+
+#[tokio::test]
+async fn a_frame_that_has_begun_comes_to_its_end_and_a_silent_connection_stays() {
+    let service = service("body_window_ms = 100").await;
+    let silent = TcpStream::connect(service.pod.addresses.tcp(0)).await.unwrap();
+    for (listener, bytes) in [(0, &b"half a line"[..]), (1, b"\0\0"), (1, b"\0\0\0\x0Ahalf")] {
+        let mut stream = TcpStream::connect(service.pod.addresses.tcp(listener)).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let answer = rest(stream).await;
+        assert!(answer.contains("ERR frame_timeout "), "{answer:?}");
+    }
+    let mut silent = BufReader::new(silent);
+    silent.write_all(b"a line\n").await.unwrap();
+    let mut answer = String::new();
+    within("it is answered", silent.read_line(&mut answer)).await.unwrap();
+    assert_eq!(answer, "OK 1\n");
+}
+
+#[cfg(feature = "pause-points")]
+#[tokio::test]
+async fn a_client_that_closes_its_direction_after_the_request_gets_its_answer() {
+    let control = Control::start();
+    let service = Service::start_with(|mut settings| {
+        settings.environment.push(control.environment());
+        settings
+    })
+    .await;
+    for (sequence, over_http) in [(1, true), (2, false)] {
+        // The end of what it sends comes before its message is in Redis.
+        control.catch("ingest.gathered");
+        let mut stream = match over_http {
+            true => begun(&service, &(head(3) + "abc")).await,
+            false => {
+                let address = service.pod.addresses.tcp(0);
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.write_all(b"a line\n").await.unwrap();
+                stream
+            }
+        };
+        let held = control.caught().await;
+        stream.shutdown().await.unwrap();
+        for _ in 0..10 {
+            let answer = client().get(service.pod.url("/healthz")).send().await.unwrap();
+            assert_eq!(answer.status(), 200);
+        }
+        held.go();
+        let answer = rest(stream).await;
+        if over_http {
+            assert!(answer.starts_with("HTTP/1.1 202 Accepted\r\n"), "{answer:?}");
+            assert!(answer.contains(&format!("\"sequence\":{sequence}")), "{answer:?}");
+        } else {
+            assert_eq!(answer, format!("OK {sequence}\n"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_only_announced_takes_no_room_from_others() {
+    let service = Service::start_with(|settings| Settings {
+        http: "body_bytes_max = 1048576".into(),
+        ingest: settings.ingest + "\nbytes_in_flight_max = 1048576",
+        ..settings
+    })
+    .await;
+    let mut slow = Vec::new();
+    for _ in 0..300 {
+        slow.push(begun(&service, &(head(1 << 20) + "and no more")).await);
+    }
+    // Some that have sent so much that it does take room.
+    for _ in 0..8 {
+        slow.push(begun(&service, &(head(1 << 20) + &"x".repeat(100 << 10))).await);
+    }
+    for (sequence, length) in [(1, 10), (2, 60 << 10), (3, 10)] {
+        let sent = said(service.post(RAW, "text/plain", "y".repeat(length)));
+        let sent = within("a short body is taken", sent).await;
+        assert_eq!((sent.status, place(&sent.body)), (202, (sequence, false)), "{}", sent.body);
+    }
+    drop(slow);
+    let long = said(service.post(RAW, "text/plain", "z".repeat(1 << 20)));
+    assert_eq!(within("a long body is taken", long).await.status, 202);
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_gives_its_place_to_one_that_has_one() {
+    let service = service("connections_max = 3").await;
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(connect(&service).await);
+    }
+    let half = begun(&service, "POST / HTTP/1.1\r\n").await;
+    for sequence in 1..=5 {
+        // Each over a connection of its own.
+        let sent = said(service.post(RAW, "text/plain", "x")).await;
+        assert_eq!((sent.status, place(&sent.body)), (202, (sequence, false)));
+    }
+    // Those that had been there longest are closed.
+    for stream in silent.into_iter().take(2) {
+        assert_eq!(rest(stream).await, "");
+    }
+    drop(half);
+}
+
+#[tokio::test]
+async fn where_all_connections_are_at_work_health_is_told_and_others_are_refused() {
+    let service = service("connections_max = 2").await;
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        busy.push(begun(&service, &(head(10) + "abc")).await);
+    }
+    let refused = eventually("there is no place", async || {
+        let said = said(service.post(RAW, "text/plain", "x")).await;
+        if said.status == 503 { Ok(said) } else { Err(said.body.to_string()) }
+    });
+    assert_eq!(refused.await.headers["connection"], "close");
+    // Silent ones do not keep a health check out.
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(connect(&service).await);
+    }
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        let answer = client().get(service.pod.url(path)).send().await.unwrap();
+        let status = answer.status();
+        assert_eq!(status, 200, "{path}: {:?}", answer.text().await);
+    }
+    let said_now = said(service.post(RAW, "text/plain", "x")).await;
+    said_now.is_problem(503, "connections_full", "http.connections_max");
+    // Those at work were left alone.
+    for mut stream in busy {
+        stream.write_all(b"defghij").await.unwrap();
+        let mut answer = [0; 12];
+        within("it is answered", stream.read_exact(&mut answer)).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 202");
+    }
+    eventually("there are places again", async || {
+        let said = said(service.post(RAW, "text/plain", "x")).await;
+        if said.status == 202 { Ok(()) } else { Err(said.body.to_string()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn more_connections_than_descriptors_stop_neither_health_nor_deliveries() {
+    let service =
+        Service::start_with(|settings| Settings { descriptors: Some(256), ..settings }).await;
+    service.desk.gate.hold(Point::Arrived);
+    for number in 0..3 {
+        let sent = said(service.post(RAW, "text/plain", format!("{number}"))).await;
+        assert_eq!(sent.status, 202);
+    }
+    service.desk.gate.holds(1).await;
+    let addresses =
+        [(service.pod.addresses.http().unwrap(), 400), (service.pod.addresses.tcp(0), 100)];
+    let mut flood = Vec::new();
+    for (address, count) in addresses {
+        for _ in 0..count {
+            flood.push(TcpStream::connect(address).await.unwrap());
+        }
+    }
+    for _ in 0..100 {
+        flood.push(begun(&service, &(head(10) + "abc")).await);
+    }
+    for path in ["/healthz", "/readyz"] {
+        let answer = client().get(service.pod.url(path)).send();
+        let answer = within("health is told", answer).await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+    }
+    service.desk.gate.let_go();
+    service.desk.journal.reaches(3).await;
+    assert_eq!(service.pod.metric("reseq_accept_errors_total").await, 0.0);
+    drop(flood);
+    eventually("messages are taken", async || {
+        let said = said(service.post(RAW, "text/plain", "x")).await;
+        if said.status == 202 { Ok(()) } else { Err(said.body.to_string()) }
+    })
+    .await;
+    service.desk.journal.reaches(4).await;
+}
