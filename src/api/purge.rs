@@ -86,7 +86,6 @@ struct Purging {
 impl Purging {
     async fn cancel_all(&mut self) -> Result<(), Problem> {
         self.sweep(|state| state == domain::State::Ready).await?;
-        self.waiting().await?;
         self.sweep(|_| true).await
     }
 
@@ -94,7 +93,7 @@ impl Purging {
     async fn sweep(&mut self, wanted: impl Fn(domain::State) -> bool) -> Result<(), Problem> {
         let mut cursor = None;
         loop {
-            let page = self.page(None, cursor).await?;
+            let page = self.page(cursor).await?;
             let next = self.next(&page);
             let mut items = page.items;
             items.retain(|one| wanted(one.state));
@@ -108,17 +107,6 @@ impl Purging {
         }
     }
 
-    /// Cancels those that wait, in the order in which they do: the first is the soonest found, and
-    /// the next that would be claimed. A sweep must follow.
-    async fn waiting(&mut self) -> Result<(), Problem> {
-        loop {
-            let page = self.page(Some(domain::State::Waiting), None).await?;
-            if self.cancel(&page.items).await? == 0 {
-                return Ok(());
-            }
-        }
-    }
-
     /// Where to go on, unless only later arrivals are there.
     fn next(&self, page: &Page) -> Option<u64> {
         let known = self.target.known();
@@ -127,12 +115,8 @@ impl Purging {
     }
 
     /// Some of the pending ones, but not those that have their end before them anyway.
-    async fn page(
-        &mut self,
-        state: Option<domain::State>,
-        cursor: Option<u64>,
-    ) -> Result<Page, Problem> {
-        let which = Which { state, key: self.key.clone(), from: 0, cursor, limit: AT_ONCE };
+    async fn page(&mut self, cursor: Option<u64>) -> Result<Page, Problem> {
+        let which = Which { state: None, key: self.key.clone(), from: 0, cursor, limit: AT_ONCE };
         let store = self.target.api.store.clone();
         let mut page = store.pending(self.target.known(), &which).await?;
         let last = self.last;
@@ -142,9 +126,8 @@ impl Purging {
         Ok(page)
     }
 
-    /// Cancels these; tells how many are not pending any more.
-    async fn cancel(&mut self, items: &[Listed]) -> Result<u64, Problem> {
-        let before = self.cancelled;
+    /// Cancels these.
+    async fn cancel(&mut self, items: &[Listed]) -> Result<(), Problem> {
         let known = self.target.known().clone();
         for some in items.chunks(AT_ONCE) {
             if self.target.api.stop.is_cancelled() {
@@ -166,11 +149,12 @@ impl Purging {
                 match answer {
                     Withdrawn::Done => self.cancelled += 1,
                     Withdrawn::Ordered => self.ordered += 1,
-                    Withdrawn::Settled => {}
+                    // A purge makes no dead letters.
+                    Withdrawn::Settled | Withdrawn::Full => {}
                 }
             }
         }
-        Ok(self.cancelled - before)
+        Ok(())
     }
 
     /// How many there are in each state, where only some are meant.
@@ -178,7 +162,7 @@ impl Purging {
         let mut by_state = BTreeMap::new();
         let mut cursor = None;
         loop {
-            let page = self.page(None, cursor).await?;
+            let page = self.page(cursor).await?;
             for one in &page.items {
                 *by_state.entry(name(one.state)).or_insert(0) += 1;
             }

@@ -142,6 +142,25 @@ pub struct Stamped {
     pub priority: u8,
     /// What it was before, if it was redriven or replayed.
     pub origin: Option<Origin>,
+    /// Which of its bodies Redis keeps apart from its header.
+    pub apart: Apart,
+}
+
+/// Long bodies are stored apart from their message's header, so that a look at headers reads no
+/// bodies. Says of each body that is stored apart how many bytes it has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// The body as it is now.
+    pub body: Option<u64>,
+    /// The body as it arrived, where it is kept beside another one.
+    pub input: Option<u64>,
+}
+
+impl Apart {
+    /// The bytes of all bodies that are stored apart.
+    pub fn bytes(self) -> u64 {
+        self.body.unwrap_or_default() + self.input.unwrap_or_default()
+    }
 }
 
 impl Stamped {
@@ -165,6 +184,7 @@ impl Stamped {
             idempotency_key: None,
             priority: PRIORITY_DEFAULT,
             origin: None,
+            apart: Apart::default(),
         }
     }
 

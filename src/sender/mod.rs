@@ -12,6 +12,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{
     sync::{Notify, broadcast},
     task::JoinHandle,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -60,7 +61,12 @@ struct Work {
     backlogs: Arc<tokio::sync::Mutex<Backlogs>>,
     /// The housekeeping that is under way.
     house: Option<JoinHandle<()>>,
+    /// When dead letters were last looked at for their age.
+    expired: Option<Instant>,
 }
+
+/// Dead letters are looked at for their age this often.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 
 impl Sender {
     /// Runs until `stop`; then lets deliveries in flight end within `drain`, and gives its
@@ -132,7 +138,15 @@ impl Work {
     fn new(sender: Sender) -> Work {
         let running = HashMap::new();
         let backlogs = Arc::default();
-        Work { sender, running, looking: None, look_again: false, backlogs, house: None }
+        Work {
+            sender,
+            running,
+            looking: None,
+            look_again: false,
+            backlogs,
+            house: None,
+            expired: None,
+        }
     }
 
     /// Sees to it that a destination's releasable lanes are delivered, if we own its partition.
@@ -210,6 +224,10 @@ impl Work {
         telemetry::delivering(counts.iter().map(|(_, count)| count).sum());
         let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
         let backlogs = self.backlogs.clone();
+        let expires = self.expired.is_none_or(|expired| expired.elapsed() >= EXPIRE_EVERY);
+        if expires {
+            self.expired = Some(Instant::now());
+        }
         self.house = Some(tokio::spawn(async move {
             if !counts.is_empty()
                 && let Err(error) = store.note_delivering(&counts).await
@@ -220,6 +238,9 @@ impl Work {
                 tracing::debug!(%error, "cannot look for what is overdue");
             }
             store.settle_all_halted(&catalog, &partitions).await;
+            if expires {
+                store.expire_dead_letters(&catalog, &partitions).await;
+            }
             backlogs.lock().await.tell(&store, &catalog, &partitions).await;
         }));
     }

@@ -8,7 +8,7 @@ use super::{Known, Stats, Store, StoreError};
 use crate::domain::Ordering;
 
 /// What of a destination's hash the numbers are made of.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "last",
     "settled",
     "ready",
@@ -20,6 +20,7 @@ const FIELDS: [&str; 11] = [
     "held",
     "halted_ready",
     "bytes",
+    "withdrawn",
 ];
 
 /// A hash's numbers, length of the waiting list, messages being delivered, halted, dead letters.
@@ -71,7 +72,7 @@ fn stats(known: &Known, (numbers, listed, delivering, halted, dead): Answer) -> 
         at.and_then(|at| numbers.get(at).copied().flatten()).unwrap_or_default()
     };
     let pending = number("last").saturating_sub(number("settled"));
-    let waiting = listed + number("held");
+    let waiting = listed.saturating_sub(number("withdrawn")) + number("held");
     let finished = number("ready").saturating_sub(number("halted_ready"));
     let delivering = delivering.unwrap_or_default().min(finished);
     let elsewhere = waiting + finished + number("delayed") + halted;

@@ -27,7 +27,7 @@ pub struct Claimed {
     pub deadline_ms: u64,
     /// The messages, lowest sequence first, each with its token.
     pub messages: Vec<(LeaseToken, Stamped)>,
-    /// There may be more that only the size of these left out.
+    /// There may be more that only the size of these left out, or that one call does not reach.
     pub may_have_more: bool,
 }
 
@@ -52,6 +52,7 @@ impl Store {
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(known.claimers())).key(keys.partition.epoch());
+        call.key(keys.bodies()).key(keys.withdrawn());
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
         call.arg(&*secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
         call.arg(least).arg(known.ordering_text());
@@ -60,7 +61,8 @@ impl Store {
         let mut bytes_given = 0;
         let mut parts = answer.into_iter().peekable();
         let deadline = parts.next().ok_or_else(|| unexpected("claim"))?;
-        let with_attempts = parts.next_if(is_attempts).is_some();
+        let looks_again = parts.next_if(|part| is_word(part, b"again")).is_some();
+        let with_attempts = parts.next_if(|part| is_word(part, b"attempts")).is_some();
         let mut result = Claimed {
             deadline_ms: read(deadline)?,
             messages: Vec::with_capacity(parts.len() / 2),
@@ -75,7 +77,13 @@ impl Store {
                 false => Attempts::default(),
             };
             bytes_given += bytes.len();
-            let message = match record::read(bytes, &destination.name, sequence, attempts) {
+            let body = match record::is_apart(&bytes) {
+                true => Some(read::<Bytes>(parts.next().ok_or_else(|| unexpected("claim"))?)?),
+                false => None,
+            };
+            bytes_given += body.as_ref().map_or(0, Bytes::len);
+            let message = record::read_with(bytes, body, &destination.name, sequence, attempts);
+            let message = match message {
                 Ok(message) => message,
                 // The others need not wait for it. Its lease runs out, as if it had crashed us.
                 Err(error) => {
@@ -93,7 +101,7 @@ impl Store {
             };
             result.messages.push((token, message));
         }
-        result.may_have_more = bytes_given >= BYTES_MAX;
+        result.may_have_more = looks_again || bytes_given >= BYTES_MAX;
         Ok(result)
     }
 
@@ -164,9 +172,9 @@ impl Store {
     }
 }
 
-/// True for what says that each message comes with what attempts at it left behind.
-fn is_attempts(value: &Value) -> bool {
-    matches!(value, Value::BulkString(bytes) if bytes == b"attempts")
+/// True for a word that says what follows.
+fn is_word(value: &Value, word: &[u8]) -> bool {
+    matches!(value, Value::BulkString(bytes) if bytes == word)
 }
 
 fn read<T: FromRedisValue>(value: Value) -> Result<T, StoreError> {

@@ -96,7 +96,7 @@ impl Store {
             let from = page * LOOK_MAX;
             let (sequences, is_last) = self.halted_in_processing(known, from).await?;
             if !sequences.is_empty() {
-                let messages = self.messages(known, &sequences).await?;
+                let messages = self.headers(known, &sequences).await?;
                 let lanes = messages.iter().flatten().map(|message| {
                     let (key, sequence) = (message.message.key.as_deref(), message.place.sequence);
                     (known.destination.lane_of(key, sequence), sequence)

@@ -3,8 +3,15 @@
 
 use bytes::Bytes;
 
-use super::{Known, Store, StoreError, attempts, record};
+use super::{Catalog, Known, Store, StoreError, ask, attempts, record, server_clock_ms};
 use crate::domain::{Sequence, Stage, Stamped};
+
+/// The most dead letters that one call removes for their age.
+const EXPIRE_MAX: u64 = 500;
+/// The most of these calls in a row for one destination.
+const EXPIRE_CALLS_MAX: usize = 100;
+/// Destinations whose oldest dead letters are asked for together.
+const DESTINATIONS_AT_ONCE: usize = 1_000;
 
 /// A message set aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +27,8 @@ pub struct DeadLetter {
 }
 
 impl Store {
-    /// Dead letters in the order of their sequences, from this one on; at most `max`.
+    /// Dead letters in the order of their sequences, from this one on; at most `max`. Without bodies
+    /// that are stored apart.
     pub async fn dead_letters(
         &self,
         known: &Known,
@@ -56,14 +64,99 @@ impl Store {
         Ok((letters.collect::<Result<_, _>>()?, last))
     }
 
-    /// The dead letter of this sequence.
+    /// The dead letters of these sequences, without bodies that are stored apart; none where there is none.
+    pub async fn dead_letters_of(
+        &self,
+        known: &Known,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<DeadLetter>>, StoreError> {
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        pipe.hmget(self.keys().destination(&known.destination.name).letters(), sequences);
+        let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        let found = letters.into_iter().zip(sequences);
+        found
+            .map(|(letter, at)| letter.map(|letter| read(known, *at, letter)).transpose())
+            .collect()
+    }
+
+    /// The dead letter of this sequence, without a body that is stored apart.
     pub async fn dead_letter(
         &self,
         known: &Known,
         sequence: Sequence,
     ) -> Result<Option<DeadLetter>, StoreError> {
-        let first = self.dead_letters(known, sequence, 1).await?.pop();
-        Ok(first.filter(|letter| letter.message.place.sequence == sequence))
+        Ok(self.dead_letters_of(known, &[sequence]).await?.pop().flatten())
+    }
+
+    /// Puts the bodies that are stored apart into dead letters.
+    pub async fn fill_letters(
+        &self,
+        known: &Known,
+        letters: &mut [DeadLetter],
+    ) -> Result<(), StoreError> {
+        let mut messages: Vec<_> = letters.iter_mut().map(|letter| &mut letter.message).collect();
+        self.fill(known, &mut messages).await
+    }
+
+    /// Removes dead letters that are older than their destinations keep them. For the owner of these
+    /// partitions, once in a while.
+    pub async fn expire_dead_letters(&self, catalog: &Catalog, partitions: &[u16]) {
+        let all = catalog.all();
+        let concerned = all.values().filter(|known| {
+            known.destination.dead_letters_max_age_ms > 0 && partitions.contains(&known.partition)
+        });
+        let concerned: Vec<_> = concerned.collect();
+        for some in concerned.chunks(DESTINATIONS_AT_ONCE) {
+            let looks = some.iter().map(|known| {
+                let key = self.keys().destination(&known.destination.name).dead_at();
+                let mut pipe = redis::pipe();
+                pipe.zrange_withscores(key, 0, 0);
+                pipe
+            });
+            let oldest = self.query_each(&looks.collect::<Vec<_>>()).await;
+            for (known, oldest) in some.iter().zip(oldest) {
+                let Ok(oldest) = oldest else { continue };
+                let oldest: Vec<(Sequence, u64)> =
+                    ask::read(oldest.into_iter().next(), "the oldest dead letter")
+                        .unwrap_or_default();
+                let age_ms = known.destination.dead_letters_max_age_ms;
+                let last_ms = server_clock_ms().saturating_sub(age_ms);
+                if oldest.first().is_none_or(|(_, at_ms)| *at_ms > last_ms) {
+                    continue;
+                }
+                let name = &known.destination.name;
+                match self.expire(known).await {
+                    Ok(count) => {
+                        tracing::info!(destination = %name, count, "old dead letters were removed");
+                    }
+                    Err(error) => {
+                        tracing::debug!(destination = %name, %error, "cannot remove old dead letters");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes those of a destination's dead letters that are too old; tells how many these were. What
+    /// is left over of very many goes the next time.
+    pub async fn expire(&self, known: &Known) -> Result<u64, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut all = 0;
+        for _ in 0..EXPIRE_CALLS_MAX {
+            let (name, mut call) = self.script(|scripts| &scripts.expire);
+            call.key(keys.hash()).key(keys.dead()).key(keys.letters()).key(keys.partition.epoch());
+            call.key(keys.bodies()).key(keys.dead_at());
+            call.arg(known.version).arg(known.destination.dead_letters_max_age_ms).arg(EXPIRE_MAX);
+            let count: u64 = self.run(name, &call).await?;
+            all += count;
+            if count < EXPIRE_MAX {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     /// Throws dead letters away; at most 1,000. Tells how many there were.
@@ -74,6 +167,7 @@ impl Store {
         let keys = self.keys().destination(&known.destination.name);
         let (name, mut call) = self.script(|scripts| &scripts.discard);
         call.key(keys.hash()).key(keys.dead()).key(keys.letters()).key(keys.partition.epoch());
+        call.key(keys.bodies()).key(keys.dead_at());
         call.arg(known.version).arg(letters);
         self.run(name, &call).await
     }

@@ -12,8 +12,8 @@ use crate::domain::{Ordering, Sequence, Stamped, State, Tombstone};
 const LEASES_MAX: isize = 5_000;
 /// How many messages a look takes at once where it must pick some of them.
 const SCAN: usize = 500;
-/// How many messages, with their bodies, are read in one round trip.
-const READ_MAX: usize = 20;
+/// How many messages are read in one round trip, without bodies that are stored apart.
+const READ_MAX: usize = 500;
 
 /// Which pending messages to list.
 #[derive(Debug, Clone, Default)]
@@ -135,8 +135,13 @@ impl Store {
         Ok(Candidates { sequences: found, next, by_sequence: true })
     }
 
-    /// Where these messages stand; those that have left are left out. Redis cannot tell which of
-    /// those that are ready are being delivered.
+    /// Puts the body into a message, if it is stored apart. Nothing is lost if it has just left.
+    pub async fn fill_listed(&self, known: &Known, listed: &mut Listed) -> Result<(), StoreError> {
+        self.fill(known, &mut [&mut listed.message]).await
+    }
+
+    /// Where these messages stand, without bodies that are stored apart; those that have left are left
+    /// out. Redis cannot tell which of those that are ready are being delivered.
     pub async fn listed(
         &self,
         known: &Known,
@@ -147,7 +152,7 @@ impl Store {
         }
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
-        let messages = self.messages(known, sequences).await?;
+        let messages = self.headers(known, sequences).await?;
         let messages: Vec<Stamped> = messages.into_iter().flatten().collect();
         let mut pipe = Pipeline::new();
         pipe.zrange(keys.partition.leases(), 0, LEASES_MAX - 1);
@@ -179,7 +184,7 @@ impl Store {
     }
 }
 
-/// A page of many messages is not to hold all their bodies; `charge` says how long they were.
+/// A page of many messages is not to hold their bodies; `charge` says how long they were.
 fn without_body(mut listed: Listed) -> Listed {
     listed.message.message.body.bytes = Bytes::new();
     listed.message.input = None;

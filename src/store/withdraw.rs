@@ -22,6 +22,8 @@ pub enum Withdrawn {
     Ordered,
     /// It had left before, or was a tombstone already.
     Settled,
+    /// It stays: there is no room for another dead letter (`dead_letters_max`).
+    Full,
 }
 
 /// Which messages are to leave, and why.
@@ -57,6 +59,7 @@ impl FromRedisValue for Withdrawn {
             "done" => Ok(Withdrawn::Done),
             "ordered" => Ok(Withdrawn::Ordered),
             "settled" => Ok(Withdrawn::Settled),
+            "full" => Ok(Withdrawn::Full),
             other => Err(ParsingError::from(format!("unknown outcome {other:?}"))),
         }
     }
@@ -102,6 +105,8 @@ impl Store {
         call.key(keys.lanes()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.wake_releasable());
+        call.key(keys.bodies()).key(keys.dead_at()).key(keys.withdrawn());
+        call.key(keys.partition.leases());
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
@@ -119,6 +124,7 @@ impl Store {
             None => (0, String::new()),
         };
         call.arg(failed).arg(trouble).arg(lanes.len());
+        call.arg(known.destination.dead_letters_max);
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
         }
