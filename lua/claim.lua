@@ -93,16 +93,20 @@ if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. know
 
 expect('ZCARD', KEYS[6], KEYS[7])
 local most = tonumber(ARGV[6])
+-- Where some were withdrawn: how many at the front of the list were not.
+local clean
 if known[3] then
   expect('SCARD', KEYS[10])
-  if not pass_withdrawn(KEYS[2], KEYS[3], KEYS[10]) then
+  clean = pass_withdrawn(KEYS[2], KEYS[3], KEYS[10], most + 1)
+  if not clean then
     redis.call('ZADD', KEYS[7], text(now), destination)
     return keep(KEYS[1], number, {text(now), 'again'})
   end
 end
 -- One more than can be given tells whether there are more.
-local sequences = redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], '0', ARGV[6])
-local has_more = #sequences > most
+local last = clean and math.min(most, clean - 1) or most
+local sequences = last < 0 and {} or redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], '0', text(last))
+local has_more = #sequences > most or clean and redis.call('LLEN', KEYS[3]) > #sequences
 sequences[most + 1] = nil
 local deadline = text(now + tonumber(ARGV[5]))
 local answer, covered, told = answer_of(deadline, sequences, tonumber(ARGV[7]))
