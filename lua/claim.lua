@@ -19,8 +19,8 @@
 --   [9] 'destination', 'key' or 'none'
 -- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if attempts left
 --   something behind at any message, {deadline, 'attempts', sequence, record, what they left or '' …};
---   a record whose body is stored apart is followed by the body, last ('': it is missing); {deadline,
---   'again'}: nothing was found among as many as one call looks through
+--   a record ('': it is missing) whose body is stored apart is followed by the body, last ('': it is
+--   missing); {deadline, 'again'}: nothing was found among as many as one call looks through
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, expect, look, bodies, withdrawn
 
@@ -46,26 +46,24 @@ local function answer_of(deadline, sequences, room)
     local begun = room
     local records = redis.call('HMGET', KEYS[4], unpack(sequences, looked + 1, last))
     for i = 1, last - looked do
-      local record = records[i]
+      local record = records[i] or ''
       if room <= 0 and count >= least then
         put_bodies(KEYS[9], wanted)
         return answer, looked + i - 1, told
       end
-      if record then
-        local sequence, apart = sequences[looked + i], bytes_apart(record)
-        room, count = room - #record - apart, count + 1
-        told[count] = sequence
-        answer[at + 1], answer[at + 2] = sequence, record
-        at = at + 2
-        if attempts then
-          at = at + 1
-          answer[at] = attempts[i] or ''
-        end
-        if apart > 0 then
-          at = at + 1
-          answer[at] = ''
-          wanted[#wanted + 1] = {answer, at, sequence}
-        end
+      local sequence, apart = sequences[looked + i], bytes_apart(record)
+      room, count = room - #record - apart, count + 1
+      told[count] = sequence
+      answer[at + 1], answer[at + 2] = sequence, record
+      at = at + 2
+      if attempts then
+        at = at + 1
+        answer[at] = attempts[i] or ''
+      end
+      if apart > 0 then
+        at = at + 1
+        answer[at] = ''
+        wanted[#wanted + 1] = {answer, at, sequence}
       end
     end
     looked, size = last, next_look(room, begun - room, last - looked)

@@ -29,8 +29,9 @@
 --   then per entry 2: sequence, entry; then the fields of those bodies; then the idempotency keys that
 --   are forgotten with the settled
 -- Returns: {number of orders, per lane {milliseconds until its head may leave, what attempts at the
---   first left or '', sequence, record, sequence, record …}…}; a record whose body is stored apart is
---   followed by the body ('': it is missing)
+--   first left or '', sequence, record, sequence, record …}…}; a record ('': it is missing) whose body
+--   is stored apart is followed by the body ('': it is missing); of a lane that cannot be read
+--   {1000, '!<what is wrong>'}
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it settles nothing twice and hands out the same: no call number is needed.
@@ -175,6 +176,12 @@ local function read_each()
   end
 end
 
+local function read_lane(lane, most)
+  read_gone(lane)
+  local read_run = lane.is_new and read_front or read_behind
+  read_run(lane, most)
+end
+
 local function read_lanes()
   local left = RUNS_MAX
   for number = 1, lane_count do
@@ -183,9 +190,12 @@ local function read_lanes()
     local most = lane.asks and math.min(lane.most, left) or 0
     lane.is_full = lane.asks and most == 0
     if ordering ~= 'none' then
-      read_gone(lane)
-      local read_run = lane.is_new and read_front or read_behind
-      read_run(lane, most)
+      -- A lane whose keys cannot be read holds up no other.
+      local could_read, wrong = pcall(read_lane, lane, most)
+      if not could_read then
+        lane.wrong = type(wrong) == 'table' and wrong.err or tostring(wrong)
+        lane.gone, lane.run, lane.asks = NONE, NONE, false
+      end
       left = left - #lane.run
     end
   end
@@ -239,13 +249,15 @@ local function answer_all()
     local lane = lanes[number]
     local run, answer, at = lane.run, {math.max(0, lane.not_before - now), ''}, 2
     -- What earlier lanes of this call left no room for is asked for again at once.
-    if lane.is_full or lane.most > 0 and room <= 0 and number > 1 then
+    if lane.wrong then
+      answer = {1000, '!' .. lane.wrong}
+    elseif lane.is_full or lane.most > 0 and room <= 0 and number > 1 then
       answer[1] = math.max(1, answer[1])
     else
       answer[2] = attempts[run[1]] or ''
       for i = 1, #run do
         if room <= 0 and i > 1 then break end
-        local record = record_of(before + i)
+        local record = record_of(before + i) or ''
         local apart = bytes_apart(record)
         room = room - #record - apart
         answer[at + 1], answer[at + 2] = run[i], record
@@ -335,7 +347,8 @@ local function count_gone()
       bytes, delivered = bytes + charges, delivered + left
     end
   end
-  local function counted(at, change) return text((tonumber(known[at]) or 0) + change) end
+  -- What a damaged message counts for is not known for sure.
+  local function counted(at, change) return text(math.max(0, (tonumber(known[at]) or 0) + change)) end
   redis.call('HSET', KEYS[3], 'settled', counted(5, #gone), 'ready', counted(6, -#gone),
     'bytes', counted(7, -bytes), 'delivered', counted(8, delivered))
   if known[3] and orders ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'orders', orders) end

@@ -37,7 +37,7 @@
 -- Returns: {'done' | 'ordered' | 'settled' | 'full' …} in order; full: there is no room for another dead
 --   letter, and the message stays
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
---   NOT_OWNER, UNREADABLE
+--   NOT_OWNER
 -- Sent again it changes nothing more: no call number is needed.
 -- include: schema, clock, epoch, expect, owner, attempts, head, waiting, serial, bodies, withdrawn
 
@@ -71,13 +71,17 @@ expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13], KEYS[19], KEYS[2
 expect('SCARD', KEYS[20])
 for i = 22, #KEYS do expect('ZCARD', KEYS[i]) end
 
--- The record without its body, marked as a tombstone.
+-- The record without its body, marked as a tombstone. Of a record that cannot be read nothing is kept but
+-- what it counts for, if that can be told.
 local function tombstone_of(record)
   local _, mark_end = string.find(record, '^B%d+;')
   local begin = (mark_end or 0) + 1
   local _, prefix_end = string.find(record, '^[PN]%d+;', begin)
   local length, header_at = string.match(record, KNOWN_FORMAT .. '%d+,(%d+);()', (prefix_end or begin - 1) + 1)
-  if not length then return nil end
+  if not length then
+    local charge = string.match(record, '^%d(%d+),', (prefix_end or begin - 1) + 1)
+    return 'T' .. how .. 'D' .. (charge or '0') .. ';'
+  end
   return 'T' .. how .. string.sub(record, begin, header_at + tonumber(length) - 1)
 end
 
@@ -172,14 +176,9 @@ end
 
 local records, tombstones = {}, {}
 for i = 13 + lane_count, #ARGV, 2 do
-  local record = redis.call('HGET', KEYS[5], ARGV[i + 1])
+  local record = redis.call('HGET', KEYS[5], ARGV[i + 1]) or ''
   records[ARGV[i + 1]] = record
-  if record and string.sub(record, 1, 1) ~= 'T' then
-    tombstones[ARGV[i + 1]] = tombstone_of(record)
-    if not tombstones[ARGV[i + 1]] then
-      return redis.error_reply('UNREADABLE the record of ' .. ARGV[i + 1] .. ' has another format')
-    end
-  end
+  if string.sub(record, 1, 1) ~= 'T' then tombstones[ARGV[i + 1]] = tombstone_of(record) end
 end
 
 local answer = {}
@@ -189,7 +188,7 @@ for i = 13 + lane_count, #ARGV, 2 do
   local in_progress, ready = KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]
   local record = records[sequence]
   local stood = 'settled'
-  if record and redis.call('ZSCORE', in_progress, sequence) then
+  if redis.call('ZSCORE', in_progress, sequence) then
     if string.sub(record, 1, 1) ~= 'T' then
       local is_full = how == 's' and room_for_letters <= 0
       stood = is_full and 'full' or take_out(lane, sequence, in_progress, ready)

@@ -140,9 +140,14 @@ async fn cancel_one(
     place: Option<Place>,
 ) -> Result<Response, Problem> {
     let store = target.api.store.clone();
-    let found = store.headers(target.known(), &[sequence]).await?;
-    let found = found.into_iter().next().flatten();
+    let found = store.listed(target.known(), &[sequence]).await?;
+    let found = found.into_iter().next().map(|listed| listed.message);
     match found.filter(|found| place.is_none_or(|place| place == found.place)) {
+        Some(found) if found.damaged.is_some() => {
+            let lane = store.lane_holding(target.known(), sequence).await?;
+            let lane = lane.ok_or_else(|| no_lane(sequence))?;
+            withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
+        }
         Some(found) => {
             let lane = target.known().destination.lane_of(found.message.key.as_deref(), sequence);
             withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
@@ -155,6 +160,10 @@ async fn cancel_one(
             _ => Err(unknown(target, sequence).await?),
         },
     }
+}
+
+fn no_lane(sequence: Sequence) -> Problem {
+    wrong_state(format!("message {sequence} is damaged, and no lane holds it"))
 }
 
 /// The problem that nothing is known of a sequence, and why.

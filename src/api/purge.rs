@@ -86,7 +86,8 @@ struct Purging {
 impl Purging {
     async fn cancel_all(&mut self) -> Result<(), Problem> {
         self.sweep(|state| state == domain::State::Ready).await?;
-        self.sweep(|_| true).await
+        self.sweep(|_| true).await?;
+        self.halted().await
     }
 
     /// Cancels all that are in one of these states.
@@ -102,6 +103,32 @@ impl Purging {
             self.cancel(&items).await?;
             cursor = next;
             if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Cancels those that are halted: where lanes are keys, a message whose record is missing is found
+    /// only among them.
+    async fn halted(&mut self) -> Result<(), Problem> {
+        let (store, mut cursor) = (self.target.api.store.clone(), None);
+        loop {
+            let which = Which {
+                state: Some(domain::State::Halted),
+                key: self.key.clone(),
+                cursor,
+                limit: AT_ONCE,
+                ..Which::default()
+            };
+            let page = store.pending(self.target.known(), &which).await?;
+            let mut items = page.items;
+            items.retain(|one| !one.ordered && one.message.place.sequence <= self.last);
+            let before = self.cancelled;
+            self.cancel(&items).await?;
+            // Those that left are not halted any more: the next stand where they stood.
+            let has_moved = self.cancelled > before;
+            cursor = if has_moved { None } else { page.next };
+            if cursor.is_none() && !has_moved {
                 return Ok(());
             }
         }
@@ -133,12 +160,15 @@ impl Purging {
             if self.target.api.stop.is_cancelled() {
                 return Err(draining());
             }
-            let lane_of = |one: &Listed| {
-                let (key, sequence) =
-                    (one.message.message.key.as_deref(), one.message.place.sequence);
-                (known.destination.lane_of(key, sequence), sequence)
-            };
-            let messages: Vec<_> = some.iter().map(lane_of).collect();
+            let mut messages = Vec::with_capacity(some.len());
+            for Listed { message, .. } in some {
+                let (key, sequence) = (message.message.key.as_deref(), message.place.sequence);
+                let lane = match message.damaged.is_some() && key.is_none() {
+                    true => self.target.api.store.lane_holding(&known, sequence).await?,
+                    false => Some(known.destination.lane_of(key, sequence)),
+                };
+                messages.extend(lane.map(|lane| (lane, sequence)));
+            }
             let withdrawal = Withdrawal {
                 how: Tombstone::Cancelled,
                 reason: "purged",

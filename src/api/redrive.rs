@@ -47,7 +47,11 @@ pub(super) async fn redrive(
             let count = cut(&letters, AT_ONCE, CALL_BYTES_MAX, size).first().map_or(0, |c| c.len());
             let rest = letters.split_off(count);
             api.store.fill_letters(&known, &mut letters).await?;
-            let anew: Vec<_> = letters.into_iter().map(|letter| anew(letter, &known)).collect();
+            // What cannot be read cannot be sent again; it can be discarded.
+            let (damaged, whole): (Vec<_>, Vec<_>) =
+                letters.into_iter().partition(|letter| letter.message.damaged.is_some());
+            arrivals.tally.refused += damaged.len() as u64;
+            let anew: Vec<_> = whole.into_iter().map(|letter| anew(letter, &known)).collect();
             arrivals.stamp(&mut target, &anew).await?;
             letters = rest;
         }

@@ -144,6 +144,9 @@ pub struct Stamped {
     pub origin: Option<Origin>,
     /// Which of its bodies Redis keeps apart from its header.
     pub apart: Apart,
+    /// Why it cannot be read, if what Redis holds of it is damaged or missing: nothing but its sequence
+    /// is known then.
+    pub damaged: Option<String>,
 }
 
 /// Long bodies are stored apart from their message's header, so that a look at headers reads no
@@ -185,7 +188,18 @@ impl Stamped {
             priority: PRIORITY_DEFAULT,
             origin: None,
             apart: Apart::default(),
+            damaged: None,
         }
+    }
+
+    /// A message of which only the sequence is known, and why.
+    pub fn unreadable(destination: DestinationName, sequence: Sequence, why: String) -> Stamped {
+        let body = Body { content_type: "application/octet-stream".into(), bytes: Bytes::new() };
+        let (id, key, headers) = (String::new(), None, Vec::new());
+        let message = Message { id, key, headers, body, received_ms: 0 };
+        let place = Place { epoch: 0, sequence };
+        let before = sequence.saturating_sub(1);
+        Stamped { damaged: Some(why), ..Stamped::new(destination, place, before, message) }
     }
 
     /// The message as its processing left it: with this body, or with none as a tombstone. With

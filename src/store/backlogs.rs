@@ -24,7 +24,7 @@ const FIELDS: [&str; 12] = [
 ];
 
 /// A hash's numbers, length of the waiting list, messages being delivered, halted, dead letters.
-type Answer = (Vec<Option<u64>>, u64, Option<u64>, u64, u64);
+type Answer = (Vec<Option<i64>>, u64, Option<u64>, u64, u64);
 impl Store {
     /// The numbers of destinations, in order, without their heads.
     pub async fn backlogs<K: Borrow<Known>>(&self, all: &[K]) -> Result<Vec<Stats>, StoreError> {
@@ -69,7 +69,8 @@ impl Store {
 fn stats(known: &Known, (numbers, listed, delivering, halted, dead): Answer) -> Stats {
     let number = |name: &str| {
         let at = FIELDS.iter().position(|field| *field == name);
-        at.and_then(|at| numbers.get(at).copied().flatten()).unwrap_or_default()
+        // What was damaged may have made a number go below nothing.
+        at.and_then(|at| numbers.get(at).copied().flatten()).map_or(0, |number| number.max(0) as u64)
     };
     let pending = number("last").saturating_sub(number("settled"));
     let waiting = listed.saturating_sub(number("withdrawn")) + number("held");

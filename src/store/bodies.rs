@@ -34,7 +34,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Puts into messages those of their bodies that are stored apart.
+    /// Puts into messages those of their bodies that are stored apart. A message whose body is not as its
+    /// record says is damaged.
     pub(super) async fn fill(
         &self,
         known: &Known,
@@ -53,8 +54,9 @@ impl Store {
         };
         let fields: Vec<_> = wanted.iter().map(field).collect();
         for ((at, part, _), body) in wanted.into_iter().zip(self.bodies(known, &fields).await?) {
-            record::fill(messages[at], part, body)
-                .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+            if let Err(error) = record::fill(messages[at], part, body) {
+                messages[at].damaged = Some(error.to_string());
+            }
         }
         Ok(())
     }

@@ -7,10 +7,10 @@ use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Caller, Claimers, Known, Status, Store, StoreError, ask, attempts, clock::server_clock_ms,
+    Caller, Claimers, Failed, Known, Status, Store, StoreError, ask, attempts, clock::server_clock_ms,
     record, unexpected,
 };
-use crate::domain::{Attempts, LeaseToken, Sequence, Stamped};
+use crate::domain::{Attempts, LeaseToken, Sequence, Stage, Stamped, Trouble, TroubleKind};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -58,7 +58,7 @@ impl Store {
         call.arg(least).arg(known.ordering_text());
         let answer = caller.answered(self.run::<Vec<Value>>(name, &call).await)?;
 
-        let mut bytes_given = 0;
+        let (mut bytes_given, mut damaged) = (0, Vec::new());
         let mut parts = answer.into_iter().peekable();
         let deadline = parts.next().ok_or_else(|| unexpected("claim"))?;
         let looks_again = parts.next_if(|part| is_word(part, b"again")).is_some();
@@ -73,7 +73,7 @@ impl Store {
             let mut next = || parts.next().ok_or_else(|| unexpected("claim"));
             let bytes: Bytes = read(next()?)?;
             let attempts = match with_attempts {
-                true => attempts::read(&read::<Bytes>(next()?)?)?,
+                true => attempts::read(&read::<Bytes>(next()?)?),
                 false => Attempts::default(),
             };
             bytes_given += bytes.len();
@@ -85,9 +85,9 @@ impl Store {
             let message = record::read_with(bytes, body, &destination.name, sequence, attempts);
             let message = match message {
                 Ok(message) => message,
-                // The others need not wait for it. Its lease runs out, as if it had crashed us.
+                // The others need not wait for it.
                 Err(error) => {
-                    tracing::error!(destination = %destination.name, sequence, %error, "a message cannot be read");
+                    damaged.push((sequence, error));
                     continue;
                 }
             };
@@ -101,8 +101,36 @@ impl Store {
             };
             result.messages.push((token, message));
         }
+        if !damaged.is_empty() {
+            self.halt_damaged(known, &secret, damaged).await;
+        }
         result.may_have_more = looks_again || bytes_given >= BYTES_MAX;
         Ok(result)
+    }
+
+    /// Halts claimed messages that cannot be read, whatever becomes of others whose attempts are used
+    /// up: a person may know more. If it comes to nothing their leases run out, and they are claimed again.
+    async fn halt_damaged(
+        &self,
+        known: &Known,
+        secret: &Arc<str>,
+        damaged: Vec<(Sequence, record::RecordError)>,
+    ) {
+        let name = &known.destination.name;
+        let failed = damaged.into_iter().map(|(sequence, error)| {
+            tracing::error!(destination = %name, sequence, %error, "a message is damaged, and is halted");
+            let (destination, secret) = (name.clone(), secret.clone());
+            Failed {
+                token: LeaseToken { destination, sequence, secret, claimed_ms: 0, key: None },
+                wait: Duration::ZERO,
+                is_final: true,
+                trouble: Trouble::new(Stage::Transform, TroubleKind::Damaged, error.to_string()),
+            }
+        });
+        let caller = self.caller_anew("damaged");
+        if let Err(error) = self.fail(&caller, known, &failed.collect::<Vec<_>>()).await {
+            tracing::debug!(destination = %name, %error, "cannot halt what is damaged");
+        }
     }
 
     /// Hands claimed messages of one destination back, without counting an attempt.

@@ -168,12 +168,13 @@ impl Store {
             let mut found = self.headers(known, sequences).await?;
             let mut present: Vec<&mut Stamped> = found.iter_mut().flatten().collect();
             self.fill(known, &mut present).await?;
-            Ok(found)
+            Ok::<_, StoreError>(found)
         };
-        match read().await {
-            // Between two reads a body may have been replaced, or have left.
-            Err(StoreError::Unreadable(_)) => read().await,
-            answer => answer,
+        let found = read().await?;
+        // Between two reads a body may have been replaced, or have left.
+        match found.iter().flatten().any(|message| message.damaged.is_some()) {
+            true => read().await,
+            false => Ok(found),
         }
     }
 
@@ -194,13 +195,10 @@ impl Store {
         let (records, attempts): Answer = self.query(&pipe).await?;
         let all = records.into_iter().zip(attempts).zip(sequences);
         let read = |((bytes, kept), sequence): ((Option<Bytes>, Option<Bytes>), &Sequence)| {
-            let Some(bytes) = bytes else { return Ok(None) };
-            let attempts = attempts::read(&kept.unwrap_or_default())?;
-            record::read(bytes, name, *sequence, attempts)
-                .map(Some)
-                .map_err(|error| StoreError::Unreadable(error.to_string()))
+            let attempts = attempts::read(&kept.unwrap_or_default());
+            Some(record::read_or_damaged(bytes?, name, *sequence, attempts))
         };
-        all.map(read).collect()
+        Ok(all.map(read).collect())
     }
 
     /// Ends attempts that did not succeed; the messages are tried again after their wait.

@@ -60,8 +60,8 @@ impl Store {
         let found = letters.into_iter().zip(sequences);
         // What was redriven or discarded in between is left out.
         let found = found.filter_map(|(letter, sequence)| Some((letter?, sequence)));
-        let letters = found.map(|(letter, sequence)| read(known, sequence, letter));
-        Ok((letters.collect::<Result<_, _>>()?, last))
+        let letters = found.map(|(letter, sequence)| read_or_damaged(known, sequence, letter));
+        Ok((letters.collect(), last))
     }
 
     /// The dead letters of these sequences, without bodies that are stored apart; none where there is none.
@@ -77,9 +77,10 @@ impl Store {
         pipe.hmget(self.keys().destination(&known.destination.name).letters(), sequences);
         let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
         let found = letters.into_iter().zip(sequences);
-        found
-            .map(|(letter, at)| letter.map(|letter| read(known, *at, letter)).transpose())
-            .collect()
+        let read = |(letter, at): (Option<Bytes>, &Sequence)| {
+            Some(read_or_damaged(known, *at, letter?))
+        };
+        Ok(found.map(read).collect())
     }
 
     /// The dead letter of this sequence, without a body that is stored apart.
@@ -173,6 +174,16 @@ impl Store {
     }
 }
 
+/// Reads a dead letter; of one that cannot be read at least its sequence is told.
+fn read_or_damaged(known: &Known, sequence: Sequence, letter: Bytes) -> DeadLetter {
+    read(known, sequence, letter).unwrap_or_else(|error| DeadLetter {
+        at_ms: 0,
+        stage: Stage::Transform,
+        reason: "it cannot be read".to_owned(),
+        message: Stamped::unreadable(known.destination.name.clone(), sequence, error.to_string()),
+    })
+}
+
 /// `<at, ms> <stage> <length of the reason> <length of the attempts>;<reason><attempts><record>`
 fn read(known: &Known, sequence: Sequence, letter: Bytes) -> Result<DeadLetter, StoreError> {
     let unreadable = |what: &str| StoreError::Unreadable(format!("dead letter {sequence}: {what}"));
@@ -187,9 +198,9 @@ fn read(known: &Known, sequence: Sequence, letter: Bytes) -> Result<DeadLetter, 
     if left_end > letter.len() {
         return Err(damaged());
     }
-    let left = attempts::read(&letter[reason_end..left_end])?;
-    let message = record::read(letter.slice(left_end..), &known.destination.name, sequence, left)
-        .map_err(|error| unreadable(&error.to_string()))?;
+    let left = attempts::read(&letter[reason_end..left_end]);
+    let name = &known.destination.name;
+    let message = record::read_or_damaged(letter.slice(left_end..), name, sequence, left);
     Ok(DeadLetter {
         at_ms: number(at)? as u64,
         stage: attempts::stage_of(stage).ok_or_else(damaged)?,

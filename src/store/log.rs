@@ -118,7 +118,8 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.hmget(self.keys().destination(&known.destination.name).log(), sequences);
         let (entries,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
-        entries.into_iter().map(|e| e.map(|bytes| LogEntry::decode(&bytes)).transpose()).collect()
+        // An entry that cannot be read tells nothing, and hides no other.
+        Ok(entries.into_iter().map(|entry| LogEntry::decode(&entry?).ok()).collect())
     }
 
     /// Puts the bodies that are stored apart into entries. An entry whose body has gone meanwhile loses

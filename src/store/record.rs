@@ -288,8 +288,56 @@ fn damaged(what: &dyn std::fmt::Display) -> RecordError {
     RecordError::Damaged(what.to_string())
 }
 
-/// Reads a record. Bodies that stand apart are empty; [`fill`] puts them in.
+/// Reads a record. Bodies that stand apart are empty; [`fill`] puts them in. A tombstone can always be
+/// read: it only keeps a place.
 pub fn read(
+    record: Bytes,
+    destination: &DestinationName,
+    sequence: Sequence,
+    attempts: Attempts,
+) -> Result<Stamped, RecordError> {
+    let error = match read_whole(record.clone(), destination, sequence, attempts) {
+        Ok(message) => return Ok(message),
+        Err(error) => error,
+    };
+    let is_tombstone = record.first() == Some(&b'T');
+    match tombstone_of(record.get(1).copied()) {
+        Ok(tombstone) if is_tombstone => Ok(Stamped {
+            tombstone: Some(tombstone),
+            charge: charge_of_damaged(&record),
+            ..Stamped::unreadable(destination.clone(), sequence, error.to_string())
+        }),
+        _ => Err(error),
+    }
+}
+
+/// The same, where a message is needed in any case: one that cannot be read says why.
+pub fn read_or_damaged(
+    record: Bytes,
+    destination: &DestinationName,
+    sequence: Sequence,
+    attempts: Attempts,
+) -> Stamped {
+    read(record, destination, sequence, attempts.clone()).unwrap_or_else(|error| Stamped {
+        attempts,
+        ..Stamped::unreadable(destination.clone(), sequence, error.to_string())
+    })
+}
+
+/// The charge of a tombstone that cannot be read otherwise, as far as it is there: scripts write
+/// `T<how>D<charge>;` in the place of a record that they could not read.
+fn charge_of_damaged(record: &Bytes) -> u64 {
+    if record.get(2) == Some(&b'D') {
+        return number(record, 3, b';').map_or(0, |(charge, _)| charge);
+    }
+    let charge = || {
+        let (_, rest) = read_prefix(record.clone(), 1).ok()?;
+        Some(number(&rest, 1, b',').ok()?.0)
+    };
+    charge().unwrap_or_default()
+}
+
+fn read_whole(
     record: Bytes,
     destination: &DestinationName,
     sequence: Sequence,
@@ -299,7 +347,7 @@ pub fn read(
     match record.first() {
         Some(format) if (format_of(FIRST)..=format_of(known())).contains(format) => {}
         Some(&other) => return Err(RecordError::UnknownFormat(other.into())),
-        None => return Err(damaged(&"it is empty")),
+        None => return Err(damaged(&"it is missing or empty")),
     }
     let (charge, after) = number(&record, 1, b',')?;
     let (length, at) = number(&record, after, b';')?;
@@ -335,6 +383,7 @@ pub fn read(
         idempotency_key: more.idempotency_key,
         origin: more.origin,
         apart,
+        damaged: None,
     })
 }
 
@@ -409,6 +458,7 @@ mod tests {
                 place: Place { epoch: 6, sequence: 17 },
             }),
             apart: Apart::default(),
+            damaged: None,
         }
     }
 

@@ -123,6 +123,8 @@ pub struct LaneRun {
     pub wait: Duration,
     /// The messages, in order. The first carries the attempts at its delivery so far.
     pub messages: Vec<Stamped>,
+    /// What is wrong with the lane's keys, if they cannot be read: nothing is released then.
+    pub error: Option<String>,
 }
 
 impl Store {
@@ -292,7 +294,11 @@ fn read_run(lane: Value, known: &Known) -> Result<LaneRun, StoreError> {
     let mut next = || parts.next().ok_or_else(|| unexpected("release"));
     let wait_ms: u64 = redis::from_redis_value(next()?).map_err(shape)?;
     let kept: Bytes = redis::from_redis_value(next()?).map_err(shape)?;
-    let mut of_first = Some(attempts::read(&kept)?);
+    if let Some(error) = kept.strip_prefix(b"!") {
+        let error = Some(String::from_utf8_lossy(error).into_owned());
+        return Ok(LaneRun { wait: Duration::from_millis(wait_ms), error, ..LaneRun::default() });
+    }
+    let mut of_first = Some(attempts::read(&kept));
     let mut messages = Vec::with_capacity(parts.len() / 2);
     while let (Some(sequence), Some(bytes)) = (parts.next(), parts.next()) {
         let sequence: Sequence = redis::from_redis_value(sequence).map_err(shape)?;
@@ -305,9 +311,13 @@ fn read_run(lane: Value, known: &Known) -> Result<LaneRun, StoreError> {
             false => None,
         };
         let attempts = of_first.take().unwrap_or_default();
-        let message = record::read_with(bytes, body, &known.destination.name, sequence, attempts)
-            .map_err(|error| StoreError::Unreadable(error.to_string()))?;
-        messages.push(message);
+        let name = &known.destination.name;
+        let message = record::read_with(bytes, body, name, sequence, attempts.clone());
+        // The owner delivers what is before it, and halts it.
+        messages.push(message.unwrap_or_else(|error| Stamped {
+            attempts,
+            ..Stamped::unreadable(name.clone(), sequence, error.to_string())
+        }));
     }
-    Ok(LaneRun { wait: Duration::from_millis(wait_ms), messages })
+    Ok(LaneRun { wait: Duration::from_millis(wait_ms), messages, error: None })
 }

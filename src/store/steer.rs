@@ -96,6 +96,12 @@ impl Store {
         let lengths: (usize, usize) = self.query(&pipe).await?;
         let found = self.headers(known, &[sequence]).await?.pop().flatten();
         let message: Stamped = found.ok_or(StoreError::WrongHead)?;
+        if let Some(why) = &message.damaged {
+            return Err(StoreError::WrongState(format!(
+                "the message is damaged ({why}): only a message whose headers can be read takes another \
+                 body; skip or cancel it"
+            )));
+        }
         let mut repaired = message;
         repaired.message.body = body.clone();
         let written = record::of_stamped(&repaired, known.destination.ordering, schema);
