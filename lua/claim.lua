@@ -10,15 +10,19 @@
 --   [6] leases        reseq:{p07}:leases
 --   [7] active        reseq:{p07}:active:<builtin or worker>
 --   [8] epoch         reseq:{p07}:epoch
+--   [9] bodies        reseq:{p07}:d:<dest>:bodies
+--   [10] withdrawn    reseq:{p07}:d:<dest>:withdrawn
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] secret (the same for the whole
 --   call)  [5] lease, ms  [6] most messages  [7] most bytes of records (one is always given)
 --   [8] least messages (with fewer waiting nothing is given; overrides the bytes)
 --   [9] 'destination', 'key' or 'none'
 -- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if attempts left
---   something behind at any message, {deadline, 'attempts', sequence, record, what they left or '' …}
+--   something behind at any message, {deadline, 'attempts', sequence, record, what they left or '' …};
+--   a record ('': it is missing) whose body is stored apart is followed by the body, last ('': it is
+--   missing); {deadline, 'again'}: nothing was found among as many as one call looks through
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, expect, look
+-- include: schema, clock, call, expect, look, bodies, withdrawn
 
 local number, destination, by_priority = tonumber(ARGV[1]), ARGV[2], ARGV[9] == 'none'
 local least = tonumber(ARGV[8])
@@ -32,7 +36,7 @@ end
 -- still held under this secret is told. Also returns how many of the sequences are covered, and
 -- those that are told. The first records say how many of their size fit into one look.
 local function answer_of(deadline, sequences, room)
-  local answer, told, looked = {deadline}, {}, 0
+  local answer, told, looked, wanted = {deadline}, {}, 0, {}
   local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
   if attempts_kept then answer[2] = 'attempts' end
   local size, at, count = 32, #answer, 0
@@ -42,27 +46,35 @@ local function answer_of(deadline, sequences, room)
     local begun = room
     local records = redis.call('HMGET', KEYS[4], unpack(sequences, looked + 1, last))
     for i = 1, last - looked do
-      local record = records[i]
-      if room <= 0 and count >= least then return answer, looked + i - 1, told end
-      if record then
-        local sequence = sequences[looked + i]
-        room, count = room - #record, count + 1
-        told[count] = sequence
-        answer[at + 1], answer[at + 2] = sequence, record
-        at = at + 2
-        if attempts then
-          at = at + 1
-          answer[at] = attempts[i] or ''
-        end
+      local record = records[i] or ''
+      if room <= 0 and count >= least then
+        put_bodies(KEYS[9], wanted)
+        return answer, looked + i - 1, told
+      end
+      local sequence, apart = sequences[looked + i], bytes_apart(record)
+      room, count = room - #record - apart, count + 1
+      told[count] = sequence
+      answer[at + 1], answer[at + 2] = sequence, record
+      at = at + 2
+      if attempts then
+        at = at + 1
+        answer[at] = attempts[i] or ''
+      end
+      if apart > 0 then
+        at = at + 1
+        answer[at] = ''
+        wanted[#wanted + 1] = {answer, at, sequence}
       end
     end
     looked, size = last, next_look(room, begun - room, last - looked)
   end
+  put_bodies(KEYS[9], wanted)
   return answer, #sequences, told
 end
 
 local answered = replayed(KEYS[1], number)
 if answered and answered.err then return answered end
+if answered and answered[2] == 'again' then return answered end
 if answered then
   local held = {}
   for i = 2, #answered do
@@ -73,15 +85,26 @@ end
 
 check_schema(KEYS[8])
 local now = now_ms()
-local known = redis.call('HMGET', KEYS[2], 'version', 'deleted')
+local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'withdrawn')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
 expect('ZCARD', KEYS[6], KEYS[7])
 local most = tonumber(ARGV[6])
+-- Where some were withdrawn: how many at the front of the list were not.
+local clean
+if known[3] then
+  expect('SCARD', KEYS[10])
+  clean = pass_withdrawn(KEYS[2], KEYS[3], KEYS[10], most + 1)
+  if not clean then
+    redis.call('ZADD', KEYS[7], text(now), destination)
+    return keep(KEYS[1], number, {text(now), 'again'})
+  end
+end
 -- One more than can be given tells whether there are more.
-local sequences = redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], '0', ARGV[6])
-local has_more = #sequences > most
+local last = clean and math.min(most, clean - 1) or most
+local sequences = last < 0 and {} or redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], '0', text(last))
+local has_more = #sequences > most or clean and redis.call('LLEN', KEYS[3]) > #sequences
 sequences[most + 1] = nil
 local deadline = text(now + tonumber(ARGV[5]))
 local answer, covered, told = answer_of(deadline, sequences, tonumber(ARGV[7]))

@@ -16,12 +16,14 @@
 --   [12] active_worker     reseq:{p07}:active:worker
 --   [13] wake_waiting      reseq:{p07}:wake:waiting
 --   [14] epoch             reseq:{p07}:epoch
---   [15…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [15] bodies            reseq:{p07}:d:<dest>:bodies
+--   [16…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] call number  [2] destination  [3] number of lanes  [4] schema that the records are written
 --   in  [5] number of messages; then the lanes' keys, then the sequences, rising, then the members
 --   of leases, then the records ('': as it is stored); then, if there are several lanes, of each message
---   its lane (from 1)
+--   its lane (from 1); then per body that is stored apart, or is not any more, 3: its message (from 1),
+--   '' or 'i' (the body as it arrived), the body or ''
 -- Returns: {which (from 1), 'stale_lease' | 'settled', which, …}: all others were completed; settled:
 --   it was completed before
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL, UNREADABLE
@@ -43,8 +45,8 @@ local place = {
   attempts = KEYS[4], waiting = KEYS[9], delayed = KEYS[10], builtin = KEYS[11], worker = KEYS[12],
   wake = KEYS[13],
 }
-local function in_progress_of(lane) return KEYS[13 + 2 * lane] end
-local function ready_of(lane) return KEYS[14 + 2 * lane] end
+local function in_progress_of(lane) return KEYS[14 + 2 * lane] end
+local function ready_of(lane) return KEYS[15 + 2 * lane] end
 
 local count = tonumber(ARGV[5])
 local sequence_base, member_base = 5 + lane_count, 5 + lane_count + count
@@ -77,7 +79,7 @@ local function stands_in(lane, sequence, number)
 end
 
 local answer, gone, finished, scores, done, before = {}, {}, {}, {}, 0, 0
-local records = {n = 0}
+local records, done_as = {n = 0}, {}
 for lane = 1, lane_count do scores[lane] = {n = 0} end
 for i = 1, count do
   local lane, sequence = lane_count > 1 and tonumber(ARGV[lane_base + i]) or 1, ARGV[sequence_base + i]
@@ -86,7 +88,7 @@ for i = 1, count do
   if held[i] and number ~= before and stands_in(lane, sequence, number) then
     before, done = number, done + 1
     add(scores[lane], sequence, sequence)
-    gone[done], finished[done] = ARGV[member_base + i], sequence
+    gone[done], finished[done], done_as[i] = ARGV[member_base + i], sequence, sequence
     local record = ARGV[record_base + i]
     if record ~= '' then add(records, sequence, record) end
   else
@@ -98,6 +100,18 @@ for i = 1, count do
 end
 
 if records.n > 0 then expect('HLEN', KEYS[3]) end
+
+-- Bodies to store apart, and those to remove.
+local bodies, no_bodies = {n = 0}, {}
+for i = lane_base + (lane_count > 1 and count or 0) + 1, #ARGV, 3 do
+  local sequence = done_as[tonumber(ARGV[i])]
+  if sequence and ARGV[i + 2] == '' then
+    no_bodies[#no_bodies + 1] = sequence .. ARGV[i + 1]
+  elseif sequence then
+    add(bodies, sequence .. ARGV[i + 1], ARGV[i + 2])
+  end
+end
+if bodies.n > 0 or #no_bodies > 0 then expect('HLEN', KEYS[15]) end
 
 -- What went wrong before is kept; the counts begin anew, for the delivery.
 local function forget_attempts()
@@ -156,6 +170,8 @@ if done > 0 then
   local now = now_ms()
   redis.call('ZREM', KEYS[5], unpack(gone, 1, done))
   if records.n > 0 then redis.call('HSET', KEYS[3], unpack(records, 1, records.n)) end
+  if bodies.n > 0 then redis.call('HSET', KEYS[15], unpack(bodies, 1, bodies.n)) end
+  if #no_bodies > 0 then redis.call('HDEL', KEYS[15], unpack(no_bodies)) end
   redis.call('HSET', KEYS[2], 'ready', text((tonumber(known[3]) or 0) + done))
   if attempts_kept then forget_attempts() end
   local releasable = false

@@ -8,6 +8,7 @@
 --   [3] waiting          reseq:{p07}:d:<dest>:waiting
 --   [4] active_builtin   reseq:{p07}:active:builtin
 --   [5] active_worker    reseq:{p07}:active:worker
+--   [6] withdrawn        reseq:{p07}:d:<dest>:withdrawn
 -- ARGV:
 --   [1] destination  [2] definition (JSON)  [3] 'destination', 'key' or 'none'  [4] 'builtin' or
 --   'worker'  [5] known of the epoch  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no
@@ -38,6 +39,11 @@ local version = text(math.max((tonumber(known[1]) or 0) + 1, now))
 redis.call('HSET', KEYS[2], 'version', version, 'definition', ARGV[2], 'ordering', ARGV[3],
   'claimers', ARGV[4], 'processing', ARGV[6], 'attempts_max', ARGV[7], 'crashes_max', ARGV[8])
 if not known[1] then redis.call('HSET', KEYS[2], 'born', text(epoch)) end
+if known[3] and known[3] ~= ARGV[3] then
+  -- Only messages that were withdrawn may still be listed, and the list becomes one of another type.
+  redis.call('UNLINK', KEYS[3], KEYS[6])
+  redis.call('HDEL', KEYS[2], 'withdrawn')
+end
 local mine, other = KEYS[4], KEYS[5]
 if ARGV[4] == 'worker' then mine, other = other, mine end
 redis.call('ZREM', other, ARGV[1])

@@ -21,6 +21,9 @@
 --   [16] letters      reseq:{p07}:d:<dest>:letters
 --   [17] log          reseq:{p07}:d:<dest>:log
 --   [18] log_order    reseq:{p07}:d:<dest>:log:order
+--   [19] bodies       reseq:{p07}:d:<dest>:bodies
+--   [20] dead_at      reseq:{p07}:d:<dest>:dead-at
+--   [21] withdrawn    reseq:{p07}:d:<dest>:withdrawn
 -- ARGV:
 --   [1] known of the epoch  [2] destination
 -- Returns: the new epoch, or 0 if there was nothing to forget
@@ -38,7 +41,7 @@ local now = now_ms()
 local epoch = math.max(current_epoch(KEYS[1], now, ARGV[1]) + 1, now)
 redis.call('HSET', KEYS[1], 'epoch', text(epoch))
 for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
-for i = 12, 18 do redis.call('UNLINK', KEYS[i]) end
+for i = 12, 21 do redis.call('UNLINK', KEYS[i]) end
 -- Hints that came since the removal began.
 for i = 9, 11 do redis.call('ZREM', KEYS[i], ARGV[2]) end
 return text(epoch)

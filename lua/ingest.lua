@@ -17,7 +17,9 @@
 --   [13] unique            reseq:{p07}:d:<dest>:unique
 --   [14] dead              reseq:{p07}:d:<dest>:dead
 --   [15] letters           reseq:{p07}:d:<dest>:letters
---   [16…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [16] bodies            reseq:{p07}:d:<dest>:bodies
+--   [17] dead_at           reseq:{p07}:d:<dest>:dead-at
+--   [18…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 --   […]   per idempotency key, with a window: seen reseq:{p07}:d:<dest>:seen:<idempotency key>
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
@@ -25,9 +27,10 @@
 --   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
 --   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
 --   [13] number of idempotency keys that are named  [14] schema that the records are written in
---   [15] number of arrivals  [16] their charges in bytes, together;
---   then the lanes' keys, then those idempotency keys, then the records; then, if there are several
---   lanes, of each arrival its lane (from 1); then per arrival that has more to it 3: which (from 1),
+--   [15] number of arrivals  [16] their charges in bytes, together  [17] number of bodies that are
+--   stored apart; then the lanes' keys, then those idempotency keys, then the records; then, if there
+--   are several lanes, of each arrival its lane (from 1); then per body stored apart 3: its arrival
+--   (from 1), '' or 'i' (the body as it arrived), the body; then per arrival that has more to it 3: which (from 1),
 --   '' or '<idempotency key, from 1>:<digest> <id>', options: '' or some of
 --   'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter that it replaces>;' 'r;' (it
 --   has been processed before)
@@ -36,7 +39,7 @@
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, lists, attempts, waiting
+-- include: schema, clock, call, epoch, expect, lists, attempts, waiting, bodies
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -62,17 +65,18 @@ local bytes, pending_bytes = 0, tonumber(known[6]) or 0
 local has_room_for_all = ARGV[8] == '0'
 local room_bytes = has_room_for_all and math.huge or tonumber(ARGV[8]) - pending_bytes
 local lane_count, name_count = tonumber(ARGV[12]), tonumber(ARGV[13])
-local count = tonumber(ARGV[15])
-local function in_progress_of(lane) return KEYS[14 + 2 * lane] end
-local function ready_of(lane) return KEYS[15 + 2 * lane] end
-local function lane_key(lane) return ARGV[16 + lane] end
-local function name_of(index) return ARGV[16 + lane_count + index] end
-local seen_base = 15 + 2 * lane_count
-local record_base = 16 + lane_count + name_count
+local count, body_count = tonumber(ARGV[15]), tonumber(ARGV[17])
+local function in_progress_of(lane) return KEYS[16 + 2 * lane] end
+local function ready_of(lane) return KEYS[17 + 2 * lane] end
+local function lane_key(lane) return ARGV[17 + lane] end
+local function name_of(index) return ARGV[17 + lane_count + index] end
+local seen_base = 17 + 2 * lane_count
+local record_base = 17 + lane_count + name_count
 local lane_base = record_base + count
+local body_base = lane_base + (lane_count > 1 and count or 0)
 -- Where what more there is to an arrival begins.
 local more = {}
-for i = lane_base + (lane_count > 1 and count or 0) + 1, #ARGV, 3 do more[tonumber(ARGV[i])] = i end
+for i = body_base + 3 * body_count + 1, #ARGV, 3 do more[tonumber(ARGV[i])] = i end
 
 -- The last sequence stamped in each lane that is still pending, 0 for an empty lane; and, where
 -- lanes are serial, whether one of its messages is not finished.
@@ -117,7 +121,14 @@ local held_due, lanes_ready, ready_count = {}, {n = 0}, 0
 for lane = 1, lane_count do pending[lane], finished[lane] = {n = 0}, {n = 0} end
 
 local function charge_of(record)
-  return tonumber(string.match(record, '^%d(%d+),'))
+  return tonumber(string.match(record, '^%d(%d+),') or string.match(record, '^B%d+;%d(%d+),'))
+end
+
+-- What only this script knows is put before the record, behind the mark of a body stored apart.
+local function with_prefix(prefix, record)
+  if string.byte(record) ~= 66 then return prefix .. record end
+  local mark, rest = string.match(record, '^(B%d+;)(.*)$')
+  return mark .. prefix .. rest
 end
 
 -- Puts a new sequence where it belongs: waiting, delayed, held or ready.
@@ -149,7 +160,7 @@ local function stand(lane, sequence, due, priority, is_finished)
   end
 end
 
-local left_out = 0
+local left_out, stamped_as = 0, {}
 for arrival = 1, count do
   local lane = lane_count > 1 and tonumber(ARGV[lane_base + arrival]) or 1
   local record, seen, options = ARGV[record_base + arrival], '', ''
@@ -187,10 +198,10 @@ for arrival = 1, count do
       is_finished = is_finished or string.find(options, 'r;', 1, true) ~= nil
     end
     if letter then letters[letter] = true end
-    -- What is known only here stands before the record.
-    if ordering == 'key' then record = 'P' .. previous[lane] .. ';' .. record end
-    if ordering == 'none' then record = 'N' .. priority .. ';' .. record end
+    if ordering == 'key' then record = with_prefix('P' .. previous[lane] .. ';', record) end
+    if ordering == 'none' then record = with_prefix('N' .. priority .. ';', record) end
     add(records, sequence, record)
+    stamped_as[arrival] = sequence
     previous[lane] = sequence
     stand(lane, sequence, due, priority, is_finished)
     if index then
@@ -200,6 +211,11 @@ for arrival = 1, count do
   end
 end
 if has_room_for_all then bytes = tonumber(ARGV[16]) - left_out end
+local bodies = {n = 0}
+for i = body_base + 1, body_base + 3 * body_count, 3 do
+  local sequence = stamped_as[tonumber(ARGV[i])]
+  if sequence then add(bodies, sequence .. ARGV[i + 1], ARGV[i + 2]) end
+end
 
 -- Of what these arrivals have no use for nothing is asked.
 expect('HLEN', KEYS[5])
@@ -208,7 +224,11 @@ expect(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[4])
 if ordering ~= 'destination' then expect('ZCARD', KEYS[8]) end
 if #held_due > 0 then expect('HLEN', KEYS[12]) end
 if #delays > 0 then expect('ZCARD', KEYS[11]) end
-if next(letters) then expect('HLEN', KEYS[15]) end
+if next(letters) then
+  expect('HLEN', KEYS[15])
+  expect('ZCARD', KEYS[17])
+end
+if bodies.n > 0 or next(letters) then expect('HLEN', KEYS[16]) end
 for lane = 1, lane_count do
   if finished[lane].n > 0 then expect('ZCARD', ready_of(lane)) end
 end
@@ -216,6 +236,7 @@ end
 if records.n > 0 then
   redis.call('HSET', KEYS[3], 'last', text(last), 'bytes', text(pending_bytes + bytes))
   redis.call('HSET', KEYS[5], unpack(records, 1, records.n))
+  if bodies.n > 0 then redis.call('HSET', KEYS[16], unpack(bodies, 1, bodies.n)) end
   local releasable = lanes_ready.n > 0
   if releasable then redis.call('ZADD', KEYS[8], unpack(lanes_ready)) end
   for lane = 1, lane_count do
@@ -259,6 +280,8 @@ if records.n > 0 then
   for letter in pairs(letters) do
     redis.call('ZREM', KEYS[14], letter)
     redis.call('HDEL', KEYS[15], letter)
+    redis.call('ZREM', KEYS[17], letter)
+    remove_bodies(KEYS[16], {letter})
   end
   for _, one in ipairs(remember) do
     local index, ms = one[1], window_ms + one[2]

@@ -56,19 +56,22 @@ if not exists then return {#expired, #due, 0} end
 
 local back, halted = {}, {}
 for _, member in ipairs(expired) do
-  local sequence = string.match(member, '/(%d+)/')
+  -- One that names no message is gone, and that is all.
+  local sequence = string.match(member, '/(%d+)/') or ''
   local attempts = attempts_of(KEYS[3], sequence)
   attempts[2] = attempts[2] + 1
   note_trouble(attempts, now, '{"stage":"transform","kind":"crash","detail":"its lease ran out: the '
     .. 'processor died, or did not extend it in time"}')
-  if most > 0 and attempts[2] >= most then
+  if sequence == '' then
+    attempts = nil
+  elseif most > 0 and attempts[2] >= most then
     attempts[4] = 'transform'
     halted[#halted + 1] = text(now)
     halted[#halted + 1] = sequence
   else
     back[#back + 1] = sequence
   end
-  keep_attempts(KEYS[3], sequence, attempts)
+  if attempts then keep_attempts(KEYS[3], sequence, attempts) end
 end
 for _, member in ipairs(due) do back[#back + 1] = string.match(member, '/(%d+)$') end
 if #due > 0 then redis.call('HINCRBY', KEYS[1], 'delayed', -#due) end

@@ -15,21 +15,27 @@
 --   [10] log           reseq:{p07}:d:<dest>:log
 --   [11] log_order     reseq:{p07}:d:<dest>:log:order
 --   [12] halted        reseq:{p07}:d:<dest>:halted
---   [13…] per lane (nothing in order: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [13] bodies        reseq:{p07}:d:<dest>:bodies
+--   [14] dead          reseq:{p07}:d:<dest>:dead
+--   [15…] per lane (nothing in order: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] definition version  [4] destination
 --   [5] 'destination', 'key' or 'none'  [6] known of the epoch  [7] most bytes of records  [8] most
---   messages in the log  [9] number of lanes  [10] number of entries for the log
+--   messages in the log  [9] number of lanes  [10] number of entries for the log  [11] number of bodies
+--   stored apart that go with the settled
 --   then per lane 5: its key (nothing in order: the sequence), the last sequence settled (0: none),
 --   the charges of the settled in bytes (and behind them, if any were tombstones, how many were dropped,
 --   skipped, cancelled), the last sequence still in hand (0: none), most messages to release
---   then per entry 2: sequence, entry; then the idempotency keys that are forgotten with the settled
+--   then per entry 2: sequence, entry; then the fields of those bodies; then the idempotency keys that
+--   are forgotten with the settled
 -- Returns: {number of orders, per lane {milliseconds until its head may leave, what attempts at the
---   first left or '', sequence, record, sequence, record …}…}
+--   first left or '', sequence, record, sequence, record …}…}; a record ('': it is missing) whose body
+--   is stored apart is followed by the body ('': it is missing); of a lane that cannot be read
+--   {1000, '!<what is wrong>'}
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it settles nothing twice and hands out the same: no call number is needed.
--- include: schema, clock, epoch, expect, owner, look, left
+-- include: schema, clock, epoch, expect, owner, look, bodies, left
 
 local now = now_ms()
 local epoch, quarantine = current_epoch(KEYS[1], now, ARGV[6])
@@ -47,18 +53,18 @@ local SETTLED_MAX, RUNS_MAX = '2000', 4000
 local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
 local orders, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
-local lane_count, entry_count = tonumber(ARGV[9]), tonumber(ARGV[10])
+local lane_count, entry_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
 -- Of each lane what is asked, what is found to have left it (gone) and what may leave it now (run).
 local lanes, keys, settles, NONE = {}, {}, false, {}
 for number = 1, lane_count do
-  local base, sets = 6 + 5 * number, ordering == 'none' and 1 or number
+  local base, sets = 7 + 5 * number, ordering == 'none' and 1 or number
   local upto = ARGV[base + 1]
   settles = settles or upto ~= '0'
   keys[number] = ARGV[base]
   lanes[number] = {
     base = base, key = keys[number], upto = upto, is_new = ARGV[base + 3] == '0',
-    most = tonumber(ARGV[base + 4]), in_progress = KEYS[11 + 2 * sets], ready = KEYS[12 + 2 * sets],
+    most = tonumber(ARGV[base + 4]), in_progress = KEYS[13 + 2 * sets], ready = KEYS[14 + 2 * sets],
     not_before = 0, gone = NONE, run = NONE,
   }
 end
@@ -170,6 +176,12 @@ local function read_each()
   end
 end
 
+local function read_lane(lane, most)
+  read_gone(lane)
+  local read_run = lane.is_new and read_front or read_behind
+  read_run(lane, most)
+end
+
 local function read_lanes()
   local left = RUNS_MAX
   for number = 1, lane_count do
@@ -178,9 +190,12 @@ local function read_lanes()
     local most = lane.asks and math.min(lane.most, left) or 0
     lane.is_full = lane.asks and most == 0
     if ordering ~= 'none' then
-      read_gone(lane)
-      local read_run = lane.is_new and read_front or read_behind
-      read_run(lane, most)
+      -- A lane whose keys cannot be read holds up no other.
+      local could_read, wrong = pcall(read_lane, lane, most)
+      if not could_read then
+        lane.wrong = type(wrong) == 'table' and wrong.err or tostring(wrong)
+        lane.gone, lane.run, lane.asks = NONE, NONE, false
+      end
       left = left - #lane.run
     end
   end
@@ -229,24 +244,34 @@ end
 -- What each lane is told: its run, until the bytes are used up; one message is always given.
 local function answer_all()
   local answers, attempts, record_of, before = {0}, attempts_at_heads(), reader_of(together('run')), 0
+  local wanted = {}
   for number = 1, lane_count do
     local lane = lanes[number]
     local run, answer, at = lane.run, {math.max(0, lane.not_before - now), ''}, 2
     -- What earlier lanes of this call left no room for is asked for again at once.
-    if lane.is_full or lane.most > 0 and room <= 0 and number > 1 then
+    if lane.wrong then
+      answer = {1000, '!' .. lane.wrong}
+    elseif lane.is_full or lane.most > 0 and room <= 0 and number > 1 then
       answer[1] = math.max(1, answer[1])
     else
       answer[2] = attempts[run[1]] or ''
       for i = 1, #run do
         if room <= 0 and i > 1 then break end
-        local record = record_of(before + i)
-        room = room - #record
+        local record = record_of(before + i) or ''
+        local apart = bytes_apart(record)
+        room = room - #record - apart
         answer[at + 1], answer[at + 2] = run[i], record
         at = at + 2
+        if apart > 0 then
+          at = at + 1
+          answer[at] = ''
+          wanted[#wanted + 1] = {answer, at, run[i]}
+        end
       end
     end
     before, answers[number + 1] = before + #run, answer
   end
+  put_bodies(KEYS[13], wanted)
   return answers
 end
 
@@ -263,16 +288,17 @@ local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
 -- Of what this call has no use for nothing is asked: the log, and idempotency keys that are forgotten.
-local asks_what_is_gone = #ARGV > 10 + 5 * lane_count
+local asks_what_is_gone = #ARGV > 11 + 5 * lane_count
 if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
 if #gone > 0 then expect('HLEN', KEYS[4]) end
 if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
 if orders > 0 then expect('HLEN', KEYS[8]) end
-if asks_what_is_gone then
-  expect('HLEN', KEYS[9], KEYS[10])
-  expect('LLEN', KEYS[11])
-end
 local has_unwanted_log = settles and ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0
+if asks_what_is_gone or has_unwanted_log then
+  expect('HLEN', KEYS[9], KEYS[10], KEYS[13])
+  expect('LLEN', KEYS[11])
+  expect('ZCARD', KEYS[14])
+end
 
 -- Removes what has left from the sets of its lane.
 local function settle_lanes()
@@ -321,7 +347,8 @@ local function count_gone()
       bytes, delivered = bytes + charges, delivered + left
     end
   end
-  local function counted(at, change) return text((tonumber(known[at]) or 0) + change) end
+  -- What a damaged message counts for is not known for sure.
+  local function counted(at, change) return text(math.max(0, (tonumber(known[at]) or 0) + change)) end
   redis.call('HSET', KEYS[3], 'settled', counted(5, #gone), 'ready', counted(6, -#gone),
     'bytes', counted(7, -bytes), 'delivered', counted(8, delivered))
   if known[3] and orders ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'orders', orders) end
@@ -350,18 +377,27 @@ local function renew_hints()
   end
 end
 
--- A log that is not wanted any more.
-if has_unwanted_log then redis.call('UNLINK', KEYS[10], KEYS[11]) end
+-- A log that is not wanted any more goes at once, or with the bodies kept for it, some at a time.
+if has_unwanted_log and redis.call('HLEN', KEYS[13]) == 0 then
+  redis.call('UNLINK', KEYS[10], KEYS[11])
+elseif has_unwanted_log then
+  shorten_log(KEYS[10], KEYS[11], KEYS[13], KEYS[14], redis.call('LLEN', KEYS[11]))
+end
 if #gone > 0 then
   settle_lanes()
   forget_records()
   count_gone()
   if asks_what_is_gone then
     for _, sequence in ipairs(gone) do is_gone[sequence] = true end
-    local entries = 11 + 5 * lane_count
-    local behind = entries + 2 * entry_count
-    if entry_count > 0 then log_gone(KEYS[10], KEYS[11], ARGV[8], is_gone, entries, behind - 1) end
-    forget_keys(KEYS[9], is_gone, behind)
+    local entries = 12 + 5 * lane_count
+    local fields = entries + 2 * entry_count
+    local names = fields + body_count
+    if entry_count > 0 then
+      local excess = log_gone(KEYS[10], KEYS[11], is_gone, entries, fields - 1) - tonumber(ARGV[8])
+      shorten_log(KEYS[10], KEYS[11], KEYS[13], KEYS[14], excess)
+    end
+    forget_bodies(KEYS[13], KEYS[14], is_gone, fields, names - 1)
+    forget_keys(KEYS[9], is_gone, names)
   end
 end
 renew_hints()

@@ -18,11 +18,13 @@
 --   [13] in_progress       reseq:{p07}:d:<dest>:in-progress[:<key>]
 --   [14] ready             reseq:{p07}:d:<dest>:ready[:<key>]
 --   [15] epoch             reseq:{p07}:epoch
+--   [16] bodies            reseq:{p07}:d:<dest>:bodies
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] lane's key
 --   (nothing in order: the sequence)  [5] sequence that the caller takes for the head  [6] its record
---   with a repaired body, or ''  [7] what the record has in its place now, where it is repaired: its
---   length in bytes  [8] schema that the record is written in
+--   with a repaired body, or ''  [7] what is in their place now, where it is repaired: the length of
+--   record and body in bytes  [8] schema that the record is written in  [9] the repaired body, if it is
+--   stored apart, or ''
 -- Returns: 'waiting' or 'ready': where it stands now
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD, WRONG_STATE
@@ -43,7 +45,7 @@ local place = {
   builtin = KEYS[9], worker = KEYS[10], wake = KEYS[11],
 }
 expect_waiting(place)
-expect('HLEN', KEYS[3], KEYS[4])
+expect('HLEN', KEYS[3], KEYS[4], KEYS[16])
 expect('ZCARD', KEYS[5], KEYS[6], KEYS[7], KEYS[8])
 
 local is_finished = redis.call('ZSCORE', KEYS[14], sequence)
@@ -56,7 +58,8 @@ if ARGV[6] ~= '' then
   if not is_halted then
     return redis.error_reply('WRONG_STATE only a halted message can be repaired')
   end
-  if redis.call('HSTRLEN', KEYS[3], sequence) ~= tonumber(ARGV[7]) then
+  local length = redis.call('HSTRLEN', KEYS[3], sequence) + redis.call('HSTRLEN', KEYS[16], sequence)
+  if length ~= tonumber(ARGV[7]) then
     return redis.error_reply('WRONG_STATE the message has been changed meanwhile')
   end
 end
@@ -67,7 +70,14 @@ if is_halted then
   local attempts = attempts_of(KEYS[4], sequence)
   keep_attempts(KEYS[4], sequence, {0, 0, attempts[3], '', '', attempts[6]})
 end
-if ARGV[6] ~= '' then redis.call('HSET', KEYS[3], sequence, ARGV[6]) end
+if ARGV[6] ~= '' then
+  redis.call('HSET', KEYS[3], sequence, ARGV[6])
+  if ARGV[9] == '' then
+    redis.call('HDEL', KEYS[16], sequence)
+  else
+    redis.call('HSET', KEYS[16], sequence, ARGV[9])
+  end
+end
 if is_finished then
   may_leave(KEYS[7], KEYS[8], ARGV[1], ARGV[3], ARGV[4], now)
   redis.call('SPUBLISH', KEYS[12], ARGV[1])

@@ -22,19 +22,24 @@
 --   [15] active_worker     reseq:{p07}:active:worker
 --   [16] wake_waiting      reseq:{p07}:wake:waiting
 --   [17] wake_releasable   reseq:{p07}:wake:releasable
---   [18…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [18] bodies            reseq:{p07}:d:<dest>:bodies
+--   [19] dead_at           reseq:{p07}:d:<dest>:dead-at
+--   [20] withdrawn         reseq:{p07}:d:<dest>:withdrawn
+--   [21] leases            reseq:{p07}:leases
+--   [22…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
 --   'serial'  [5] known of the epoch  [6] 'd' dropped, 's' skipped or 'c' cancelled  [7] who asks:
 --   '' a person; 'policy', of what is halted; or '<owner token> <epoch>', the owner, who has none of
 --   them in hand  [8] reason, in words  [9] failed attempts,
---   with this one (0: as noted)  [10] trouble as JSON, or ''  [11] number of lanes; then the lanes'
---   keys, then per message 2: its lane (from 1), sequence
--- Returns: {'done' | 'ordered' | 'settled' …} in order
+--   with this one (0: as noted)  [10] trouble as JSON, or ''  [11] number of lanes  [12] most dead
+--   letters (0: no limit); then the lanes' keys, then per message 2: its lane (from 1), sequence
+-- Returns: {'done' | 'ordered' | 'settled' | 'full' …} in order; full: there is no room for another dead
+--   letter, and the message stays
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
---   NOT_OWNER, UNREADABLE
+--   NOT_OWNER
 -- Sent again it changes nothing more: no call number is needed.
--- include: schema, clock, epoch, expect, owner, attempts, head, waiting, serial
+-- include: schema, clock, epoch, expect, owner, attempts, head, waiting, serial, bodies, withdrawn
 
 check_schema(KEYS[1])
 local now = now_ms()
@@ -61,22 +66,54 @@ local place = {
   wake = KEYS[16],
 }
 expect_waiting(place)
-expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11])
-expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13])
-for i = 18, #KEYS do expect('ZCARD', KEYS[i]) end
+expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11], KEYS[18])
+expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13], KEYS[19], KEYS[21])
+expect('SCARD', KEYS[20])
+for i = 22, #KEYS do expect('ZCARD', KEYS[i]) end
 
--- The record without its body, marked as a tombstone.
+-- The record without its body, marked as a tombstone. Of a record that cannot be read nothing is kept but
+-- what it counts for, if that can be told.
 local function tombstone_of(record)
-  local _, prefix_end = string.find(record, '^[PN]%d+;')
-  local length, header_at = string.match(record, KNOWN_FORMAT .. '%d+,(%d+);()', (prefix_end or 0) + 1)
-  if not length then return nil end
-  return 'T' .. how .. string.sub(record, 1, header_at + tonumber(length) - 1)
+  local _, mark_end = string.find(record, '^B%d+;')
+  local begin = (mark_end or 0) + 1
+  local _, prefix_end = string.find(record, '^[PN]%d+;', begin)
+  local length, header_at = string.match(record, KNOWN_FORMAT .. '%d+,(%d+);()', (prefix_end or begin - 1) + 1)
+  if not length then
+    local charge = string.match(record, '^%d(%d+),', (prefix_end or begin - 1) + 1)
+    return 'T' .. how .. 'D' .. (charge or '0') .. ';'
+  end
+  return 'T' .. how .. string.sub(record, begin, header_at + tonumber(length) - 1)
 end
 
 local function write_letter(sequence, record, stage, left)
   local head = table.concat({text(now), stage, #ARGV[8], #left}, ' ')
   redis.call('HSET', KEYS[11], sequence, head .. ';' .. ARGV[8] .. left .. record)
   redis.call('ZADD', KEYS[10], sequence, sequence)
+  redis.call('ZADD', KEYS[19], text(now), sequence)
+end
+
+local letters_max = tonumber(ARGV[12])
+local room_for_letters = letters_max == 0 and math.huge or letters_max - redis.call('ZCARD', KEYS[10])
+
+-- A list up to this length is looked through for each message that leaves it.
+local LIST_MAX = 1000
+-- Of more leases than this it is not found out which messages they are of.
+local LEASES_MAX = 20000
+local is_short = ordering == 'none' or redis.call('LLEN', KEYS[4]) <= LIST_MAX
+local leased, to_note = nil, {}
+
+-- True if somebody may hold a lease on this message. All leases are looked through once.
+local function is_leased(sequence)
+  if not leased then
+    leased = {all = redis.call('ZCARD', KEYS[21]) > LEASES_MAX}
+    local prefix = destination .. '/'
+    for _, member in ipairs(leased.all and {} or redis.call('ZRANGE', KEYS[21], 0, -1)) do
+      if string.sub(member, 1, #prefix) == prefix then
+        leased[string.match(member, '^%d+', #prefix + 1)] = true
+      end
+    end
+  end
+  return leased.all or leased[sequence]
 end
 
 -- Where a pending message stands; takes it out of there unless it must not leave now.
@@ -97,6 +134,11 @@ local function take_out(lane, sequence, in_progress, ready)
   elseif serial and first_unfinished(in_progress, ready) ~= sequence then
     redis.call('HINCRBY', KEYS[3], 'held', -1)
     return 'held'
+  end
+  if not is_short then
+    if is_leased(sequence) then return 'in hand' end
+    to_note[#to_note + 1] = sequence
+    return 'waiting'
   end
   local taken
   if ordering == 'none' then
@@ -133,40 +175,41 @@ local function what_was_left(sequence, stood)
 end
 
 local records, tombstones = {}, {}
-for i = 12 + lane_count, #ARGV, 2 do
-  local record = redis.call('HGET', KEYS[5], ARGV[i + 1])
+for i = 13 + lane_count, #ARGV, 2 do
+  local record = redis.call('HGET', KEYS[5], ARGV[i + 1]) or ''
   records[ARGV[i + 1]] = record
-  if record and string.sub(record, 1, 1) ~= 'T' then
-    tombstones[ARGV[i + 1]] = tombstone_of(record)
-    if not tombstones[ARGV[i + 1]] then
-      return redis.error_reply('UNREADABLE the record of ' .. ARGV[i + 1] .. ' has another format')
-    end
-  end
+  if string.sub(record, 1, 1) ~= 'T' then tombstones[ARGV[i + 1]] = tombstone_of(record) end
 end
 
 local answer = {}
-for i = 12 + lane_count, #ARGV, 2 do
+for i = 13 + lane_count, #ARGV, 2 do
   local lane, sequence = tonumber(ARGV[i]), ARGV[i + 1]
-  local lane_key = ARGV[11 + lane]
-  local in_progress, ready = KEYS[16 + 2 * lane], KEYS[17 + 2 * lane]
+  local lane_key = ARGV[12 + lane]
+  local in_progress, ready = KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]
   local record = records[sequence]
   local stood = 'settled'
-  if record and redis.call('ZSCORE', in_progress, sequence) then
+  if redis.call('ZSCORE', in_progress, sequence) then
     if string.sub(record, 1, 1) ~= 'T' then
-      stood = take_out(lane, sequence, in_progress, ready)
+      local is_full = how == 's' and room_for_letters <= 0
+      stood = is_full and 'full' or take_out(lane, sequence, in_progress, ready)
     else
       -- Its transform dropped it meanwhile: that ends the order.
       forget_order(sequence)
     end
   end
-  if stood == 'settled' then
-    answer[#answer + 1] = 'settled'
+  if stood == 'settled' or stood == 'full' then
+    answer[#answer + 1] = stood
   elseif stood == 'in hand' then
     order(lane_key, sequence)
     answer[#answer + 1] = 'ordered'
   else
     local stage, left = what_was_left(sequence, stood)
-    if how == 's' then write_letter(sequence, record, stage, left) end
+    if how == 's' then
+      write_letter(sequence, record, stage, left)
+      room_for_letters = room_for_letters - 1
+    elseif bytes_apart(record) > 0 then
+      redis.call('HDEL', KEYS[18], sequence)
+    end
     redis.call('HSET', KEYS[5], sequence, tombstones[sequence])
     records[sequence] = tombstones[sequence]
     redis.call('HDEL', KEYS[6], sequence)
@@ -184,4 +227,5 @@ for i = 12 + lane_count, #ARGV, 2 do
     answer[#answer + 1] = 'done'
   end
 end
+if #to_note > 0 then note_withdrawn(KEYS[3], KEYS[20], to_note) end
 return answer

@@ -171,7 +171,9 @@ async fn set_aside(at: &mut MultiplexedConnection, calls: &mut Calls) {
     assert_eq!(ask::<Vec<String>>(at, &cancelled).await, ["ordered"; 2]);
     let skipped = calls.withdraw("s", "me", &lanes, &[(1, 1), (2, 2)]);
     assert_eq!(ask::<Vec<String>>(at, &skipped).await, ["done"; 2]);
-    assert_eq!(ask::<u64>(at, &calls.discard(&[1, 2])).await, 2);
+    assert_eq!(ask::<u64>(at, &calls.discard(&[1])).await, 1);
+    assert_eq!(ask::<u64>(at, &calls.expire(LONG)).await, 0, "it is too young");
+    assert_eq!(ask::<u64>(at, &calls.expire("0")).await, 1);
     let (version, _, changed, _): (String, String, bool, String) =
         ask(at, &calls.pause("delivery")).await;
     assert!(changed);

@@ -45,12 +45,14 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
 /// Where another type is met by nobody: what the arrivals of a call have no use for; what is only read
 /// where a lease is gone; the key of the other claimers; what only serial processing needs; what is
 /// only asked whether it is there; and what is removed whatever it is.
-const UNNOTICED: [&str; 40] = [
+const UNNOTICED: [&str; 47] = [
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:unique",
-    "ingest KEYS[17] reseq:{p00}:d:erp:ready:a",
-    "ingest KEYS[19] reseq:{p00}:d:erp:ready:b",
+    "ingest KEYS[19] reseq:{p00}:d:erp:ready:a",
+    "ingest KEYS[21] reseq:{p00}:d:erp:ready:b",
+    "claim KEYS[9] reseq:{p00}:d:erp:bodies",
+    "claim KEYS[10] reseq:{p00}:d:erp:withdrawn",
     "complete KEYS[9] reseq:{p00}:d:erp:waiting",
     "complete KEYS[10] reseq:{p00}:delayed",
     "complete KEYS[11] reseq:{p00}:active:builtin",
@@ -64,6 +66,7 @@ const UNNOTICED: [&str; 40] = [
     "withdraw KEYS[15] reseq:{p00}:active:worker",
     "retry KEYS[10] reseq:{p00}:active:worker",
     "define KEYS[3] reseq:{p00}:d:erp:waiting",
+    "define KEYS[6] reseq:{p00}:d:erp:withdrawn",
     "purge KEYS[6] reseq:{p00}:d:erp:in-progress:a",
     "purge KEYS[7] reseq:{p00}:d:erp:ready:a",
     "purge KEYS[8] reseq:{p00}:d:erp:in-progress:b",
@@ -81,11 +84,15 @@ const UNNOTICED: [&str; 40] = [
     "forget KEYS[16] reseq:{p00}:d:erp:letters",
     "forget KEYS[17] reseq:{p00}:d:erp:log",
     "forget KEYS[18] reseq:{p00}:d:erp:log:order",
+    "forget KEYS[19] reseq:{p00}:d:erp:bodies",
+    "forget KEYS[20] reseq:{p00}:d:erp:dead-at",
+    "forget KEYS[21] reseq:{p00}:d:erp:withdrawn",
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:unique",
     "ingest KEYS[14] reseq:{p00}:d:erp:dead",
     "ingest KEYS[15] reseq:{p00}:d:erp:letters",
+    "ingest KEYS[17] reseq:{p00}:d:erp:dead-at",
 ];
 
 /// The same where lanes are serial, or each message is a lane: what is met there alone.
@@ -93,7 +100,7 @@ const UNNOTICED: [&str; 40] = [
 async fn so_it_is_where_lanes_are_serial_and_where_nothing_is_in_order() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
-    for (ordering, processing, expected) in [("key", "serial", 3), ("none", "parallel", 7)] {
+    for (ordering, processing, expected) in [("key", "serial", 4), ("none", "parallel", 8)] {
         let calls = populate_few(&mut connection, ordering, processing).await;
         let count = few_calls_of(&calls).len();
         let mut unnoticed = Vec::new();
@@ -206,6 +213,7 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.withdraw("s", "me", &lanes, &[(1, 1), (1, 3), (2, 6), (2, 10)]),
         calls.retry("a", 1, ""),
         calls.discard(&[8]),
+        calls.expire("0"),
         calls.pause("delivery"),
         calls.define("{\"other\":1}"),
         calls.index(&newer),

@@ -3,9 +3,13 @@
 -- checkpoint or '', stage in which it is halted or '', due time of a held message or '', {'<ms since
 -- 1970> <trouble as JSON>' …, the latest first}}.
 
+-- What cannot be read counts as nothing.
 local function attempts_of(key, sequence)
   local kept = redis.call('HGET', key, sequence)
-  if kept then return cmsgpack.unpack(kept) end
+  local could_read, attempts = pcall(cmsgpack.unpack, kept or '')
+  local is_whole = could_read and type(attempts) == 'table' and type(attempts[6]) == 'table'
+    and tonumber(attempts[1]) and tonumber(attempts[2])
+  if is_whole then return attempts end
   return {0, 0, '', '', '', {}}
 end
 

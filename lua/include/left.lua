@@ -1,8 +1,8 @@
 -- What is done once messages have left: `is_gone` holds their sequences.
 
--- Adds their entries, sequence and entry in turn between two places of ARGV, to the log, and has the
--- oldest make room.
-local function log_gone(log, order, most, is_gone, first, last)
+-- Adds their entries, sequence and entry in turn between two places of ARGV, to the log. Returns its
+-- length.
+local function log_gone(log, order, is_gone, first, last)
   local length = 0
   for from = first, last, 2000 do
     local entries, left = {}, {}
@@ -18,9 +18,45 @@ local function log_gone(log, order, most, is_gone, first, last)
       length = redis.call('RPUSH', order, unpack(left))
     end
   end
-  local excess = length - tonumber(most)
-  if excess > 0 then
-    redis.call('HDEL', log, unpack(redis.call('LPOP', order, math.min(excess, 4000))))
+  return length
+end
+
+-- Of these sequences those that are no dead letters: the bodies of dead letters stay.
+local function no_letters(dead, sequences)
+  if #sequences == 0 or redis.call('ZCARD', dead) == 0 then return sequences end
+  local rest, scores = {}, redis.call('ZMSCORE', dead, unpack(sequences))
+  for i, sequence in ipairs(sequences) do
+    if not scores[i] then rest[#rest + 1] = sequence end
+  end
+  return rest
+end
+
+-- Removes so many of the oldest entries of the log, with the bodies that are kept for them.
+local function shorten_log(log, order, bodies, dead, excess)
+  if excess <= 0 then return end
+  local oldest = redis.call('LPOP', order, math.min(excess, 4000))
+  redis.call('HDEL', log, unpack(oldest))
+  if redis.call('HLEN', bodies) > 0 then remove_bodies(bodies, no_letters(dead, oldest)) end
+end
+
+-- Removes bodies of what has left, whose fields are between two places of ARGV, but none of a dead
+-- letter.
+local function forget_bodies(bodies, dead, is_gone, first, last)
+  for from = first, last, 2000 do
+    local fields, sequences = {}, {}
+    for i = from, math.min(from + 1999, last) do
+      local sequence = string.match(ARGV[i], '^%d+')
+      if is_gone[sequence] then
+        fields[#fields + 1] = ARGV[i]
+        sequences[#sequences + 1] = sequence
+      end
+    end
+    local kept, removed = {}, {}
+    for _, sequence in ipairs(no_letters(dead, sequences)) do kept[sequence] = true end
+    for i, field in ipairs(fields) do
+      if kept[sequences[i]] then removed[#removed + 1] = field end
+    end
+    if #removed > 0 then redis.call('HDEL', bodies, unpack(removed)) end
   end
 end
 

@@ -34,7 +34,7 @@ local function to_priorities(place, sequences, now)
     local chunk = {}
     for i = from, math.min(from + 31, #sequences) do chunk[#chunk + 1] = sequences[i] end
     for i, record in ipairs(redis.call('HMGET', place.messages, unpack(chunk))) do
-      local priority = record and string.match(record, '^N(%d);') or '4'
+      local priority = record and string.match(record, '^B?%d*;?N(%d);') or '4'
       scores[#scores + 1] = score_of(chunk[i], priority)
       scores[#scores + 1] = chunk[i]
     end

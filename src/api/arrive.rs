@@ -17,7 +17,7 @@ use crate::{
 /// Arrivals of one call.
 pub(super) const AT_ONCE: usize = 200;
 /// The most bytes of bodies in one call (one message is always taken).
-const CALL_BYTES_MAX: usize = 4 << 20;
+pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
 /// How long a call is repeated while Redis does not answer.
 const RETRY: Duration = Duration::from_secs(10);
 /// The most new places that an answer lists.

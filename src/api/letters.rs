@@ -20,11 +20,12 @@ use super::{
 };
 use crate::{
     domain::{Sequence, Stage},
+    store::DeadLetter,
     wire::problem::Problem,
 };
 
-/// Letters that are read together: each may be as long as a message.
-const AT_ONCE: usize = 100;
+/// Letters that are read together, without long bodies.
+const AT_ONCE: usize = 500;
 /// The most letters that one page looks through for those that are wanted.
 const LOOKED_AT_MAX: usize = 5_000;
 
@@ -79,9 +80,22 @@ pub(super) async fn show(
 ) -> Result<Json<Letter>, Problem> {
     let target = Target::find(&api, &destination).await?;
     let sequence = sequence_of(&sequence)?;
-    let letter = api.store.dead_letter(target.known(), sequence).await?;
+    let letter = whole_letter(&target, sequence).await?;
     let letter = letter.ok_or_else(|| unknown(sequence))?;
     Ok(Json(Letter::of(&letter, Some(api.json_depth_max))))
+}
+
+/// The dead letter of this sequence, with its body.
+pub(super) async fn whole_letter(
+    target: &Target,
+    sequence: Sequence,
+) -> Result<Option<DeadLetter>, Problem> {
+    let store = &target.api.store;
+    let Some(letter) = store.dead_letter(target.known(), sequence).await? else { return Ok(None) };
+    let mut letters = [letter];
+    store.fill_letters(target.known(), &mut letters).await?;
+    let [letter] = letters;
+    Ok(Some(letter))
 }
 
 /// `DELETE /v1/destinations/{d}/dead-letters/{sequence}`

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::{
     Api,
+    letters::whole_letter,
     request::{Target, cursor_of, limit_of, query_of, sequence_of},
     shown::{Gone, Items, Letter, Pending},
     withdraw::{self, name, wrong_state},
@@ -72,13 +73,21 @@ pub(super) async fn show(
     let target = Target::find(&api, &destination).await?;
     let sequence = sequence_of(&sequence)?;
     let store = &api.store;
-    let listed = store.listed(target.known(), &[sequence]).await?;
-    if let Some(one) = listed.first() {
+    let mut listed = store.listed(target.known(), &[sequence]).await?;
+    if let Some(one) = listed.first_mut() {
+        if store.fill_listed(target.known(), one).await.is_err() {
+            // It may just have left, or have been replaced: as it is now.
+            let whole = store.messages(target.known(), &[sequence]).await?;
+            let Some(message) = whole.into_iter().next().flatten() else {
+                return Err(unknown(&target, sequence).await?);
+            };
+            one.message = message;
+        }
         let whole = Some(api.json_depth_max);
         let shown = Pending::of(target.known(), one, now(&api).await?, whole);
         return Ok(Json(shown).into_response());
     }
-    let letter = store.dead_letter(target.known(), sequence).await?;
+    let letter = whole_letter(&target, sequence).await?;
     let entries = store.log_entries(target.known(), &[sequence]).await?;
     match (entries.into_iter().next().flatten(), letter) {
         (Some(entry), letter) => {
@@ -134,9 +143,14 @@ async fn cancel_one(
     place: Option<Place>,
 ) -> Result<Response, Problem> {
     let store = target.api.store.clone();
-    let found = store.messages(target.known(), &[sequence]).await?;
-    let found = found.into_iter().next().flatten();
+    let found = store.listed(target.known(), &[sequence]).await?;
+    let found = found.into_iter().next().map(|listed| listed.message);
     match found.filter(|found| place.is_none_or(|place| place == found.place)) {
+        Some(found) if found.damaged.is_some() => {
+            let lane = store.lane_holding(target.known(), sequence).await?;
+            let lane = lane.ok_or_else(|| no_lane(sequence))?;
+            withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
+        }
         Some(found) => {
             let lane = target.known().destination.lane_of(found.message.key.as_deref(), sequence);
             withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
@@ -149,6 +163,10 @@ async fn cancel_one(
             _ => Err(unknown(target, sequence).await?),
         },
     }
+}
+
+fn no_lane(sequence: Sequence) -> Problem {
+    wrong_state(format!("message {sequence} is damaged, and no lane holds it"))
 }
 
 /// The problem that nothing is known of a sequence, and why.

@@ -86,15 +86,15 @@ struct Purging {
 impl Purging {
     async fn cancel_all(&mut self) -> Result<(), Problem> {
         self.sweep(|state| state == domain::State::Ready).await?;
-        self.waiting().await?;
-        self.sweep(|_| true).await
+        self.sweep(|_| true).await?;
+        self.halted().await
     }
 
     /// Cancels all that are in one of these states.
     async fn sweep(&mut self, wanted: impl Fn(domain::State) -> bool) -> Result<(), Problem> {
         let mut cursor = None;
         loop {
-            let page = self.page(None, cursor).await?;
+            let page = self.page(cursor).await?;
             let next = self.next(&page);
             let mut items = page.items;
             items.retain(|one| wanted(one.state));
@@ -108,12 +108,27 @@ impl Purging {
         }
     }
 
-    /// Cancels those that wait, in the order in which they do: the first is the soonest found, and
-    /// the next that would be claimed. A sweep must follow.
-    async fn waiting(&mut self) -> Result<(), Problem> {
+    /// Cancels those that are halted: where lanes are keys, a message whose record is missing is found
+    /// only among them.
+    async fn halted(&mut self) -> Result<(), Problem> {
+        let (store, mut cursor) = (self.target.api.store.clone(), None);
         loop {
-            let page = self.page(Some(domain::State::Waiting), None).await?;
-            if self.cancel(&page.items).await? == 0 {
+            let which = Which {
+                state: Some(domain::State::Halted),
+                key: self.key.clone(),
+                cursor,
+                limit: AT_ONCE,
+                ..Which::default()
+            };
+            let page = store.pending(self.target.known(), &which).await?;
+            let mut items = page.items;
+            items.retain(|one| !one.ordered && one.message.place.sequence <= self.last);
+            let before = self.cancelled;
+            self.cancel(&items).await?;
+            // Those that left are not halted any more: the next stand where they stood.
+            let has_moved = self.cancelled > before;
+            cursor = if has_moved { None } else { page.next };
+            if cursor.is_none() && !has_moved {
                 return Ok(());
             }
         }
@@ -127,12 +142,8 @@ impl Purging {
     }
 
     /// Some of the pending ones, but not those that have their end before them anyway.
-    async fn page(
-        &mut self,
-        state: Option<domain::State>,
-        cursor: Option<u64>,
-    ) -> Result<Page, Problem> {
-        let which = Which { state, key: self.key.clone(), from: 0, cursor, limit: AT_ONCE };
+    async fn page(&mut self, cursor: Option<u64>) -> Result<Page, Problem> {
+        let which = Which { state: None, key: self.key.clone(), from: 0, cursor, limit: AT_ONCE };
         let store = self.target.api.store.clone();
         let mut page = store.pending(self.target.known(), &which).await?;
         let last = self.last;
@@ -142,20 +153,22 @@ impl Purging {
         Ok(page)
     }
 
-    /// Cancels these; tells how many are not pending any more.
-    async fn cancel(&mut self, items: &[Listed]) -> Result<u64, Problem> {
-        let before = self.cancelled;
+    /// Cancels these.
+    async fn cancel(&mut self, items: &[Listed]) -> Result<(), Problem> {
         let known = self.target.known().clone();
         for some in items.chunks(AT_ONCE) {
             if self.target.api.stop.is_cancelled() {
                 return Err(draining());
             }
-            let lane_of = |one: &Listed| {
-                let (key, sequence) =
-                    (one.message.message.key.as_deref(), one.message.place.sequence);
-                (known.destination.lane_of(key, sequence), sequence)
-            };
-            let messages: Vec<_> = some.iter().map(lane_of).collect();
+            let mut messages = Vec::with_capacity(some.len());
+            for Listed { message, .. } in some {
+                let (key, sequence) = (message.message.key.as_deref(), message.place.sequence);
+                let lane = match message.damaged.is_some() && key.is_none() {
+                    true => self.target.api.store.lane_holding(&known, sequence).await?,
+                    false => Some(known.destination.lane_of(key, sequence)),
+                };
+                messages.extend(lane.map(|lane| (lane, sequence)));
+            }
             let withdrawal = Withdrawal {
                 how: Tombstone::Cancelled,
                 reason: "purged",
@@ -166,11 +179,12 @@ impl Purging {
                 match answer {
                     Withdrawn::Done => self.cancelled += 1,
                     Withdrawn::Ordered => self.ordered += 1,
-                    Withdrawn::Settled => {}
+                    // A purge makes no dead letters.
+                    Withdrawn::Settled | Withdrawn::Full => {}
                 }
             }
         }
-        Ok(self.cancelled - before)
+        Ok(())
     }
 
     /// How many there are in each state, where only some are meant.
@@ -178,7 +192,7 @@ impl Purging {
         let mut by_state = BTreeMap::new();
         let mut cursor = None;
         loop {
-            let page = self.page(None, cursor).await?;
+            let page = self.page(cursor).await?;
             for one in &page.items {
                 *by_state.entry(name(one.state)).or_insert(0) += 1;
             }

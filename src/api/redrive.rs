@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::{
     Api,
-    arrive::Arrivals,
+    arrive::{AT_ONCE, Arrivals, CALL_BYTES_MAX},
     request::{Target, read_optional},
     selection::{Selection, Walk},
 };
 use crate::{
     domain::{Arrival, Attempts, Message, Ordering, Origin, Redrive, Sequence, Stage, Stamped},
-    store::{DeadLetter, Known, server_clock_ms},
+    store::{DeadLetter, Known, cut, server_clock_ms},
     wire::problem::Problem,
 };
 
@@ -40,8 +40,21 @@ pub(super) async fn redrive(
         }
         arrivals.tally.gone += step.missing;
         let known = target.known().clone();
-        let anew: Vec<_> = step.letters.into_iter().map(|letter| anew(letter, &known)).collect();
-        arrivals.stamp(&mut target, &anew).await?;
+        let mut letters = step.letters;
+        // Their bodies are read as many at a time as one call brings back in.
+        while !letters.is_empty() {
+            let size = |one: &DeadLetter| one.message.apart.bytes() as usize;
+            let count = cut(&letters, AT_ONCE, CALL_BYTES_MAX, size).first().map_or(0, |c| c.len());
+            let rest = letters.split_off(count);
+            api.store.fill_letters(&known, &mut letters).await?;
+            // What cannot be read cannot be sent again; it can be discarded.
+            let (damaged, whole): (Vec<_>, Vec<_>) =
+                letters.into_iter().partition(|letter| letter.message.damaged.is_some());
+            arrivals.tally.refused += damaged.len() as u64;
+            let anew: Vec<_> = whole.into_iter().map(|letter| anew(letter, &known)).collect();
+            arrivals.stamp(&mut target, &anew).await?;
+            letters = rest;
+        }
     }
     if dry_run {
         return Ok(Json(json!({"would_redrive": found, "gone": missing})));

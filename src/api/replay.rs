@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     Api,
-    arrive::{Arrivals, Tally},
+    arrive::{Arrivals, CALL_BYTES_MAX, Tally},
     request::{Target, read_optional, time_of},
     withdraw::wrong_state,
 };
@@ -23,12 +23,12 @@ use crate::{
         Arrival, Body, DestinationName, Message, Origin, Place, Sequence, State as MessageState,
         message::check_text,
     },
-    store::{Content, Known, LogEntry, server_clock_ms},
+    store::{Content, Known, LogEntry, cut, server_clock_ms},
     wire::problem::Problem,
 };
 
-/// Entries that are read together: each holds a body.
-const AT_ONCE: usize = 100;
+/// Entries that are read together, without long bodies.
+const AT_ONCE: usize = 200;
 /// Sequences of the log that are read together.
 const ORDER_AT_ONCE: usize = 10_000;
 /// The longest idempotency key of a replay: the place of each message is added.
@@ -111,22 +111,32 @@ pub(super) async fn replay(
     let (mut replayable, mut without_body) = (Tally::default(), 0_u64);
     for some in sequences.chunks(AT_ONCE) {
         let entries = api.store.log_entries(source.known(), some).await?;
-        let mut anew = Vec::new();
-        for (sequence, entry) in some.iter().zip(entries) {
-            let Some(entry) = entry.filter(|entry| is_wanted(entry, &range)) else { continue };
-            let Some(content) = &entry.content else {
-                without_body += 1;
-                continue;
-            };
-            replayable.stamped += 1;
-            replayable.covers(*sequence);
+        let wanted = some.iter().zip(entries).filter_map(|(sequence, entry)| {
+            Some((*sequence, entry.filter(|entry| is_wanted(entry, &range))?))
+        });
+        let wanted: Vec<_> = wanted.collect();
+        // Their bodies are read as many at a time as one call brings back in.
+        for some in cut(&wanted, AT_ONCE, CALL_BYTES_MAX, size_apart) {
+            let mut some = some.to_vec();
             if !request.dry_run {
-                let name = &known.destination.name;
-                let key = request.idempotency_key.as_deref();
-                anew.push((*sequence, arrival(name, *sequence, &entry, content, key)));
+                api.store.fill_entries(source.known(), &mut some).await?;
             }
+            let mut anew = Vec::new();
+            for (sequence, entry) in some {
+                let Some(content) = &entry.content else {
+                    without_body += 1;
+                    continue;
+                };
+                replayable.stamped += 1;
+                replayable.covers(sequence);
+                if !request.dry_run {
+                    let name = &known.destination.name;
+                    let key = request.idempotency_key.as_deref();
+                    anew.push((sequence, arrival(name, sequence, &entry, content, key)));
+                }
+            }
+            arrivals.stamp(&mut to, &anew).await?;
         }
-        arrivals.stamp(&mut to, &anew).await?;
     }
     if replayable.stamped == 0 && without_body > 0 {
         return Err(wrong_state(format!(
@@ -154,6 +164,12 @@ async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem
     }
 }
 
+/// The bytes of an entry's body that are stored apart.
+fn size_apart((_, entry): &(Sequence, LogEntry)) -> usize {
+    let apart = entry.content.as_ref().and_then(|content| content.apart);
+    apart.map_or(0, |(_, length)| length as usize)
+}
+
 fn is_wanted(entry: &LogEntry, range: &Range) -> bool {
     entry.outcome == MessageState::Delivered && entry.settled_ms >= range.settled_from_ms
 }
@@ -166,7 +182,7 @@ fn arrival(
     content: &Content,
     idempotency_key: Option<&str>,
 ) -> Arrival {
-    let Content { headers, content_type, bytes } = content.clone();
+    let Content { headers, content_type, bytes, .. } = content.clone();
     let message = Message {
         id: entry.id.clone(),
         key: entry.key.clone(),

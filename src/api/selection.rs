@@ -11,8 +11,8 @@ use crate::{
 
 /// The most sequences that one call names.
 const NAMED_MAX: usize = 10_000;
-/// Letters that are read together: each may be as long as a message.
-const AT_ONCE: usize = 100;
+/// Letters that are read together, without long bodies.
+const AT_ONCE: usize = 500;
 
 /// The body of a redrive, and of a discard.
 #[derive(Deserialize)]
@@ -114,8 +114,9 @@ impl Walk {
                     return Ok(None);
                 }
                 let mut step = Step { letters: Vec::with_capacity(some.len()), missing: 0 };
-                for sequence in some.into_iter().rev() {
-                    match store.dead_letter(target.known(), sequence).await? {
+                let some: Vec<Sequence> = some.into_iter().rev().collect();
+                for letter in store.dead_letters_of(target.known(), &some).await? {
+                    match letter {
                         Some(letter) => step.letters.push(letter),
                         None => step.missing += 1,
                     }

@@ -42,6 +42,9 @@ pub(super) struct Common {
     origin: Option<Was>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<Failure>,
+    /// Why it cannot be read, if it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged: Option<String>,
 }
 
 /// The message that a redriven or replayed one was before.
@@ -144,6 +147,7 @@ impl Common {
             content_type: message.message.body.content_type.clone(),
             origin: message.origin.as_ref().map(Was::of),
             last_error: message.attempts.troubles.first().map(Failure::of),
+            damaged: message.damaged.clone(),
         }
     }
 }

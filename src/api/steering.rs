@@ -236,7 +236,7 @@ async fn keep_content_type(
     sequence: Sequence,
     body: &mut Body,
 ) -> Result<(), Problem> {
-    let found = target.api.store.messages(target.known(), &[sequence]).await?;
+    let found = target.api.store.headers(target.known(), &[sequence]).await?;
     if let Some(message) = found.into_iter().next().flatten() {
         body.content_type = message.message.body.content_type;
     }

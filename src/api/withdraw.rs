@@ -52,6 +52,7 @@ pub(super) async fn one(
     let state = State::from(how);
     match answers.first() {
         Some(Withdrawn::Done) => Ok(done(sequence, state)),
+        Some(Withdrawn::Full) => Err(no_room_for_letters(target)),
         Some(Withdrawn::Ordered) => ordered(target, sequence, state).await,
         Some(Withdrawn::Settled) | None => match fate(target, sequence).await? {
             Fate::Ended(ended) if ended == state => Ok(done(sequence, state)),
@@ -61,6 +62,15 @@ pub(super) async fn one(
             }
         },
     }
+}
+
+/// The problem that there may be no more dead letters.
+fn no_room_for_letters(target: &Target) -> Problem {
+    let max = target.known().destination.dead_letters_max;
+    wrong_state(format!(
+        "the destination has as many dead letters as it may have (dead_letters_max {max}): redrive or \
+         discard some, raise dead_letters_max, or cancel the message instead"
+    ))
 }
 
 /// Waits a little for an order to be carried out.

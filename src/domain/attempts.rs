@@ -47,6 +47,8 @@ pub enum TroubleKind {
     Crash,
     /// What was to be sent cannot be: too long, a line break in a line.
     Unsendable,
+    /// What Redis holds of the message cannot be read.
+    Damaged,
 }
 
 /// One attempt that went wrong.

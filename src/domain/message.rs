@@ -142,6 +142,28 @@ pub struct Stamped {
     pub priority: u8,
     /// What it was before, if it was redriven or replayed.
     pub origin: Option<Origin>,
+    /// Which of its bodies Redis keeps apart from its header.
+    pub apart: Apart,
+    /// Why it cannot be read, if what Redis holds of it is damaged or missing: nothing but its sequence
+    /// is known then.
+    pub damaged: Option<String>,
+}
+
+/// Long bodies are stored apart from their message's header, so that a look at headers reads no
+/// bodies. Says of each body that is stored apart how many bytes it has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// The body as it is now.
+    pub body: Option<u64>,
+    /// The body as it arrived, where it is kept beside another one.
+    pub input: Option<u64>,
+}
+
+impl Apart {
+    /// The bytes of all bodies that are stored apart.
+    pub fn bytes(self) -> u64 {
+        self.body.unwrap_or_default() + self.input.unwrap_or_default()
+    }
 }
 
 impl Stamped {
@@ -165,7 +187,19 @@ impl Stamped {
             idempotency_key: None,
             priority: PRIORITY_DEFAULT,
             origin: None,
+            apart: Apart::default(),
+            damaged: None,
         }
+    }
+
+    /// A message of which only the sequence is known, and why.
+    pub fn unreadable(destination: DestinationName, sequence: Sequence, why: String) -> Stamped {
+        let body = Body { content_type: "application/octet-stream".into(), bytes: Bytes::new() };
+        let (id, key, headers) = (String::new(), None, Vec::new());
+        let message = Message { id, key, headers, body, received_ms: 0 };
+        let place = Place { epoch: 0, sequence };
+        let before = sequence.saturating_sub(1);
+        Stamped { damaged: Some(why), ..Stamped::new(destination, place, before, message) }
     }
 
     /// The message as its processing left it: with this body, or with none as a tombstone. With

@@ -20,7 +20,7 @@ pub use destination::{
 };
 pub use lease::LeaseToken;
 pub use message::{
-    Arrival, Body, Due, Message, Origin, Place, Processed, Redrive, Stamped, Tombstone,
+    Apart, Arrival, Body, Due, Message, Origin, Place, Processed, Redrive, Stamped, Tombstone,
 };
 pub use name::{DestinationName, InvalidName};
 pub use state::{Event, InvalidTransition, State};

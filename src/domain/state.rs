@@ -39,6 +39,8 @@ pub enum State {
     Delivering,
     /// Its attempts are used up: its lane waits for a person.
     Halted,
+    /// Pending, but what Redis holds of it cannot be read: its lane waits for a person.
+    Damaged,
     /// Gone: accepted by the receiver.
     Delivered,
     /// Gone: its transform, or a policy, dropped it.

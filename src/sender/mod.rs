@@ -9,7 +9,7 @@ mod tenure;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use tokio::{sync::broadcast, task::JoinHandle};
+use tokio::{sync::broadcast, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -55,6 +55,9 @@ struct Running {
 struct Rounds {
     /// For halted messages that nobody has seen to.
     halted: Round,
+    /// For dead letters that are too old, and when it came to its end.
+    expired: Round,
+    expired_at: Option<Instant>,
     backlogs: Backlogs,
 }
 
@@ -71,6 +74,18 @@ struct Work {
     rounds: Arc<tokio::sync::Mutex<Rounds>>,
     /// The housekeeping that is under way.
     house: Option<JoinHandle<()>>,
+}
+
+/// Dead letters are looked at for their age this often.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60);
+/// The most destinations whose dead letters one look asks for.
+const EXPIRED_LOOK_MAX: usize = 200;
+
+impl Rounds {
+    /// True if a look at the age of dead letters goes on, or is due again.
+    fn expires(&self) -> bool {
+        self.expired_at.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY)
+    }
 }
 
 impl Sender {
@@ -236,6 +251,11 @@ impl Work {
             let mut rounds = rounds.lock().await;
             let (some, _) = catalog.some(&mut rounds.halted, &partitions, HALTED_LOOK_MAX);
             store.settle_all_halted(&some).await;
+            if rounds.expires() {
+                let (some, is_over) = catalog.some(&mut rounds.expired, &partitions, EXPIRED_LOOK_MAX);
+                store.expire_dead_letters(&some).await;
+                rounds.expired_at = is_over.then(Instant::now);
+            }
             rounds.backlogs.tell(&store, &catalog, &partitions).await;
         }));
     }

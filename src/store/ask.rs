@@ -62,6 +62,29 @@ impl Store {
         self.query_at(&key, pipe).await
     }
 
+    /// The same for a look at many things: what is asked of a key of the wrong type is answered by nothing,
+    /// and hides no other answer.
+    pub(super) async fn query_lenient(&self, pipe: &Pipeline) -> Result<Vec<Value>, StoreError> {
+        let error = match self.query(pipe).await {
+            Err(error) => error,
+            answered => return answered,
+        };
+        let mut lenient = pipe.clone();
+        let answers: Vec<Value> = self.query(lenient.ignore_errors()).await?;
+        let is_wrong_type = |answer: &Value| match answer {
+            Value::ServerError(error) => error.code() == "WRONGTYPE",
+            _ => false,
+        };
+        if !answers.iter().any(is_wrong_type) {
+            return Err(error);
+        }
+        let read = |answer| match answer {
+            Value::ServerError(_) => Value::Nil,
+            answer => answer,
+        };
+        Ok(answers.into_iter().map(read).collect())
+    }
+
     /// Runs plain commands, all in one round trip, where this key is.
     pub(super) async fn query_at<T: FromRedisValue>(
         &self,

@@ -8,7 +8,7 @@ use super::{Known, Stats, Store, StoreError};
 use crate::domain::Ordering;
 
 /// What of a destination's hash the numbers are made of.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "last",
     "settled",
     "ready",
@@ -20,10 +20,11 @@ const FIELDS: [&str; 11] = [
     "held",
     "halted_ready",
     "bytes",
+    "withdrawn",
 ];
 
 /// A hash's numbers, length of the waiting list, messages being delivered, halted, dead letters.
-type Answer = (Vec<Option<u64>>, u64, Option<u64>, u64, u64);
+type Answer = (Vec<Option<i64>>, u64, Option<u64>, u64, u64);
 impl Store {
     /// The numbers of destinations, in order, without their heads.
     pub async fn backlogs<K: Borrow<Known>>(&self, all: &[K]) -> Result<Vec<Stats>, StoreError> {
@@ -68,10 +69,11 @@ impl Store {
 fn stats(known: &Known, (numbers, listed, delivering, halted, dead): Answer) -> Stats {
     let number = |name: &str| {
         let at = FIELDS.iter().position(|field| *field == name);
-        at.and_then(|at| numbers.get(at).copied().flatten()).unwrap_or_default()
+        // What was damaged may have made a number go below nothing.
+        at.and_then(|at| numbers.get(at).copied().flatten()).map_or(0, |number| number.max(0) as u64)
     };
     let pending = number("last").saturating_sub(number("settled"));
-    let waiting = listed + number("held");
+    let waiting = listed.saturating_sub(number("withdrawn")) + number("held");
     let finished = number("ready").saturating_sub(number("halted_ready"));
     let delivering = delivering.unwrap_or_default().min(finished);
     let elsewhere = waiting + finished + number("delayed") + halted;

@@ -7,10 +7,10 @@ use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Caller, Claimers, Known, Status, Store, StoreError, ask, attempts, clock::server_clock_ms,
+    Caller, Claimers, Failed, Known, Status, Store, StoreError, ask, attempts, clock::server_clock_ms,
     record, unexpected,
 };
-use crate::domain::{Attempts, LeaseToken, Sequence, Stamped};
+use crate::domain::{Attempts, LeaseToken, Sequence, Stage, Stamped, Trouble, TroubleKind};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -27,7 +27,7 @@ pub struct Claimed {
     pub deadline_ms: u64,
     /// The messages, lowest sequence first, each with its token.
     pub messages: Vec<(LeaseToken, Stamped)>,
-    /// There may be more that only the size of these left out.
+    /// There may be more that only the size of these left out, or that one call does not reach.
     pub may_have_more: bool,
 }
 
@@ -52,15 +52,17 @@ impl Store {
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
         call.key(keys.partition.active(known.claimers())).key(keys.partition.epoch());
+        call.key(keys.bodies()).key(keys.withdrawn());
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
         call.arg(&*secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
         call.arg(least).arg(known.ordering_text());
         let answer = caller.answered(self.run::<Vec<Value>>(name, &call).await)?;
 
-        let mut bytes_given = 0;
+        let (mut bytes_given, mut damaged) = (0, Vec::new());
         let mut parts = answer.into_iter().peekable();
         let deadline = parts.next().ok_or_else(|| unexpected("claim"))?;
-        let with_attempts = parts.next_if(is_attempts).is_some();
+        let looks_again = parts.next_if(|part| is_word(part, b"again")).is_some();
+        let with_attempts = parts.next_if(|part| is_word(part, b"attempts")).is_some();
         let mut result = Claimed {
             deadline_ms: read(deadline)?,
             messages: Vec::with_capacity(parts.len() / 2),
@@ -71,15 +73,21 @@ impl Store {
             let mut next = || parts.next().ok_or_else(|| unexpected("claim"));
             let bytes: Bytes = read(next()?)?;
             let attempts = match with_attempts {
-                true => attempts::read(&read::<Bytes>(next()?)?)?,
+                true => attempts::read(&read::<Bytes>(next()?)?),
                 false => Attempts::default(),
             };
             bytes_given += bytes.len();
-            let message = match record::read(bytes, &destination.name, sequence, attempts) {
+            let body = match record::is_apart(&bytes) {
+                true => Some(read::<Bytes>(parts.next().ok_or_else(|| unexpected("claim"))?)?),
+                false => None,
+            };
+            bytes_given += body.as_ref().map_or(0, Bytes::len);
+            let message = record::read_with(bytes, body, &destination.name, sequence, attempts);
+            let message = match message {
                 Ok(message) => message,
-                // The others need not wait for it. Its lease runs out, as if it had crashed us.
+                // The others need not wait for it.
                 Err(error) => {
-                    tracing::error!(destination = %destination.name, sequence, %error, "a message cannot be read");
+                    damaged.push((sequence, error));
                     continue;
                 }
             };
@@ -93,8 +101,36 @@ impl Store {
             };
             result.messages.push((token, message));
         }
-        result.may_have_more = bytes_given >= BYTES_MAX;
+        if !damaged.is_empty() {
+            self.halt_damaged(known, &secret, damaged).await;
+        }
+        result.may_have_more = looks_again || bytes_given >= BYTES_MAX;
         Ok(result)
+    }
+
+    /// Halts claimed messages that cannot be read, whatever becomes of others whose attempts are used
+    /// up: a person may know more. If it comes to nothing their leases run out, and they are claimed again.
+    async fn halt_damaged(
+        &self,
+        known: &Known,
+        secret: &Arc<str>,
+        damaged: Vec<(Sequence, record::RecordError)>,
+    ) {
+        let name = &known.destination.name;
+        let failed = damaged.into_iter().map(|(sequence, error)| {
+            tracing::error!(destination = %name, sequence, %error, "a message is damaged, and is halted");
+            let (destination, secret) = (name.clone(), secret.clone());
+            Failed {
+                token: LeaseToken { destination, sequence, secret, claimed_ms: 0, key: None },
+                wait: Duration::ZERO,
+                is_final: true,
+                trouble: Trouble::new(Stage::Transform, TroubleKind::Damaged, error.to_string()),
+            }
+        });
+        let caller = self.caller_anew("damaged");
+        if let Err(error) = self.fail(&caller, known, &failed.collect::<Vec<_>>()).await {
+            tracing::debug!(destination = %name, %error, "cannot halt what is damaged");
+        }
     }
 
     /// Hands claimed messages of one destination back, without counting an attempt.
@@ -164,9 +200,9 @@ impl Store {
     }
 }
 
-/// True for what says that each message comes with what attempts at it left behind.
-fn is_attempts(value: &Value) -> bool {
-    matches!(value, Value::BulkString(bytes) if bytes == b"attempts")
+/// True for a word that says what follows.
+fn is_word(value: &Value, word: &[u8]) -> bool {
+    matches!(value, Value::BulkString(bytes) if bytes == word)
 }
 
 fn read<T: FromRedisValue>(value: Value) -> Result<T, StoreError> {

@@ -113,7 +113,7 @@ impl Store {
         call.key(keys.waiting()).key(keys.partition.delayed());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
-        call.key(keys.partition.epoch());
+        call.key(keys.partition.epoch()).key(keys.bodies());
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
@@ -128,16 +128,23 @@ impl Store {
         for completion in sorted() {
             call.arg(completion.token.member());
         }
-        for Completion { output, is_unchanged, .. } in sorted() {
-            match is_unchanged {
-                true => call.arg(""),
-                false => call.arg(record::of_stamped(output, known.destination.ordering, schema)),
-            };
+        let mut bodies = Vec::new();
+        for (which, Completion { output, is_unchanged, .. }) in (1_usize..).zip(sorted()) {
+            if *is_unchanged {
+                call.arg("");
+                continue;
+            }
+            let written = record::of_stamped(output, known.destination.ordering, schema);
+            call.arg(written.record);
+            bodies.extend(written.bodies.into_iter().map(|(part, body)| (which, part, body)));
         }
         if lanes.len() > 1 {
             for lane in lane_of {
                 call.arg(lane);
             }
+        }
+        for (which, part, body) in bodies {
+            call.arg(which).arg(part.suffix()).arg(body.as_deref().unwrap_or_default());
         }
         let exceptions = self.run::<Vec<(usize, Status)>>(name, &call).await;
         let statuses = exceptions.and_then(|exceptions| {
@@ -151,8 +158,28 @@ impl Store {
         caller.answered(statuses)
     }
 
-    /// The messages of these sequences, with the attempts so far; none where it is gone.
+    /// The messages of these sequences with their bodies and the attempts so far; none where it is gone.
     pub async fn messages(
+        &self,
+        known: &Known,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<Stamped>>, StoreError> {
+        let read = async || {
+            let mut found = self.headers(known, sequences).await?;
+            let mut present: Vec<&mut Stamped> = found.iter_mut().flatten().collect();
+            self.fill(known, &mut present).await?;
+            Ok::<_, StoreError>(found)
+        };
+        let found = read().await?;
+        // Between two reads a body may have been replaced, or have left.
+        match found.iter().flatten().any(|message| message.damaged.is_some()) {
+            true => read().await,
+            false => Ok(found),
+        }
+    }
+
+    /// The same without those bodies that are stored apart.
+    pub async fn headers(
         &self,
         known: &Known,
         sequences: &[Sequence],
@@ -161,17 +188,17 @@ impl Store {
         let keys = self.keys().destination(name);
         let mut pipe = redis::pipe();
         pipe.hmget(keys.messages(), sequences).hmget(keys.attempts(), sequences);
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
         type Answer = (Vec<Option<Bytes>>, Vec<Option<Bytes>>);
         let (records, attempts): Answer = self.query(&pipe).await?;
         let all = records.into_iter().zip(attempts).zip(sequences);
         let read = |((bytes, kept), sequence): ((Option<Bytes>, Option<Bytes>), &Sequence)| {
-            let Some(bytes) = bytes else { return Ok(None) };
-            let attempts = attempts::read(&kept.unwrap_or_default())?;
-            record::read(bytes, name, *sequence, attempts)
-                .map(Some)
-                .map_err(|error| StoreError::Unreadable(error.to_string()))
+            let attempts = attempts::read(&kept.unwrap_or_default());
+            Some(record::read_or_damaged(bytes?, name, *sequence, attempts))
         };
-        all.map(read).collect()
+        Ok(all.map(read).collect())
     }
 
     /// Ends attempts that did not succeed; the messages are tried again after their wait.

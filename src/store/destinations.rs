@@ -80,7 +80,7 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.define);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
         call.key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
         call.arg(destination.name.as_str()).arg(&definition);
         call.arg(ordering_text(destination.ordering)).arg(claimers.as_str());
         let partition = destination.name.partition(self.keys().partitions());
@@ -135,6 +135,7 @@ impl Store {
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
         call.key(keys.halted()).key(keys.orders()).key(keys.unique());
         call.key(keys.dead()).key(keys.letters()).key(keys.log()).key(keys.log_order());
+        call.key(keys.bodies()).key(keys.dead_at()).key(keys.withdrawn());
         let partition = destination.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
         let epoch: u64 = self.run(name, &call).await?;

@@ -95,14 +95,18 @@ impl Store {
             let from = page * LOOK_MAX;
             let (sequences, is_last) = self.halted_in_processing(known, from).await?;
             if !sequences.is_empty() {
-                let messages = self.messages(known, &sequences).await?;
-                let lanes = messages.iter().flatten().map(|message| {
+                let messages = self.headers(known, &sequences).await?;
+                // What is damaged stays: a person may know more.
+                let readable = messages.iter().flatten().filter(|one| one.damaged.is_none());
+                let lanes = readable.map(|message| {
                     let (key, sequence) = (message.message.key.as_deref(), message.place.sequence);
                     (known.destination.lane_of(key, sequence), sequence)
                 });
                 let lanes: Vec<_> = lanes.collect();
-                self.give_up(known, &lanes, USED_UP).await?;
-                return Ok(lanes.len());
+                if !lanes.is_empty() {
+                    self.give_up(known, &lanes, USED_UP).await?;
+                    return Ok(lanes.len());
+                }
             }
             if is_last {
                 break;
@@ -131,7 +135,7 @@ impl Store {
         let (kept,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
         let mut sequences = Vec::new();
         for (sequence, kept) in halted.into_iter().zip(kept) {
-            let attempts = attempts::read(&kept.unwrap_or_default())?;
+            let attempts = attempts::read(&kept.unwrap_or_default());
             if attempts.halted_in == Some(Stage::Transform) {
                 sequences.push(sequence);
             }

@@ -2,10 +2,15 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use redis::Value;
 use sha2::{Digest, Sha256};
 
-use super::{Caller, Known, Store, StoreError, record, unexpected};
+use super::{
+    Caller, Known, Store, StoreError,
+    record::{self, Part},
+    unexpected,
+};
 use crate::{
     domain::{Arrival, Due, Epoch, Place, Redrive, TransformKind},
     faults::planted,
@@ -37,6 +42,8 @@ struct Batch<'a> {
     more: Vec<(usize, String, String)>,
     /// Their charges, together.
     charges: u64,
+    /// Bodies that are stored apart: of which arrival (from 1), and which of its bodies.
+    bodies: Vec<(usize, Part, Bytes)>,
 }
 
 impl<'a> Batch<'a> {
@@ -47,6 +54,7 @@ impl<'a> Batch<'a> {
             arrivals: Vec::with_capacity(arrivals.len()),
             more: Vec::new(),
             charges: 0,
+            bodies: Vec::new(),
         };
         let (mut lane_index, mut name_index) = (HashMap::new(), HashMap::new());
         let keeps_key = known.destination.idempotency_window_ms == 0;
@@ -66,7 +74,7 @@ impl<'a> Batch<'a> {
                 let digest = digest(&arrival.message.body.bytes);
                 format!("{index}:{digest} {}", arrival.message.id)
             });
-            let (record, charge) = match &arrival.redrive {
+            let (written, charge) = match &arrival.redrive {
                 Some(Redrive { processed: Some(stamped), .. }) => {
                     let key = arrival.idempotency_key.clone().filter(|_| keeps_key);
                     (record::of_redriven(stamped, epoch, key, schema), stamped.charge)
@@ -77,7 +85,9 @@ impl<'a> Batch<'a> {
                 }
             };
             batch.charges += charge;
-            batch.arrivals.push((lane, record));
+            batch.arrivals.push((lane, written.record));
+            let (which, stored) = (batch.arrivals.len(), written.bodies.into_iter());
+            batch.bodies.extend(stored.filter_map(|(part, body)| Some((which, part, body?))));
             let options = options(arrival);
             if !seen.is_empty() || !options.is_empty() {
                 batch.more.push((batch.arrivals.len(), seen, options));
@@ -146,7 +156,7 @@ impl Store {
         call.key(keys.lanes());
         call.key(keys.partition.wake_waiting()).key(keys.partition.wake_releasable());
         call.key(keys.partition.delayed()).key(keys.attempts()).key(keys.unique());
-        call.key(keys.dead()).key(keys.letters());
+        call.key(keys.dead()).key(keys.letters()).key(keys.bodies()).key(keys.dead_at());
         for lane in &batch.lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
@@ -162,6 +172,7 @@ impl Store {
         call.arg(known.ordering_text()).arg(known.processing_text());
         call.arg(batch.lanes.len()).arg(if has_window { 0 } else { batch.names.len() });
         call.arg(schema).arg(batch.arrivals.len()).arg(batch.charges);
+        call.arg(batch.bodies.len());
         for lane in &batch.lanes {
             call.arg(lane.unwrap_or_default());
         }
@@ -175,6 +186,9 @@ impl Store {
             for (lane, _) in &batch.arrivals {
                 call.arg(*lane);
             }
+        }
+        for (which, part, body) in &batch.bodies {
+            call.arg(*which).arg(part.suffix()).arg(&body[..]);
         }
         for (which, seen, options) in &batch.more {
             call.arg(*which).arg(seen).arg(options);

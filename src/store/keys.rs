@@ -182,6 +182,16 @@ impl DestinationKeys {
         format!("{}:messages", self.base)
     }
 
+    /// Long bodies, stored apart from their records.
+    pub fn bodies(&self) -> String {
+        format!("{}:bodies", self.base)
+    }
+
+    /// Messages that were withdrawn while they waited, and are still listed in `waiting`.
+    pub fn withdrawn(&self) -> String {
+        format!("{}:withdrawn", self.base)
+    }
+
     /// Attempts that did not succeed, by sequence.
     pub fn attempts(&self) -> String {
         format!("{}:attempts", self.base)
@@ -215,6 +225,11 @@ impl DestinationKeys {
     /// Dead letters, by sequence.
     pub fn dead(&self) -> String {
         format!("{}:dead", self.base)
+    }
+
+    /// When each dead letter was set aside.
+    pub fn dead_at(&self) -> String {
+        format!("{}:dead-at", self.base)
     }
 
     /// What the dead letters hold.

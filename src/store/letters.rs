@@ -1,10 +1,19 @@
 //! Dead letters: messages set aside with their reason, their attempts and their place
 //! (`lua/withdraw.lua` writes them, `lua/ingest.lua` and `lua/discard.lua` take them away).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
-use super::{Known, Store, StoreError, attempts, record};
+use super::{Known, Store, StoreError, ask, attempts, record, server_clock_ms};
 use crate::domain::{Sequence, Stage, Stamped};
+
+/// The most dead letters that one call removes for their age.
+const EXPIRE_MAX: u64 = 500;
+/// The most of these calls in a row for one destination.
+const EXPIRE_CALLS_MAX: usize = 100;
+/// Destinations whose oldest dead letters are asked for together.
+const DESTINATIONS_AT_ONCE: usize = 1_000;
 
 /// A message set aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +29,8 @@ pub struct DeadLetter {
 }
 
 impl Store {
-    /// Dead letters in the order of their sequences, from this one on; at most `max`.
+    /// Dead letters in the order of their sequences, from this one on; at most `max`. Without bodies
+    /// that are stored apart.
     pub async fn dead_letters(
         &self,
         known: &Known,
@@ -52,18 +62,101 @@ impl Store {
         let found = letters.into_iter().zip(sequences);
         // What was redriven or discarded in between is left out.
         let found = found.filter_map(|(letter, sequence)| Some((letter?, sequence)));
-        let letters = found.map(|(letter, sequence)| read(known, sequence, letter));
-        Ok((letters.collect::<Result<_, _>>()?, last))
+        let letters = found.map(|(letter, sequence)| read_or_damaged(known, sequence, letter));
+        Ok((letters.collect(), last))
     }
 
-    /// The dead letter of this sequence.
+    /// The dead letters of these sequences, without bodies that are stored apart; none where there is none.
+    pub async fn dead_letters_of(
+        &self,
+        known: &Known,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<DeadLetter>>, StoreError> {
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        pipe.hmget(self.keys().destination(&known.destination.name).letters(), sequences);
+        let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        let found = letters.into_iter().zip(sequences);
+        let read = |(letter, at): (Option<Bytes>, &Sequence)| {
+            Some(read_or_damaged(known, *at, letter?))
+        };
+        Ok(found.map(read).collect())
+    }
+
+    /// The dead letter of this sequence, without a body that is stored apart.
     pub async fn dead_letter(
         &self,
         known: &Known,
         sequence: Sequence,
     ) -> Result<Option<DeadLetter>, StoreError> {
-        let first = self.dead_letters(known, sequence, 1).await?.pop();
-        Ok(first.filter(|letter| letter.message.place.sequence == sequence))
+        Ok(self.dead_letters_of(known, &[sequence]).await?.pop().flatten())
+    }
+
+    /// Puts the bodies that are stored apart into dead letters.
+    pub async fn fill_letters(
+        &self,
+        known: &Known,
+        letters: &mut [DeadLetter],
+    ) -> Result<(), StoreError> {
+        let mut messages: Vec<_> = letters.iter_mut().map(|letter| &mut letter.message).collect();
+        self.fill(known, &mut messages).await
+    }
+
+    /// Removes dead letters that are older than these destinations keep them. For the owner of their
+    /// partitions, once in a while.
+    pub async fn expire_dead_letters(&self, all: &[Arc<Known>]) {
+        let concerned = all.iter().filter(|known| known.destination.dead_letters_max_age_ms > 0);
+        let concerned: Vec<_> = concerned.collect();
+        for some in concerned.chunks(DESTINATIONS_AT_ONCE) {
+            let looks = some.iter().map(|known| {
+                let key = self.keys().destination(&known.destination.name).dead_at();
+                let mut pipe = redis::pipe();
+                pipe.zrange_withscores(key, 0, 0);
+                pipe
+            });
+            let oldest = self.query_each(&looks.collect::<Vec<_>>()).await;
+            for (known, oldest) in some.iter().zip(oldest) {
+                let Ok(oldest) = oldest else { continue };
+                let oldest: Vec<(Sequence, u64)> =
+                    ask::read(oldest.into_iter().next(), "the oldest dead letter")
+                        .unwrap_or_default();
+                let age_ms = known.destination.dead_letters_max_age_ms;
+                let last_ms = server_clock_ms().saturating_sub(age_ms);
+                if oldest.first().is_none_or(|(_, at_ms)| *at_ms > last_ms) {
+                    continue;
+                }
+                let name = &known.destination.name;
+                match self.expire(known).await {
+                    Ok(count) => {
+                        tracing::info!(destination = %name, count, "old dead letters were removed");
+                    }
+                    Err(error) => {
+                        tracing::debug!(destination = %name, %error, "cannot remove old dead letters");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes those of a destination's dead letters that are too old; tells how many these were. What
+    /// is left over of very many goes the next time.
+    pub async fn expire(&self, known: &Known) -> Result<u64, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut all = 0;
+        for _ in 0..EXPIRE_CALLS_MAX {
+            let (name, mut call) = self.script(|scripts| &scripts.expire);
+            call.key(keys.hash()).key(keys.dead()).key(keys.letters()).key(keys.partition.epoch());
+            call.key(keys.bodies()).key(keys.dead_at());
+            call.arg(known.version).arg(known.destination.dead_letters_max_age_ms).arg(EXPIRE_MAX);
+            let count: u64 = self.run(name, &call).await?;
+            all += count;
+            if count < EXPIRE_MAX {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     /// Throws dead letters away; at most 1,000. Tells how many there were.
@@ -74,9 +167,20 @@ impl Store {
         let keys = self.keys().destination(&known.destination.name);
         let (name, mut call) = self.script(|scripts| &scripts.discard);
         call.key(keys.hash()).key(keys.dead()).key(keys.letters()).key(keys.partition.epoch());
+        call.key(keys.bodies()).key(keys.dead_at());
         call.arg(known.version).arg(letters);
         self.run(name, &call).await
     }
+}
+
+/// Reads a dead letter; of one that cannot be read at least its sequence is told.
+fn read_or_damaged(known: &Known, sequence: Sequence, letter: Bytes) -> DeadLetter {
+    read(known, sequence, letter).unwrap_or_else(|error| DeadLetter {
+        at_ms: 0,
+        stage: Stage::Transform,
+        reason: "it cannot be read".to_owned(),
+        message: Stamped::unreadable(known.destination.name.clone(), sequence, error.to_string()),
+    })
 }
 
 /// `<at, ms> <stage> <length of the reason> <length of the attempts>;<reason><attempts><record>`
@@ -93,9 +197,9 @@ fn read(known: &Known, sequence: Sequence, letter: Bytes) -> Result<DeadLetter, 
     if left_end > letter.len() {
         return Err(damaged());
     }
-    let left = attempts::read(&letter[reason_end..left_end])?;
-    let message = record::read(letter.slice(left_end..), &known.destination.name, sequence, left)
-        .map_err(|error| unreadable(&error.to_string()))?;
+    let left = attempts::read(&letter[reason_end..left_end]);
+    let name = &known.destination.name;
+    let message = record::read_or_damaged(letter.slice(left_end..), name, sequence, left);
     Ok(DeadLetter {
         at_ms: number(at)? as u64,
         stage: attempts::stage_of(stage).ok_or_else(damaged)?,

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use bytes::Bytes;
 
-use super::{Known, Store, StoreError};
-use crate::domain::{Body, Epoch, Processed, Sequence, Stamped, State};
+use super::{Known, Store, StoreError, record::Part};
+use crate::domain::{Epoch, Processed, Sequence, Stamped, State, Tombstone};
 
 /// What became of a message that is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +39,35 @@ pub struct Content {
     pub headers: Vec<(String, String)>,
     /// The media type of the body.
     pub content_type: String,
-    /// The body, as it arrived.
+    /// The body, as it arrived; empty where it is stored apart and was not read.
     pub bytes: bytes::Bytes,
+    /// Where the body is stored apart: true for the field of bodies as they arrived; and its length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apart: Option<(bool, u64)>,
+}
+
+impl Content {
+    /// The body of a message as it arrived, with its headers. A body that is stored apart stays there. A
+    /// dead letter keeps its own.
+    fn of(message: &Stamped) -> Content {
+        let (body, is_input) = match &message.input {
+            Some(input) => (input, true),
+            None => (&message.message.body, false),
+        };
+        let length = if is_input { message.apart.input } else { message.apart.body };
+        let length = length.filter(|_| message.tombstone != Some(Tombstone::Skipped));
+        Content {
+            headers: message.message.headers.clone(),
+            content_type: body.content_type.clone(),
+            bytes: if length.is_some() { Bytes::new() } else { body.bytes.clone() },
+            apart: length.map(|length| (is_input, length)),
+        }
+    }
+
+    fn part(&self) -> Option<(Part, u64)> {
+        let part = |is_input| if is_input { Part::Input } else { Part::Body };
+        self.apart.map(|(is_input, length)| (part(is_input), length))
+    }
 }
 
 impl LogEntry {
@@ -58,7 +85,6 @@ impl LogEntry {
     /// The entry of a message that leaves now: accepted by its receiver after an attempt of
     /// `delivery_ms`, or passed as the tombstone that it is. With its content if `with_body`.
     pub fn of(message: &Stamped, settled_ms: u64, delivery_ms: u64, with_body: bool) -> LogEntry {
-        let body: &Body = message.input.as_ref().unwrap_or(&message.message.body);
         LogEntry {
             outcome: message.tombstone.map_or(State::Delivered, State::from),
             epoch: message.place.epoch,
@@ -69,12 +95,13 @@ impl LogEntry {
             processed: message.processed,
             attempts: message.attempts.failed + u32::from(message.tombstone.is_none()),
             delivery_ms,
-            content: with_body.then(|| Content {
-                headers: message.message.headers.clone(),
-                content_type: body.content_type.clone(),
-                bytes: body.bytes.clone(),
-            }),
+            content: with_body.then(|| Content::of(message)),
         }
+    }
+
+    /// Which body of its message is kept for it, apart from it.
+    pub(super) fn part_kept(&self) -> Option<Part> {
+        self.content.as_ref()?.part().map(|(part, _)| part)
     }
 }
 
@@ -91,6 +118,27 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.hmget(self.keys().destination(&known.destination.name).log(), sequences);
         let (entries,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
-        entries.into_iter().map(|e| e.map(|bytes| LogEntry::decode(&bytes)).transpose()).collect()
+        // An entry that cannot be read tells nothing, and hides no other.
+        Ok(entries.into_iter().map(|entry| LogEntry::decode(&entry?).ok()).collect())
+    }
+
+    /// Puts the bodies that are stored apart into entries. An entry whose body has gone meanwhile loses
+    /// its content.
+    pub async fn fill_entries(
+        &self,
+        known: &Known,
+        entries: &mut [(Sequence, LogEntry)],
+    ) -> Result<(), StoreError> {
+        let wanted = entries.iter().enumerate().filter_map(|(at, (sequence, entry))| {
+            let (part, length) = entry.content.as_ref()?.part()?;
+            Some((at, (part.field(*sequence), length)))
+        });
+        let (places, fields): (Vec<_>, Vec<_>) = wanted.unzip();
+        for (at, body) in places.into_iter().zip(self.bodies(known, &fields).await?) {
+            let content = entries[at].1.content.take();
+            entries[at].1.content =
+                content.zip(body).map(|(content, bytes)| Content { bytes, ..content });
+        }
+        Ok(())
     }
 }

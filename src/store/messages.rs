@@ -12,8 +12,10 @@ use crate::domain::{Ordering, Sequence, Stamped, State, Tombstone};
 const LEASES_MAX: isize = 5_000;
 /// How many messages a look takes at once where it must pick some of them.
 const SCAN: usize = 500;
-/// How many messages, with their bodies, are read in one round trip.
-const READ_MAX: usize = 20;
+/// Keys that are looked through in one round trip for the lane of a damaged message.
+const SCAN_KEYS: usize = 1_000;
+/// How many messages are read in one round trip, without bodies that are stored apart.
+const READ_MAX: usize = 500;
 
 /// Which pending messages to list.
 #[derive(Debug, Clone, Default)]
@@ -70,13 +72,17 @@ impl Store {
         let is_wanted = |one: &Listed| {
             // A message without a key is as one with an empty key.
             let key = one.message.message.key.as_deref().unwrap_or_default();
-            which.state.is_none_or(|state| state == one.state)
+            // What is damaged is halted, or will be.
+            let is_damaged = one.state == State::Damaged;
+            which.state.is_none_or(|state| {
+                state == one.state || is_damaged && state == State::Halted
+            })
                 && one.message.place.sequence >= which.from
                 && which.key.as_deref().is_none_or(|wanted| wanted == key)
         };
         let mut items: Vec<Listed> = Vec::new();
         for some in sequences.chunks(READ_MAX) {
-            let listed = self.listed(known, some).await?;
+            let listed = self.listed_in(known, some, which.key.as_deref()).await?;
             items.extend(listed.into_iter().filter(is_wanted).map(without_body));
         }
         // More was looked at than is asked for, as few might have been wanted.
@@ -100,7 +106,7 @@ impl Store {
         let end = (at as isize) + (limit as isize) - 1;
         let mut pipe = Pipeline::new();
         match (which.state, known.destination.ordering, &which.key) {
-            (Some(State::Halted), _, _) => {
+            (Some(State::Halted | State::Damaged), _, _) => {
                 pipe.zrange(keys.halted(), at as isize, end);
                 let (found,) = self.query(&pipe).await?;
                 return Ok(by_rank(found));
@@ -135,20 +141,35 @@ impl Store {
         Ok(Candidates { sequences: found, next, by_sequence: true })
     }
 
-    /// Where these messages stand; those that have left are left out. Redis cannot tell which of
-    /// those that are ready are being delivered.
+    /// Puts the body into a message, if it is stored apart. Nothing is lost if it has just left.
+    pub async fn fill_listed(&self, known: &Known, listed: &mut Listed) -> Result<(), StoreError> {
+        self.fill(known, &mut [&mut listed.message]).await
+    }
+
+    /// Where these messages stand, without bodies that are stored apart; those that have left are left
+    /// out. Redis cannot tell which of those that are ready are being delivered.
     pub async fn listed(
         &self,
         known: &Known,
         sequences: &[Sequence],
+    ) -> Result<Vec<Listed>, StoreError> {
+        self.listed_in(known, sequences, None).await
+    }
+
+    /// The same, where the messages are known to be of one ordering key.
+    async fn listed_in(
+        &self,
+        known: &Known,
+        sequences: &[Sequence],
+        key: Option<&str>,
     ) -> Result<Vec<Listed>, StoreError> {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
-        let messages = self.messages(known, sequences).await?;
-        let messages: Vec<Stamped> = messages.into_iter().flatten().collect();
+        let messages = self.headers(known, sequences).await?;
+        let messages = self.with_missing(known, sequences, messages, key).await?;
         let mut pipe = Pipeline::new();
         pipe.zrange(keys.partition.leases(), 0, LEASES_MAX - 1);
         for message in &messages {
@@ -159,7 +180,7 @@ impl Store {
             pipe.hexists(keys.orders(), sequence);
         }
         type Scores = (Option<f64>, Option<f64>, Option<f64>, bool);
-        let answers: Vec<redis::Value> = self.query(&pipe).await?;
+        let answers = self.query_lenient(&pipe).await?;
         let shape = |_| super::unexpected("a look at messages");
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(redis::Value::Nil);
@@ -171,7 +192,10 @@ impl Store {
             let (ready, halted, due, ordered): Scores =
                 redis::from_redis_value(scores).map_err(shape)?;
             let is_leased = leased.contains(&message.place.sequence);
-            let state = state_of(message.tombstone, ready, halted, due, is_leased);
+            let state = match message.damaged.is_some() && message.tombstone.is_none() {
+                true => State::Damaged,
+                false => state_of(message.tombstone, ready, halted, due, is_leased),
+            };
             let (due_ms, halted_ms) = (due.map(|ms| ms as u64), halted.map(|ms| ms as u64));
             listed.push(Listed { message, state, due_ms, halted_ms, ordered });
         }
@@ -179,7 +203,113 @@ impl Store {
     }
 }
 
-/// A page of many messages is not to hold all their bodies; `charge` says how long they were.
+impl Store {
+    /// Messages that were found, and those whose records are missing although their lane, or what is
+    /// halted, still names them. Without an ordering key only the latter are found where lanes are keys.
+    async fn with_missing(
+        &self,
+        known: &Known,
+        sequences: &[Sequence],
+        found: Vec<Option<Stamped>>,
+        key: Option<&str>,
+    ) -> Result<Vec<Stamped>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let set = known.destination.lane_key(key);
+        let missing: Vec<Sequence> = found
+            .iter()
+            .zip(sequences)
+            .filter_map(|(found, sequence)| found.is_none().then_some(*sequence))
+            .collect();
+        let mut named = HashSet::new();
+        if !missing.is_empty() {
+            let mut pipe = Pipeline::new();
+            for sequence in &missing {
+                pipe.zscore(keys.in_progress(set), sequence).zscore(keys.halted(), sequence);
+                pipe.hexists(keys.messages(), sequence);
+            }
+            let answers = self.query_lenient(&pipe).await?;
+            for (sequence, answers) in missing.iter().zip(answers.chunks(3)) {
+                let shape = |_| super::unexpected("a look at messages");
+                let answers = redis::Value::Array(answers.to_vec());
+                let (pending, halted, exists): (Option<f64>, Option<f64>, bool) =
+                    redis::from_redis_value(answers).map_err(shape)?;
+                if (pending.is_some() || halted.is_some()) && !exists {
+                    named.insert(*sequence);
+                }
+            }
+        }
+        let mut messages = Vec::with_capacity(found.len());
+        for (found, sequence) in found.into_iter().zip(sequences) {
+            let mut message = match found {
+                Some(message) => message,
+                None if named.contains(sequence) => {
+                    let name = known.destination.name.clone();
+                    Stamped::unreadable(name, *sequence, "its record is missing".to_owned())
+                }
+                None => continue,
+            };
+            if message.damaged.is_some() {
+                message.message.key = message.message.key.or(key.map(str::to_owned));
+            }
+            messages.push(message);
+        }
+        Ok(messages)
+    }
+
+    /// The lane of a message that cannot be read, by looking for it in all lanes of its destination. None
+    /// if no lane holds it.
+    pub async fn lane_holding(
+        &self,
+        known: &Known,
+        sequence: Sequence,
+    ) -> Result<Option<Option<String>>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        if known.destination.ordering != Ordering::Key {
+            let mut pipe = Pipeline::new();
+            pipe.zscore(keys.in_progress(None), sequence);
+            let (score,): (Option<f64>,) = self.query(&pipe).await?;
+            return Ok(score.map(|_| known.destination.lane_of(None, sequence)));
+        }
+        let prefix = keys.in_progress(Some(""));
+        let pattern = format!("{}*", escaped(&prefix));
+        let mut cursor = 0u64;
+        loop {
+            let mut pipe = Pipeline::new();
+            pipe.cmd("SCAN").arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_KEYS);
+            let ((next, found),): ((u64, Vec<String>),) =
+                self.query_at(prefix.as_bytes(), &pipe).await?;
+            if !found.is_empty() {
+                let mut pipe = Pipeline::new();
+                for key in &found {
+                    pipe.zscore(key, sequence);
+                }
+                let scores: Vec<Option<f64>> = self.query_at(prefix.as_bytes(), &pipe).await?;
+                let at = scores.iter().position(Option::is_some);
+                if let Some(key) = at.and_then(|at| found[at].strip_prefix(&prefix)) {
+                    return Ok(Some(Some(key.to_owned())));
+                }
+            }
+            if next == 0 {
+                return Ok(None);
+            }
+            cursor = next;
+        }
+    }
+}
+
+/// A text as a pattern of SCAN that fits only it.
+fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for character in text.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '^' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern
+}
+
+/// A page of many messages is not to hold their bodies; `charge` says how long they were.
 fn without_body(mut listed: Listed) -> Listed {
     listed.message.message.body.bytes = Bytes::new();
     listed.message.input = None;

@@ -3,6 +3,7 @@
 mod ask;
 mod attempts;
 mod backlogs;
+mod bodies;
 mod catalog;
 mod claim;
 mod clock;
@@ -68,6 +69,7 @@ pub use look::Newest;
 pub use memory::Memory;
 pub use messages::{Listed, Page, Which};
 pub use own::{Owned, OwnerToken};
+pub use record::INLINE_MAX;
 pub use recover::{Overdue, Reaped};
 pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
 pub use schema::{OlderPod, SCHEMA, known as known_schema};

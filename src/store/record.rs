@@ -1,10 +1,15 @@
 //! How a message is written down in Redis.
 //!
 //! ```text
-//!  [ 'T' why ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]  format <charge> ',' <length of the header> ';'
-//!    tombstone    lanes are keys       nothing is in order   '1', by the schema
-//!  MessagePack header  body, to the end
+//!  [ 'T' why | 'B' <length of the body> ';' ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]
+//!    tombstone  the body stands apart            lanes are keys     nothing is in order
+//!  format <charge> ',' <length of the header> ';'  MessagePack header  body, to the end
+//!  '1', by the schema
 //! ```
+//!
+//! A body of more than [`INLINE_MAX`] bytes stands apart, in the hash `bodies`: the body as it is now
+//! in the field `<sequence>`, the body as it arrived, where it is kept too, in `<sequence>i`. Such a
+//! record ends with its header.
 //!
 //! What stands before the format is put there by scripts, which alone know it (and written again
 //! here with an output): the previous sequence of the lane (where the destination is one lane it
@@ -21,9 +26,45 @@ use short::{ContentType, Id};
 
 use super::schema::{FIRST, known};
 use crate::domain::{
-    Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, Place, Processed,
-    Sequence, Stamped, Tombstone, message::PRIORITY_DEFAULT,
+    Apart, Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, Place,
+    Processed, Sequence, Stamped, Tombstone, message::PRIORITY_DEFAULT,
 };
+
+/// The longest body that stands in its record, in bytes. Longer ones stand apart.
+pub const INLINE_MAX: usize = 2048;
+
+/// A record, and what changes in the hash `bodies` with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The record.
+    pub record: Vec<u8>,
+    /// Bodies to store apart; none: to remove.
+    pub bodies: Vec<(Part, Option<Bytes>)>,
+}
+
+/// A body of a message that has two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The body as it is now.
+    Body,
+    /// The body as it arrived.
+    Input,
+}
+
+impl Part {
+    /// What follows the sequence in the name of the body's field.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Part::Body => "",
+            Part::Input => "i",
+        }
+    }
+
+    /// The body's field in the hash `bodies`.
+    pub fn field(self, sequence: Sequence) -> String {
+        format!("{sequence}{}", self.suffix())
+    }
+}
 
 /// What records of this schema begin with. All schemas so far have the same header.
 fn format_of(schema: u32) -> u8 {
@@ -62,8 +103,12 @@ struct More {
     origin: Option<Origin>,
     /// Content type and bytes of the body as it arrived.
     input: Option<(String, Bytes)>,
+    /// The same where the bytes stand apart: content type and length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input_apart: Option<(String, u64)>,
 }
 
+/// Writes what follows the prefix. The body is left out where it stands apart.
 fn write(out: &mut Vec<u8>, schema: u32, message: &Message, epoch: Epoch, charge: u64, more: More) {
     let header = Header {
         epoch,
@@ -79,21 +124,36 @@ fn write(out: &mut Vec<u8>, schema: u32, message: &Message, epoch: Epoch, charge
     out.push(format_of(schema));
     out.extend_from_slice(format!("{charge},{};", header.len()).as_bytes());
     out.extend_from_slice(&header);
-    out.extend_from_slice(&message.body.bytes);
+    if !is_long(&message.body.bytes) {
+        out.extend_from_slice(&message.body.bytes);
+    }
+}
+
+fn is_long(bytes: &Bytes) -> bool {
+    bytes.len() > INLINE_MAX
+}
+
+/// Says at the front of a record that its body stands apart.
+fn write_apart(out: &mut Vec<u8>, body: &Bytes) {
+    if is_long(body) {
+        out.extend_from_slice(format!("B{};", body.len()).as_bytes());
+    }
 }
 
 /// The record of a message that is about to be stamped in `epoch`, without what the script puts
 /// before it. `keeps_key`: its idempotency key is forgotten together with it.
-pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool, schema: u32) -> Vec<u8> {
-    let mut out = Vec::with_capacity(arrival.message.body.bytes.len() + 64);
+pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool, schema: u32) -> Written {
+    let body = &arrival.message.body.bytes;
+    let mut out = Vec::with_capacity(body.len().min(INLINE_MAX) + 64);
+    write_apart(&mut out, body);
     let more = More {
         idempotency_key: arrival.idempotency_key.clone().filter(|_| keeps_key),
         origin: arrival.origin.clone(),
         ..More::default()
     };
-    let charge = arrival.message.body.bytes.len() as u64;
-    write(&mut out, schema, &arrival.message, epoch, charge, more);
-    out
+    write(&mut out, schema, &arrival.message, epoch, body.len() as u64, more);
+    let bodies = if is_long(body) { vec![(Part::Body, Some(body.clone()))] } else { Vec::new() };
+    Written { record: out, bodies }
 }
 
 /// The record of a dead letter that had been processed and arrives anew, in `epoch`, without what
@@ -103,35 +163,55 @@ pub fn of_redriven(
     epoch: Epoch,
     idempotency_key: Option<String>,
     schema: u32,
-) -> Vec<u8> {
+) -> Written {
     let plain = Stamped {
         place: Place { epoch, ..stamped.place },
         tombstone: None,
         idempotency_key,
+        // Nothing is stored of it yet at its new place.
+        apart: Apart::default(),
         ..stamped.clone()
     };
     of_stamped(&plain, Ordering::Destination, schema)
 }
 
-/// The record of a message that has its place, as it is: with an output or a repaired body.
-pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Vec<u8> {
-    let mut out = Vec::with_capacity(stamped.message.body.bytes.len() + 80);
-    if let Some(tombstone) = stamped.tombstone {
-        out.extend_from_slice(format!("T{}", letter(tombstone)).as_bytes());
+/// The record of a message that has its place, as it is: with an output or a repaired body. `apart`
+/// of the message says what is stored until now.
+pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written {
+    let body = &stamped.message.body.bytes;
+    let mut out = Vec::with_capacity(body.len().min(INLINE_MAX) + 80);
+    let mut bodies = Vec::new();
+    match stamped.tombstone {
+        Some(tombstone) => out.extend_from_slice(format!("T{}", letter(tombstone)).as_bytes()),
+        None => write_apart(&mut out, body),
+    }
+    if is_long(body) {
+        bodies.push((Part::Body, Some(body.clone())));
+    } else if stamped.apart.body.is_some() {
+        bodies.push((Part::Body, None));
     }
     match ordering {
         Ordering::Destination => {}
         Ordering::Key => out.extend_from_slice(format!("P{};", stamped.previous).as_bytes()),
         Ordering::None => out.extend_from_slice(format!("N{};", stamped.priority).as_bytes()),
     }
-    let more = More {
+    let mut more = More {
         processed: stamped.processed,
         idempotency_key: stamped.idempotency_key.clone(),
         origin: stamped.origin.clone(),
-        input: stamped.input.clone().map(|body| (body.content_type, body.bytes)),
+        ..More::default()
     };
+    match (stamped.input.clone(), stamped.apart.input) {
+        (Some(input), _) if is_long(&input.bytes) => {
+            more.input_apart = Some((input.content_type, input.bytes.len() as u64));
+            bodies.push((Part::Input, Some(input.bytes)));
+        }
+        // It stands apart, and was not read: it stays.
+        (Some(input), Some(length)) => more.input_apart = Some((input.content_type, length)),
+        (input, _) => more.input = input.map(|body| (body.content_type, body.bytes)),
+    }
     write(&mut out, schema, &stamped.message, stamped.place.epoch, stamped.charge, more);
-    out
+    Written { record: out, bodies }
 }
 
 /// As records and scripts spell it.
@@ -156,6 +236,8 @@ pub(super) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError>
 /// What stands before the format.
 struct Prefix {
     tombstone: Option<Tombstone>,
+    /// The length of a body that stands apart.
+    apart: Option<u64>,
     previous: Sequence,
     priority: u8,
 }
@@ -163,6 +245,7 @@ struct Prefix {
 fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), RecordError> {
     let mut prefix = Prefix {
         tombstone: None,
+        apart: None,
         previous: sequence.saturating_sub(1),
         priority: PRIORITY_DEFAULT,
     };
@@ -170,6 +253,10 @@ fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), Rec
     if rest.first() == Some(&b'T') {
         prefix.tombstone = Some(tombstone_of(rest.get(1).copied())?);
         rest = rest.slice(2..);
+    } else if rest.first() == Some(&b'B') {
+        let (length, after) = number(&rest, 1, b';')?;
+        prefix.apart = Some(length);
+        rest = rest.slice(after..);
     }
     match rest.first() {
         Some(b'P') => {
@@ -201,8 +288,56 @@ fn damaged(what: &dyn std::fmt::Display) -> RecordError {
     RecordError::Damaged(what.to_string())
 }
 
-/// Reads a record.
+/// Reads a record. Bodies that stand apart are empty; [`fill`] puts them in. A tombstone can always be
+/// read: it only keeps a place.
 pub fn read(
+    record: Bytes,
+    destination: &DestinationName,
+    sequence: Sequence,
+    attempts: Attempts,
+) -> Result<Stamped, RecordError> {
+    let error = match read_whole(record.clone(), destination, sequence, attempts) {
+        Ok(message) => return Ok(message),
+        Err(error) => error,
+    };
+    let is_tombstone = record.first() == Some(&b'T');
+    match tombstone_of(record.get(1).copied()) {
+        Ok(tombstone) if is_tombstone => Ok(Stamped {
+            tombstone: Some(tombstone),
+            charge: charge_of_damaged(&record),
+            ..Stamped::unreadable(destination.clone(), sequence, error.to_string())
+        }),
+        _ => Err(error),
+    }
+}
+
+/// The same, where a message is needed in any case: one that cannot be read says why.
+pub fn read_or_damaged(
+    record: Bytes,
+    destination: &DestinationName,
+    sequence: Sequence,
+    attempts: Attempts,
+) -> Stamped {
+    read(record, destination, sequence, attempts.clone()).unwrap_or_else(|error| Stamped {
+        attempts,
+        ..Stamped::unreadable(destination.clone(), sequence, error.to_string())
+    })
+}
+
+/// The charge of a tombstone that cannot be read otherwise, as far as it is there: scripts write
+/// `T<how>D<charge>;` in the place of a record that they could not read.
+fn charge_of_damaged(record: &Bytes) -> u64 {
+    if record.get(2) == Some(&b'D') {
+        return number(record, 3, b';').map_or(0, |(charge, _)| charge);
+    }
+    let charge = || {
+        let (_, rest) = read_prefix(record.clone(), 1).ok()?;
+        Some(number(&rest, 1, b',').ok()?.0)
+    };
+    charge().unwrap_or_default()
+}
+
+fn read_whole(
     record: Bytes,
     destination: &DestinationName,
     sequence: Sequence,
@@ -212,7 +347,7 @@ pub fn read(
     match record.first() {
         Some(format) if (format_of(FIRST)..=format_of(known())).contains(format) => {}
         Some(&other) => return Err(RecordError::UnknownFormat(other.into())),
-        None => return Err(damaged(&"it is empty")),
+        None => return Err(damaged(&"it is missing or empty")),
     }
     let (charge, after) = number(&record, 1, b',')?;
     let (length, at) = number(&record, after, b';')?;
@@ -220,7 +355,14 @@ pub fn read(
     let header = record.get(at..body_at).ok_or_else(|| damaged(&"the header is cut"))?;
     let header: Header = rmp_serde::from_slice(header).map_err(|e| damaged(&e))?;
     let body = record.slice(body_at..);
+    if prefix.apart.is_some() && !body.is_empty() {
+        return Err(damaged(&"a body stands in it and apart"));
+    }
     let more = header.more.map(|more| *more).unwrap_or_default();
+    let apart =
+        Apart { body: prefix.apart, input: more.input_apart.as_ref().map(|(_, length)| *length) };
+    let input =
+        more.input.or(more.input_apart.map(|(content_type, _)| (content_type, Bytes::new())));
     Ok(Stamped {
         destination: destination.clone(),
         place: Place { epoch: header.epoch, sequence },
@@ -237,10 +379,51 @@ pub fn read(
         attempts,
         tombstone: prefix.tombstone,
         processed: more.processed,
-        input: more.input.map(|(content_type, bytes)| Body { content_type, bytes }),
+        input: input.map(|(content_type, bytes)| Body { content_type, bytes }),
         idempotency_key: more.idempotency_key,
         origin: more.origin,
+        apart,
+        damaged: None,
     })
+}
+
+/// True if a script that answers with this record gives its body behind it (`bytes_apart` in
+/// `lua/include/bodies.lua`).
+pub fn is_apart(record: &[u8]) -> bool {
+    let Some(rest) = record.strip_prefix(b"B") else { return false };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    rest.get(digits) == Some(&b';') && rest[..digits].iter().any(|digit| *digit != b'0')
+}
+
+/// Reads a record with the body that a script gave behind it, if it did.
+pub fn read_with(
+    record: Bytes,
+    body: Option<Bytes>,
+    destination: &DestinationName,
+    sequence: Sequence,
+    attempts: Attempts,
+) -> Result<Stamped, RecordError> {
+    let mut message = read(record, destination, sequence, attempts)?;
+    if let Some(body) = body {
+        fill(&mut message, Part::Body, Some(body).filter(|body| !body.is_empty()))?;
+    }
+    Ok(message)
+}
+
+/// Puts a body that stands apart into its message, as it was found.
+pub fn fill(stamped: &mut Stamped, part: Part, found: Option<Bytes>) -> Result<(), RecordError> {
+    let found = found.ok_or_else(|| damaged(&"its body is missing"))?;
+    let (length, body) = match part {
+        Part::Body => (stamped.apart.body, Some(&mut stamped.message.body)),
+        Part::Input => (stamped.apart.input, stamped.input.as_mut()),
+    };
+    if length != Some(found.len() as u64) {
+        return Err(damaged(&"its body has another length than its record says"));
+    }
+    if let Some(body) = body {
+        body.bytes = found;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -274,6 +457,8 @@ mod tests {
                 destination: "crm".parse().unwrap(),
                 place: Place { epoch: 6, sequence: 17 },
             }),
+            apart: Apart::default(),
+            damaged: None,
         }
     }
 
@@ -293,11 +478,44 @@ mod tests {
                 for tombstone in [None, Some(Tombstone::Skipped)] {
                     let whole = Stamped { previous, priority, tombstone, ..whole.clone() };
                     let attempts = whole.attempts.clone();
-                    let record = of_stamped(&whole, ordering, FIRST);
+                    let Written { record, bodies } = of_stamped(&whole, ordering, FIRST);
+                    assert_eq!(bodies, []);
                     assert_eq!(read(record.into(), &whole.destination, 42, attempts), Ok(whole));
                 }
             }
         }
+    }
+
+    #[test]
+    fn long_bodies_stand_apart_and_are_put_in_again() {
+        let long: &'static [u8] = &[b'x'; INLINE_MAX + 1];
+        let mut whole = Stamped { charge: 5, ..stamped("a", JSON, long) };
+        whole.input = Some(Body { content_type: JSON.into(), bytes: vec![b'i'; 3000].into() });
+        let Written { record, bodies } = of_stamped(&whole, Ordering::Key, FIRST);
+        assert!(record.starts_with(b"B2049;P41;1") && record.len() < 200, "{record:?}");
+        let input = whole.input.as_ref().unwrap().bytes.clone();
+        let apart = [(Part::Body, Some(long.into())), (Part::Input, Some(input.clone()))];
+        assert_eq!(bodies, apart);
+
+        let record = Bytes::from(record);
+        let attempts = whole.attempts.clone();
+        let mut found = read(record.clone(), &whole.destination, 42, attempts).unwrap();
+        assert_eq!(found.apart, Apart { body: Some(2049), input: Some(3000) });
+        assert_eq!(found.message.body.bytes, "");
+        // What was read without its bodies can be written again: the input stays where it is.
+        let again = Stamped { tombstone: Some(Tombstone::Dropped), ..found.clone() };
+        let again = of_stamped(&again, Ordering::Key, FIRST);
+        assert_eq!(again.bodies, [(Part::Body, None)]);
+        assert!(fill(&mut found, Part::Body, None).is_err());
+        assert!(fill(&mut found, Part::Body, Some("short".into())).is_err());
+        fill(&mut found, Part::Body, Some(long.into())).unwrap();
+        fill(&mut found, Part::Input, Some(input)).unwrap();
+        assert_eq!(Stamped { apart: Apart::default(), ..found }, whole);
+
+        // A shorter output has the longer one removed.
+        let shorter =
+            Stamped { apart: Apart { body: Some(2049), input: None }, ..stamped("a", JSON, b"{}") };
+        assert_eq!(of_stamped(&shorter, Ordering::Key, FIRST).bodies, [(Part::Body, None)]);
     }
 
     #[test]
@@ -313,7 +531,7 @@ mod tests {
         let arrival = Arrival::of(plain.message.clone());
         let arrived = of_arrival(&arrival, 7, true, FIRST);
         assert_eq!(of_stamped(&plain, Ordering::Destination, FIRST), arrived);
-        assert_eq!(arrived.last_chunk::<3>(), Some(b"\xc0{}"));
+        assert_eq!(arrived.record.last_chunk::<3>(), Some(b"\xc0{}"));
     }
 
     #[test]
@@ -323,7 +541,7 @@ mod tests {
             read("2…".into(), &erp, 1, Attempts::default()),
             Err(RecordError::UnknownFormat('2'))
         );
-        for damaged in ["", "P12", "Px;1", "1\u{7f}", "T", "Tx1", "12,9;", "1x,1;"] {
+        for damaged in ["", "P12", "Px;1", "1\u{7f}", "T", "Tx1", "B9", "B9;", "12,9;", "1x,1;"] {
             let result = read(Bytes::from(damaged), &erp, 1, Attempts::default());
             assert!(matches!(result, Err(RecordError::Damaged(_))), "{damaged:?}: {result:?}");
         }

@@ -6,8 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-use super::{Known, LogEntry, OwnerToken, Store, StoreError, ask, attempts, record, unexpected};
-use crate::domain::{DestinationName, Epoch, Ordering, Sequence, Stamped, Trouble};
+use super::{
+    Known, LogEntry, OwnerToken, Store, StoreError, ask, attempts,
+    record::{self, Part},
+    unexpected,
+};
+use crate::domain::{DestinationName, Epoch, Ordering, Sequence, Stamped, Tombstone, Trouble};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -53,11 +57,33 @@ pub struct Settled {
     pub bytes: u64,
     /// An entry for each, where the destination has a log.
     pub log: Vec<(Sequence, LogEntry)>,
+    /// The fields of their bodies that are stored apart and not needed any more.
+    pub bodies: Vec<String>,
     /// The idempotency keys that are forgotten with them.
     pub idempotency_keys: Vec<String>,
 }
 
 impl Settled {
+    /// Adds a message that has left, with its entry for the log, if there is one.
+    pub fn add(&mut self, message: &Stamped, entry: Option<LogEntry>) {
+        let sequence = message.place.sequence;
+        self.upto = sequence;
+        match message.tombstone {
+            None => {}
+            Some(Tombstone::Dropped) => self.dropped += 1,
+            Some(Tombstone::Skipped) => self.skipped += 1,
+            Some(Tombstone::Cancelled) => self.cancelled += 1,
+        }
+        self.bytes += message.charge;
+        self.idempotency_keys.extend(message.idempotency_key.clone());
+        // The log keeps one of the bodies, if it holds bodies; the script keeps those of dead letters.
+        let kept = entry.as_ref().and_then(LogEntry::part_kept);
+        let apart = [(Part::Body, message.apart.body), (Part::Input, message.apart.input)];
+        let gone = apart.iter().filter(|(part, length)| length.is_some() && kept != Some(*part));
+        self.bodies.extend(gone.map(|(part, _)| part.field(sequence)));
+        self.log.extend(entry.map(|entry| (sequence, entry)));
+    }
+
     /// The charges, and behind them, if there were any, the tombstones of each kind.
     fn charges(&self) -> String {
         let Settled { bytes, dropped, skipped, cancelled, .. } = self;
@@ -97,6 +123,8 @@ pub struct LaneRun {
     pub wait: Duration,
     /// The messages, in order. The first carries the attempts at its delivery so far.
     pub messages: Vec<Stamped>,
+    /// What is wrong with the lane's keys, if they cannot be read: nothing is released then.
+    pub error: Option<String>,
 }
 
 impl Store {
@@ -114,6 +142,7 @@ impl Store {
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
         call.key(keys.lanes()).key(keys.orders()).key(keys.unique());
         call.key(keys.log()).key(keys.log_order()).key(keys.halted());
+        call.key(keys.bodies()).key(keys.dead());
         // Where nothing is in order all lanes stand in the same sets.
         let sets = if known.destination.ordering == Ordering::None { 1 } else { lanes.len() };
         for lane in lanes.iter().take(sets) {
@@ -124,6 +153,7 @@ impl Store {
         call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition)).arg(BYTES_MAX);
         call.arg(known.destination.log_max).arg(lanes.len());
         call.arg(lanes.iter().map(|lane| lane.settled.log.len()).sum::<usize>());
+        call.arg(lanes.iter().map(|lane| lane.settled.bodies.len()).sum::<usize>());
         for lane in lanes {
             let settled = &lane.settled;
             call.arg(lane.key.as_deref().unwrap_or_default()).arg(settled.upto);
@@ -131,6 +161,9 @@ impl Store {
         }
         for (sequence, entry) in lanes.iter().flat_map(|lane| &lane.settled.log) {
             call.arg(*sequence).arg(entry.encode());
+        }
+        for field in lanes.iter().flat_map(|lane| &lane.settled.bodies) {
+            call.arg(field);
         }
         for key in lanes.iter().flat_map(|lane| &lane.settled.idempotency_keys) {
             call.arg(key);
@@ -261,15 +294,30 @@ fn read_run(lane: Value, known: &Known) -> Result<LaneRun, StoreError> {
     let mut next = || parts.next().ok_or_else(|| unexpected("release"));
     let wait_ms: u64 = redis::from_redis_value(next()?).map_err(shape)?;
     let kept: Bytes = redis::from_redis_value(next()?).map_err(shape)?;
-    let mut of_first = Some(attempts::read(&kept)?);
+    if let Some(error) = kept.strip_prefix(b"!") {
+        let error = Some(String::from_utf8_lossy(error).into_owned());
+        return Ok(LaneRun { wait: Duration::from_millis(wait_ms), error, ..LaneRun::default() });
+    }
+    let mut of_first = Some(attempts::read(&kept));
     let mut messages = Vec::with_capacity(parts.len() / 2);
     while let (Some(sequence), Some(bytes)) = (parts.next(), parts.next()) {
         let sequence: Sequence = redis::from_redis_value(sequence).map_err(shape)?;
         let bytes: Bytes = redis::from_redis_value(bytes).map_err(shape)?;
+        let body = match record::is_apart(&bytes) {
+            true => {
+                let body = parts.next().ok_or_else(|| unexpected("release"))?;
+                Some(redis::from_redis_value::<Bytes>(body).map_err(shape)?)
+            }
+            false => None,
+        };
         let attempts = of_first.take().unwrap_or_default();
-        let message = record::read(bytes, &known.destination.name, sequence, attempts)
-            .map_err(|error| StoreError::Unreadable(error.to_string()))?;
-        messages.push(message);
+        let name = &known.destination.name;
+        let message = record::read_with(bytes, body, name, sequence, attempts.clone());
+        // The owner delivers what is before it, and halts it.
+        messages.push(message.unwrap_or_else(|error| Stamped {
+            attempts,
+            ..Stamped::unreadable(name.clone(), sequence, error.to_string())
+        }));
     }
-    Ok(LaneRun { wait: Duration::from_millis(wait_ms), messages })
+    Ok(LaneRun { wait: Duration::from_millis(wait_ms), messages, error: None })
 }

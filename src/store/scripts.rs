@@ -84,8 +84,9 @@ pub(super) fn is_missing(error: &redis::RedisError) -> bool {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 15] = [
+const INCLUDES: [(&str, &str); 17] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
+    ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("changes", include_str!("../../lua/include/changes.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
@@ -100,6 +101,7 @@ const INCLUDES: [(&str, &str); 15] = [
     ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
+    ("withdrawn", include_str!("../../lua/include/withdrawn.lua")),
 ];
 
 macro_rules! transitions {
@@ -132,8 +134,8 @@ macro_rules! transitions {
 
 transitions!(
     ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
-    withdraw, retry, discard, pause, define, index, remove, purge, forget, topic, migrate, found,
-    beat,
+    withdraw, retry, discard, expire, pause, define, index, remove, purge, forget, topic, migrate,
+    found, beat,
 );
 
 impl Default for Scripts {

@@ -153,9 +153,9 @@ impl Store {
         for lane in &lanes {
             pipe.zrange(keys.in_progress(Some(lane)), 0, 0);
         }
-        let heads: Vec<Vec<Sequence>> = self.query(&pipe).await?;
-        let mut found: Vec<Sequence> =
-            heads.into_iter().filter_map(|head| head.first().copied()).collect();
+        let heads = self.query_lenient(&pipe).await?.into_iter();
+        let read = |head| redis::from_redis_value::<Vec<Sequence>>(head).ok()?.first().copied();
+        let mut found: Vec<Sequence> = heads.filter_map(read).collect();
         found.sort_unstable();
         found.truncate(HEADS_MAX);
         Ok(found)
@@ -176,7 +176,7 @@ fn head(listed: Listed, known: &Known, delivering: bool, now_ms: u64) -> Head {
         state,
         age_ms: now_ms.saturating_sub(message.message.received_ms),
         blocked_by: match state {
-            State::Halted => "person",
+            State::Halted | State::Damaged => "person",
             State::Delayed if !has_failed => "delay",
             State::Waiting | State::Processing | State::Delayed => "transform",
             _ => "delivery",

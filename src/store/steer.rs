@@ -1,7 +1,13 @@
 //! What people do to a destination: pause and resume it, have a head tried again
 //! (`lua/pause.lua`, `lua/retry.lua`).
 
-use super::{Claimers, Known, Paused, Store, StoreError, record, release::set_key};
+use bytes::Bytes;
+
+use super::{
+    Claimers, Known, Paused, Store, StoreError,
+    record::{self, Part},
+    release::set_key,
+};
 use crate::domain::{Body, DestinationName, Sequence, Stamped, State};
 
 /// What to retry.
@@ -54,8 +60,8 @@ impl Store {
     ) -> Result<State, StoreError> {
         let Retry { lane, sequence, repaired } = retry;
         let keys = self.keys().destination(&known.destination.name);
-        let (record, length) = match repaired {
-            None => (Vec::new(), 0),
+        let (record, body, length) = match repaired {
+            None => (Vec::new(), None, 0),
             Some(body) => self.repaired(schema, known, *sequence, body).await?,
         };
         let set = set_key(known, lane.as_deref());
@@ -66,29 +72,40 @@ impl Store {
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.wake_releasable());
         call.key(keys.in_progress(set)).key(keys.ready(set)).key(keys.partition.epoch());
+        call.key(keys.bodies());
         call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
         call.arg(lane.as_deref().unwrap_or_default()).arg(*sequence).arg(record).arg(length);
-        call.arg(schema);
+        call.arg(schema).arg(body.as_deref().unwrap_or_default());
         let stands: String = self.run(name, &call).await?;
         Ok(if stands == "ready" { State::Ready } else { State::Waiting })
     }
 
-    /// The record of a pending message with another body, and the length of the one that it has.
+    /// The record of a pending message with another body, that body where it is stored apart, and the
+    /// length of the record and the body that it has.
     async fn repaired(
         &self,
         schema: u32,
         known: &Known,
         sequence: Sequence,
         body: &Body,
-    ) -> Result<(Vec<u8>, usize), StoreError> {
+    ) -> Result<(Vec<u8>, Option<Bytes>, usize), StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let mut pipe = redis::pipe();
         pipe.cmd("HSTRLEN").arg(keys.messages()).arg(sequence);
-        let (length,): (usize,) = self.query(&pipe).await?;
-        let found = self.messages(known, &[sequence]).await?.pop().flatten();
+        pipe.cmd("HSTRLEN").arg(keys.bodies()).arg(sequence);
+        let lengths: (usize, usize) = self.query(&pipe).await?;
+        let found = self.headers(known, &[sequence]).await?.pop().flatten();
         let message: Stamped = found.ok_or(StoreError::WrongHead)?;
+        if let Some(why) = &message.damaged {
+            return Err(StoreError::WrongState(format!(
+                "the message is damaged ({why}): only a message whose headers can be read takes another \
+                 body; skip or cancel it"
+            )));
+        }
         let mut repaired = message;
         repaired.message.body = body.clone();
-        Ok((record::of_stamped(&repaired, known.destination.ordering, schema), length))
+        let written = record::of_stamped(&repaired, known.destination.ordering, schema);
+        let stored = written.bodies.into_iter().find(|(part, _)| *part == Part::Body);
+        Ok((written.record, stored.and_then(|(_, body)| body), lengths.0 + lengths.1))
     }
 }

@@ -22,6 +22,8 @@ pub enum Withdrawn {
     Ordered,
     /// It had left before, or was a tombstone already.
     Settled,
+    /// It stays: there is no room for another dead letter (`dead_letters_max`).
+    Full,
 }
 
 /// Which messages are to leave, and why.
@@ -57,6 +59,7 @@ impl FromRedisValue for Withdrawn {
             "done" => Ok(Withdrawn::Done),
             "ordered" => Ok(Withdrawn::Ordered),
             "settled" => Ok(Withdrawn::Settled),
+            "full" => Ok(Withdrawn::Full),
             other => Err(ParsingError::from(format!("unknown outcome {other:?}"))),
         }
     }
@@ -102,6 +105,8 @@ impl Store {
         call.key(keys.lanes()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.wake_releasable());
+        call.key(keys.bodies()).key(keys.dead_at()).key(keys.withdrawn());
+        call.key(keys.partition.leases());
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
@@ -119,6 +124,7 @@ impl Store {
             None => (0, String::new()),
         };
         call.arg(failed).arg(trouble).arg(lanes.len());
+        call.arg(known.destination.dead_letters_max);
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
         }
@@ -139,11 +145,16 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(ORDERS_MAX);
         let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
+        // One that cannot be read holds up no other: a person can withdraw the message again.
         let read = |(sequence, text): (Sequence, Bytes)| {
-            read_order(known, sequence, &text)
-                .ok_or_else(|| StoreError::Unreadable(format!("the order for {sequence}")))
+            let order = read_order(known, sequence, &text);
+            if order.is_none() {
+                let name = &known.destination.name;
+                tracing::error!(destination = %name, sequence, "a withdrawal cannot be read");
+            }
+            order
         };
-        Ok((found.into_iter().map(read).collect::<Result<_, _>>()?, next))
+        Ok((found.into_iter().filter_map(read).collect(), next))
     }
 }
 

@@ -47,6 +47,7 @@ impl Callers {
             attempts_max: 2,
             crashes_max: 2,
             log_max: 3,
+            dead_letters_max: 0,
         };
         let (key, none) = (Ordering::Key, Ordering::None);
         let kinds = [

@@ -2,7 +2,7 @@
 
 use reseq::{
     domain::{Sequence, Tombstone},
-    store::{Status, Withdrawn},
+    store::{INLINE_MAX, Status, Withdrawn},
 };
 
 use super::state::{Definition, Key, Lane, Left, Name, Until};
@@ -100,6 +100,21 @@ pub struct Gone {
     pub tombstone: Option<Tombstone>,
     pub charge: u64,
     pub idempotency_key: Option<String>,
+    /// Its body is stored apart from its record.
+    pub is_apart: bool,
+}
+
+impl Gone {
+    /// A message that was released and has left.
+    pub fn of(message: &Given) -> Gone {
+        Gone {
+            sequence: message.sequence,
+            tombstone: message.tombstone,
+            charge: message.charge,
+            idempotency_key: message.idempotency_key.clone(),
+            is_apart: message.tombstone.is_none() && message.body.len() > INLINE_MAX,
+        }
+    }
 }
 
 /// A deadline that passes.

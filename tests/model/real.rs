@@ -106,6 +106,7 @@ fn destination(name: Name, definition: &Definition) -> Destination {
         made.idempotency_window_ms = 0;
     }
     made.log_max = definition.log_max;
+    made.dead_letters_max = definition.dead_letters_max;
     made
 }
 
@@ -215,7 +216,10 @@ impl Real {
     /// The dead letters of a destination, as the store reads them.
     pub async fn letters(&mut self, name: Name) -> Vec<DeadLetter> {
         let Some(known) = self.known.get(name).copied() else { return Vec::new() };
-        self.store.dead_letters(&self.known_of(&known), 0, 1000).await.unwrap()
+        let known = self.known_of(&known);
+        let mut letters = self.store.dead_letters(&known, 0, 1000).await.unwrap();
+        self.store.fill_letters(&known, &mut letters).await.unwrap();
+        letters
     }
 
     /// The log of a destination, the oldest entry first.

@@ -60,6 +60,8 @@ pub struct Definition {
     pub attempts_max: u32,
     pub crashes_max: u32,
     pub log_max: u64,
+    /// 0: no limit.
+    pub dead_letters_max: u64,
 }
 
 impl Definition {

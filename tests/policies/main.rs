@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod damage;
 mod desk;
 mod gone;
 mod halted;

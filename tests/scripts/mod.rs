@@ -158,7 +158,8 @@ impl Calls {
 
     pub fn define(&self, definition: &str) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [&p.epoch(), &k.hash(), &k.waiting(), &self.builtin(), &self.worker()];
+        let (builtin, worker) = (self.builtin(), self.worker());
+        let keys = [&p.epoch(), &k.hash(), &k.waiting(), &builtin, &worker, &k.withdrawn()];
         let (ordering, processing) = (self.ordering, self.processing);
         let args =
             [self.name.as_str(), definition, ordering, "builtin", LONG, processing, "3", "3"];
@@ -190,6 +191,8 @@ impl Calls {
             &k.unique(),
             &k.dead(),
             &k.letters(),
+            &k.bodies(),
+            &k.dead_at(),
         ];
         let (number, name) = (self.next(), self.name.as_str());
         let args = [&number, name, &self.version, &self.epoch, LONG, self.stand, "100", "0"];
@@ -201,11 +204,16 @@ impl Calls {
         let more = [self.window, self.ordering, self.processing];
         made.args.extend(more.into_iter().map(str::to_owned).chain(counts));
         let charges = (4 * arrivals.len()).to_string();
-        made.args.extend([SCHEMA.to_owned(), arrivals.len().to_string(), charges]);
+        // One of them has a body that is stored apart.
+        let body_count = usize::from(!arrivals.is_empty()).to_string();
+        made.args.extend([SCHEMA.to_owned(), arrivals.len().to_string(), charges, body_count]);
         made.args.extend(lanes.iter().chain(names).map(|text| (*text).to_owned()));
         made.args.extend(arrivals.iter().map(|arrival| arrival.record.to_owned()));
         if lanes.len() > 1 {
             made.args.extend(arrivals.iter().map(|arrival| arrival.lane.to_string()));
+        }
+        if !arrivals.is_empty() {
+            made.args.extend(["1", "", "a body"].map(str::to_owned));
         }
         for (index, Arrival { seen, options, .. }) in arrivals.iter().enumerate() {
             if !seen.is_empty() || !options.is_empty() {
@@ -228,6 +236,8 @@ impl Calls {
             &leases,
             &self.builtin(),
             &k.partition.epoch(),
+            &k.bodies(),
+            &k.withdrawn(),
         ];
         let (number, most) = (self.next(), most.to_string());
         let args = [&number, self.name.as_str(), &self.version, secret, LONG, &most, "1000000"];
@@ -254,6 +264,7 @@ impl Calls {
             &self.worker(),
             &p.wake_waiting(),
             &p.epoch(),
+            &k.bodies(),
         ];
         let (number, count) = (self.next(), lanes.len().to_string());
         let messages_count = messages.len().to_string();
@@ -265,6 +276,9 @@ impl Calls {
         made.args.extend(messages.iter().map(|_| RECORD.to_owned()));
         if lanes.len() > 1 {
             made.args.extend(messages.iter().map(|(lane, _)| lane.to_string()));
+        }
+        if !messages.is_empty() {
+            made.args.extend(["1", "", "", "1", "i", "a body"].map(str::to_owned));
         }
         made
     }
@@ -392,6 +406,9 @@ impl Calls {
             &k.letters(),
             &k.log(),
             &k.log_order(),
+            &k.bodies(),
+            &k.dead_at(),
+            &k.withdrawn(),
         ];
         call("forget", &keys, &[LONG, self.name.as_str()])
     }

@@ -41,21 +41,25 @@ impl Calls {
             &k.log(),
             &k.log_order(),
             &k.halted(),
+            &k.bodies(),
+            &k.dead(),
         ];
         let name = self.name.as_str();
         let args = [token, &self.epoch, &self.version, name, self.ordering, LONG, "1000000", "1"];
         let of_lanes: Vec<&str> = lanes.iter().map(|(lane, ..)| *lane).collect();
         let mut made = self.with_lanes(call("release", &keys, &args), &of_lanes);
         let settled: Vec<&u64> = lanes.iter().map(|(_, to, _)| to).filter(|to| **to > 0).collect();
-        made.args.extend([lanes.len().to_string(), settled.len().to_string()]);
+        let count = settled.len().to_string();
+        made.args.extend([lanes.len().to_string(), count.clone(), count]);
         for (lane, settled_to, most) in lanes {
             made.args.extend([(*lane).to_owned(), settled_to.to_string()]);
             made.args.extend(["4", "0"].map(str::to_owned));
             made.args.push(most.to_string());
         }
-        for sequence in settled {
+        for sequence in &settled {
             made.args.extend([sequence.to_string(), "entry".to_owned()]);
         }
+        made.args.extend(settled.iter().map(|sequence| format!("{sequence}i")));
         made.args.push("once".to_owned());
         made
     }
@@ -114,12 +118,16 @@ impl Calls {
             &self.worker(),
             &p.wake_waiting(),
             &p.wake_releasable(),
+            &k.bodies(),
+            &k.dead_at(),
+            &k.withdrawn(),
+            &p.leases(),
         ];
         let (name, count) = (self.name.as_str(), lanes.len().to_string());
         let who = if token.is_empty() { String::new() } else { format!("{token} {}", self.epoch) };
         let args = [name, &self.version, self.ordering, self.processing, LONG, how, &who, "why"];
         let mut made = self.with_lanes(call("withdraw", &keys, &args), lanes);
-        made.args.extend(["1".to_owned(), TROUBLE.to_owned(), count]);
+        made.args.extend(["1".to_owned(), TROUBLE.to_owned(), count, "100".to_owned()]);
         made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
         for (lane, sequence) in messages {
             made.args.extend([lane.to_string(), sequence.to_string()]);
@@ -145,22 +153,26 @@ impl Calls {
             &k.in_progress(set),
             &k.ready(set),
             &p.epoch(),
+            &k.bodies(),
         ];
         let (name, sequence) = (self.name.as_str(), sequence.to_string());
         let length = RECORD.len().to_string();
         let args = [name, &self.version, self.ordering, lane, &sequence, repaired, &length];
         let mut made = call("retry", &keys, &args);
-        made.args.push(SCHEMA.to_owned());
+        made.args.extend([SCHEMA.to_owned(), String::new()]);
         made
     }
 
+    pub fn expire(&self, age_ms: &str) -> Call {
+        let (k, epoch) = (&self.keys, self.keys.partition.epoch());
+        let keys = [&k.hash(), &k.dead(), &k.letters(), &epoch, &k.bodies(), &k.dead_at()];
+        call("expire", &keys, &[&self.version, age_ms, "500"])
+    }
+
     pub fn discard(&self, letters: &[u64]) -> Call {
-        let k = &self.keys;
-        let mut made = call(
-            "discard",
-            &[&k.hash(), &k.dead(), &k.letters(), &k.partition.epoch()],
-            &[&self.version],
-        );
+        let (k, epoch) = (&self.keys, self.keys.partition.epoch());
+        let keys = [&k.hash(), &k.dead(), &k.letters(), &epoch, &k.bodies(), &k.dead_at()];
+        let mut made = call("discard", &keys, &[&self.version]);
         made.args.extend(letters.iter().map(u64::to_string));
         made
     }

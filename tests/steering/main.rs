@@ -19,6 +19,7 @@ use support::{
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bodies;
 mod commands;
 mod history;
 mod input;
@@ -154,23 +155,16 @@ impl Hand {
         let wanted = [request(Settled::default(), 1000)];
         let released = self.store.release(&self.owner, &known, &wanted).await.unwrap();
         let messages = &released.runs[0].messages;
-        let Some(last) = messages.last() else { return Vec::new() };
+        if messages.is_empty() {
+            return Vec::new();
+        }
         let now = self.store.server_time_ms().await.unwrap();
         let with_body = known.destination.log_bodies;
         let has_log = known.destination.log_max > 0;
-        let entry = |message: &reseq::Stamped| {
-            (message.place.sequence, LogEntry::of(message, now, 3, with_body))
-        };
-        let is = |kind| messages.iter().filter(|m| m.tombstone == Some(kind)).count() as u64;
-        let settled = Settled {
-            upto: last.place.sequence,
-            dropped: is(reseq::domain::Tombstone::Dropped),
-            skipped: is(reseq::domain::Tombstone::Skipped),
-            cancelled: is(reseq::domain::Tombstone::Cancelled),
-            bytes: messages.iter().map(|message| message.charge).sum(),
-            log: messages.iter().filter(|_| has_log).map(entry).collect(),
-            idempotency_keys: Vec::new(),
-        };
+        let mut settled = Settled::default();
+        for message in messages {
+            settled.add(message, has_log.then(|| LogEntry::of(message, now, 3, with_body)));
+        }
         let settled = [request(settled, 0)];
         self.store.release(&self.owner, &known, &settled).await.unwrap();
         messages.iter().map(|message| message.place.sequence).collect()

@@ -207,6 +207,7 @@ impl Life<'_> {
         let again = Arrival { redrive: Some(redrive), ..arrival("b", Some("thrice")) };
         assert!(matches!(self.ingest(&[again]).await[..], [Ingested::Stamped(_)]));
         assert_eq!(store.discard(&known, &[3]).await.unwrap(), 1);
+        assert_eq!(store.expire(&known).await.unwrap(), 0, "they are too young");
         assert!(
             !store
                 .pending(&known, &Which { limit: 9, ..Which::default() })

@@ -63,6 +63,13 @@ pub struct Destination {
     /// True if the log holds bodies too, as they arrived: what a replay needs.
     #[serde(default)]
     pub log_bodies: bool,
+    /// The most dead letters. While there are so many, what would become another halts its lane
+    /// instead. 0: no limit.
+    #[serde(default = "default_dead_letters_max")]
+    pub dead_letters_max: u64,
+    /// How long a dead letter is kept, in milliseconds; 0: until somebody redrives or discards it.
+    #[serde(default = "default_dead_letters_max_age_ms")]
+    pub dead_letters_max_age_ms: u64,
 }
 
 /// What must stay in order.
@@ -206,6 +213,14 @@ fn default_log_max() -> u64 {
     10_000
 }
 
+fn default_dead_letters_max() -> u64 {
+    100_000
+}
+
+fn default_dead_letters_max_age_ms() -> u64 {
+    90 * 24 * 3600 * 1000
+}
+
 fn default_max_backlog() -> u64 {
     1_000_000
 }
@@ -250,6 +265,8 @@ impl Destination {
             idempotency_window_ms: default_idempotency_window_ms(),
             log_max: default_log_max(),
             log_bodies: false,
+            dead_letters_max: default_dead_letters_max(),
+            dead_letters_max_age_ms: default_dead_letters_max_age_ms(),
         }
     }
 

@@ -43,6 +43,11 @@ impl Destination {
             let problem = "there is no log that could hold them; give log_max, or leave it out";
             return Err(bad("log_bodies", problem));
         }
+        check_range("dead_letters_max", self.dead_letters_max, 0, 1 << 40)?;
+        if self.dead_letters_max_age_ms > 0 {
+            let age_ms = self.dead_letters_max_age_ms;
+            check_range("dead_letters_max_age_ms", age_ms, 1_000, 3_650 * DAY_MS)?;
+        }
         check_range("log_max", self.log_max, 0, 10_000_000)
     }
 

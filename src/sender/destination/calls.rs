@@ -8,6 +8,8 @@ use futures::{
     future::{BoxFuture, OptionFuture},
 };
 
+use tokio::time::Instant;
+
 use super::{DestinationSender, exhausted::Ended, now};
 use crate::{
     domain,
@@ -174,6 +176,13 @@ impl DestinationSender {
         for (request, run) in requests.iter().zip(released.runs) {
             if !run.wait.is_zero() {
                 self.look_after(run.wait);
+            }
+            if let Some(error) = &run.error {
+                let key = request.key.as_deref();
+                tracing::error!(destination = %self.name, key, error, "a lane cannot be read");
+                // Nothing of it was settled: the same is asked again.
+                self.lingering.insert((Instant::now() + run.wait, request.key.clone()));
+                continue;
             }
             let Some(lane) = self.lanes.get_mut(&request.key) else { continue };
             lane.answered(request, run.messages, &rules, now());

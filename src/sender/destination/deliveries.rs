@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Current, DestinationSender, LaneKey, exhausted::fate, now};
 use crate::{
-    domain::{Stamped, Trouble},
+    domain::{Stage, Stamped, Trouble, TroubleKind},
     faults::pause::{Point, point},
     sender::{
         deliver::{Finality, Verdict},
@@ -66,6 +66,12 @@ impl DestinationSender {
         let turn = lane.turn(&current.rules, now());
         // Tombstones may have been passed.
         self.to_ask.push(key);
+        if let Some((message, why)) = lane.damaged_front() {
+            let trouble = Trouble::new(Stage::Delivery, TroubleKind::Damaged, why);
+            lane.refused(message.attempts.failed, trouble, Fate::Halt);
+            self.to_end.push(key);
+            return Ok(());
+        }
         match turn {
             Turn::No => return Ok(()),
             Turn::At(instant) => {

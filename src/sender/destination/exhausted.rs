@@ -18,7 +18,7 @@ use crate::{
         deliver::Finality,
         lane::{Fate, Refused},
     },
-    store::{Known, Owner, RefusedHead, Store, StoreError, Who, Withdrawal},
+    store::{Known, Owner, RefusedHead, Store, StoreError, Who, Withdrawal, Withdrawn},
     telemetry,
     wire::answer::excerpt,
 };
@@ -72,7 +72,11 @@ impl DestinationSender {
                 let (store, owner, known) = (&store, &owner, &known);
                 async move {
                     let done = carry_out(store, owner, known, &key, &head).await;
-                    (key, head, done)
+                    let (fate, done) = match done {
+                        Ok(fate) => (fate, Ok(())),
+                        Err(error) => (head.fate, Err(error)),
+                    };
+                    (key, Refused { fate, ..head }, done)
                 }
             });
             let ended = join_all(calls).await;
@@ -139,20 +143,22 @@ impl DestinationSender {
     }
 }
 
+/// Carries out what is to become of a head. Tells what became of it: where there is no room for
+/// another dead letter it is halted.
 async fn carry_out(
     store: &Store,
     owner: &Owner,
     known: &Known,
     key: &LaneKey,
     head: &Refused,
-) -> Result<(), StoreError> {
+) -> Result<Fate, StoreError> {
     let Refused { sequence, failed, trouble, fate } = head;
     let (sequence, failed) = (*sequence, *failed);
     let refused = RefusedHead { lane: key.as_deref(), sequence, failed, trouble };
     match fate {
-        Fate::Postpone(_) if planted::is("backoff_forgotten") => Ok(()),
-        Fate::Postpone(wait) => store.postpone(owner, known, refused, *wait).await,
-        Fate::Halt => store.halt(owner, known, refused).await,
+        Fate::Postpone(_) if planted::is("backoff_forgotten") => {}
+        Fate::Postpone(wait) => store.postpone(owner, known, refused, *wait).await?,
+        Fate::Halt => store.halt(owner, known, refused).await?,
         Fate::Withdraw(how, reason) => {
             let withdrawal = Withdrawal {
                 how: *how,
@@ -160,9 +166,14 @@ async fn carry_out(
                 trouble: Some((failed, trouble)),
                 messages: &[(key.clone(), sequence)],
             };
-            store.withdraw(known, Who::Owner(owner), &withdrawal).await.map(drop)
+            let answers = store.withdraw(known, Who::Owner(owner), &withdrawal).await?;
+            if answers.first() == Some(&Withdrawn::Full) {
+                store.halt(owner, known, refused).await?;
+                return Ok(Fate::Halt);
+            }
         }
     }
+    Ok(fate.clone())
 }
 
 #[cfg(test)]

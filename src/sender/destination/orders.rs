@@ -153,5 +153,6 @@ impl DestinationSender {
 }
 
 fn count_done(answers: &[Withdrawn]) -> usize {
-    answers.iter().filter(|answer| **answer != Withdrawn::Ordered).count()
+    let is_done = |answer: &&Withdrawn| !matches!(answer, Withdrawn::Ordered | Withdrawn::Full);
+    answers.iter().filter(is_done).count()
 }

@@ -123,6 +123,9 @@ impl Lane {
             return Turn::No;
         }
         let Some(first) = self.queue.front() else { return Turn::No };
+        if first.message.damaged.is_some() {
+            return Turn::No;
+        }
         let until = first.came + rules.linger;
         if until <= now.instant || self.one_by_one > 0 || self.next_batch(rules).1 {
             return Turn::Yes;
@@ -133,6 +136,15 @@ impl Lane {
             self.asked = None;
         }
         Turn::At(until.min(now.instant + pause))
+    }
+
+    /// The front, if it can never be sent because it cannot be read, and why.
+    pub(super) fn damaged_front(&self) -> Option<(Arc<Stamped>, String)> {
+        if self.in_flight_to > 0 || self.refused.is_some() {
+            return None;
+        }
+        let front = &self.queue.front()?.message;
+        Some((front.clone(), front.damaged.clone()?))
     }
 
     /// Passes tombstones at the front: nobody is to be sent them.
@@ -162,6 +174,9 @@ impl Lane {
         let max = if self.one_by_one > 0 { 1 } else { rules.batch_max.max(1) };
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for held in self.queue.iter().filter(|held| held.message.tombstone.is_none()) {
+            if held.message.damaged.is_some() {
+                return (batch, true);
+            }
             bytes += held.message.message.body.bytes.len() as u64;
             if batch.len() == max || (!batch.is_empty() && bytes > rules.batch_bytes_max) {
                 return (batch, true);

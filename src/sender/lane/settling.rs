@@ -1,7 +1,7 @@
 //! What has left a lane, and Redis does not know it yet.
 
 use crate::{
-    domain::{Sequence, Stamped, Tombstone},
+    domain::{Sequence, Stamped},
     store::{LogEntry, Settled},
 };
 
@@ -26,20 +26,8 @@ impl Settling {
         now_ms: u64,
         log: Option<bool>,
     ) {
-        let fresh = &mut self.fresh;
-        fresh.upto = message.place.sequence;
-        match message.tombstone {
-            None => {}
-            Some(Tombstone::Dropped) => fresh.dropped += 1,
-            Some(Tombstone::Skipped) => fresh.skipped += 1,
-            Some(Tombstone::Cancelled) => fresh.cancelled += 1,
-        }
-        fresh.bytes += message.charge;
-        if let Some(with_body) = log {
-            let entry = LogEntry::of(message, now_ms, delivery_ms, with_body);
-            fresh.log.push((message.place.sequence, entry));
-        }
-        fresh.idempotency_keys.extend(message.idempotency_key.clone());
+        let entry = log.map(|with_body| LogEntry::of(message, now_ms, delivery_ms, with_body));
+        self.fresh.add(message, entry);
     }
 
     /// What the next call is to settle.

@@ -317,17 +317,11 @@ impl Sender {
 }
 
 fn request(lane: Lane, hand: &Hand, want: usize) -> LaneRequest {
-    let gone = |message: &Given| Gone {
-        sequence: message.sequence,
-        tombstone: message.tombstone,
-        charge: message.charge,
-        idempotency_key: message.idempotency_key.clone(),
-    };
     let (passed, left) = hand.messages.split_at(hand.passed);
     LaneRequest {
         lane,
         settled_to: passed.last().map_or(0, |one| one.sequence),
-        settled: passed.iter().map(gone).collect(),
+        settled: passed.iter().map(Gone::of).collect(),
         in_hand: left.last().map_or(0, |one| one.sequence),
         want: if left.is_empty() { want } else { 0 },
     }

@@ -20,6 +20,7 @@ const DEFINITION: Definition = Definition {
     attempts_max: 0,
     crashes_max: 0,
     log_max: 1,
+    dead_letters_max: 0,
 };
 
 fn arrival(body: &str, key: Option<&'static str>) -> Arrival {

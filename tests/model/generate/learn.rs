@@ -43,12 +43,7 @@ impl Callers {
                     hand.retain(|one| {
                         one.sequence > request.settled_to && one.sequence <= request.in_hand
                     });
-                    hand.extend(run.messages.iter().map(|message| Gone {
-                        sequence: message.sequence,
-                        tombstone: message.tombstone,
-                        charge: message.charge,
-                        idempotency_key: message.idempotency_key.clone(),
-                    }));
+                    hand.extend(run.messages.iter().map(Gone::of));
                 }
             }
             // A lane that is halted, or in which something is withdrawn, is not in hand any more.

@@ -1,6 +1,9 @@
 //! What an operation is about, picked from what there is.
 
-use reseq::domain::{Ordering, Sequence, Stage, Tombstone, TransformKind};
+use reseq::{
+    domain::{Ordering, Sequence, Stage, Tombstone, TransformKind},
+    store::INLINE_MAX,
+};
 
 use super::super::{
     draw::Draw,
@@ -26,7 +29,11 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
         3 => Some(Due::At(Until::Future)),
         _ => None,
     };
-    let text = if body % 16 == 7 { String::new() } else { format!("body {}", body % 2) };
+    let text = match body % 16 {
+        7 => String::new(),
+        9 => long("body", body / 16 % 2),
+        _ => format!("body {}", body % 2),
+    };
     let plain = Arrival {
         key: KEYS[key as usize % KEYS.len()],
         idempotency_key,
@@ -73,8 +80,17 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
         idempotency_key: message.and_then(|message| message.idempotency_key.clone()),
         dropped,
         is_unchanged,
-        body: if dropped { String::new() } else { format!("output {}", draw.1 % 5) },
+        body: match draw.1 % 5 {
+            _ if dropped => String::new(),
+            4 => long("output", draw.2 % 2),
+            other => format!("output {other}"),
+        },
     }
+}
+
+/// A body that is stored apart from its record.
+fn long(what: &str, number: u8) -> String {
+    format!("{what} {number}{}", " and so on".repeat(INLINE_MAX / 10 + 1 + usize::from(number)))
 }
 
 pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
@@ -104,6 +120,7 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
         attempts_max: u32::from(e % 4),
         crashes_max: u32::from(e / 4 % 3),
         log_max: u64::from(e % 3) * 2,
+        dead_letters_max: if d % 4 == 1 { 1 } else { 0 },
     }
 }
 

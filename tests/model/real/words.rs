@@ -2,12 +2,12 @@
 
 use reseq::{
     domain::{
-        Arrival, Body, Due, LeaseToken, Message, Place, Redrive, Stage, Stamped, Tombstone,
+        Apart, Arrival, Body, Due, LeaseToken, Message, Place, Redrive, Stage, Stamped, Tombstone,
         Trouble, TroubleKind,
     },
     store::{
-        Caller, Completion, Ingested as StoreIngested, LaneRequest as StoreRequest, LogEntry,
-        Owner, Settled, StoreError,
+        Caller, Completion, INLINE_MAX, Ingested as StoreIngested, LaneRequest as StoreRequest,
+        LogEntry, Owner, Settled, StoreError,
     },
 };
 
@@ -87,6 +87,11 @@ impl Real {
             priority: output.priority,
             charge: output.charge,
             idempotency_key: output.idempotency_key.clone(),
+            // What was claimed is as it arrived.
+            apart: Apart {
+                body: (output.charge > INLINE_MAX as u64).then_some(output.charge),
+                input: None,
+            },
             ..Stamped::new(name_of, place, output.previous, body)
         };
         let is_unchanged = output.is_unchanged;
@@ -180,6 +185,12 @@ pub fn request(request: &LaneRequest, with_log: bool) -> StoreRequest {
         cancelled: count(Tombstone::Cancelled) as u64,
         bytes: request.settled.iter().map(|gone| gone.charge).sum(),
         log: entries.collect(),
+        bodies: request
+            .settled
+            .iter()
+            .filter(|gone| gone.is_apart)
+            .map(|gone| gone.sequence.to_string())
+            .collect(),
         idempotency_keys: request
             .settled
             .iter()

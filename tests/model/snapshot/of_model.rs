@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use reseq::domain::{Ordering, Sequence, Stage};
+use reseq::{
+    domain::{Ordering, Sequence, Stage},
+    store::INLINE_MAX,
+};
 
 use super::{Snapshot, attempts, letter, record, when};
 use crate::model::{
@@ -139,6 +142,10 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
     }
     for (sequence, one) in &destination.letters {
         put("dead", sequence.to_string(), sequence.to_string());
+        put("dead-at", sequence.to_string(), when(Until::Past));
+        if let Some(length) = length_apart(&one.message) {
+            put("bodies", sequence.to_string(), length);
+        }
         let message = given(*sequence, &one.message, Default::default());
         let halted_in = one.was_halted.then_some(one.stage);
         let left = attempts(&one.message.left, halted_in, false);
@@ -148,6 +155,12 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
     for (at, (sequence, outcome)) in destination.log.iter().enumerate() {
         put("log", at.to_string(), format!("{sequence} {outcome:?}"));
     }
+}
+
+/// The length of a body that is stored apart from its record.
+fn length_apart(message: &Message) -> Option<String> {
+    let is_apart = message.tombstone.is_none() && message.body.len() > INLINE_MAX;
+    is_apart.then(|| message.body.len().to_string())
 }
 
 fn of_message(
@@ -169,6 +182,9 @@ fn of_message(
     put(of_lane("in-progress"), at.clone(), at.clone());
     let text = record(&given(sequence, message, Default::default()));
     put(format!("{hash}:messages"), at.clone(), text);
+    if let Some(length) = length_apart(message) {
+        put(format!("{hash}:bodies"), at.clone(), length);
+    }
     let halted_in = match message.stand {
         Stand::Halted(stage) => Some(stage),
         _ => None,

@@ -28,8 +28,9 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
         let pairs = content.chunks(2).map(|pair| (pair[0].clone(), pair[pair.len() - 1].clone()));
         let noun = key.rsplit_once("d:").map_or("", |(_, rest)| rest);
         let noun = noun.split_once(':').map_or("", |(_, noun)| noun);
-        let is_instant =
-            key == "releasable" || key.starts_with("active:") || matches!(noun, "lanes" | "halted");
+        let is_instant = key == "releasable"
+            || key.starts_with("active:")
+            || matches!(noun, "lanes" | "halted" | "dead-at");
         let mut fields = Fields::new();
         match (kind.as_str(), key.as_str(), noun) {
             ("zset", "leases", _) => {
@@ -60,6 +61,10 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
             }
             ("string", ..) => {
                 fields.insert(String::new(), real.string(&key, &content[0], when));
+            }
+            ("hash", _, "bodies") => {
+                fields
+                    .extend(pairs.map(|(field, body)| (field, bytes_of(&body).len().to_string())));
             }
             ("hash", _, "attempts") => {
                 let read = pairs.filter_map(|(sequence, kept)| Some((sequence, left(&kept)?)));

@@ -56,6 +56,7 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
     }
     let no_room = destination.pending() >= definition.max_backlog
         || definition.max_backlog_bytes > 0
+            && destination.bytes() > 0
             && destination.bytes() + arrival.charge > definition.max_backlog_bytes;
     if is_full || no_room {
         return Ingested::BacklogFull;

@@ -56,6 +56,11 @@ fn withdraw_one(
         message.order = None;
         return Withdrawn::Settled;
     }
+    let letters = destination.letters.len() as u64;
+    let max = definition.dead_letters_max;
+    if how == Tombstone::Skipped && max > 0 && letters >= max {
+        return Withdrawn::Full;
+    }
     let is_in_hand = match message.stand {
         Stand::Leased { .. } => true,
         Stand::Ready => !no_sender_has_it,

@@ -1,0 +1,32 @@
+#!lua flags=allow-oom
+-- expire: removes the oldest dead letters of a destination, if they are older than it keeps them.
+--
+-- KEYS:
+--   [1] destination   reseq:{p07}:d:<dest>
+--   [2] dead          reseq:{p07}:d:<dest>:dead
+--   [3] letters       reseq:{p07}:d:<dest>:letters
+--   [4] epoch         reseq:{p07}:epoch
+--   [5] bodies        reseq:{p07}:d:<dest>:bodies
+--   [6] dead_at       reseq:{p07}:d:<dest>:dead-at
+-- ARGV:
+--   [1] definition version  [2] how long a dead letter is kept, ms  [3] most letters of one call
+-- Returns: how many were removed
+-- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
+-- Sent again it removes the next, if they are too old as well: no call number is needed.
+-- include: schema, clock, expect, bodies
+
+check_schema(KEYS[4])
+local known = redis.call('HMGET', KEYS[1], 'version', 'deleted')
+if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if known[1] ~= ARGV[1] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+expect('HLEN', KEYS[3], KEYS[5])
+expect('ZCARD', KEYS[2])
+local last = text(now_ms() - tonumber(ARGV[2]))
+local letters = redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', last, 'LIMIT', '0', ARGV[3])
+if #letters == 0 then return 0 end
+redis.call('ZREM', KEYS[6], unpack(letters))
+redis.call('ZREM', KEYS[2], unpack(letters))
+redis.call('HDEL', KEYS[3], unpack(letters))
+remove_bodies(KEYS[5], letters)
+redis.call('HINCRBY', KEYS[1], 'expired', #letters)
+return #letters

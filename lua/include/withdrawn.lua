@@ -1,0 +1,54 @@
+-- Messages that were withdrawn while they waited in a long list are still listed there: to find one
+-- in the list takes longer the longer it is. The set `withdrawn` names them, the destination's field
+-- of that name counts them, and claims pass them.
+
+-- As many as one look takes, and the most looks of one call.
+local FRONT, FRONTS_MAX = 1000, 20
+
+-- Notes that these, which wait, are withdrawn.
+local function note_withdrawn(hash, withdrawn, sequences)
+  for from = 1, #sequences, 1000 do
+    local upto = math.min(from + 999, #sequences)
+    redis.call('SADD', withdrawn, unpack(sequences, from, upto))
+  end
+  redis.call('HINCRBY', hash, 'withdrawn', #sequences)
+end
+
+-- Of these sequences those that are not marked, added to `kept`, and those that are.
+local function part_withdrawn(withdrawn, front, kept)
+  local marks, passed = redis.call('SMISMEMBER', withdrawn, unpack(front)), {}
+  for i, sequence in ipairs(front) do
+    local list = marks[i] == 1 and passed or kept
+    list[#list + 1] = sequence
+  end
+  return passed
+end
+
+-- Takes those that were withdrawn off the front of the list, until so many others stand there. Returns
+-- how many others these are; nil if it looked through as many as one call may and found none.
+local function pass_withdrawn(hash, waiting, withdrawn, wanted)
+  local kept, passed_count, has_ended = {}, 0, false
+  for look = 1, FRONTS_MAX do
+    local front = redis.call('LRANGE', waiting, 0, FRONT - 1)
+    has_ended = #front == 0
+    if has_ended then break end
+    local passed = part_withdrawn(withdrawn, front, kept)
+    if look == 1 and #passed == 0 then return #front end
+    redis.call('LTRIM', waiting, #front, -1)
+    if #passed > 0 then redis.call('SREM', withdrawn, unpack(passed)) end
+    passed_count = passed_count + #passed
+    if #kept >= wanted then break end
+  end
+  for i = #kept, 1, -1000 do
+    local back = {}
+    for at = i, math.max(i - 999, 1), -1 do back[#back + 1] = kept[at] end
+    redis.call('LPUSH', waiting, unpack(back))
+  end
+  -- At the end of the list nothing that is marked is left in it.
+  if has_ended or redis.call('HINCRBY', hash, 'withdrawn', -passed_count) <= 0 then
+    redis.call('DEL', withdrawn)
+    redis.call('HDEL', hash, 'withdrawn')
+  end
+  if #kept == 0 and not has_ended then return nil end
+  return #kept
+end

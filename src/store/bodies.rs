@@ -1,0 +1,63 @@
+//! Long bodies, which are stored apart from their messages' headers (`lua/include/bodies.lua`).
+
+use bytes::Bytes;
+
+use super::{
+    Known, Store, StoreError, cut,
+    record::{self, Part},
+};
+use crate::domain::{Sequence, Stamped};
+
+/// The most bytes of bodies that one call reads (one is always read).
+const BYTES_MAX: usize = 8 << 20;
+/// The most bodies that one call reads.
+const COUNT_MAX: usize = 1000;
+
+impl Store {
+    /// Reads bodies by their fields, each with the length that it should have, in order.
+    pub(super) async fn bodies(
+        &self,
+        known: &Known,
+        fields: &[(String, u64)],
+    ) -> Result<Vec<Option<Bytes>>, StoreError> {
+        let key = self.keys().destination(&known.destination.name).bodies();
+        let mut found = Vec::with_capacity(fields.len());
+        for some in cut(fields, COUNT_MAX, BYTES_MAX, |(_, length)| *length as usize) {
+            let mut pipe = redis::pipe();
+            let command = pipe.cmd("HMGET").arg(&key);
+            for (field, _) in some {
+                command.arg(field);
+            }
+            let (bodies,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+            found.extend(bodies);
+        }
+        Ok(found)
+    }
+
+    /// Puts into messages those of their bodies that are stored apart. A message whose body is not as its
+    /// record says is damaged.
+    pub(super) async fn fill(
+        &self,
+        known: &Known,
+        messages: &mut [&mut Stamped],
+    ) -> Result<(), StoreError> {
+        let mut wanted = Vec::new();
+        for (at, message) in messages.iter().enumerate() {
+            let both = [(Part::Body, message.apart.body), (Part::Input, message.apart.input)];
+            for (part, length) in both {
+                wanted.extend(length.map(|length| (at, part, length)));
+            }
+        }
+        let field = |&(at, part, length): &(usize, Part, u64)| {
+            let sequence: Sequence = messages[at].place.sequence;
+            (part.field(sequence), length)
+        };
+        let fields: Vec<_> = wanted.iter().map(field).collect();
+        for ((at, part, _), body) in wanted.into_iter().zip(self.bodies(known, &fields).await?) {
+            if let Err(error) = record::fill(messages[at], part, body) {
+                messages[at].damaged = Some(error.to_string());
+            }
+        }
+        Ok(())
+    }
+}
