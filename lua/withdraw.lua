@@ -67,7 +67,7 @@ for i = 18, #KEYS do expect('ZCARD', KEYS[i]) end
 
 -- The record without its body, marked as a tombstone.
 local function tombstone_of(record)
-  local _, prefix_end = string.find(record, '^[PN]%d+;')
+  local _, prefix_end = string.find(record, '^[PN]%d*;')
   local length, header_at = string.match(record, KNOWN_FORMAT .. '%d+,(%d+);()', (prefix_end or 0) + 1)
   if not length then return nil end
   return 'T' .. how .. string.sub(record, 1, header_at + tonumber(length) - 1)

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use redis::Pipeline;
 
 use super::{Claimers, Known, Paused, Store, StoreError, record};
-use crate::domain::{Destination, DestinationName, Ordering, Processing, TransformKind};
+use crate::domain::{Destination, DestinationName, Epoch, Ordering, Processing, TransformKind};
 
 /// The most messages that are purged in one call.
 const PURGE_MAX: usize = 500;
@@ -26,6 +26,8 @@ pub struct Defined {
     pub changed: bool,
     /// True if there was no such destination.
     pub created: bool,
+    /// The epoch that it was born in.
+    pub born: Epoch,
 }
 
 /// What removing a destination did.
@@ -80,18 +82,19 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.define);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
         call.key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.previous());
         call.arg(destination.name.as_str()).arg(&definition);
         call.arg(ordering_text(destination.ordering)).arg(claimers.as_str());
         let partition = destination.name.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(processing_text(destination.processing));
         call.arg(destination.transform.attempts_max).arg(destination.transform.crashes_max);
         let answer = self.run(name, &call).await?;
-        let (version, changed, created, paused): (u64, bool, bool, String) = answer;
+        let (version, changed, created, paused, born): (u64, bool, bool, String, u64) = answer;
+        self.inner.epochs.note_carried(partition, born);
         let paused = Paused::of_text(&paused);
-        let noted = self.index(&destination.name, version, Some((paused, &definition))).await;
-        noted.map_err(StoreError::half_way)?;
-        Ok(Defined { version, changed, created })
+        let noted = self.index(&destination.name, version, Some((paused, born, &definition)));
+        noted.await.map_err(StoreError::half_way)?;
+        Ok(Defined { version, changed, created, born })
     }
 
     /// Removes a destination; with `purge`, although messages are pending. May be repeated until
@@ -135,10 +138,11 @@ impl Store {
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
         call.key(keys.halted()).key(keys.orders()).key(keys.unique());
         call.key(keys.dead()).key(keys.letters()).key(keys.log()).key(keys.log_order());
+        call.key(keys.previous());
         let partition = destination.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
         let epoch: u64 = self.run(name, &call).await?;
-        self.inner.epochs.note(partition, epoch);
+        self.inner.epochs.note_carried(partition, epoch);
         self.index(destination, version, None).await
     }
 
@@ -215,10 +219,10 @@ impl Store {
         &self,
         name: &DestinationName,
         version: u64,
-        definition: Option<(Paused, &str)>,
+        definition: Option<(Paused, Epoch, &str)>,
     ) -> Result<(), StoreError> {
-        let noted = definition.map_or_else(String::new, |(paused, json)| {
-            format!("{version} {} {json}", paused.mark())
+        let noted = definition.map_or_else(String::new, |(paused, born, json)| {
+            format!("{version} {} {json}", paused.mark(born))
         });
         let (transition, mut call) = self.script(|scripts| &scripts.index);
         call.key(self.keys().destinations());
@@ -240,13 +244,26 @@ impl Store {
         let mut pipe = Pipeline::new();
         pipe.hgetall(self.keys().destinations());
         let (entries,): (Vec<(String, String)>,) = self.query(&pipe).await?;
-        let known =
-            entries.into_iter().filter(|(name, _)| name != "*").filter_map(|(name, text)| {
-                let mut parts = text.splitn(3, ' ');
-                let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
-                self.known(&name, version, Paused::of_text(mark), json)
-            });
-        Ok(known.collect())
+        let mut all = Vec::with_capacity(entries.len());
+        for (name, text) in entries.iter().filter(|(name, _)| name != "*") {
+            let mut parts = text.splitn(3, ' ');
+            let (Some(version), Some(mark), Some(json)) =
+                (parts.next(), parts.next(), parts.next())
+            else {
+                continue;
+            };
+            match Paused::of_mark(mark) {
+                (paused, Some(born)) => all.extend(self.known(name, version, paused, born, json)),
+                // The partition tells what an earlier version of Reseq did not note; the index has it
+                // from then on.
+                (_, None) => {
+                    if let Ok(name) = name.parse() {
+                        all.extend(self.true_definition(&name).await?);
+                    }
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// The definition that the partition holds, which is the true one; the index is mended.
@@ -256,26 +273,35 @@ impl Store {
     ) -> Result<Option<Known>, StoreError> {
         let keys = self.keys().destination(name);
         let mut pipe = Pipeline::new();
-        pipe.hmget(keys.hash(), &["version", "definition", "deleted", "paused"]);
-        type Held = (Option<String>, Option<String>, Option<String>, Option<String>);
-        let ((version, definition, deleted, paused),): (Held,) = self.query(&pipe).await?;
+        pipe.hmget(keys.hash(), &["version", "definition", "deleted", "paused", "born"]);
+        type Text = Option<String>;
+        type Held = (Text, Text, Text, Text, Option<Epoch>);
+        let ((version, definition, deleted, paused, born),): (Held,) = self.query(&pipe).await?;
         let (Some(version), Some(json), None) = (version, definition, deleted) else {
             return Ok(None);
         };
         let paused = Paused::of_text(paused.as_deref().unwrap_or_default());
-        let known = self.known(name.as_str(), &version, paused, &json);
+        let known = self.known(name.as_str(), &version, paused, born.unwrap_or_default(), &json);
         if let Some(known) = &known {
-            self.index(name, known.version, Some((paused, &json))).await?;
+            self.index(name, known.version, Some((paused, known.born, &json))).await?;
         }
         Ok(known)
     }
 
-    fn known(&self, name: &str, version: &str, paused: Paused, json: &str) -> Option<Known> {
+    fn known(
+        &self,
+        name: &str,
+        version: &str,
+        paused: Paused,
+        born: Epoch,
+        json: &str,
+    ) -> Option<Known> {
         let definition = serde_json::from_str::<Destination>(json);
         match (definition, version.parse()) {
             (Ok(destination), Ok(version)) => {
                 let partition = destination.name.partition(self.keys().partitions());
-                Some(Known { destination, version, partition, paused })
+                self.inner.epochs.note_carried(partition, born);
+                Some(Known { destination, version, partition, paused, born })
             }
             (Err(error), _) => {
                 tracing::error!(destination = name, %error, "a stored definition cannot be read");

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! What stands before the format is put there by scripts, which alone know it (and written again
-//! here with an output): the previous sequence of the lane (where the destination is one lane it
-//! is the sequence before), the priority, and what became of a message that only keeps its place
+//! here with an output): the previous sequence of the lane (nothing if it is not known any more; where
+//! the destination is one lane it is the sequence before), the priority, and what became of a message that only keeps its place
 //! (`d` dropped, `s` skipped, `c` cancelled). A tombstone has no body. The charge is what the message
 //! counts for in `max_backlog_bytes`: the bytes of its body as it arrived.
 
@@ -121,7 +121,10 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Vec<u8>
     }
     match ordering {
         Ordering::Destination => {}
-        Ordering::Key => out.extend_from_slice(format!("P{};", stamped.previous).as_bytes()),
+        Ordering::Key => {
+            let previous = stamped.previous.map(|previous| previous.to_string());
+            out.extend_from_slice(format!("P{};", previous.unwrap_or_default()).as_bytes());
+        }
         Ordering::None => out.extend_from_slice(format!("N{};", stamped.priority).as_bytes()),
     }
     let more = More {
@@ -156,14 +159,14 @@ pub(super) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError>
 /// What stands before the format.
 struct Prefix {
     tombstone: Option<Tombstone>,
-    previous: Sequence,
+    previous: Option<Sequence>,
     priority: u8,
 }
 
 fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), RecordError> {
     let mut prefix = Prefix {
         tombstone: None,
-        previous: sequence.saturating_sub(1),
+        previous: Some(sequence.saturating_sub(1)),
         priority: PRIORITY_DEFAULT,
     };
     let mut rest = record;
@@ -173,13 +176,19 @@ fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), Rec
     }
     match rest.first() {
         Some(b'P') => {
-            let (previous, after) = number(&rest, 1, b';')?;
-            prefix.previous = previous;
+            let after = if rest.get(1) == Some(&b';') {
+                prefix.previous = None;
+                2
+            } else {
+                let (previous, after) = number(&rest, 1, b';')?;
+                prefix.previous = Some(previous);
+                after
+            };
             rest = rest.slice(after..);
         }
         Some(b'N') => {
             let (priority, after) = number(&rest, 1, b';')?;
-            prefix.previous = 0;
+            prefix.previous = Some(0);
             prefix.priority = priority as u8;
             rest = rest.slice(after..);
         }
@@ -255,7 +264,7 @@ mod tests {
         Stamped {
             destination: "erp".parse().unwrap(),
             place: Place { epoch: 7, sequence: 42 },
-            previous: 41,
+            previous: Some(41),
             message: Message {
                 id: id.into(),
                 key: Some("acct;7".into()),
@@ -285,9 +294,10 @@ mod tests {
         {
             let whole = stamped(id, content_type, body);
             let orderings = [
-                (Ordering::Destination, 41, PRIORITY_DEFAULT),
-                (Ordering::Key, 17, PRIORITY_DEFAULT),
-                (Ordering::None, 0, 9),
+                (Ordering::Destination, Some(41), PRIORITY_DEFAULT),
+                (Ordering::Key, Some(17), PRIORITY_DEFAULT),
+                (Ordering::Key, None, PRIORITY_DEFAULT),
+                (Ordering::None, Some(0), 9),
             ];
             for (ordering, previous, priority) in orderings {
                 for tombstone in [None, Some(Tombstone::Skipped)] {

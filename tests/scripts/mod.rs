@@ -151,7 +151,8 @@ impl Calls {
 
     pub fn define(&self, definition: &str) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [&p.epoch(), &k.hash(), &k.waiting(), &self.builtin(), &self.worker()];
+        let (builtin, worker) = (self.builtin(), self.worker());
+        let keys = [&p.epoch(), &k.hash(), &k.waiting(), &builtin, &worker, &k.previous()];
         let (ordering, processing) = (self.ordering, self.processing);
         let args =
             [self.name.as_str(), definition, ordering, "builtin", LONG, processing, "3", "3"];
@@ -181,6 +182,7 @@ impl Calls {
             &k.unique(),
             &k.dead(),
             &k.letters(),
+            &k.previous(),
         ];
         let (number, name) = (self.next(), self.name.as_str());
         let args = [&number, name, &self.version, &self.epoch, LONG, self.stand, "100", "0"];
@@ -383,6 +385,7 @@ impl Calls {
             &k.letters(),
             &k.log(),
             &k.log_order(),
+            &k.previous(),
         ];
         call("forget", &keys, &[LONG, self.name.as_str()])
     }

@@ -41,6 +41,7 @@ impl Calls {
             &k.log(),
             &k.log_order(),
             &k.halted(),
+            &k.previous(),
         ];
         let name = self.name.as_str();
         let args = [token, &self.epoch, &self.version, name, self.ordering, LONG, "1000000", "1"];
@@ -48,6 +49,7 @@ impl Calls {
         let mut made = self.with_lanes(call("release", &keys, &args), &of_lanes);
         let settled: Vec<&u64> = lanes.iter().map(|(_, to, _)| to).filter(|to| **to > 0).collect();
         made.args.extend([lanes.len().to_string(), settled.len().to_string()]);
+        made.args.extend(["1", "1000000", "100"].map(str::to_owned));
         for (lane, settled_to, most) in lanes {
             made.args.extend([(*lane).to_owned(), settled_to.to_string()]);
             made.args.extend(["4", "0"].map(str::to_owned));
@@ -71,11 +73,12 @@ impl Calls {
             &k.lanes(),
             &in_progress,
             &k.orders(),
+            &k.hash(),
         ];
         let (name, sequence) = (self.name.as_str(), sequence.to_string());
         let args = [token, &self.epoch, name, self.ordering, LONG, lane, &sequence, "1", wait];
         let mut made = call("postpone", &keys, &args);
-        made.args.push(TROUBLE.to_owned());
+        made.args.extend([TROUBLE.to_owned(), self.version.clone()]);
         made
     }
 
@@ -84,7 +87,9 @@ impl Calls {
         let keys = [&p.epoch(), &p.owner(), &k.hash(), &k.attempts(), &k.halted(), &k.lanes()];
         let sequence = sequence.to_string();
         let args = [token, &self.epoch, self.ordering, LONG, lane, &sequence, "1", TROUBLE];
-        self.with_lanes(call("halt", &keys, &args), &[lane])
+        let mut made = call("halt", &keys, &args);
+        made.args.push(self.version.clone());
+        self.with_lanes(made, &[lane])
     }
 
     /// Has messages leave: of each its lane (from 1) and its sequence; with no token by a stranger.

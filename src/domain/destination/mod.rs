@@ -63,6 +63,10 @@ pub struct Destination {
     /// True if the log holds bodies too, as they arrived: what a replay needs.
     #[serde(default)]
     pub log_bodies: bool,
+    /// Where lanes are keys: of how many keys that have nothing pending the last sequence is
+    /// remembered, those that were used last; 0: of none.
+    #[serde(default = "default_previous_keys_max")]
+    pub previous_keys_max: u64,
 }
 
 /// What must stay in order.
@@ -206,6 +210,10 @@ fn default_log_max() -> u64 {
     10_000
 }
 
+fn default_previous_keys_max() -> u64 {
+    10_000
+}
+
 fn default_max_backlog() -> u64 {
     1_000_000
 }
@@ -250,7 +258,14 @@ impl Destination {
             idempotency_window_ms: default_idempotency_window_ms(),
             log_max: default_log_max(),
             log_bodies: false,
+            previous_keys_max: default_previous_keys_max(),
         }
+    }
+
+    /// The most messages that are sent together when the first of them was refused before. Over TCP
+    /// frames are answered one by one, so that is the first alone.
+    pub fn refused_max(&self) -> usize {
+        if self.is_tcp() { 1 } else { self.delivery.batch_max as usize }
     }
 
     /// True when the receiver speaks TCP frames.
