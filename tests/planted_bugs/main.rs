@@ -34,7 +34,7 @@ macro_rules! scene {
     };
 }
 
-const SCENES: [Of; 10] = [
+const SCENES: [Of; 11] = [
     scene!(failures, "journey"),
     scene!(batches, "pause points"),
     scene!(lost_answer, "pause points"),
@@ -45,11 +45,12 @@ const SCENES: [Of; 10] = [
     scene!(owner_is_late, "pause points"),
     scene!(owner_dies_after_a_refusal, "pause points"),
     scene!(owner_drains, "pause points"),
+    scene!(made_again, "pause points"),
 ];
 
 /// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
 /// two, whichever comes first. What is sent before the answer to the one before may also pass it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 15] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 16] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -94,6 +95,12 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 15] = [
         "draining drops what is in hand",
         "owner_drains",
         &[Anomaly::Repeated],
+    ),
+    (
+        "generation_ignored",
+        "keeps what it holds of a removed destination",
+        "made_again",
+        &[Anomaly::Lost],
     ),
 ];
 

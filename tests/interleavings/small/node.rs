@@ -141,8 +141,9 @@ impl Node {
         for op in &prologue {
             step(&mut state, op, false);
         }
+        let all_know = Some(known(&state));
         let producer = |batches: &Vec<_>| Producer {
-            known: None,
+            known: all_know,
             batches: batches.clone(),
             calls: 0,
             epoch: 1,
@@ -150,8 +151,17 @@ impl Node {
         let producers = world.producers.iter().map(|batches| (Line::default(), producer(batches)));
         let node = Node {
             producers: producers.collect(),
-            processors: vec![Default::default(); world.processors],
-            senders: vec![Default::default(); world.senders],
+            processors: vec![
+                (
+                    Line::default(),
+                    Processor { known: all_know, ..Processor::default() }
+                );
+                world.processors
+            ],
+            senders: vec![
+                (Line::default(), Sender { known: all_know, ..Sender::default() });
+                world.senders
+            ],
             journal: Journal::default(),
             person_has_asked: world.person.is_none(),
             troubles: world.troubles,

@@ -51,7 +51,7 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
     let message = &letter.message;
     // Sometimes the letter is meant that an earlier destination of this name had.
     let born = state.destinations.get(name).map_or(0, |found| found.born);
-    let letter_epoch = if body % 8 == 5 { born - 1 } else { message.epoch };
+    let letter_epoch = if body % 3 == 1 { born - 1 } else { message.epoch };
     Arrival {
         key: message.key,
         charge: if processed { message.charge } else { message.body.len() as u64 },
