@@ -45,12 +45,13 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
 /// Where another type is met by nobody: what the arrivals of a call have no use for; what is only read
 /// where a lease is gone; the key of the other claimers; what only serial processing needs; what is
 /// only asked whether it is there; and what is removed whatever it is.
-const UNNOTICED: [&str; 40] = [
+const UNNOTICED: [&str; 45] = [
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:unique",
-    "ingest KEYS[17] reseq:{p00}:d:erp:ready:a",
-    "ingest KEYS[19] reseq:{p00}:d:erp:ready:b",
+    "ingest KEYS[16] reseq:{p00}:d:erp:previous",
+    "ingest KEYS[18] reseq:{p00}:d:erp:ready:a",
+    "ingest KEYS[20] reseq:{p00}:d:erp:ready:b",
     "complete KEYS[9] reseq:{p00}:d:erp:waiting",
     "complete KEYS[10] reseq:{p00}:delayed",
     "complete KEYS[11] reseq:{p00}:active:builtin",
@@ -61,9 +62,11 @@ const UNNOTICED: [&str; 40] = [
     "unclaim KEYS[4] reseq:{p00}:d:erp:messages",
     "unclaim KEYS[7] reseq:{p00}:active:worker",
     "reap KEYS[9] reseq:{p00}:active:worker",
+    "release KEYS[13] reseq:{p00}:d:erp:previous",
     "withdraw KEYS[15] reseq:{p00}:active:worker",
     "retry KEYS[10] reseq:{p00}:active:worker",
     "define KEYS[3] reseq:{p00}:d:erp:waiting",
+    "define KEYS[6] reseq:{p00}:d:erp:previous",
     "purge KEYS[6] reseq:{p00}:d:erp:in-progress:a",
     "purge KEYS[7] reseq:{p00}:d:erp:ready:a",
     "purge KEYS[8] reseq:{p00}:d:erp:in-progress:b",
@@ -81,11 +84,13 @@ const UNNOTICED: [&str; 40] = [
     "forget KEYS[16] reseq:{p00}:d:erp:letters",
     "forget KEYS[17] reseq:{p00}:d:erp:log",
     "forget KEYS[18] reseq:{p00}:d:erp:log:order",
+    "forget KEYS[19] reseq:{p00}:d:erp:previous",
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:unique",
     "ingest KEYS[14] reseq:{p00}:d:erp:dead",
     "ingest KEYS[15] reseq:{p00}:d:erp:letters",
+    "ingest KEYS[16] reseq:{p00}:d:erp:previous",
 ];
 
 /// The same where lanes are serial, or each message is a lane: what is met there alone.
@@ -93,7 +98,7 @@ const UNNOTICED: [&str; 40] = [
 async fn so_it_is_where_lanes_are_serial_and_where_nothing_is_in_order() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
-    for (ordering, processing, expected) in [("key", "serial", 3), ("none", "parallel", 7)] {
+    for (ordering, processing, expected) in [("key", "serial", 4), ("none", "parallel", 8)] {
         let calls = populate_few(&mut connection, ordering, processing).await;
         let count = few_calls_of(&calls).len();
         let mut unnoticed = Vec::new();
@@ -131,7 +136,7 @@ async fn populate_few(
     (calls.ordering, calls.processing, calls.window) = (ordering, processing, "0");
     run(connection, &calls.found()).await;
     let defined = run(connection, &calls.define("{}")).await;
-    calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
+    calls.version = redis::from_redis_value::<(String, u8, u8, String, String)>(defined).unwrap().0;
     let owned = run(connection, &calls.own("me")).await;
     calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
     let arrivals = [Arrival::new(1, "", RECORD); 3];
@@ -157,7 +162,7 @@ async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
     run(connection, &calls.found()).await;
     let defined = run(connection, &calls.define("{}")).await;
-    calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
+    calls.version = redis::from_redis_value::<(String, u8, u8, String, String)>(defined).unwrap().0;
     let owned = run(connection, &calls.own("me")).await;
     calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
     let lanes = ["a", "b"];
@@ -187,7 +192,11 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
     let newer = format!("{}9 - {{}}", calls.version);
     let arrival = |lane, seen| Arrival::new(lane, seen, RECORD);
     vec![
-        calls.ingest(&lanes, &["once"], &[arrival(1, "1:digest"), arrival(2, "").with("l8;")]),
+        calls.ingest(
+            &lanes,
+            &["once"],
+            &[arrival(1, "1:digest"), arrival(2, "").with("l8,9000000000000000;")],
+        ),
         calls.claim("s2", 5),
         calls.complete("s1", &lanes, &[(2, 4), (1, 5)]),
         calls.extend("s1", &[4, 5]),
