@@ -92,8 +92,13 @@ impl Bench {
         destination.log_max = 0;
         let defined = store.define(&destination).await?;
         let partition = destination.name.partition(store.keys().partitions());
-        let known =
-            Known { destination, version: defined.version, partition, paused: Paused::default() };
+        let known = Known {
+            destination,
+            version: defined.version,
+            partition,
+            paused: Paused::default(),
+            born: defined.born,
+        };
         let token = OwnerToken::random();
         let epoch = store.own(partition, &token, LEASE).await?.epoch;
         let caller = store.caller("bench");

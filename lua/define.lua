@@ -9,21 +9,23 @@
 --   [4] active_builtin   reseq:{p07}:active:builtin
 --   [5] active_worker    reseq:{p07}:active:worker
 --   [6] withdrawn        reseq:{p07}:d:<dest>:withdrawn
+--   [7] previous         reseq:{p07}:d:<dest>:previous
 -- ARGV:
 --   [1] destination  [2] definition (JSON)  [3] 'destination', 'key' or 'none'  [4] 'builtin' or
 --   'worker'  [5] known of the epoch  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no
 --   limit)  [8] most leases of one message that run out (0: no limit)
--- Returns: {version, 1 if this changed anything, 1 if it was made, what is paused as in pause.lua}
+-- Returns: {version, 1 if this changed anything, 1 if it was made, what is paused as in pause.lua, the
+--   epoch that it was born in}
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
 -- Sent again it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect
 
 local now = now_ms()
-local epoch = current_epoch(KEYS[1], now, ARGV[5])
+local _, _, _, birth = current_epoch(KEYS[1], now, ARGV[5])
 local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',
-  'processing', 'paused')
+  'processing', 'paused', 'born')
 if known[6] then return redis.error_reply('WRONG_STATE the destination is being removed; try again later') end
-if known[2] == ARGV[2] then return {known[1], 0, 0, known[8] or ''} end
+if known[2] == ARGV[2] then return {known[1], 0, 0, known[8] or '', known[9] or '0'} end
 local pending = (tonumber(known[4]) or 0) - (tonumber(known[5]) or 0)
 if known[3] and known[3] ~= ARGV[3] and pending > 0 then
   return redis.error_reply('WRONG_STATE ordering cannot change while messages are pending')
@@ -34,18 +36,25 @@ end
 
 expect('ZCARD', KEYS[4], KEYS[5])
 
--- A destination that was removed and made again must not meet its old versions.
-local version = text(math.max((tonumber(known[1]) or 0) + 1, now))
+-- A destination that was removed and made again must not meet its old versions, whatever the clock says.
+local born, before = known[9] or '0', tonumber(known[1])
+if not before then
+  born = text(birth)
+  before = math.max(tonumber(redis.call('HGET', KEYS[1], 'removed_version')) or 0, birth)
+end
+local version = text(math.max(before + 1, now))
 redis.call('HSET', KEYS[2], 'version', version, 'definition', ARGV[2], 'ordering', ARGV[3],
   'claimers', ARGV[4], 'processing', ARGV[6], 'attempts_max', ARGV[7], 'crashes_max', ARGV[8])
-if not known[1] then redis.call('HSET', KEYS[2], 'born', text(epoch)) end
-if known[3] and known[3] ~= ARGV[3] then
-  -- Only messages that were withdrawn may still be listed, and the list becomes one of another type.
-  redis.call('UNLINK', KEYS[3], KEYS[6])
-  redis.call('HDEL', KEYS[2], 'withdrawn')
+if not known[1] then redis.call('HSET', KEYS[2], 'born', born) end
+if known[3] ~= ARGV[3] then
+  -- Only messages that were withdrawn may still be listed, and the list may become one of another type.
+  -- Of the lanes that were there before nothing is known by key; where there was no message, all is.
+  redis.call('UNLINK', KEYS[3], KEYS[6], KEYS[7])
+  redis.call('HDEL', KEYS[2], 'withdrawn', 'all_keys_known')
+  if ARGV[3] == 'key' and not known[4] then redis.call('HSET', KEYS[2], 'all_keys_known', '1') end
 end
 local mine, other = KEYS[4], KEYS[5]
 if ARGV[4] == 'worker' then mine, other = other, mine end
 redis.call('ZREM', other, ARGV[1])
 if redis.call('EXISTS', KEYS[3]) == 1 then redis.call('ZADD', mine, text(now), ARGV[1]) end
-return {version, 1, known[1] and 0 or 1, known[8] or ''}
+return {version, 1, known[1] and 0 or 1, known[8] or '', born}

@@ -1,6 +1,8 @@
 #!lua flags=allow-oom
--- forget: ends the removal of a destination. The epoch goes up, so that a destination of the same
--- name, which counts from 1 again, never repeats an (epoch, sequence).
+-- forget: ends the removal of a destination. What is made in this partition from here on is born in a
+-- higher epoch than any that a message of this one can have carried, so that a destination of the same
+-- name, which counts from 1 again, never repeats an (epoch, sequence); and has a higher version. The
+-- epoch of the partition stays: other destinations, and the owner, notice nothing.
 --
 -- KEYS:
 --   [1] epoch         reseq:{p07}:epoch
@@ -24,24 +26,27 @@
 --   [19] bodies       reseq:{p07}:d:<dest>:bodies
 --   [20] dead_at      reseq:{p07}:d:<dest>:dead-at
 --   [21] withdrawn    reseq:{p07}:d:<dest>:withdrawn
+--   [22] previous     reseq:{p07}:d:<dest>:previous
 -- ARGV:
 --   [1] known of the epoch  [2] destination
--- Returns: the new epoch, or 0 if there was nothing to forget
+-- Returns: the highest epoch that a message of it can have carried, or 0 if there was nothing to forget
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
 -- Sent again it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect
 
 check_schema(KEYS[1])
 if redis.call('EXISTS', KEYS[2]) == 0 then return '0' end
-if not redis.call('HGET', KEYS[2], 'deleted') then
-  return redis.error_reply('WRONG_STATE the destination is not being removed')
-end
+local known = redis.call('HMGET', KEYS[2], 'deleted', 'born', 'version')
+if not known[1] then return redis.error_reply('WRONG_STATE the destination is not being removed') end
 expect('ZCARD', KEYS[9], KEYS[10], KEYS[11])
-local now = now_ms()
-local epoch = math.max(current_epoch(KEYS[1], now, ARGV[1]) + 1, now)
-redis.call('HSET', KEYS[1], 'epoch', text(epoch))
+local epoch = current_epoch(KEYS[1], now_ms(), ARGV[1])
+local removed = redis.call('HMGET', KEYS[1], 'removed_epoch', 'removed_version')
+local carried = math.max(epoch, tonumber(known[2]) or 0)
+local function at_least(noted, number) return text(math.max(tonumber(noted) or 0, tonumber(number) or 0)) end
+redis.call('HSET', KEYS[1], 'removed_epoch', at_least(removed[1], carried),
+  'removed_version', at_least(removed[2], known[3]))
 for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
-for i = 12, 21 do redis.call('UNLINK', KEYS[i]) end
+for i = 12, 22 do redis.call('UNLINK', KEYS[i]) end
 -- Hints that came since the removal began.
 for i = 9, 11 do redis.call('ZREM', KEYS[i], ARGV[2]) end
-return text(epoch)
+return text(carried)

@@ -6,7 +6,7 @@
 -- KEYS:
 --   [1] epoch   reseq:{p07}:epoch
 -- ARGV:
---   [1] '0 <highest epoch that the caller has seen>'
+--   [1] known of the epoch, with no lease
 -- Returns: 1, or 0 if an epoch was noted before
 -- Errors: NEWER_SCHEMA <schema>. Sent again it changes nothing: no call number is needed.
 -- include: schema, clock, epoch

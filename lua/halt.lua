@@ -14,9 +14,10 @@
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] 'destination', 'key' or 'none'
 --   [4] known of the epoch  [5] lane's key  [6] sequence  [7] failed attempts, with this one
---   [8] trouble as JSON
+--   [8] trouble as JSON  [9] definition version
 -- Returns: 1; 0 if it was halted before
--- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
+--   WRONG_HEAD
 -- Sent again it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect, owner, attempts, head
 
@@ -24,6 +25,10 @@ local now, sequence = now_ms(), ARGV[6]
 local epoch = current_epoch(KEYS[1], now, ARGV[4])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
+-- A destination of this name that was made anew counts from 1 again: its head may have the same number.
+local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
+if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if known[1] ~= ARGV[9] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 if redis.call('ZSCORE', KEYS[5], sequence) then return 0 end
 if not is_head(ARGV[3], KEYS[7], sequence) or not redis.call('ZSCORE', KEYS[8], sequence) then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane')

@@ -6,8 +6,8 @@
 --   [2] changes        reseq:{index}:destinations:changes
 --   [3] removed        reseq:{index}:destinations:removed
 -- ARGV:
---   [1] destination  [2] version (an end has the version it ended)  [3] '<version> <definition>', or
---   '' for an end  [4] the channel reseq:wake:definitions, which is no key: on a cluster, keys of
+--   [1] destination  [2] version (an end has the version it ended)  [3] '<version> <what is paused>
+--   <definition>', or '' for an end  [4] the channel reseq:wake:definitions, which is no key: on a cluster, keys of
 --   one script share a slot  [5] how many removed names are remembered
 -- Returns: 1 if this was news
 -- Errors: none. Older news than what is noted changes nothing: no call number is needed.
@@ -18,7 +18,7 @@ local noted_version = noted and tonumber(string.match(noted, '^%d+')) or 0
 local version = tonumber(ARGV[2])
 local is_end = ARGV[3] == ''
 if is_end and (not noted or noted_version > version) then return 0 end
-if not is_end and noted_version >= version then return 0 end
+if not is_end and (noted_version > version or noted == ARGV[3]) then return 0 end
 note_change(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[5], function()
   if not is_end then return ARGV[3] end
 end)

@@ -19,7 +19,8 @@
 --   [15] letters           reseq:{p07}:d:<dest>:letters
 --   [16] bodies            reseq:{p07}:d:<dest>:bodies
 --   [17] dead_at           reseq:{p07}:d:<dest>:dead-at
---   [18…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [18] previous          reseq:{p07}:d:<dest>:previous
+--   [19…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 --   […]   per idempotency key, with a window: seen reseq:{p07}:d:<dest>:seen:<idempotency key>
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
@@ -32,8 +33,8 @@
 --   are several lanes, of each arrival its lane (from 1); then per body stored apart 3: its arrival
 --   (from 1), '' or 'i' (the body as it arrived), the body; then per arrival that has more to it 3: which (from 1),
 --   '' or '<idempotency key, from 1>:<digest> <id>', options: '' or some of
---   'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter that it replaces>;' 'r;' (it
---   has been processed before)
+--   'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter that it replaces>,<its
+--   epoch>;' 'r;' (it has been processed before)
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence,
 --   epoch, id of what was stamped before}…}
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
@@ -51,26 +52,29 @@ local now = now_ms()
 local now_text = text(now)
 local epoch, _, schema = current_epoch(KEYS[1], now, ARGV[5])
 if schema ~= ARGV[14] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
-if text(epoch) ~= ARGV[4] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 
-local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'last', 'settled', 'born', 'bytes')
+local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'last', 'settled', 'born', 'bytes',
+  'all_keys_known')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+local born = tonumber(known[5]) or 0
+epoch = math.max(epoch, born)
+if text(epoch) ~= ARGV[4] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 
 local destination, needs_processing = ARGV[2], ARGV[6] == 'waiting'
 local ordering, serial, window_ms = ARGV[10], ARGV[11] == 'serial', tonumber(ARGV[9])
-local last, born = tonumber(known[3]) or 0, tonumber(known[5]) or 0
+local last = tonumber(known[3]) or 0
 local room = tonumber(ARGV[7]) - (last - (tonumber(known[4]) or 0))
 local bytes, pending_bytes = 0, tonumber(known[6]) or 0
 local has_room_for_all = ARGV[8] == '0'
 local room_bytes = has_room_for_all and math.huge or tonumber(ARGV[8]) - pending_bytes
 local lane_count, name_count = tonumber(ARGV[12]), tonumber(ARGV[13])
 local count, body_count = tonumber(ARGV[15]), tonumber(ARGV[17])
-local function in_progress_of(lane) return KEYS[16 + 2 * lane] end
-local function ready_of(lane) return KEYS[17 + 2 * lane] end
+local function in_progress_of(lane) return KEYS[17 + 2 * lane] end
+local function ready_of(lane) return KEYS[18 + 2 * lane] end
 local function lane_key(lane) return ARGV[17 + lane] end
 local function name_of(index) return ARGV[17 + lane_count + index] end
-local seen_base = 17 + 2 * lane_count
+local seen_base = 18 + 2 * lane_count
 local record_base = 17 + lane_count + name_count
 local lane_base = record_base + count
 local body_base = lane_base + (lane_count > 1 and count or 0)
@@ -78,14 +82,25 @@ local body_base = lane_base + (lane_count > 1 and count or 0)
 local more = {}
 for i = body_base + 3 * body_count + 1, #ARGV, 3 do more[tonumber(ARGV[i])] = i end
 
--- The last sequence stamped in each lane that is still pending, 0 for an empty lane; and, where
--- lanes are serial, whether one of its messages is not finished.
-local previous, was_empty, busy = {}, {}, {}
+-- The last sequence stamped in each lane that is still pending; and, where lanes are serial, whether
+-- one of its messages is not finished.
+local previous, was_empty, busy, empty = {}, {}, {}, {}
 for lane = 1, lane_count do
-  previous[lane] = redis.call('ZRANGE', in_progress_of(lane), '-1', '-1')[1] or '0'
-  was_empty[lane] = previous[lane] == '0'
+  previous[lane] = redis.call('ZRANGE', in_progress_of(lane), '-1', '-1')[1]
+  was_empty[lane] = not previous[lane]
+  if was_empty[lane] and ordering == 'key' then empty[#empty + 1] = lane end
   if serial and not was_empty[lane] then
     busy[lane] = redis.call('ZCARD', in_progress_of(lane)) > redis.call('ZCARD', ready_of(lane))
+  end
+end
+
+-- Of an empty lane the last sequence that release noted; '0' if there was none, '' if there may have
+-- been one that was forgotten.
+if #empty > 0 then
+  local keys = {}
+  for i, lane in ipairs(empty) do keys[i] = lane_key(lane) end
+  for i, last_of_key in ipairs(redis.call('ZMSCORE', KEYS[18], unpack(keys))) do
+    previous[empty[i]] = last_of_key or known[7] and '0' or ''
   end
 end
 
@@ -167,17 +182,19 @@ for arrival = 1, count do
   local at_more = more[arrival]
   if at_more then seen, options = ARGV[at_more + 1], ARGV[at_more + 2] end
   local charge = has_room_for_all and 0 or charge_of(record)
-  local index, digest, id, in_epoch, at, same, first_id, letter
+  local index, digest, id, in_epoch, at, same, first_id, letter, letter_epoch
   if seen ~= '' then
     index, digest, id = string.match(seen, '^(%d+):(%S+) ?(.*)$')
     index = tonumber(index)
     in_epoch, at, same, first_id = first_of(index)
   end
-  if options ~= '' then letter = string.match(options, 'l(%d+);') end
+  if options ~= '' then letter, letter_epoch = string.match(options, 'l(%d+),(%d+);') end
   local refusal
   if in_epoch then
     refusal = {arrival, same == digest and 'duplicate' or 'conflict', at, in_epoch, first_id}
-  elseif letter and (letters[letter] or not redis.call('ZSCORE', KEYS[14], letter)) then
+  elseif letter and (letters[letter] or tonumber(letter_epoch) < born
+      or not redis.call('ZSCORE', KEYS[14], letter)) then
+    -- It went before, or with an earlier destination of this name.
     refusal = {arrival, 'gone', '0', '0', ''}
   elseif room <= 0 or room_bytes < charge and pending_bytes + bytes > 0 then
     -- What comes behind it in the batch is not to overtake it.

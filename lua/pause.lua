@@ -9,13 +9,13 @@
 --   [1] '1' ingest is paused from here on, '0' it is resumed, '' it stays as it is  [2] the same for
 --   delivery
 -- Returns: {version, definition (JSON), 1 if this changed anything, '' or 'ingest' or 'delivery' or
---   'ingest,delivery': what is paused now}
+--   'ingest,delivery': what is paused now, the epoch that it was born in}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
 -- Sent again it changes nothing: no call number is needed.
 -- include: schema, clock
 
 check_schema(KEYS[2])
-local known = redis.call('HMGET', KEYS[1], 'version', 'deleted', 'definition', 'paused')
+local known = redis.call('HMGET', KEYS[1], 'version', 'deleted', 'definition', 'paused', 'born')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 local names, paused = {'ingest', 'delivery'}, {}
 for i, name in ipairs(names) do
@@ -24,7 +24,7 @@ for i, name in ipairs(names) do
   if is_paused then paused[#paused + 1] = name end
 end
 paused = table.concat(paused, ',')
-if (known[4] or '') == paused then return {known[1], known[3], 0, paused} end
+if (known[4] or '') == paused then return {known[1], known[3], 0, paused, known[5] or '0'} end
 local version = text(math.max(tonumber(known[1]) + 1, now_ms()))
 redis.call('HSET', KEYS[1], 'version', version, 'paused', paused)
-return {version, known[3], 1, paused}
+return {version, known[3], 1, paused, known[5] or '0'}

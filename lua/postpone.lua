@@ -10,12 +10,14 @@
 --   [5] lanes         reseq:{p07}:d:<dest>:lanes
 --   [6] in_progress   reseq:{p07}:d:<dest>:in-progress[:<key>]
 --   [7] orders        reseq:{p07}:d:<dest>:orders
+--   [8] destination   reseq:{p07}:d:<dest>
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination', 'key' or
 --   'none'  [5] known of the epoch  [6] lane's key  [7] sequence  [8] failed attempts, with this one
---   [9] wait, ms  [10] trouble as JSON
+--   [9] wait, ms  [10] trouble as JSON  [11] definition version
 -- Returns: when the head may leave, in ms since 1970
--- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, WRONG_HEAD
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
+--   WRONG_HEAD
 -- Sent again it waits again: no call number is needed.
 -- include: schema, clock, epoch, expect, owner, attempts, head
 
@@ -23,6 +25,10 @@ local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, ARGV[5])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
+-- A destination of this name that was made anew counts from 1 again: its head may have the same number.
+local known = redis.call('HMGET', KEYS[8], 'version', 'deleted')
+if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if known[1] ~= ARGV[11] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 if not is_head(ARGV[4], KEYS[6], ARGV[7]) then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
 end

@@ -17,12 +17,15 @@
 --   [12] halted        reseq:{p07}:d:<dest>:halted
 --   [13] bodies        reseq:{p07}:d:<dest>:bodies
 --   [14] dead          reseq:{p07}:d:<dest>:dead
---   [15…] per lane (nothing in order: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [15] previous      reseq:{p07}:d:<dest>:previous
+--   [16…] per lane (nothing in order: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] definition version  [4] destination
 --   [5] 'destination', 'key' or 'none'  [6] known of the epoch  [7] most bytes of records  [8] most
 --   messages in the log  [9] number of lanes  [10] number of entries for the log  [11] number of bodies
---   stored apart that go with the settled
+--   stored apart that go with the settled  [12] most messages and [13] most bytes of records and bodies
+--   of a lane whose head was refused before (one is always given)  [14] most keys of empty lanes whose
+--   last sequence is remembered
 --   then per lane 5: its key (nothing in order: the sequence), the last sequence settled (0: none),
 --   the charges of the settled in bytes (and behind them, if any were tombstones, how many were dropped,
 --   skipped, cancelled), the last sequence still in hand (0: none), most messages to release
@@ -43,7 +46,7 @@ if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(e
 if quarantine > 0 then return redis.error_reply('QUARANTINE ' .. text(quarantine)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'orders', 'halted_ready', 'settled',
-  'ready', 'bytes', 'delivered')
+  'ready', 'bytes', 'delivered', 'all_keys_known')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
@@ -58,13 +61,13 @@ local lane_count, entry_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[10]
 -- Of each lane what is asked, what is found to have left it (gone) and what may leave it now (run).
 local lanes, keys, settles, NONE = {}, {}, false, {}
 for number = 1, lane_count do
-  local base, sets = 7 + 5 * number, ordering == 'none' and 1 or number
+  local base, sets = 10 + 5 * number, ordering == 'none' and 1 or number
   local upto = ARGV[base + 1]
   settles = settles or upto ~= '0'
   keys[number] = ARGV[base]
   lanes[number] = {
     base = base, key = keys[number], upto = upto, is_new = ARGV[base + 3] == '0',
-    most = tonumber(ARGV[base + 4]), in_progress = KEYS[13 + 2 * sets], ready = KEYS[14 + 2 * sets],
+    most = tonumber(ARGV[base + 4]), in_progress = KEYS[14 + 2 * sets], ready = KEYS[15 + 2 * sets],
     not_before = 0, gone = NONE, run = NONE,
   }
 end
@@ -241,10 +244,41 @@ local function attempts_at_heads()
   return kept
 end
 
+-- The bytes of a message's record, with a body that is stored apart.
+local function bytes_of(sequence)
+  return redis.call('HSTRLEN', KEYS[4], sequence) + redis.call('HSTRLEN', KEYS[13], sequence)
+end
+
+-- True if attempts at a message's delivery have failed. What cannot be read counts as nothing.
+local function was_refused(kept)
+  local could_read, attempts = pcall(cmsgpack.unpack, kept)
+  return could_read and type(attempts) == 'table' and (tonumber(attempts[1]) or 0) > 0
+end
+
+-- A head that was refused before is tried again with no more than one delivery holds: it may be refused
+-- again, and what is behind it would be read each time. Of a lane that is in hand the front is not its
+-- head.
+local function shorten_refused(attempts)
+  local most, most_bytes = tonumber(ARGV[12]), tonumber(ARGV[13])
+  for _, lane in ipairs(lanes) do
+    local run, short, bytes = lane.run, {}, 0
+    local kept = lane.is_new and #run > 1 and attempts[run[1]]
+    if kept and was_refused(kept) then
+      for i = 1, math.min(#run, most) do
+        if most > 1 then bytes = bytes + bytes_of(run[i]) end
+        if bytes > most_bytes and i > 1 then break end
+        short[i] = run[i]
+      end
+      lane.run = short
+    end
+  end
+end
+
 -- What each lane is told: its run, until the bytes are used up; one message is always given.
 local function answer_all()
-  local answers, attempts, record_of, before = {0}, attempts_at_heads(), reader_of(together('run')), 0
-  local wanted = {}
+  local attempts = attempts_at_heads()
+  if attempts_kept then shorten_refused(attempts) end
+  local answers, record_of, before, wanted = {0}, reader_of(together('run')), 0, {}
   for number = 1, lane_count do
     local lane = lanes[number]
     local run, answer, at = lane.run, {math.max(0, lane.not_before - now), ''}, 2
@@ -288,9 +322,10 @@ local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
 -- Of what this call has no use for nothing is asked: the log, and idempotency keys that are forgotten.
-local asks_what_is_gone = #ARGV > 11 + 5 * lane_count
+local asks_what_is_gone = #ARGV > 14 + 5 * lane_count
 if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
 if #gone > 0 then expect('HLEN', KEYS[4]) end
+if #gone > 0 and ordering == 'key' then expect('ZCARD', KEYS[15]) end
 if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
 if orders > 0 then expect('HLEN', KEYS[8]) end
 local has_unwanted_log = settles and ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0
@@ -298,6 +333,28 @@ if asks_what_is_gone or has_unwanted_log then
   expect('HLEN', KEYS[9], KEYS[10], KEYS[13])
   expect('LLEN', KEYS[11])
   expect('ZCARD', KEYS[14])
+end
+
+-- The most keys that one call forgets: more than it can remember.
+local FORGOTTEN_MAX = 1000
+
+-- Remembers the last sequences of lanes that are empty now, for what comes under their keys later. As
+-- sequences rise, the lowest are those of the keys that were used least lately: they make room.
+local function remember_keys(last_of_keys)
+  local most, is_forgotten = tonumber(ARGV[14]), false
+  if most == 0 then
+    redis.call('UNLINK', KEYS[15])
+    is_forgotten = true
+  else
+    redis.call('ZADD', KEYS[15], unpack(last_of_keys))
+    local excess = redis.call('ZCARD', KEYS[15]) - most
+    if excess > 0 then
+      redis.call('ZREMRANGEBYRANK', KEYS[15], '0', math.min(excess, FORGOTTEN_MAX) - 1)
+      is_forgotten = true
+    end
+  end
+  -- From here on a key that is not remembered may have had messages.
+  if is_forgotten and known[9] then redis.call('HDEL', KEYS[3], 'all_keys_known') end
 end
 
 -- Removes what has left from the sets of its lane.
@@ -308,12 +365,13 @@ local function settle_lanes()
     redis.call('ZREM', KEYS[7], unpack(gone))
     return
   end
-  local emptied = {}
+  local emptied, last_of_keys = {}, {}
   for number = 1, lane_count do
     local lane = lanes[number]
     local last = lane.gone[#lane.gone]
     if lane.is_all and last then
       emptied[#emptied + 1], emptied[#emptied + 2] = lane.ready, lane.in_progress
+      last_of_keys[#emptied - 1], last_of_keys[#emptied] = last, lane.key
     elseif last then
       redis.call('ZREMRANGEBYSCORE', lane.ready, '-inf', last)
       -- What is not ready keeps its place, whatever the owner says.
@@ -324,7 +382,10 @@ local function settle_lanes()
       end
     end
   end
-  if #emptied > 0 then redis.call('DEL', unpack(emptied)) end
+  if #emptied > 0 then
+    redis.call('DEL', unpack(emptied))
+    if ordering == 'key' then remember_keys(last_of_keys) end
+  end
 end
 
 local function forget_records()
@@ -389,7 +450,7 @@ if #gone > 0 then
   count_gone()
   if asks_what_is_gone then
     for _, sequence in ipairs(gone) do is_gone[sequence] = true end
-    local entries = 12 + 5 * lane_count
+    local entries = 15 + 5 * lane_count
     local fields = entries + 2 * entry_count
     local names = fields + body_count
     if entry_count > 0 then

@@ -76,7 +76,7 @@ for i = 22, #KEYS do expect('ZCARD', KEYS[i]) end
 local function tombstone_of(record)
   local _, mark_end = string.find(record, '^B%d+;')
   local begin = (mark_end or 0) + 1
-  local _, prefix_end = string.find(record, '^[PN]%d+;', begin)
+  local _, prefix_end = string.find(record, '^[PN]%d*;', begin)
   local length, header_at = string.match(record, KNOWN_FORMAT .. '%d+,(%d+);()', (prefix_end or begin - 1) + 1)
   if not length then
     local charge = string.match(record, '^%d(%d+),', (prefix_end or begin - 1) + 1)

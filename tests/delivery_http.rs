@@ -219,7 +219,7 @@ fn three() -> Vec<Arc<Stamped>> {
         stamped.message.body.content_type = content_type.into();
         stamped.message.body.bytes = body.to_owned().into();
         stamped.place.sequence = sequence;
-        stamped.previous = sequence - 1;
+        stamped.previous = Some(sequence - 1);
         Arc::new(stamped)
     };
     bodies.into_iter().zip([42, 43, 45]).map(make).collect()

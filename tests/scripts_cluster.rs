@@ -72,7 +72,8 @@ async fn live(
     index: usize,
 ) {
     ask::<u64>(&mut connections[node], &calls.found()).await;
-    let (version, changed, created, _): (String, bool, bool, String) =
+    type Defined = (String, bool, bool, String, String);
+    let (version, changed, created, ..): Defined =
         ask(&mut connections[node], &calls.define("{}")).await;
     assert!(changed && created);
     calls.version = version;

@@ -45,12 +45,13 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
 /// Where another type is met by nobody: what the arrivals of a call have no use for; what is only read
 /// where a lease is gone; the key of the other claimers; what only serial processing needs; what is
 /// only asked whether it is there; and what is removed whatever it is.
-const UNNOTICED: [&str; 47] = [
+const UNNOTICED: [&str; 51] = [
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:unique",
-    "ingest KEYS[19] reseq:{p00}:d:erp:ready:a",
-    "ingest KEYS[21] reseq:{p00}:d:erp:ready:b",
+    "ingest KEYS[18] reseq:{p00}:d:erp:previous",
+    "ingest KEYS[20] reseq:{p00}:d:erp:ready:a",
+    "ingest KEYS[22] reseq:{p00}:d:erp:ready:b",
     "claim KEYS[9] reseq:{p00}:d:erp:bodies",
     "claim KEYS[10] reseq:{p00}:d:erp:withdrawn",
     "complete KEYS[9] reseq:{p00}:d:erp:waiting",
@@ -63,10 +64,12 @@ const UNNOTICED: [&str; 47] = [
     "unclaim KEYS[4] reseq:{p00}:d:erp:messages",
     "unclaim KEYS[7] reseq:{p00}:active:worker",
     "reap KEYS[9] reseq:{p00}:active:worker",
+    "release KEYS[13] reseq:{p00}:d:erp:previous",
     "withdraw KEYS[15] reseq:{p00}:active:worker",
     "retry KEYS[10] reseq:{p00}:active:worker",
     "define KEYS[3] reseq:{p00}:d:erp:waiting",
     "define KEYS[6] reseq:{p00}:d:erp:withdrawn",
+    "define KEYS[7] reseq:{p00}:d:erp:previous",
     "purge KEYS[6] reseq:{p00}:d:erp:in-progress:a",
     "purge KEYS[7] reseq:{p00}:d:erp:ready:a",
     "purge KEYS[8] reseq:{p00}:d:erp:in-progress:b",
@@ -87,12 +90,14 @@ const UNNOTICED: [&str; 47] = [
     "forget KEYS[19] reseq:{p00}:d:erp:bodies",
     "forget KEYS[20] reseq:{p00}:d:erp:dead-at",
     "forget KEYS[21] reseq:{p00}:d:erp:withdrawn",
+    "forget KEYS[22] reseq:{p00}:d:erp:previous",
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:unique",
     "ingest KEYS[14] reseq:{p00}:d:erp:dead",
     "ingest KEYS[15] reseq:{p00}:d:erp:letters",
     "ingest KEYS[17] reseq:{p00}:d:erp:dead-at",
+    "ingest KEYS[18] reseq:{p00}:d:erp:previous",
 ];
 
 /// The same where lanes are serial, or each message is a lane: what is met there alone.
@@ -138,7 +143,7 @@ async fn populate_few(
     (calls.ordering, calls.processing, calls.window) = (ordering, processing, "0");
     run(connection, &calls.found()).await;
     let defined = run(connection, &calls.define("{}")).await;
-    calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
+    calls.version = redis::from_redis_value::<(String, u8, u8, String, String)>(defined).unwrap().0;
     let owned = run(connection, &calls.own("me")).await;
     calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
     let arrivals = [Arrival::new(1, "", RECORD); 3];
@@ -164,7 +169,7 @@ async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
     run(connection, &calls.found()).await;
     let defined = run(connection, &calls.define("{}")).await;
-    calls.version = redis::from_redis_value::<(String, u8, u8, String)>(defined).unwrap().0;
+    calls.version = redis::from_redis_value::<(String, u8, u8, String, String)>(defined).unwrap().0;
     let owned = run(connection, &calls.own("me")).await;
     calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
     let lanes = ["a", "b"];
@@ -194,7 +199,11 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
     let newer = format!("{}9 - {{}}", calls.version);
     let arrival = |lane, seen| Arrival::new(lane, seen, RECORD);
     vec![
-        calls.ingest(&lanes, &["once"], &[arrival(1, "1:digest"), arrival(2, "").with("l8;")]),
+        calls.ingest(
+            &lanes,
+            &["once"],
+            &[arrival(1, "1:digest"), arrival(2, "").with("l8,9000000000000000;")],
+        ),
         calls.claim("s2", 5),
         calls.complete("s1", &lanes, &[(2, 4), (1, 5)]),
         calls.extend("s1", &[4, 5]),

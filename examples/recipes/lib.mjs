@@ -112,7 +112,8 @@ export async function receiver(take) {
       id: decodeURIComponent(header("id") ?? ""),
       key: header("key") === undefined ? null : decodeURIComponent(header("key")),
       sequence: Number(header("sequence")),
-      previous: Number(header("previous")),
+      // Absent: it is not known any more.
+      previous: header("previous") === undefined ? null : Number(header("previous")),
       epoch: Number(header("epoch")),
       attempt: Number(header("attempt")),
       headers: request.headers,

@@ -17,22 +17,31 @@ local function id_after(name, info)
   return string.sub(info, at + 1, at + 40)
 end
 
--- `known` is what the caller knows: '<lease of owners, ms> <highest epoch that it has seen>'.
--- Returns the epoch, how many milliseconds releases must still wait, and the schema.
+-- The messages of a destination carry the epoch of the partition, or the one that the destination was
+-- born in if that is higher: one that is made after a removal is born above `removed_epoch`, the highest
+-- epoch that a message of any removed destination can have carried. So a removal changes nothing for the
+-- other destinations, and takes one number. A new epoch of the partition goes above these, too.
+--
+-- `known` is what the caller knows: '<lease of owners, ms> <highest epoch of the partition that it has
+-- seen> <highest epoch of a message, or of a birth, that it has seen>'.
+-- Returns the epoch, how many milliseconds releases must still wait, the schema, and the lowest epoch
+-- that a destination which is made now may be born in.
 local function current_epoch(key, now, known)
-  local noted = redis.call('HMGET', key, 'server', 'epoch', 'quarantine_ends_ms', 'lease_ms', 'schema')
+  local noted = redis.call('HMGET', key, 'server', 'epoch', 'quarantine_ends_ms', 'lease_ms', 'schema',
+    'removed_epoch')
   local schema = known_schema(noted[5])
   local history = id_after('master_replid:', redis.call('INFO', 'replication'))
-  local lease_ms, seen = string.match(known, '^(%d+) ?(%d*)$')
+  local lease_ms, seen, carried = string.match(known, '^(%d+) ?(%d*) ?(%d*)$')
   local epoch = tonumber(noted[2]) or 0
-  seen = tonumber(seen) or 0
-  if noted[1] and string.sub(noted[1], 41) == history and epoch >= seen then
-    return epoch, math.max(0, tonumber(noted[3]) - now), schema
+  local birth = math.max(epoch, (tonumber(noted[6]) or 0) + 1)
+  seen, carried = tonumber(seen) or 0, tonumber(carried) or 0
+  if noted[1] and string.sub(noted[1], 41) == history and epoch >= seen and birth >= carried then
+    return epoch, math.max(0, tonumber(noted[3]) - now), schema, birth
   end
-  epoch = math.max(math.max(epoch, seen) + 1, now)
+  epoch = math.max(math.max(birth, seen, carried) + 1, now)
   local wait = math.max(tonumber(lease_ms), tonumber(noted[4]) or 0)
   local server = id_after('run_id:', redis.call('INFO', 'server')) .. history
   redis.call('HSET', key, 'server', server, 'epoch', text(epoch),
     'quarantine_ends_ms', text(now + wait))
-  return epoch, wait, schema
+  return epoch, wait, schema, epoch
 end

@@ -71,8 +71,8 @@ pub(super) async fn redrive(
 /// A dead letter as an arrival. What had been processed is not processed again.
 fn anew(letter: DeadLetter, known: &Known) -> (Sequence, Arrival) {
     let DeadLetter { stage, message: old, .. } = letter;
-    let (sequence, priority) = (old.place.sequence, old.priority);
-    let origin = Origin { destination: old.destination.clone(), place: old.place };
+    let (place, priority) = (old.place, old.priority);
+    let origin = Origin { destination: old.destination.clone(), place };
     let message = Message { received_ms: server_clock_ms(), ..old.message.clone() };
     let processed = (stage == Stage::Delivery).then(|| {
         Box::new(Stamped {
@@ -87,8 +87,8 @@ fn anew(letter: DeadLetter, known: &Known) -> (Sequence, Arrival) {
     let arrival = Arrival {
         priority: by_priority.then_some(priority),
         origin: Some(origin),
-        redrive: Some(Redrive { letter: sequence, processed }),
+        redrive: Some(Redrive { letter: place, processed }),
         ..Arrival::of(message)
     };
-    (sequence, arrival)
+    (place.sequence, arrival)
 }

@@ -67,7 +67,12 @@ impl Target {
                 answer => return answer,
             }
             let fresh = self.api.catalog.refresh(&self.name).await?;
-            self.known = fresh.ok_or(StoreError::UnknownDestination)?;
+            let fresh = fresh.ok_or(StoreError::UnknownDestination)?;
+            // Another destination of this name: its messages have the same numbers, but are not meant.
+            if fresh.born != self.known.born {
+                return Err(StoreError::UnknownDestination);
+            }
+            self.known = fresh;
         }
         call(self.known.clone()).await
     }

@@ -69,7 +69,8 @@ pub(super) struct Failure {
 /// What only a look at one message shows.
 #[derive(Serialize)]
 pub(super) struct Inside {
-    previous: Sequence,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<Sequence>,
     headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Box<RawValue>>,

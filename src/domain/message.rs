@@ -67,8 +67,8 @@ pub struct Arrival {
 /// A dead letter that arrives anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redrive {
-    /// Its old sequence, in the same destination.
-    pub letter: Sequence,
+    /// Its old place, in the same destination.
+    pub letter: Place,
     /// The message as it was when it had been processed, if it had: it is not processed again.
     pub processed: Option<Box<Stamped>>,
 }
@@ -121,8 +121,9 @@ pub struct Stamped {
     pub destination: DestinationName,
     /// Its place in the destination's order.
     pub place: Place,
-    /// The sequence stamped before this one in its lane, 0 if the lane was empty.
-    pub previous: Sequence,
+    /// The sequence stamped before this one in its lane, 0 if it is the first; none if that is not
+    /// known any more.
+    pub previous: Option<Sequence>,
     /// The message; after processing, with the transform's output as its body.
     pub message: Message,
     /// What attempts at it left behind.
@@ -171,13 +172,13 @@ impl Stamped {
     pub fn new(
         destination: DestinationName,
         place: Place,
-        previous: Sequence,
+        previous: impl Into<Option<Sequence>>,
         message: Message,
     ) -> Stamped {
         Stamped {
             destination,
             place,
-            previous,
+            previous: previous.into(),
             charge: message.body.bytes.len() as u64,
             message,
             attempts: Attempts::default(),

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::{Claimers, KnownTopic, Store, StoreError, destinations, index::Followed};
 use crate::{
-    domain::{Destination, DestinationName, TopicName},
+    domain::{Destination, DestinationName, Epoch, TopicName},
     telemetry,
 };
 pub use names::{Changed, ChangedNames, Round, Watch};
@@ -43,9 +43,16 @@ impl Paused {
         Paused { ingest: names("ingest"), delivery: names("delivery") }
     }
 
-    /// As the index keeps it: never empty.
-    pub(super) fn mark(self) -> &'static str {
-        if self == Paused::default() { "-" } else { self.text() }
+    /// As the index keeps it, with the epoch that the destination was born in: never empty.
+    pub(super) fn mark(self, born: Epoch) -> String {
+        let paused = if self == Paused::default() { "-" } else { self.text() };
+        format!("{paused},@{born}")
+    }
+
+    /// What [`Paused::mark`] says. No epoch where the index was written by a version that noted none.
+    pub(super) fn of_mark(mark: &str) -> (Paused, Option<Epoch>) {
+        let born = mark.split(',').find_map(|part| part.strip_prefix('@')?.parse().ok());
+        (Paused::of_text(mark), born)
     }
 }
 
@@ -60,6 +67,9 @@ pub struct Known {
     pub partition: u16,
     /// What a person has paused.
     pub paused: Paused,
+    /// The epoch that it was born in: one of the same name that is made after it was removed is another
+    /// destination, and born in a higher one.
+    pub born: Epoch,
 }
 
 impl Known {

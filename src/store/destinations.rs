@@ -9,7 +9,7 @@ use bytes::Bytes;
 use redis::Pipeline;
 
 use super::{Claimers, Known, Paused, Store, StoreError, index::REMOVED_MAX, record};
-use crate::domain::{Destination, DestinationName, Ordering, Processing, TransformKind};
+use crate::domain::{Destination, DestinationName, Epoch, Ordering, Processing, TransformKind};
 
 /// The most messages that are purged in one call.
 const PURGE_MAX: usize = 500;
@@ -26,6 +26,8 @@ pub struct Defined {
     pub changed: bool,
     /// True if there was no such destination.
     pub created: bool,
+    /// The epoch that it was born in.
+    pub born: Epoch,
 }
 
 /// What removing a destination did.
@@ -81,17 +83,19 @@ impl Store {
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
+        call.key(keys.previous());
         call.arg(destination.name.as_str()).arg(&definition);
         call.arg(ordering_text(destination.ordering)).arg(claimers.as_str());
         let partition = destination.name.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(processing_text(destination.processing));
         call.arg(destination.transform.attempts_max).arg(destination.transform.crashes_max);
         let answer = self.run(name, &call).await?;
-        let (version, changed, created, paused): (u64, bool, bool, String) = answer;
+        let (version, changed, created, paused, born): (u64, bool, bool, String, u64) = answer;
+        self.inner.epochs.note_carried(partition, born);
         let paused = Paused::of_text(&paused);
-        let noted = self.index(&destination.name, version, Some((paused, &definition))).await;
-        noted.map_err(StoreError::half_way)?;
-        Ok(Defined { version, changed, created })
+        let noted = self.index(&destination.name, version, Some((paused, born, &definition)));
+        noted.await.map_err(StoreError::half_way)?;
+        Ok(Defined { version, changed, created, born })
     }
 
     /// Removes a destination; with `purge`, although messages are pending. May be repeated until
@@ -136,10 +140,11 @@ impl Store {
         call.key(keys.halted()).key(keys.orders()).key(keys.unique());
         call.key(keys.dead()).key(keys.letters()).key(keys.log()).key(keys.log_order());
         call.key(keys.bodies()).key(keys.dead_at()).key(keys.withdrawn());
+        call.key(keys.previous());
         let partition = destination.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
         let epoch: u64 = self.run(name, &call).await?;
-        self.inner.epochs.note(partition, epoch);
+        self.inner.epochs.note_carried(partition, epoch);
         self.index(destination, version, None).await
     }
 
@@ -216,10 +221,10 @@ impl Store {
         &self,
         name: &DestinationName,
         version: u64,
-        definition: Option<(Paused, &str)>,
+        definition: Option<(Paused, Epoch, &str)>,
     ) -> Result<(), StoreError> {
-        let noted = definition.map_or_else(String::new, |(paused, json)| {
-            format!("{version} {} {json}", paused.mark())
+        let noted = definition.map_or_else(String::new, |(paused, born, json)| {
+            format!("{version} {} {json}", paused.mark(born))
         });
         let (transition, mut call) = self.script(|scripts| &scripts.index);
         let index = self.keys().destinations();
@@ -230,11 +235,12 @@ impl Store {
         Ok(())
     }
 
-    /// Reads an entry of the index: `<version> <what is paused, or -> <definition>`.
+    /// Reads an entry of the index: `<version> <what is paused, or ->,@<born> <definition>`.
     pub(super) fn known_of_entry(&self, name: &str, entry: &str) -> Option<Known> {
         let mut parts = entry.splitn(3, ' ');
         let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
-        self.known(name, version, Paused::of_text(mark), json)
+        let (paused, born) = Paused::of_mark(mark);
+        self.known(name, version, paused, born?, json)
     }
 
     /// The definition that the partition holds, which is the true one; the index is mended.
@@ -244,26 +250,35 @@ impl Store {
     ) -> Result<Option<Known>, StoreError> {
         let keys = self.keys().destination(name);
         let mut pipe = Pipeline::new();
-        pipe.hmget(keys.hash(), &["version", "definition", "deleted", "paused"]);
-        type Held = (Option<String>, Option<String>, Option<String>, Option<String>);
-        let ((version, definition, deleted, paused),): (Held,) = self.query(&pipe).await?;
+        pipe.hmget(keys.hash(), &["version", "definition", "deleted", "paused", "born"]);
+        type Text = Option<String>;
+        type Held = (Text, Text, Text, Text, Option<Epoch>);
+        let ((version, definition, deleted, paused, born),): (Held,) = self.query(&pipe).await?;
         let (Some(version), Some(json), None) = (version, definition, deleted) else {
             return Ok(None);
         };
         let paused = Paused::of_text(paused.as_deref().unwrap_or_default());
-        let known = self.known(name.as_str(), &version, paused, &json);
+        let known = self.known(name.as_str(), &version, paused, born.unwrap_or_default(), &json);
         if let Some(known) = &known {
-            self.index(name, known.version, Some((paused, &json))).await?;
+            self.index(name, known.version, Some((paused, known.born, &json))).await?;
         }
         Ok(known)
     }
 
-    fn known(&self, name: &str, version: &str, paused: Paused, json: &str) -> Option<Known> {
+    fn known(
+        &self,
+        name: &str,
+        version: &str,
+        paused: Paused,
+        born: Epoch,
+        json: &str,
+    ) -> Option<Known> {
         let definition = serde_json::from_str::<Destination>(json);
         match (definition, version.parse()) {
             (Ok(destination), Ok(version)) => {
                 let partition = destination.name.partition(self.keys().partitions());
-                Some(Known { destination, version, partition, paused })
+                self.inner.epochs.note_carried(partition, born);
+                Some(Known { destination, version, partition, paused, born })
             }
             (Err(error), _) => {
                 tracing::error!(destination = name, %error, "a stored definition cannot be read");

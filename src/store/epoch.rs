@@ -14,33 +14,51 @@ use crate::domain::Epoch;
 /// First epochs that are noted at once.
 const CALLS_MAX: usize = 16;
 
-/// The highest epoch that was seen of each partition, and how long an owner's lease lasts.
+/// The highest epochs that were seen in each partition, and how long an owner's lease lasts.
 pub(super) struct Epochs {
-    seen: Vec<AtomicU64>,
+    seen: Vec<Seen>,
     lease_ms: u64,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Of the partition itself.
+    own: AtomicU64,
+    /// That a message of one of its destinations carried, or that one of them was born in. It may be
+    /// above that of the partition.
+    carried: AtomicU64,
 }
 
 impl Epochs {
     pub(super) fn new(partitions: u16, owner_lease: Duration) -> Epochs {
-        let seen = (0..partitions).map(|_| AtomicU64::new(0)).collect();
+        let seen = (0..partitions).map(|_| Seen::default()).collect();
         Epochs { seen, lease_ms: owner_lease.as_millis() as u64 }
     }
 
-    /// Notes an epoch that Redis told of.
+    /// Notes the epoch of a partition that Redis told of.
     pub(super) fn note(&self, partition: u16, epoch: Epoch) {
         if let Some(seen) = self.seen.get(usize::from(partition)) {
-            seen.fetch_max(epoch, Ordering::Relaxed);
+            seen.own.fetch_max(epoch, Ordering::Relaxed);
         }
     }
 
-    fn seen(&self, partition: u16) -> Epoch {
-        let seen = self.seen.get(usize::from(partition));
-        seen.map_or(0, |seen| seen.load(Ordering::Relaxed))
+    /// Notes an epoch that messages carry, or may carry.
+    pub(super) fn note_carried(&self, partition: u16, epoch: Epoch) {
+        if let Some(seen) = self.seen.get(usize::from(partition)) {
+            seen.carried.fetch_max(epoch, Ordering::Relaxed);
+        }
     }
 
     /// The argument that tells a script all of it.
     pub(super) fn known(&self, partition: u16) -> String {
-        format!("{} {}", self.lease_ms, self.seen(partition))
+        self.text(partition, self.lease_ms)
+    }
+
+    fn text(&self, partition: u16, lease_ms: u64) -> String {
+        let load = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let seen = self.seen.get(usize::from(partition));
+        let (own, carried) = seen.map_or((0, 0), |seen| (load(&seen.own), load(&seen.carried)));
+        format!("{lease_ms} {own} {carried}")
     }
 }
 
@@ -66,7 +84,8 @@ impl Store {
     /// back to what it was.
     pub fn forget_epochs(&self) {
         for seen in &self.inner.epochs.seen {
-            seen.store(0, Ordering::Relaxed);
+            seen.own.store(0, Ordering::Relaxed);
+            seen.carried.store(0, Ordering::Relaxed);
         }
     }
 
@@ -76,7 +95,7 @@ impl Store {
         let calls = stream::iter(0..self.keys().partitions()).map(async |partition| {
             let (name, mut call) = self.script(|scripts| &scripts.found);
             call.key(self.keys().partition(partition).epoch());
-            call.arg(format!("0 {}", self.inner.epochs.seen(partition)));
+            call.arg(self.inner.epochs.text(partition, 0));
             self.run::<u64>(name, &call).await
         });
         calls.buffer_unordered(CALLS_MAX).try_collect::<Vec<u64>>().await?;
@@ -94,6 +113,8 @@ mod tests {
         epochs.note(1, 9);
         epochs.note(1, 7);
         epochs.note(2, 11);
-        assert_eq!((epochs.known(0), epochs.known(1)), ("5000 0".into(), "5000 9".into()));
+        epochs.note_carried(1, 12);
+        epochs.note_carried(1, 10);
+        assert_eq!((epochs.known(0), epochs.known(1)), ("5000 0 0".into(), "5000 9 12".into()));
     }
 }

@@ -109,7 +109,7 @@ fn options(arrival: &Arrival) -> String {
         text.push_str(&format!("p{priority};"));
     }
     if let Some(redrive) = &arrival.redrive {
-        text.push_str(&format!("l{};", redrive.letter));
+        text.push_str(&format!("l{},{};", redrive.letter.sequence, redrive.letter.epoch));
         text.push_str(if redrive.processed.is_some() { "r;" } else { "" });
     }
     text
@@ -123,8 +123,8 @@ fn digest(body: &[u8]) -> String {
 impl Store {
     /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
     /// result each, in order: it has the durability that the destination asks for. Else the call is
-    /// unconfirmed, and the same call again waits again. `epoch` is the one that the caller last
-    /// heard of.
+    /// unconfirmed, and the same call again waits again. `epoch` is the one that messages of this
+    /// destination carry, as the caller last heard.
     pub async fn ingest(
         &self,
         caller: &Caller,
@@ -157,6 +157,7 @@ impl Store {
         call.key(keys.partition.wake_waiting()).key(keys.partition.wake_releasable());
         call.key(keys.partition.delayed()).key(keys.attempts()).key(keys.unique());
         call.key(keys.dead()).key(keys.letters()).key(keys.bodies()).key(keys.dead_at());
+        call.key(keys.previous());
         for lane in &batch.lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
@@ -205,7 +206,10 @@ impl Store {
             let level = destination.durability;
             Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
         });
-        caller.answered(self.learned(known.partition, answer))
+        if let Err(StoreError::StaleEpoch(epoch)) = &answer {
+            self.inner.epochs.note_carried(known.partition, *epoch);
+        }
+        caller.answered(answer)
     }
 }
 

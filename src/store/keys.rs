@@ -252,6 +252,11 @@ impl DestinationKeys {
         format!("{}:log:order", self.base)
     }
 
+    /// Where lanes are keys: the last sequence of each key whose lane is empty, of the most recent.
+    pub fn previous(&self) -> String {
+        format!("{}:previous", self.base)
+    }
+
     /// How many messages are being delivered just now; for people to see, and soon forgotten.
     pub fn delivering(&self) -> String {
         format!("{}:delivering", self.base)

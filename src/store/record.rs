@@ -12,8 +12,8 @@
 //! record ends with its header.
 //!
 //! What stands before the format is put there by scripts, which alone know it (and written again
-//! here with an output): the previous sequence of the lane (where the destination is one lane it
-//! is the sequence before), the priority, and what became of a message that only keeps its place
+//! here with an output): the previous sequence of the lane (nothing if it is not known any more; where
+//! the destination is one lane it is the sequence before), the priority, and what became of a message that only keeps its place
 //! (`d` dropped, `s` skipped, `c` cancelled). A tombstone has no body. The charge is what the message
 //! counts for in `max_backlog_bytes`: the bytes of its body as it arrived.
 
@@ -192,7 +192,10 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written
     }
     match ordering {
         Ordering::Destination => {}
-        Ordering::Key => out.extend_from_slice(format!("P{};", stamped.previous).as_bytes()),
+        Ordering::Key => {
+            let previous = stamped.previous.map(|previous| previous.to_string());
+            out.extend_from_slice(format!("P{};", previous.unwrap_or_default()).as_bytes());
+        }
         Ordering::None => out.extend_from_slice(format!("N{};", stamped.priority).as_bytes()),
     }
     let mut more = More {
@@ -238,7 +241,7 @@ struct Prefix {
     tombstone: Option<Tombstone>,
     /// The length of a body that stands apart.
     apart: Option<u64>,
-    previous: Sequence,
+    previous: Option<Sequence>,
     priority: u8,
 }
 
@@ -246,7 +249,7 @@ fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), Rec
     let mut prefix = Prefix {
         tombstone: None,
         apart: None,
-        previous: sequence.saturating_sub(1),
+        previous: Some(sequence.saturating_sub(1)),
         priority: PRIORITY_DEFAULT,
     };
     let mut rest = record;
@@ -260,13 +263,19 @@ fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), Rec
     }
     match rest.first() {
         Some(b'P') => {
-            let (previous, after) = number(&rest, 1, b';')?;
-            prefix.previous = previous;
+            let after = if rest.get(1) == Some(&b';') {
+                prefix.previous = None;
+                2
+            } else {
+                let (previous, after) = number(&rest, 1, b';')?;
+                prefix.previous = Some(previous);
+                after
+            };
             rest = rest.slice(after..);
         }
         Some(b'N') => {
             let (priority, after) = number(&rest, 1, b';')?;
-            prefix.previous = 0;
+            prefix.previous = Some(0);
             prefix.priority = priority as u8;
             rest = rest.slice(after..);
         }
@@ -438,7 +447,7 @@ mod tests {
         Stamped {
             destination: "erp".parse().unwrap(),
             place: Place { epoch: 7, sequence: 42 },
-            previous: 41,
+            previous: Some(41),
             message: Message {
                 id: id.into(),
                 key: Some("acct;7".into()),
@@ -470,9 +479,10 @@ mod tests {
         {
             let whole = stamped(id, content_type, body);
             let orderings = [
-                (Ordering::Destination, 41, PRIORITY_DEFAULT),
-                (Ordering::Key, 17, PRIORITY_DEFAULT),
-                (Ordering::None, 0, 9),
+                (Ordering::Destination, Some(41), PRIORITY_DEFAULT),
+                (Ordering::Key, Some(17), PRIORITY_DEFAULT),
+                (Ordering::Key, None, PRIORITY_DEFAULT),
+                (Ordering::None, Some(0), 9),
             ];
             for (ordering, previous, priority) in orderings {
                 for tombstone in [None, Some(Tombstone::Skipped)] {

@@ -128,7 +128,9 @@ pub struct LaneRun {
 }
 
 impl Store {
-    /// Settles what was delivered and hands out the next runs of lanes of one destination.
+    /// Settles what was delivered and hands out the next runs of lanes of one destination. Of a lane
+    /// whose head was refused before, no more than one delivery holds: what is behind it is not read
+    /// each time that it is refused again.
     pub async fn release(
         &self,
         owner: &Owner,
@@ -142,7 +144,7 @@ impl Store {
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
         call.key(keys.lanes()).key(keys.orders()).key(keys.unique());
         call.key(keys.log()).key(keys.log_order()).key(keys.halted());
-        call.key(keys.bodies()).key(keys.dead());
+        call.key(keys.bodies()).key(keys.dead()).key(keys.previous());
         // Where nothing is in order all lanes stand in the same sets.
         let sets = if known.destination.ordering == Ordering::None { 1 } else { lanes.len() };
         for lane in lanes.iter().take(sets) {
@@ -154,6 +156,8 @@ impl Store {
         call.arg(known.destination.log_max).arg(lanes.len());
         call.arg(lanes.iter().map(|lane| lane.settled.log.len()).sum::<usize>());
         call.arg(lanes.iter().map(|lane| lane.settled.bodies.len()).sum::<usize>());
+        call.arg(known.destination.refused_max()).arg(known.destination.delivery.batch_bytes_max);
+        call.arg(known.destination.previous_keys_max);
         for lane in lanes {
             let settled = &lane.settled;
             call.arg(lane.key.as_deref().unwrap_or_default()).arg(settled.upto);
@@ -190,11 +194,12 @@ impl Store {
         let (transition, mut call) = self.script(|scripts| &scripts.postpone);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
         call.key(keys.partition.releasable()).key(keys.lanes());
-        call.key(keys.in_progress(set_key(known, head.lane))).key(keys.orders());
+        call.key(keys.in_progress(set_key(known, head.lane))).key(keys.orders()).key(keys.hash());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
         call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);
         call.arg(wait.as_millis() as u64).arg(attempts::trouble_text(head.trouble));
+        call.arg(known.version);
         self.learned(known.partition, self.run::<u64>(transition, &call).await)?;
         Ok(())
     }
@@ -216,7 +221,7 @@ impl Store {
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.ordering_text());
         call.arg(self.known_of_epoch(known.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence);
-        call.arg(head.failed).arg(attempts::trouble_text(head.trouble));
+        call.arg(head.failed).arg(attempts::trouble_text(head.trouble)).arg(known.version);
         self.learned(known.partition, self.run::<u64>(transition, &call).await)?;
         Ok(())
     }

@@ -39,10 +39,11 @@ impl Store {
         };
         call.key(keys.hash()).key(keys.partition.epoch());
         call.arg(word(ingest)).arg(word(delivery));
-        let (version, definition, changed, paused): (u64, String, bool, String) =
-            self.run(transition, &call).await?;
+        type Answer = (u64, String, bool, String, u64);
+        let answer: Answer = self.run(transition, &call).await?;
+        let (version, definition, changed, paused, born) = answer;
         let paused = Paused::of_text(&paused);
-        let noted = self.index(name, version, Some((paused, &definition))).await;
+        let noted = self.index(name, version, Some((paused, born, &definition))).await;
         noted.map_err(StoreError::half_way)?;
         Ok((paused, changed))
     }

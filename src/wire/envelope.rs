@@ -21,7 +21,8 @@ use crate::domain::{BatchFormat, Body, Epoch, Origin, Sequence, Stamped};
 struct Envelope<'a> {
     id: &'a str,
     sequence: Sequence,
-    previous: Sequence,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<Sequence>,
     epoch: Epoch,
     key: Option<&'a str>,
     attempt: u32,

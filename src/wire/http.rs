@@ -259,7 +259,9 @@ impl Endpoint {
 fn insert_own(headers: &mut HeaderMap, message: &Stamped, attempt: u32) {
     insert_place(headers, message, attempt);
     insert(headers, "reseq-id", &encoded(&message.message.id));
-    insert(headers, "reseq-previous", &message.previous.to_string());
+    if let Some(previous) = message.previous {
+        insert(headers, "reseq-previous", &previous.to_string());
+    }
     if let Some(key) = &message.message.key {
         insert(headers, "reseq-key", &encoded(key));
     }

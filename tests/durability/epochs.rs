@@ -185,6 +185,7 @@ async fn a_destination_that_is_made_again_counts_anew_in_a_higher_epoch() {
     );
     world.places.push(first);
     world.stamp().await;
+    let old = world.known.clone();
     world.store.remove(world.name(), true).await.unwrap();
     let place = world.stamp().await;
     assert!(place.sequence == 1 && place.epoch > owned.epoch);
@@ -192,8 +193,63 @@ async fn a_destination_that_is_made_again_counts_anew_in_a_higher_epoch() {
     assert!(
         matches!(world.stamp_once("order-7").await, Ingested::Stamped(place) if place.sequence == 2)
     );
-    // Whoever delivered the old one has nothing to say any more.
-    assert!(matches!(world.release(owned.epoch).await, Err(StoreError::StaleEpoch(_))));
+    // Whoever delivered the old one has nothing to say any more; but it is the owner as before.
+    let new = std::mem::replace(&mut world.known, old);
+    assert!(matches!(world.release(owned.epoch).await, Err(StoreError::StaleDefinition)));
+    world.known = new;
+    assert_eq!(world.release(owned.epoch).await.unwrap(), 2);
     let again = world.own(LONG).await;
-    assert_eq!((again.epoch, again.quarantine), (place.epoch, Duration::ZERO));
+    assert_eq!((again.epoch, again.quarantine), (owned.epoch, Duration::ZERO));
+}
+
+#[tokio::test]
+async fn what_is_made_again_is_above_all_before_whatever_the_clock_says() {
+    let redis = TestRedis::start().await;
+    let mut world = World::new(redis.url(), LONG).await;
+    let mut at = redis.connection().await;
+    let (key, hash) = ("reseq:{p00}:epoch", "reseq:{p00}:d:erp");
+    let first: u64 = ask(&mut at, &["HGET", key, "epoch"]).await;
+    // The clock was an hour ahead when the partition's epoch began and the destination was defined.
+    let ahead = first + 3_600_000;
+    ask::<u64>(&mut at, &["HSET", key, "epoch", &ahead.to_string()]).await;
+    ask::<u64>(&mut at, &["HSET", hash, "version", &ahead.to_string()]).await;
+    world.stamp().await;
+    let mut versions = vec![ahead];
+    for _ in 0..3 {
+        world.store.remove(world.name(), true).await.unwrap();
+        // Checked as it is stamped: above all places before.
+        let place = world.stamp().await;
+        assert_eq!(place.sequence, 1);
+        versions.push(world.known.version);
+    }
+    assert!(versions.is_sorted_by(|one, next| one < next), "{versions:?}");
+    // A restart goes above what the destinations carry, too.
+    redis.kill_and_restart().await;
+    world.stamp().await;
+}
+
+#[tokio::test]
+async fn what_was_made_again_and_lost_is_never_gone_behind() {
+    let (a, mut replicas) = primary_with(1).await;
+    let b = replicas.remove(0);
+    let door = Door::to(&a).await;
+    let mut world = World::new(&door.url(), LONG).await;
+    world.own(LONG).await;
+    world.stamp().await;
+    caught_up(&b, &a).await;
+    let ahead = world.store.server_time_ms().await.unwrap() + 3_600_000;
+    promote(&b).await;
+    door.lead_to(&b);
+    world.stamp().await;
+    // Its clock is far ahead of A's: only who has seen its epochs can tell.
+    let mut at_b = b.connection().await;
+    let epoch = ahead.to_string();
+    ask::<u64>(&mut at_b, &["HSET", "reseq:{p00}:epoch", "removed_epoch", &epoch]).await;
+    world.store.remove(world.name(), true).await.unwrap();
+    let lost = world.stamp().await;
+    assert!(lost.sequence == 1 && lost.epoch > ahead, "{lost:?}");
+    // B is gone with all that it had. A has the destination that was removed, and its message.
+    door.lead_to(&a);
+    let again = world.stamp().await;
+    assert!(again.epoch > lost.epoch && again.sequence == 2, "{again:?} after {lost:?}");
 }

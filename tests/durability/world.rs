@@ -131,5 +131,6 @@ async fn defined(store: &Store, durability: Durability) -> Known {
         store.define(&destination).await.map_err(|error| error.to_string())
     })
     .await;
-    Known { destination, version: defined.version, partition: 0, paused: Paused::default() }
+    let (version, born, paused) = (defined.version, defined.born, Paused::default());
+    Known { destination, version, partition: 0, paused, born }
 }

@@ -48,6 +48,7 @@ impl Callers {
             crashes_max: 2,
             log_max: 3,
             dead_letters_max: 0,
+            previous_keys_max: 2,
         };
         let (key, none) = (Ordering::Key, Ordering::None);
         let kinds = [
@@ -154,7 +155,11 @@ impl Callers {
             Twist::StaleDefinition => all[draw.many[0].0 as usize % all.len()],
             _ => *all.last()?,
         };
-        let epoch = state.epoch - u64::from(draw.twist == Twist::StaleEpoch);
+        let epoch = match draw.kind {
+            Kind::Ingest => state.carried(name),
+            _ => state.epoch,
+        };
+        let epoch = epoch - u64::from(draw.twist == Twist::StaleEpoch);
         self.numbers[draw.caller] += 1;
         let call = Call { caller: draw.caller, number: 10 + self.numbers[draw.caller] };
         let who = self.someone(draw, state);

@@ -50,6 +50,8 @@ pub enum Due {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Redrive {
     pub letter: Sequence,
+    /// The epoch of its place: it may be of an earlier destination of this name.
+    pub epoch: u64,
     /// It is not processed again.
     pub processed: bool,
 }
@@ -65,7 +67,7 @@ pub struct Token {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Output {
     pub epoch: u64,
-    pub previous: Sequence,
+    pub previous: Option<Sequence>,
     pub key: Key,
     pub priority: u8,
     pub charge: u64,
@@ -238,6 +240,11 @@ pub enum Op {
         name: Name,
         purge: bool,
     },
+    /// Removed with what is pending, and made again at once.
+    Remake {
+        name: Name,
+        definition: Definition,
+    },
     /// Another server process answers from here on.
     Restart,
     /// Redis forgets which epoch it is.
@@ -286,7 +293,7 @@ pub enum Ingested {
 pub struct Given {
     pub sequence: Sequence,
     pub epoch: u64,
-    pub previous: Sequence,
+    pub previous: Option<Sequence>,
     pub key: Key,
     pub body: String,
     pub priority: u8,

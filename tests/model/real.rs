@@ -80,6 +80,8 @@ pub struct Real {
     /// The identity that the scripts note of the server.
     server: String,
     epochs: BTreeMap<u64, u64>,
+    /// The model's epoch of the partition.
+    epoch: u64,
     /// Per destination: two may have been defined in the same millisecond.
     versions: BTreeMap<(Name, u64), u64>,
     secrets: BTreeMap<String, String>,
@@ -107,6 +109,7 @@ fn destination(name: Name, definition: &Definition) -> Destination {
     }
     made.log_max = definition.log_max;
     made.dead_letters_max = definition.dead_letters_max;
+    made.previous_keys_max = definition.previous_keys_max;
     made
 }
 
@@ -145,6 +148,7 @@ impl Real {
             owners: [OwnerToken::random(), OwnerToken::random()],
             server,
             epochs: BTreeMap::new(),
+            epoch: 0,
             versions: BTreeMap::new(),
             secrets: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -288,14 +292,20 @@ impl Real {
         match (key, field) {
             ("epoch", "server") if value == self.server => "This".to_owned(),
             ("epoch", "server") => "Other".to_owned(),
-            ("epoch", "epoch") | (_, "born") => self.epoch(number(value)).to_string(),
+            ("epoch", "epoch" | "removed_epoch") | (_, "born") => {
+                self.epoch(number(value)).to_string()
+            }
             ("epoch", "lease_ms") => value.to_owned(),
+            // A version of any destination: what it is for is seen when one is made again.
+            ("epoch", "removed_version") => String::new(),
             ("epoch", _) => when(value),
             ("destinations", "*history") if self.server.ends_with(value) => "This".to_owned(),
             ("destinations", "*" | "*floor" | "*history") => value.to_owned(),
             ("destinations", _) => {
                 let words: Vec<&str> = value.splitn(3, ' ').collect();
-                format!("{} {}", self.version(field, number(words[0])), words[1])
+                let (paused, born) = words[1].split_once(",@").expect("what is paused, and born");
+                let (version, born) = (number(words[0]), self.epoch(number(born)));
+                format!("{} {paused} {born}", self.version(field, version))
             }
             _ if key.ends_with(":unique") => self.unique(value),
             (_, "version") => self.version(&key["d:".len()..], number(value)).to_string(),
@@ -316,7 +326,9 @@ impl Real {
             }
             self.epochs.insert(state.epoch, actual);
         }
+        self.epoch = state.epoch;
         for (name, found) in &state.destinations {
+            self.learn_birth(name, found.born).await?;
             let (version, definition) = (found.version, found.definition);
             self.known.insert(name, Known { name, version, definition });
             if !self.versions.contains_key(&(*name, version)) {
@@ -332,6 +344,23 @@ impl Real {
         Ok(())
     }
 
+    /// A destination may be born above the epoch of the partition.
+    async fn learn_birth(&mut self, name: Name, born: u64) -> Result<(), String> {
+        if self.epochs.contains_key(&born) {
+            return Ok(());
+        }
+        let key = self.keys.destination(&name.parse().unwrap()).hash();
+        let Some(actual) = self.run::<Option<u64>>(&["HGET", &key, "born"]).await else {
+            return Ok(());
+        };
+        let last = self.epochs.values().max().copied().unwrap_or_default();
+        if actual <= last {
+            return Err(format!("{name} was born in {actual}, after {last}"));
+        }
+        self.epochs.insert(born, actual);
+        Ok(())
+    }
+
     fn actual_epoch(&self, epoch: u64) -> u64 {
         self.epochs.get(&epoch).copied().unwrap_or(1)
     }
@@ -344,6 +373,7 @@ impl Real {
             destination,
             version,
             paused: Paused::default(),
+            born: 0,
         }
     }
 

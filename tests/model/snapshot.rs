@@ -63,7 +63,7 @@ fn record(given: &Given) -> String {
     let Given { epoch, previous, key, body, priority, charge, idempotency_key, tombstone, .. } =
         given;
     format!(
-        "epoch {epoch}, previous {previous}, key {key:?}, {body:?}, priority {priority}, charge \
+        "epoch {epoch}, previous {previous:?}, key {key:?}, {body:?}, priority {priority}, charge \
          {charge}, idempotency key {idempotency_key:?}, {tombstone:?}"
     )
 }

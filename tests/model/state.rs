@@ -62,6 +62,7 @@ pub struct Definition {
     pub log_max: u64,
     /// 0: no limit.
     pub dead_letters_max: u64,
+    pub previous_keys_max: u64,
 }
 
 impl Definition {
@@ -123,7 +124,8 @@ impl Left {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
     pub epoch: u64,
-    pub previous: Sequence,
+    /// None if it is not known any more.
+    pub previous: Option<Sequence>,
     pub key: Key,
     pub body: String,
     pub priority: u8,
@@ -168,7 +170,7 @@ pub struct Destination {
     pub version: u64,
     pub definition: Definition,
     pub paused: &'static str,
-    /// The epoch in which it was made.
+    /// The epoch in which it was made: its messages carry no lower one.
     pub born: u64,
     pub deleted: bool,
     pub last: Sequence,
@@ -187,6 +189,10 @@ pub struct Destination {
     pub letters: BTreeMap<Sequence, Letter>,
     /// What became of the last messages, the oldest first.
     pub log: Vec<(Sequence, Option<Tombstone>)>,
+    /// The last sequences of the keys that were used last and have nothing pending.
+    pub previous: BTreeMap<&'static str, Sequence>,
+    /// No key was forgotten, so one that is not among them had no message yet.
+    pub all_keys_known: bool,
 }
 
 impl Destination {
@@ -270,6 +276,8 @@ pub enum Kept {
 pub struct State {
     pub server: Server,
     pub epoch: u64,
+    /// The highest epoch that a message of a removed destination can have carried.
+    pub removed_epoch: u64,
     /// The highest epoch that there ever was. Redis may forget it; its clock does not.
     pub epoch_max: u64,
     pub quarantine: Option<Until>,
@@ -299,6 +307,7 @@ impl Default for State {
         State {
             server: Server::This,
             epoch: 1,
+            removed_epoch: 0,
             epoch_max: 1,
             quarantine: None,
             lease_noted: false,
@@ -348,6 +357,11 @@ impl State {
     pub fn raise_epoch(&mut self) {
         self.epoch_max += 1;
         self.epoch = self.epoch_max;
+    }
+
+    /// The epoch that the messages of a destination carry.
+    pub fn carried(&self, name: Name) -> u64 {
+        self.destinations.get(name).map_or(self.epoch, |found| found.born.max(self.epoch))
     }
 
     pub fn active(&mut self, claimers: Claimers) -> &mut BTreeSet<Name> {

@@ -89,6 +89,11 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
             begin_remove(state, name, *purge)?;
             end_remove(state, name, usize::MAX)
         }
+        Op::Remake { name, definition } => {
+            begin_remove(state, name, true)?;
+            end_remove(state, name)?;
+            define(state, name, *definition)
+        }
         Op::Restart => {
             if state.server == Server::This {
                 state.server = Server::Other;
@@ -96,7 +101,7 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
             Ok(Reply::Done)
         }
         Op::LoseEpoch => {
-            (state.server, state.lease_noted) = (Server::Unknown, false);
+            (state.server, state.lease_noted, state.removed_epoch) = (Server::Unknown, false, 0);
             Ok(Reply::Done)
         }
         Op::Pass(deadline) => {

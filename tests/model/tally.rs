@@ -13,7 +13,7 @@ use super::{
 };
 
 /// What must have happened at least once for the test to mean anything.
-pub const WANTED: [&str; 89] = [
+pub const WANTED: [&str; 94] = [
     "stamped",
     "duplicate",
     "duplicate while pending",
@@ -22,6 +22,9 @@ pub const WANTED: [&str; 89] = [
     "backlog full",
     "backlog full of bytes",
     "dead letter gone",
+    "dead letter of another destination",
+    "previous remembered",
+    "previous unknown",
     "delayed at ingest",
     "held at ingest",
     "held and delayed at ingest",
@@ -52,6 +55,7 @@ pub const WANTED: [&str; 89] = [
     "delay over",
     "released",
     "released out of order",
+    "released alone after a refusal",
     "released anew after a retry",
     "held back by an order",
     "held back by a halted head",
@@ -93,6 +97,7 @@ pub const WANTED: [&str; 89] = [
     "partition taken over",
     "removed with messages pending",
     "made again",
+    "born above the epoch of the partition",
     "finished while being removed",
     "ended under an old definition",
     "repeated call",
@@ -201,6 +206,11 @@ impl Tally {
             }
             (Op::Define { .. }, Reply::Defined { created: true, .. }) if before.revision > 3 => {
                 self.count("made again");
+                let Op::Define { name, .. } = op else { return };
+                self.count_if(
+                    after.carried(name) > after.epoch,
+                    "born above the epoch of the partition",
+                );
             }
             _ => {}
         }
@@ -241,9 +251,16 @@ impl Tally {
                     "backlog full of bytes"
                 }
                 Ingested::BacklogFull => "backlog full",
+                Ingested::Gone if arrival.redrive.is_some_and(|r| r.epoch < after.born) => {
+                    "dead letter of another destination"
+                }
                 Ingested::Gone => "dead letter gone",
             });
             let Ingested::Stamped { sequence, .. } = result else { continue };
+            let previous = after.messages.get(sequence).and_then(|message| message.previous);
+            let is_remembered = |last: &u64| previous == Some(*last);
+            self.count_if(previous.is_none(), "previous unknown");
+            self.count_if(before.previous.values().any(is_remembered), "previous remembered");
             match after.messages.get(sequence).map(|message| &message.stand) {
                 Some(Stand::Delayed { .. }) => self.count("delayed at ingest"),
                 Some(Stand::Held { delayed: true }) => self.count("held and delayed at ingest"),
@@ -266,6 +283,12 @@ impl Tally {
             let out_of_order = matches!(request.lane, Lane::Single(_))
                 && handed_out.is_some_and(|one| lowest.is_some_and(|l| *l < one.sequence));
             self.count_if(out_of_order, "released out of order");
+            let was_refused = handed_out.is_some_and(|one| one.left.failed > 0);
+            let mut others = after.lane(request.lane).skip(1);
+            let is_alone = run.messages.len() == 1
+                && request.want > 1
+                && others.next().is_some_and(|(_, next)| next.may_leave());
+            self.count_if(was_refused && is_alone, "released alone after a refusal");
             let again =
                 |one: &super::op::Given| one.left.failed == 0 && !one.left.troubles.is_empty();
             self.count_if(handed_out.is_some_and(again), "released anew after a retry");

@@ -34,7 +34,7 @@ macro_rules! scene {
     };
 }
 
-const SCENES: [Of; 15] = [
+const SCENES: [Of; 16] = [
     scene!(failures, "journey"),
     scene!(unclear_answers, "journey"),
     scene!(sent_twice, "journey"),
@@ -50,11 +50,12 @@ const SCENES: [Of; 15] = [
     scene!(owner_drains, "pause points"),
     scene!(worker_hangs_up, "sockets"),
     scene!(closes_its_direction, "pause points"),
+    scene!(made_again, "pause points"),
 ];
 
 /// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
 /// two, whichever comes first. What is sent before the answer to the one before may also pass it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 20] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 21] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -114,6 +115,12 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 20] = [
         "a client that closed its direction gets no answer",
         "closes_its_direction",
         &[Anomaly::Unanswered],
+    ),
+    (
+        "generation_ignored",
+        "keeps what it holds of a removed destination",
+        "made_again",
+        &[Anomaly::Lost],
     ),
 ];
 

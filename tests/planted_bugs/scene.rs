@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use reseq::{config, store::Store};
 use serde_json::Value;
 use tokio::{
     io::{AsyncWriteExt, BufStream},
@@ -268,6 +269,20 @@ impl Scene {
             format!("POST {path} HTTP/1.1\r\nhost: reseq\r\ncontent-length: {length}\r\n\r\n");
         stream.write_all((head + body).as_bytes()).await.unwrap();
         stream
+    }
+
+    /// Removes the destination with all that is pending, and makes it again as it was.
+    pub async fn make_again(&self) {
+        let settings = config::Redis {
+            url: self.redis.url().to_owned(),
+            partitions: 1,
+            ..config::Redis::default()
+        };
+        let (store, _) = Store::open(&settings, Duration::from_secs(30)).await.unwrap();
+        let words = ["HGET", "reseq:{p00}:d:orders", "definition"];
+        let definition: String = self.redis.ask(&words).await.unwrap();
+        store.remove(&"orders".parse().unwrap(), true).await.unwrap();
+        store.define(&serde_json::from_str(&definition).unwrap()).await.unwrap();
     }
 
     /// A producer's connection to the first pod.

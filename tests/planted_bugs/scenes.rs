@@ -380,3 +380,31 @@ pub async fn closes_its_direction(bug: Option<String>) -> Ended {
     .await;
     (verdict, 1)
 }
+
+/// While a delivery has been accepted and is not settled, its destination is removed and made again,
+/// and another message has got the same number.
+pub async fn made_again(bug: Option<String>) -> Ended {
+    let roles = ["ingest", "sender"];
+    let long = |settings: &mut Settings| settings.sender_lease_ms = 30_000;
+    let manners = Manners::default();
+    let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, long).await;
+    let verdict = async {
+        scene.control.catch("sender.accepted");
+        scene.send(1).await?;
+        let held = scene.control.caught().await;
+        let at = scene.at(&held);
+        // It learns of both at once.
+        scene.pods[at].freeze();
+        scene.make_again().await;
+        scene.send(2).await?;
+        scene.pods[at].thaw();
+        let delivers = |visit: &Visit| visit.point == "sender.sending";
+        let since = scene.control.count();
+        // Without the bug, it begins anew at once; with it, it waits for the old delivery.
+        scene.comes_to(async |scene| !scene.control.visits(since, delivers).is_empty()).await;
+        held.go();
+        scene.settles().await
+    }
+    .await;
+    (verdict, scene.sent)
+}

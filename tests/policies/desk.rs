@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use serde_json::{Value, json};
@@ -23,7 +26,10 @@ pub const ERP: &str = "erp";
 pub struct Service {
     /// Bodies whose requests are refused with this status, so often (none: for ever).
     refused: Mutex<HashMap<String, (u16, Option<usize>)>>,
+    refused_all: Mutex<Option<(u16, usize)>>,
     pub taken: Mutex<Vec<Taken>>,
+    /// Requests that came, answered or not.
+    pub arrived: AtomicUsize,
     /// Requests in flight, and the most there have been at once.
     in_flight: Mutex<(usize, usize)>,
     /// A request is answered only after this has been released.
@@ -44,6 +50,11 @@ impl Service {
         self.refused.lock().unwrap().insert(body.to_owned(), (status, times));
     }
 
+    /// The next so many requests are refused with this status, whatever they say.
+    pub fn refuse_all(&self, refusal: Option<(u16, usize)>) {
+        *self.refused_all.lock().unwrap() = refusal;
+    }
+
     pub fn accept(&self, body: &str) {
         self.refused.lock().unwrap().remove(body);
     }
@@ -61,6 +72,7 @@ impl Service {
     }
 
     async fn take(&self, request: Request) -> Option<Answer> {
+        self.arrived.fetch_add(1, Ordering::Relaxed);
         {
             let mut in_flight = self.in_flight.lock().unwrap();
             in_flight.0 += 1;
@@ -68,6 +80,12 @@ impl Service {
         }
         drop(self.gate.read().await);
         self.in_flight.lock().unwrap().0 -= 1;
+        if let Some((status, times)) = self.refused_all.lock().unwrap().as_mut()
+            && *times > 0
+        {
+            *times -= 1;
+            return Some(Answer::status(*status));
+        }
         if let Some((status, times)) = self.refused.lock().unwrap().get_mut(&request.body)
             && times.is_none_or(|times| times > 0)
         {
@@ -96,6 +114,8 @@ impl Service {
 pub struct Desk {
     pub redis: TestRedis,
     pub pod: Pod,
+    /// The sender, where it is a pod of its own.
+    pub sender: Option<Pod>,
     pub receiver: Arc<Service>,
     pub transformer: Arc<Service>,
     pub receiver_url: String,
@@ -115,6 +135,7 @@ impl Desk {
         let desk = Desk {
             redis,
             pod,
+            sender: None,
             receiver,
             transformer,
             receiver_url,
@@ -122,6 +143,18 @@ impl Desk {
             _servers: vec![server, other],
         };
         desk.define(ERP, definition).await;
+        desk
+    }
+
+    /// The same with a sender that is a pod of its own, whose leases no test outlives.
+    pub async fn start_apart(definition: Value) -> Desk {
+        let mut desk = Desk::start(definition).await;
+        desk.pod.kill();
+        desk.redis.ask::<()>(&["FLUSHALL"]).await.unwrap();
+        let mut settings = Settings::new(desk.redis.url());
+        settings.sender_lease_ms = 300_000;
+        desk.pod = Pod::start("ingest", "ingest", &settings).await;
+        desk.sender = Some(Pod::start("sender", "sender", &settings).await);
         desk
     }
 
@@ -187,6 +220,13 @@ impl Desk {
         for body in bodies {
             self.send(body, json!({})).await;
         }
+    }
+
+    /// The name of a key of the destination in Redis.
+    pub fn key(&self, noun: &str) -> String {
+        let name = ERP.parse().unwrap();
+        let keys = reseq::store::Keys::new("reseq", 64).destination(&name);
+        format!("{}:{noun}", keys.hash())
     }
 
     pub async fn stats(&self) -> Value {

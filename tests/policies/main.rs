@@ -10,4 +10,5 @@ mod gone;
 mod halted;
 mod lanes;
 mod limits;
+mod removed;
 mod waiting;

@@ -159,7 +159,8 @@ impl Calls {
     pub fn define(&self, definition: &str) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let (builtin, worker) = (self.builtin(), self.worker());
-        let keys = [&p.epoch(), &k.hash(), &k.waiting(), &builtin, &worker, &k.withdrawn()];
+        let (withdrawn, previous) = (k.withdrawn(), k.previous());
+        let keys = [&p.epoch(), &k.hash(), &k.waiting(), &builtin, &worker, &withdrawn, &previous];
         let (ordering, processing) = (self.ordering, self.processing);
         let args =
             [self.name.as_str(), definition, ordering, "builtin", LONG, processing, "3", "3"];
@@ -193,6 +194,7 @@ impl Calls {
             &k.letters(),
             &k.bodies(),
             &k.dead_at(),
+            &k.previous(),
         ];
         let (number, name) = (self.next(), self.name.as_str());
         let args = [&number, name, &self.version, &self.epoch, LONG, self.stand, "100", "0"];
@@ -409,6 +411,7 @@ impl Calls {
             &k.bodies(),
             &k.dead_at(),
             &k.withdrawn(),
+            &k.previous(),
         ];
         call("forget", &keys, &[LONG, self.name.as_str()])
     }

@@ -43,6 +43,7 @@ impl Calls {
             &k.halted(),
             &k.bodies(),
             &k.dead(),
+            &k.previous(),
         ];
         let name = self.name.as_str();
         let args = [token, &self.epoch, &self.version, name, self.ordering, LONG, "1000000", "1"];
@@ -51,6 +52,7 @@ impl Calls {
         let settled: Vec<&u64> = lanes.iter().map(|(_, to, _)| to).filter(|to| **to > 0).collect();
         let count = settled.len().to_string();
         made.args.extend([lanes.len().to_string(), count.clone(), count]);
+        made.args.extend(["1", "1000000", "100"].map(str::to_owned));
         for (lane, settled_to, most) in lanes {
             made.args.extend([(*lane).to_owned(), settled_to.to_string()]);
             made.args.extend(["4", "0"].map(str::to_owned));
@@ -75,11 +77,12 @@ impl Calls {
             &k.lanes(),
             &in_progress,
             &k.orders(),
+            &k.hash(),
         ];
         let (name, sequence) = (self.name.as_str(), sequence.to_string());
         let args = [token, &self.epoch, name, self.ordering, LONG, lane, &sequence, "1", wait];
         let mut made = call("postpone", &keys, &args);
-        made.args.push(TROUBLE.to_owned());
+        made.args.extend([TROUBLE.to_owned(), self.version.clone()]);
         made
     }
 
@@ -88,7 +91,9 @@ impl Calls {
         let keys = [&p.epoch(), &p.owner(), &k.hash(), &k.attempts(), &k.halted(), &k.lanes()];
         let sequence = sequence.to_string();
         let args = [token, &self.epoch, self.ordering, LONG, lane, &sequence, "1", TROUBLE];
-        self.with_lanes(call("halt", &keys, &args), &[lane])
+        let mut made = call("halt", &keys, &args);
+        made.args.push(self.version.clone());
+        self.with_lanes(made, &[lane])
     }
 
     /// Has messages leave: of each its lane (from 1) and its sequence; with no token by a stranger.

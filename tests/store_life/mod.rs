@@ -57,7 +57,8 @@ pub async fn through_the_store(
     let partition = destination.name.partition(store.keys().partitions());
     let caller = store.caller(destination.name.as_str());
     let paused = Paused::default();
-    let known = Known { destination, version: defined.version, partition, paused };
+    let known =
+        Known { destination, version: defined.version, partition, paused, born: defined.born };
     let token = OwnerToken::random();
     let epoch = store.own(partition, &token, lease).await.unwrap().epoch;
     let mut life = Life { store, known, owner: Owner { token, epoch }, caller, lease };
@@ -203,7 +204,7 @@ impl Life<'_> {
         let letters = store.dead_letters(&known, 0, 9).await.unwrap();
         assert_eq!(letters.len(), 3);
         let letter = letters[0].message.clone();
-        let redrive = Redrive { letter: 2, processed: Some(Box::new(letter)) };
+        let redrive = Redrive { letter: letter.place, processed: Some(Box::new(letter)) };
         let again = Arrival { redrive: Some(redrive), ..arrival("b", Some("thrice")) };
         assert!(matches!(self.ingest(&[again]).await[..], [Ingested::Stamped(_)]));
         assert_eq!(store.discard(&known, &[3]).await.unwrap(), 1);

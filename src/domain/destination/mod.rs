@@ -70,6 +70,10 @@ pub struct Destination {
     /// How long a dead letter is kept, in milliseconds; 0: until somebody redrives or discards it.
     #[serde(default = "default_dead_letters_max_age_ms")]
     pub dead_letters_max_age_ms: u64,
+    /// Where lanes are keys: of how many keys that have nothing pending the last sequence is
+    /// remembered, those that were used last; 0: of none.
+    #[serde(default = "default_previous_keys_max")]
+    pub previous_keys_max: u64,
 }
 
 /// What must stay in order.
@@ -221,6 +225,10 @@ fn default_dead_letters_max_age_ms() -> u64 {
     90 * 24 * 3600 * 1000
 }
 
+fn default_previous_keys_max() -> u64 {
+    10_000
+}
+
 fn default_max_backlog() -> u64 {
     1_000_000
 }
@@ -267,7 +275,14 @@ impl Destination {
             log_bodies: false,
             dead_letters_max: default_dead_letters_max(),
             dead_letters_max_age_ms: default_dead_letters_max_age_ms(),
+            previous_keys_max: default_previous_keys_max(),
         }
+    }
+
+    /// The most messages that are sent together when the first of them was refused before. Over TCP
+    /// frames are answered one by one, so that is the first alone.
+    pub fn refused_max(&self) -> usize {
+        if self.is_tcp() { 1 } else { self.delivery.batch_max as usize }
     }
 
     /// True when the receiver speaks TCP frames.

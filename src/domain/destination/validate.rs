@@ -48,7 +48,8 @@ impl Destination {
             let age_ms = self.dead_letters_max_age_ms;
             check_range("dead_letters_max_age_ms", age_ms, 1_000, 3_650 * DAY_MS)?;
         }
-        check_range("log_max", self.log_max, 0, 10_000_000)
+        check_range("log_max", self.log_max, 0, 10_000_000)?;
+        check_range("previous_keys_max", self.previous_keys_max, 0, 1_000_000)
     }
 
     fn validate_batch(&self) -> Result<(), InvalidField> {
@@ -206,6 +207,7 @@ mod tests {
         assert_eq!(refused(|d| d.delivery.backoff_ms = 0), "delivery.backoff_ms");
         assert_eq!(refused(|d| d.transform.backoff_ms = 0), "transform.backoff_ms");
         assert_eq!(refused(|d| (d.log_bodies, d.log_max) = (true, 0)), "log_bodies");
+        assert_eq!(refused(|d| d.previous_keys_max = 1_000_001), "previous_keys_max");
         assert_eq!(refused(|d| d.max_backlog = 0), "max_backlog");
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Jq), "transform.expression");
         assert_eq!(refused(|d| d.delivery.batch_max = 0), "delivery.batch_max");

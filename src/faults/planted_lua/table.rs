@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub const BUGS: [Bug; 40] = [
+pub const BUGS: [Bug; 48] = [
     // Order.
     bug(
         "release compares no heads",
@@ -92,13 +92,13 @@ end",
     bug(
         "the epoch stays as it was after a failover",
         "include/epoch",
-        "math.max(math.max(epoch, seen) + 1, now)",
+        "math.max(math.max(birth, seen, carried) + 1, now)",
         "(tonumber(noted[2]) or now)",
     ),
     bug(
         "an epoch that was forgotten is given again",
         "include/epoch",
-        "math.max(math.max(epoch, seen) + 1, now)",
+        "math.max(math.max(birth, seen, carried) + 1, now)",
         "(tonumber(noted[2]) or 0) + 1",
     ),
     bug("a sequence is used again after a failover", "ingest", "text(epoch) ~= ARGV[4]", "false"),
@@ -111,10 +111,31 @@ end",
     ),
     bug("release does not keep the quarantine", "release", "quarantine > 0 then", "false then"),
     bug(
-        "a removal raises no epoch",
+        "a removal notes no epoch",
         "forget",
-        "redis.call('HSET', KEYS[1], 'epoch', text(epoch))",
+        "'removed_epoch', at_least(removed[1], carried),",
         "",
+    ),
+    bug(
+        "a removal notes the epoch of the partition",
+        "forget",
+        "math.max(epoch, tonumber(known[2]) or 0)",
+        "epoch",
+    ),
+    bug(
+        "what is made again is born in an old epoch",
+        "include/epoch",
+        "math.max(epoch, (tonumber(noted[6]) or 0) + 1)",
+        "epoch",
+    ),
+    bug("release takes another destination's word", "release", "known[1] ~= ARGV[3]", "false"),
+    bug("postpone takes another destination's word", "postpone", "known[1] ~= ARGV[11]", "false"),
+    bug("halt takes another destination's word", "halt", "known[1] ~= ARGV[9]", "false"),
+    bug(
+        "the dead letter of another destination is redriven",
+        "ingest",
+        "tonumber(letter_epoch) < born",
+        "false",
     ),
     // Once, and not twice.
     bug(
@@ -182,7 +203,20 @@ end",
         "redis.call('HSET', index, '*floor', oldest[2])",
         "",
     ),
+    // Gaps.
+    bug(
+        "a key that was forgotten counts as new",
+        "release",
+        "if is_forgotten and known[9] then redis.call('HDEL', KEYS[3], 'all_keys_known') end",
+        "",
+    ),
     // Bounds and times.
+    bug(
+        "what is behind a refused head is read",
+        "release",
+        "if attempts_kept then shorten_refused(attempts) end",
+        "",
+    ),
     bug("a delayed message may be claimed at once", "ingest", "due and due > now", "false"),
     bug("the backlog has no cap", "ingest", "room <= 0 or room_bytes < charge and", "false and"),
     bug("pending bytes are not given back", "release", "counted(7, -bytes)", "counted(7, 0)"),

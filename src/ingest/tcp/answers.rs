@@ -55,7 +55,7 @@ struct Writer<'c> {
 enum Kept {
     /// To be submitted again: surely it is not there.
     Again {
-        arrival: Arrival,
+        arrival: Box<Arrival>,
         _share: Arc<Share>,
     },
     Settled(Outcome),
@@ -200,7 +200,7 @@ impl Writer<'_> {
     /// how many.
     async fn submit_again(&mut self, count: usize) -> usize {
         let again = |kept: &Kept| match kept {
-            Kept::Again { arrival, .. } => Some(arrival.clone()),
+            Kept::Again { arrival, .. } => Some(Arrival::clone(arrival)),
             _ => None,
         };
         let arrivals: Vec<Arrival> = self.kept.iter().take(count).map_while(again).collect();
@@ -275,7 +275,7 @@ fn kept(
 ) -> impl Iterator<Item = Kept> {
     outcomes.into_iter().zip(&taken.arrivals[from..]).map(|(outcome, arrival)| {
         match is_to_come_again(&outcome) {
-            true => Kept::Again { arrival: arrival.clone(), _share: taken.share.clone() },
+            true => Kept::Again { arrival: Box::new(arrival.clone()), _share: taken.share.clone() },
             false => Kept::Settled(outcome),
         }
     })

@@ -214,24 +214,38 @@ impl DestinationSender {
             // Redis does not answer: what is known goes on, if anything is.
             Err(_) => return self.current.is_some(),
         };
-        let way = match &self.current {
-            Some(current) if Arc::ptr_eq(&current.known, &known) => return true,
-            Some(current) if current.known.destination == known.destination => current.way.clone(),
-            _ => deliver::connect(&known.destination, &self.client, self.json_depth_max),
-        };
-        let ordering = known.destination.ordering;
-        if self.current.as_ref().is_some_and(|old| old.known.destination.ordering != ordering) {
+        let lanes_of = |known: &Known| (known.born, known.destination.ordering);
+        let (mut way, mut is_another) = (None, false);
+        if let Some(current) = &self.current {
+            if Arc::ptr_eq(&current.known, &known) {
+                return true;
+            }
+            is_another = lanes_of(&current.known) != lanes_of(&known);
+            let is_same_way = !is_another && current.known.destination == known.destination;
+            way = is_same_way.then(|| current.way.clone());
+        }
+        if is_another && !planted::is("generation_ignored") {
             self.begin_anew();
         }
+        let way = way.unwrap_or_else(|| {
+            deliver::connect(&known.destination, &self.client, self.json_depth_max)
+        });
         self.pace.set(known.destination.delivery.per_second_max);
         let rules = Arc::new(rules_of(&known.destination, self.run_max));
         self.current = Some(Current { known, way, rules });
         true
     }
 
-    /// The lanes are others now. Nothing was pending when that changed, so nothing is in hand.
+    /// The lanes are others now: those of another ordering, or of another destination of this name,
+    /// whose messages have the same numbers. Nothing that is in hand or under way is of them.
     fn begin_anew(&mut self) {
         self.lanes.clear();
+        // What is being sent is broken off, as at the end of a tenure.
+        self.deliveries.clear();
+        self.in_flight = 0;
+        self.orders = Orders::default();
+        self.orders.suspected = true;
+        self.pause = Duration::ZERO;
         for line in [&mut self.to_send, &mut self.resting, &mut self.to_ask, &mut self.to_end] {
             *line = Line::default();
         }
@@ -335,6 +349,7 @@ fn rules_of(destination: &domain::Destination, run_max: usize) -> Rules {
     Rules {
         run_max: if is_single { 1 } else { run_max.max(batch_max).min(RUN_MAX) },
         batch_max,
+        refused_max: destination.refused_max(),
         batch_bytes_max: delivery.batch_bytes_max,
         linger: Duration::from_millis(if lingers { delivery.batch_linger_ms } else { 0 }),
         is_single,

@@ -32,6 +32,8 @@ pub(super) struct Rules {
     pub(super) run_max: usize,
     /// The most messages of one delivery.
     pub(super) batch_max: usize,
+    /// The most messages of a delivery whose first one was refused before.
+    pub(super) refused_max: usize,
     /// The most bytes of bodies in one delivery of several messages.
     pub(super) batch_bytes_max: u64,
     /// How long a batch that is not full waits for more.
@@ -113,6 +115,10 @@ pub(super) struct Lane {
     pub(super) yielding: bool,
     /// Redis had nothing more, when last asked with nothing left in hand.
     exhausted: bool,
+    /// The most to have in hand, where that is less than a run: its head was refused before. What is
+    /// behind it is let go of when it is refused again, so it is fetched as deliveries succeed: twice
+    /// as much after each.
+    eased: Option<usize>,
 }
 
 impl Lane {
@@ -186,6 +192,7 @@ impl Lane {
         let is_full = batch.len() == max
             || self.queue.len() >= rules.run_max
             || rules.is_single
+            || self.eased.is_some()
             || self.yielding;
         (batch, is_full)
     }
@@ -193,6 +200,9 @@ impl Lane {
     /// The receiver has the first `count` of what was in flight, after `delivery_ms`.
     pub(super) fn accepted(&mut self, count: usize, delivery_ms: u64, rules: &Rules, now: Now) {
         let in_flight_to = std::mem::take(&mut self.in_flight_to);
+        if count > 0 {
+            self.eased = self.eased.map(|most| 2 * most).filter(|most| *most < rules.run_max);
+        }
         let mut left = count;
         while left > 0
             && let Some(held) = self.pop_if(|held| held.sequence() <= in_flight_to)
@@ -267,13 +277,14 @@ impl Lane {
         }
         self.cut = false;
         let settled = self.settling.carry();
-        let wants = asks || (!let_go && self.queue.len() <= rules.run_max / 2);
+        let most = self.eased.unwrap_or(rules.run_max);
+        let wants = asks || (!let_go && self.queue.len() <= most / 2);
         Some(LaneRequest {
             key: key.map(str::to_owned),
             settled,
             // A lane that is let go of leaves what it holds to the next owner.
             in_hand: if stop && self.in_flight_to == 0 { 0 } else { self.last() },
-            want: if wants { rules.run_max.saturating_sub(self.queue.len()) } else { 0 },
+            want: if wants { most.saturating_sub(self.queue.len()) } else { 0 },
         })
     }
 
@@ -296,6 +307,10 @@ impl Lane {
         }
         let nothing_left = released.is_empty() && request.in_hand == 0;
         self.exhausted |= request.want > 0 && (nothing_left || rules.is_single);
+        let was_refused = released.first().is_some_and(|first| first.attempts.failed > 0);
+        if was_refused && self.queue.is_empty() {
+            self.eased = Some(rules.refused_max.max(1)).filter(|most| *most < rules.run_max);
+        }
         let last = self.last();
         // A refusal, or an order, that came meanwhile has let go of all behind it.
         if self.refused.is_none() && !self.cut {

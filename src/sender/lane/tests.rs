@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Body, Message, Place, Stage, State, TroubleKind};
+use crate::domain::{Attempts, Body, Message, Place, Stage, State, TroubleKind};
 
 const LAST: Sequence = 20;
 
@@ -12,6 +12,7 @@ fn rules(batch_max: usize) -> Rules {
     Rules {
         run_max: 6,
         batch_max,
+        refused_max: batch_max,
         batch_bytes_max: 1 << 20,
         linger: Duration::ZERO,
         is_single: false,
@@ -97,6 +98,30 @@ fn a_refused_head_meets_its_fate_only_after_all_before_it_is_settled() {
         let head = lane.to_end().unwrap();
         assert_eq!((head.sequence, head.failed, &head.fate), (2, 1, &fate));
     }
+}
+
+#[test]
+fn behind_a_head_that_was_refused_more_is_fetched_as_deliveries_succeed() {
+    let refused =
+        || Stamped { attempts: Attempts { failed: 2, ..Attempts::default() }, ..message(1, None) };
+    let of_one = rules(1);
+    let mut lane = with(&of_one, &[refused()]);
+    let (mut wants, mut next) = (Vec::new(), 2);
+    for _ in 0..3 {
+        assert_eq!(begin(&mut lane, &of_one, at(0)).len(), 1);
+        assert_eq!(lane.request(None, &of_one, false), None, "nothing before it is accepted");
+        lane.accepted(1, 5, &of_one, at(0));
+        let request = lane.request(None, &of_one, false).unwrap();
+        let last = next + request.want as Sequence - 1;
+        lane.answered(&request, plain(next..=last), &of_one, at(0));
+        wants.push(request.want);
+        next = last + 1;
+    }
+    assert_eq!(wants, [2, 3, 3], "twice as much in hand each time, up to a run of 6");
+    // A batch does not wait for more then.
+    let lingering = Rules { linger: Duration::from_secs(1), ..rules(3) };
+    assert_eq!(begin(&mut with(&lingering, &[refused()]), &lingering, at(0)), [1]);
+    assert!(begin(&mut with(&lingering, &plain(1..=1)), &lingering, at(0)).is_empty());
 }
 
 #[test]

@@ -23,15 +23,24 @@ use crate::{
 /// The destination of every small world.
 pub const NAME: &str = NAMES[0];
 
-/// The destination as it is: nobody changes it.
+/// The destination of the worlds that have two, which only people touch.
+pub const OTHER: &str = NAMES[1];
+
+/// The destination as it is. Actors remember it, until a script refuses what they know.
 pub fn known(state: &State) -> Known {
     let found = &state.destinations[NAME];
     Known { name: NAME, version: found.version, definition: found.definition }
 }
 
+/// What an actor knows after a call in which it knew this.
+fn known_after(known: Known, reply: &Reply) -> Option<Known> {
+    (*reply != Reply::Refused(Refusal::StaleDefinition)).then_some(known)
+}
+
 /// Sends batches one after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Producer {
+    pub known: Option<Known>,
     pub batches: Vec<Vec<Arrival>>,
     pub calls: u64,
     pub epoch: u64,
@@ -41,12 +50,19 @@ impl Producer {
     pub fn next(&self, at: usize, state: &State) -> Option<Op> {
         let arrivals = self.batches.first()?.clone();
         let call = Call { caller: at, number: 1 + self.calls };
-        Some(Op::Ingest { call, known: known(state), epoch: self.epoch, arrivals })
+        let known = self.known.unwrap_or_else(|| known(state));
+        Some(Op::Ingest { call, known, epoch: self.epoch, arrivals })
     }
 
-    pub fn learn(&mut self, reply: &Reply, journal: &mut Journal) -> Option<&'static str> {
+    pub fn learn(&mut self, op: &Op, reply: &Reply, journal: &mut Journal) -> Option<&'static str> {
         self.calls += 1;
+        if let Op::Ingest { known, .. } = op {
+            self.known = known_after(*known, reply);
+        }
         match reply {
+            Reply::Refused(Refusal::StaleDefinition) => {
+                return Some("ingest refused: STALE_DEFINITION");
+            }
             Reply::Refused(Refusal::StaleEpoch(epoch)) => {
                 self.epoch = *epoch;
                 return Some("ingest refused: STALE_EPOCH");
@@ -78,6 +94,7 @@ impl Producer {
 /// Claims, and ends what it holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Processor {
+    pub known: Option<Known>,
     pub holds: Vec<(Token, Given)>,
     pub calls: u64,
 }
@@ -85,7 +102,7 @@ pub struct Processor {
 impl Processor {
     pub fn next(&self, at: usize, world: &World, state: &State) -> Option<Op> {
         let call = Call { caller: 10 + at, number: 1 + self.calls };
-        let known = known(state);
+        let known = self.known.unwrap_or_else(|| known(state));
         let Some((_, first)) = self.holds.first() else {
             let has_work = state.active_builtin.contains(NAME);
             return has_work.then_some(Op::Claim { call, known, min: 1, max: world.claim });
@@ -117,6 +134,9 @@ impl Processor {
 
     pub fn learn(&mut self, op: &Op, reply: &Reply) -> Option<&'static str> {
         self.calls += 1;
+        if let Op::Claim { known, .. } = op {
+            self.known = known_after(*known, reply);
+        }
         match (op, reply) {
             (Op::Claim { call, known, .. }, Reply::Claimed(given)) => {
                 let token = |one: &Given| {
@@ -167,6 +187,7 @@ impl Hand {
 /// Takes the partition, and delivers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Sender {
+    pub known: Option<Known>,
     /// The epoch in which it took the partition; none if it does not take itself for the owner.
     pub epoch: Option<u64>,
     pub hands: BTreeMap<Lane, Hand>,
@@ -186,7 +207,7 @@ pub enum Next {
 impl Sender {
     pub fn next(&self, at: usize, world: &World, state: &State) -> Option<Next> {
         let Some(epoch) = self.epoch else { return self.take(at, world, state) };
-        let known = known(state);
+        let known = self.known.unwrap_or_else(|| known(state));
         if state.quarantine == Some(Until::Future) && self.in_quarantine {
             return None;
         }
@@ -265,7 +286,19 @@ impl Sender {
     }
 
     pub fn learn(&mut self, op: &Op, reply: &Reply) -> Option<&'static str> {
+        if let Op::Release { known, .. }
+        | Op::Postpone { refused: Refused { known, .. }, .. }
+        | Op::Halt { refused: Refused { known, .. } }
+        | Op::Withdraw { known, .. } = op
+        {
+            self.known = known_after(*known, reply);
+        }
         match (op, reply) {
+            (_, Reply::Refused(Refusal::StaleDefinition)) => {
+                // It is another destination now: nothing that is in hand is of it.
+                self.hands.clear();
+                Some("refused: STALE_DEFINITION")
+            }
             (Op::Own { .. }, Reply::Owned { epoch, quarantine }) => {
                 self.epoch = Some(*epoch);
                 self.in_quarantine = *quarantine == Until::Future;

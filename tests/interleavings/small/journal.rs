@@ -51,6 +51,11 @@ impl Journal {
         Ok(())
     }
 
+    /// The destination was removed, with all that was pending: nobody waits for it any more.
+    pub fn remove_all(&mut self) {
+        self.withdrawn.extend(self.stamped.keys());
+    }
+
     /// A producer has been told this place.
     pub fn promise(&mut self, place: Place) {
         self.promised.insert(place);

@@ -13,7 +13,7 @@ use crate::{
         state::{Definition, Lane, Message, Server, Stand, State, Until},
         step::step,
     },
-    small::actors::{NAME, Next, Processor, Producer, Sender, known},
+    small::actors::{NAME, Next, OTHER, Processor, Producer, Sender, known},
     small::journal::Journal,
 };
 
@@ -52,6 +52,10 @@ pub struct World {
 pub enum Person {
     Withdraw(Tombstone, Sequence),
     Retry,
+    /// Removes the destination with all that is pending, and makes it again.
+    Remake,
+    /// The same with another destination of the partition.
+    RemakeOther,
 }
 
 /// How often something may still go wrong.
@@ -129,16 +133,35 @@ impl Node {
     /// The beginning, and what leads there.
     pub fn first(world: &World) -> (Node, Vec<Op>) {
         let mut state = State::default();
-        let prologue = vec![Op::Define { name: NAME, definition: world.definition }];
+        let definition = world.definition;
+        let mut prologue = vec![Op::Define { name: NAME, definition }];
+        if matches!(world.person, Some(Person::RemakeOther)) {
+            prologue.push(Op::Define { name: OTHER, definition });
+        }
         for op in &prologue {
             step(&mut state, op, false);
         }
-        let producer = |batches: &Vec<_>| Producer { batches: batches.clone(), calls: 0, epoch: 1 };
+        let all_know = Some(known(&state));
+        let producer = |batches: &Vec<_>| Producer {
+            known: all_know,
+            batches: batches.clone(),
+            calls: 0,
+            epoch: 1,
+        };
         let producers = world.producers.iter().map(|batches| (Line::default(), producer(batches)));
         let node = Node {
             producers: producers.collect(),
-            processors: vec![Default::default(); world.processors],
-            senders: vec![Default::default(); world.senders],
+            processors: vec![
+                (
+                    Line::default(),
+                    Processor { known: all_know, ..Processor::default() }
+                );
+                world.processors
+            ],
+            senders: vec![
+                (Line::default(), Sender { known: all_know, ..Sender::default() });
+                world.senders
+            ],
             journal: Journal::default(),
             person_has_asked: world.person.is_none(),
             troubles: world.troubles,
@@ -241,6 +264,8 @@ impl Node {
                 let messages = vec![(world.definition.lane_of(sequence, key), sequence)];
                 Op::Withdraw { who: None, known, how, failed: None, messages }
             }
+            Person::Remake => Op::Remake { name: NAME, definition: world.definition },
+            Person::RemakeOther => Op::Remake { name: OTHER, definition: world.definition },
             Person::Retry => {
                 let mut halted = destination.messages.iter().filter(|(_, m)| m.is_halted());
                 let (sequence, message) = halted.next()?;

@@ -21,6 +21,7 @@ const DEFINITION: Definition = Definition {
     crashes_max: 0,
     log_max: 1,
     dead_letters_max: 0,
+    previous_keys_max: 1,
 };
 
 fn arrival(body: &str, key: Option<&'static str>) -> Arrival {
@@ -65,7 +66,7 @@ fn one_by_one(bodies: [&str; 2]) -> Vec<Vec<Vec<Arrival>>> {
 
 /// Worlds that are small enough to try every order with the real scripts.
 pub fn small() -> Vec<World> {
-    [dying(), again(), standing(), seen_to()].concat()
+    [dying(), again(), standing(), seen_to(), removed()].concat()
 }
 
 /// Somebody dies, or is slow.
@@ -235,6 +236,60 @@ fn seen_to() -> Vec<World> {
             ..plain("the same key from two producers")
         },
         World { drops: Some(1), wanted: &[], ..plain("the first output is nothing") },
+    ]
+}
+
+/// A destination is removed with what is pending, and made again: what anybody holds is of another one,
+/// with the same numbers.
+fn removed() -> Vec<World> {
+    let none = Troubles::default();
+    let delivered = Definition { kind: TransformKind::None, ..DEFINITION };
+    let remade = |name| World {
+        producers: one_by_one(["a", "b"]),
+        processors: 1,
+        person: Some(Person::Remake),
+        wanted: &["removed and made again", "refused: STALE_DEFINITION"],
+        ..plain(name)
+    };
+    vec![
+        World {
+            wanted: &[
+                "removed and made again",
+                "ingest refused: STALE_DEFINITION",
+                "ingest refused: STALE_EPOCH",
+                "completed what was settled",
+                "refused: STALE_DEFINITION",
+            ],
+            ..remade("a destination is made again")
+        },
+        World {
+            definition: delivered,
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            refuses: Some(Some(Until::Future)),
+            wanted: &["removed and made again", "refused: STALE_DEFINITION", "delivery refused"],
+            ..remade("a destination is made again, a delivery is refused")
+        },
+        World {
+            definition: delivered,
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            troubles: Troubles { restarts: 1, ..none },
+            wanted: &[
+                "removed and made again",
+                "refused: STALE_DEFINITION",
+                "refused: STALE_EPOCH",
+            ],
+            ..remade("a destination is made again, Redis restarts")
+        },
+        World {
+            definition: delivered,
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            person: Some(Person::RemakeOther),
+            wanted: &["removed and made again"],
+            ..remade("another destination is made again")
+        },
     ]
 }
 

@@ -47,7 +47,8 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
     let is_redriven = idempotency % 8 < 3 && body < 200;
     let Some((sequence, letter)) = letters.and_then(|all| all.first_key_value()) else {
         // The letter that was meant is gone.
-        let redrive = (body == 0).then_some(Redrive { letter: 1, processed: idempotency < 128 });
+        let (epoch, processed) = (state.epoch, idempotency < 128);
+        let redrive = (body == 0).then_some(Redrive { letter: 1, epoch, processed });
         return Arrival { redrive, ..plain };
     };
     if !is_redriven {
@@ -55,11 +56,14 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
     }
     let processed = letter.stage == Stage::Delivery;
     let message = &letter.message;
+    // Sometimes the letter is meant that an earlier destination of this name had.
+    let born = state.destinations.get(name).map_or(0, |found| found.born);
+    let letter_epoch = if body % 3 == 1 { born - 1 } else { message.epoch };
     Arrival {
         key: message.key,
         charge: if processed { message.charge } else { message.body.len() as u64 },
         body: message.body.clone(),
-        redrive: Some(Redrive { letter: *sequence, processed }),
+        redrive: Some(Redrive { letter: *sequence, epoch: letter_epoch, processed }),
         ..plain
     }
 }
@@ -73,7 +77,7 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     let is_unchanged = message.is_some() && !dropped && draw.2.is_multiple_of(3);
     Output {
         epoch: message.map_or(state.epoch, |message| message.epoch),
-        previous: message.map_or(0, |message| message.previous),
+        previous: message.map_or(Some(0), |message| message.previous),
         key: message.and_then(|message| message.key),
         priority: message.map_or(4, |message| message.priority),
         charge: message.map_or(0, |message| message.charge),
@@ -121,6 +125,7 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
         crashes_max: u32::from(e / 4 % 3),
         log_max: u64::from(e % 3) * 2,
         dead_letters_max: if d % 4 == 1 { 1 } else { 0 },
+        previous_keys_max: u64::from(a / 4 % 4),
     }
 }
 

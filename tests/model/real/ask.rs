@@ -13,7 +13,7 @@ use super::{
     words::{arrival, message, request, trouble, until, wait},
 };
 use crate::model::{
-    op::{Deadline, Failure, Op, Refused, Reply, Run, Token},
+    op::{self, Deadline, Failure, Op, Refused, Reply, Run, Token},
     state::{NAMES, Name},
 };
 use crate::scripts::Calls;
@@ -39,7 +39,10 @@ impl Real {
         let store = self.store.clone();
         match op {
             Op::Ingest { call, known, epoch, arrivals } => {
-                let arrival = |one| arrival(one, known.name, self.actual_epoch(*epoch));
+                let arrival = |one: &op::Arrival| {
+                    let epoch = one.redrive.map_or(0, |redrive| self.actual_epoch(redrive.epoch));
+                    arrival(one, known.name, epoch)
+                };
                 let arrivals: Vec<Arrival> = arrivals.iter().map(arrival).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
                 let all: Vec<&Arrival> = arrivals.iter().collect();
@@ -158,8 +161,11 @@ impl Real {
             Op::Withdraw { .. } | Op::Retry { .. } | Op::Discard { .. } | Op::Pause { .. } => {
                 self.ask_as_person(op).await
             }
-            Op::Define { name, definition } => {
+            Op::Define { name, definition } | Op::Remake { name, definition } => {
                 let name = *name;
+                if matches!(op, Op::Remake { .. }) {
+                    store.remove(&name.parse().unwrap(), true).await?;
+                }
                 let defined = store.define(&destination(name, definition)).await?;
                 Ok(Box::new(move |real| Reply::Defined {
                     version: real.version(name, defined.version),
@@ -203,8 +209,7 @@ impl Real {
         match op {
             Op::Withdraw { who, known, how, failed, messages } => {
                 // The owner has heard of the epoch as it is.
-                let epoch = self.epochs.keys().max().copied().unwrap_or_default();
-                let owner = who.map(|who| self.owner(who, epoch));
+                let owner = who.map(|who| self.owner(who, self.epoch));
                 let messages: Vec<(Option<String>, Sequence)> =
                     messages.iter().map(|(lane, sequence)| (lane.name(), *sequence)).collect();
                 let why = trouble(Stage::Delivery, TroubleKind::Rejected);

@@ -66,6 +66,7 @@ return redis.sha1hex(table.concat(all, '\n\n'))";
 #[derive(Debug, Clone)]
 pub struct Kept {
     epochs: BTreeMap<u64, u64>,
+    epoch: u64,
     versions: BTreeMap<(Name, u64), u64>,
     secrets: BTreeMap<String, String>,
     known: BTreeMap<Name, Known>,
@@ -77,6 +78,7 @@ impl Real {
         self.copy(0, at).await;
         Kept {
             epochs: self.epochs.clone(),
+            epoch: self.epoch,
             versions: self.versions.clone(),
             secrets: self.secrets.clone(),
             known: self.known.clone(),
@@ -87,7 +89,8 @@ impl Real {
     pub async fn restore(&mut self, at: usize, kept: &Kept) {
         self.copy(at, 0).await;
         self.store.forget_epochs();
-        let Kept { epochs, versions, secrets, known } = kept.clone();
+        let Kept { epochs, epoch, versions, secrets, known } = kept.clone();
+        self.epoch = epoch;
         (self.epochs, self.versions, self.secrets, self.known) = (epochs, versions, secrets, known);
         self.read.clear();
     }

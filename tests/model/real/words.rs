@@ -143,16 +143,16 @@ pub fn trouble(stage: Stage, kind: TroubleKind) -> Trouble {
     Trouble::new(stage, kind, "said no")
 }
 
-pub fn arrival(arrival: &op::Arrival, name: Name, epoch: u64) -> Arrival {
+pub fn arrival(arrival: &op::Arrival, name: Name, letter_epoch: u64) -> Arrival {
     let plain = message(arrival.key, &arrival.body);
     let redrive = arrival.redrive.map(|redrive| {
-        let place = Place { epoch, sequence: redrive.letter };
+        let place = Place { epoch: letter_epoch, sequence: redrive.letter };
         let stamped = Stamped {
             charge: arrival.charge,
             ..Stamped::new(name.parse().unwrap(), place, 0, plain.clone())
         };
         let processed = redrive.processed.then(|| Box::new(stamped));
-        Redrive { letter: redrive.letter, processed }
+        Redrive { letter: place, processed }
     });
     Arrival {
         idempotency_key: arrival.idempotency_key.clone(),

@@ -25,6 +25,9 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
         put("epoch", "epoch".into(), state.epoch.to_string());
         let quarantine = state.quarantine.unwrap_or(Until::Past);
         put("epoch", "quarantine_ends_ms".into(), when(quarantine));
+        if state.removed_epoch > 0 {
+            put("epoch", "removed_epoch".into(), state.removed_epoch.to_string());
+        }
     }
     if state.lease_noted {
         put("epoch", "lease_ms".into(), real::LONG.as_millis().to_string());
@@ -65,7 +68,8 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
     }
     for (name, (version, paused)) in &state.index {
         let paused = if paused.is_empty() { "-" } else { paused };
-        put("destinations", name.to_string(), format!("{version} {paused}"));
+        let born = state.destinations.get(name).map_or(0, |found| found.born);
+        put("destinations", name.to_string(), format!("{version} {paused} {born}"));
     }
     for (name, destination) in state.destinations.iter().filter(|(name, _)| names.contains(*name)) {
         of_hash(&mut all, name, destination);
@@ -109,6 +113,9 @@ fn of_hash(all: &mut Snapshot, name: Name, destination: &Destination) {
         ("crashes_max", definition.crashes_max.into()),
     ]);
     texts.extend(numbers.filter(|(_, value)| *value > 0).map(|(f, value)| (f, value.to_string())));
+    if destination.all_keys_known {
+        texts.push(("all_keys_known", "1".into()));
+    }
     if destination.deleted {
         texts.push(("deleted", "1".into()));
     }
@@ -135,6 +142,9 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
     }
     for (lane, not_before) in &destination.lanes {
         put("lanes", lane.clone(), when(*not_before));
+    }
+    for (key, last) in &destination.previous {
+        put("previous", key.to_string(), last.to_string());
     }
     for (key, seen) in &destination.unique {
         let body = real::digest(&seen.body);

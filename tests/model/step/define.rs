@@ -1,6 +1,6 @@
 //! Making, changing, pausing and removing destinations.
 
-use reseq::store::Claimers;
+use reseq::{domain::Ordering, store::Claimers};
 
 use super::{Answer, notice_server};
 use crate::model::{
@@ -26,7 +26,9 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
         }
     }
     state.version += 1;
-    let (version, born) = (state.version, state.epoch);
+    let (version, born) = (state.version, state.epoch.max(state.removed_epoch + 1));
+    state.epoch_max = state.epoch_max.max(if created { born } else { 0 });
+    let is_by_key = definition.ordering == Ordering::Key;
     let destination = state.destinations.entry(name).or_insert_with(|| Destination {
         version,
         definition,
@@ -45,7 +47,13 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
         unique: Default::default(),
         letters: Default::default(),
         log: Vec::new(),
+        previous: Default::default(),
+        all_keys_known: is_by_key,
     });
+    if destination.definition.ordering != definition.ordering {
+        destination.previous.clear();
+        destination.all_keys_known = is_by_key && destination.last == 0;
+    }
     destination.version = version;
     destination.definition = definition;
     let paused = destination.paused;
@@ -98,7 +106,8 @@ pub fn end_remove(state: &mut State, name: Name, removed_max: usize) -> Answer {
     let destination = state.destinations.remove(name).ok_or(Refusal::UnknownDestination)?;
     notice_server(state);
     // What will be made under this name counts from 1 again.
-    state.raise_epoch();
+    let carried = destination.born.max(state.epoch);
+    state.removed_epoch = state.removed_epoch.max(carried);
     state.active_builtin.remove(name);
     state.active_worker.remove(name);
     state.releasable.remove(name);

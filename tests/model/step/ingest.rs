@@ -10,10 +10,11 @@ use crate::model::{
 
 pub fn ingest(state: &mut State, known: &Known, epoch: u64, arrivals: &[Arrival]) -> Answer {
     notice_server(state);
-    if state.epoch != epoch {
-        return Err(Refusal::StaleEpoch(state.epoch));
-    }
     current(state, known)?;
+    let carried = state.carried(known.name);
+    if carried != epoch {
+        return Err(Refusal::StaleEpoch(carried));
+    }
     let mut is_full = false;
     let arrive = |arrival| {
         let result = arrive(state, known.name, epoch, arrival, is_full);
@@ -50,7 +51,7 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
         return if is_same { Ingested::Duplicate { epoch, sequence } } else { Ingested::Conflict };
     }
     if let Some(redrive) = &arrival.redrive
-        && !destination.letters.contains_key(&redrive.letter)
+        && (redrive.epoch < destination.born || !destination.letters.contains_key(&redrive.letter))
     {
         return Ingested::Gone;
     }
@@ -68,9 +69,13 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
     let sequence = destination.last;
     let lane = definition.lane_of(sequence, arrival.key);
     let previous = match definition.ordering {
-        Ordering::Destination => sequence - 1,
-        Ordering::Key => destination.lane(lane).next_back().map_or(0, |(sequence, _)| sequence),
-        Ordering::None => 0,
+        Ordering::Destination => Some(sequence - 1),
+        Ordering::Key => {
+            let pending = destination.lane(lane).next_back().map(|(sequence, _)| sequence);
+            let remembered = destination.previous.get(arrival.key.unwrap_or_default()).copied();
+            pending.or(remembered).or(destination.all_keys_known.then_some(0))
+        }
+        Ordering::None => Some(0),
     };
     let idempotency_key = arrival.idempotency_key.clone().filter(|_| !definition.has_window);
     let message = Message {

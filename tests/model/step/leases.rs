@@ -142,9 +142,9 @@ fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &Kn
     *message = Message {
         epoch: output.epoch,
         previous: match known.definition.ordering {
-            Ordering::Destination => sequence - 1,
+            Ordering::Destination => Some(sequence - 1),
             Ordering::Key => output.previous,
-            Ordering::None => 0,
+            Ordering::None => Some(0),
         },
         priority: match known.definition.ordering {
             Ordering::None => output.priority,

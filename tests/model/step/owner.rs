@@ -5,7 +5,7 @@ use reseq::domain::{Ordering, Sequence, Stage, Tombstone, TroubleKind};
 use super::{Answer, current, given, may_leave, notice_server};
 use crate::model::{
     op::{Given, Gone, Known, LaneRequest, Refusal, Refused, Reply, Run},
-    state::{Lane, Left, Name, Stand, State, Until},
+    state::{Destination, Lane, Left, Name, Stand, State, Until},
 };
 
 pub fn own(state: &mut State, who: usize) -> Answer {
@@ -53,14 +53,18 @@ pub fn release(
     owned(state, who, epoch, false)?;
     current(state, known)?;
     let mut gone: Vec<&Gone> = Vec::new();
-    let mut runs = Vec::new();
+    let (mut runs, mut emptied) = (Vec::new(), Vec::new());
     for request in lanes {
+        let before = last_of_key(state, known.name, request);
         gone.extend(settle(state, known.name, request));
+        let is_empty = last_of_key(state, known.name, request).is_none();
+        emptied.extend(before.filter(|_| is_empty && request.in_hand == 0));
         runs.push(next_run(state, known.name, request));
     }
     let Some(destination) = state.destinations.get_mut(known.name) else {
         unreachable!("it was found")
     };
+    remember(destination, &emptied, known.definition.previous_keys_max);
     if known.definition.log_max == 0 && lanes.iter().any(|request| request.settled_to > 0) {
         destination.log.clear();
     }
@@ -84,6 +88,33 @@ pub fn release(
         state.releasable.remove(known.name);
     }
     Ok(Reply::Runs { orders, runs })
+}
+
+/// Where lanes are keys: the key of a lane and the last message that it has, if any.
+fn last_of_key(
+    state: &State,
+    name: Name,
+    request: &LaneRequest,
+) -> Option<(&'static str, Sequence)> {
+    let Lane::Key(key) = request.lane else { return None };
+    let (last, _) = state.destinations.get(name)?.lane(request.lane).next_back()?;
+    Some((key, last))
+}
+
+/// The last sequences of lanes that are empty now are remembered, those of the most recent keys.
+fn remember(destination: &mut Destination, emptied: &[(&'static str, Sequence)], most: u64) {
+    if emptied.is_empty() {
+        return;
+    }
+    destination.previous.extend(emptied.iter().copied());
+    let mut last: Vec<Sequence> = destination.previous.values().copied().collect();
+    last.sort_unstable();
+    let excess = last.len().saturating_sub(most as usize);
+    if most == 0 || excess > 0 {
+        let forgotten = &last[..excess];
+        destination.previous.retain(|_, sequence| !forgotten.contains(sequence));
+        destination.all_keys_known = false;
+    }
 }
 
 /// Removes what has left; tells what that was, as the owner knows it.
@@ -126,7 +157,12 @@ fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
         return Run { wait, messages: Vec::new() };
     }
     let behind = destination.lane(request.lane).filter(|(at, _)| *at > request.in_hand);
-    let ready: Vec<_> = behind.take_while(|(_, m)| m.may_leave()).take(request.want).collect();
+    let mut ready: Vec<_> = behind.take_while(|(_, m)| m.may_leave()).take(request.want).collect();
+    // It may be refused again: what is behind it is not handed out for nothing.
+    let was_refused = ready.first().is_some_and(|(_, head)| head.left.failed > 0);
+    if was_refused && holds_nothing {
+        ready.truncate(1);
+    }
     let is_empty = ready.is_empty();
     let messages: Vec<Given> = ready
         .into_iter()
@@ -150,7 +186,7 @@ fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
 pub fn postpone(state: &mut State, refused: &Refused, wait: Until) -> Answer {
     let Refused { who, epoch, known, lane, sequence, attempts } = refused;
     owned(state, *who, *epoch, true)?;
-    let destination = state.destinations.get_mut(known.name).ok_or(Refusal::WrongHead)?;
+    let destination = current(state, known)?;
     if !is_head_of(destination.head(*lane), *sequence) {
         return Err(Refusal::WrongHead);
     }
@@ -172,7 +208,7 @@ pub fn postpone(state: &mut State, refused: &Refused, wait: Until) -> Answer {
 pub fn halt(state: &mut State, refused: &Refused) -> Answer {
     let Refused { who, epoch, known, lane, sequence, attempts } = refused;
     owned(state, *who, *epoch, true)?;
-    let destination = state.destinations.get_mut(known.name).ok_or(Refusal::WrongHead)?;
+    let destination = current(state, known)?;
     let message = destination.messages.get(sequence);
     if message.is_some_and(|message| message.is_halted()) {
         return Ok(Reply::Done);

@@ -46,8 +46,11 @@ impl Node {
                 }
             }
             (Action::Dies(actor), _) => self.die(*actor),
-            (Action::Person(_), Some(reply)) => {
+            (Action::Person(op), Some(reply)) => {
                 self.person_has_asked = true;
+                if matches!(op, Op::Remake { name, .. } if *name == NAME) {
+                    self.journal.remove_all();
+                }
                 came_up.extend(told(reply));
             }
             (Action::Reap(_), Some(Reply::Reaped { leases, .. })) => {
@@ -104,7 +107,7 @@ impl Node {
         let surplus = line.answered.len().saturating_sub(if keeps { 2 } else { 0 });
         line.answered.drain(..surplus);
         match actor {
-            Actor::Producer(at) => self.producers[at].1.learn(reply, &mut self.journal),
+            Actor::Producer(at) => self.producers[at].1.learn(op, reply, &mut self.journal),
             Actor::Processor(at) => self.processors[at].1.learn(op, reply),
             Actor::Sender(at) => self.senders[at].1.learn(op, reply),
         }
@@ -195,6 +198,7 @@ fn told(reply: &Reply) -> Option<&'static str> {
             _ => "withdrawn too late",
         }),
         Reply::Retried { .. } => Some("retried in place"),
+        Reply::Defined { created: true, .. } => Some("removed and made again"),
         _ => None,
     }
 }
