@@ -91,7 +91,7 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
         }
         Op::Remake { name, definition } => {
             begin_remove(state, name, true)?;
-            end_remove(state, name)?;
+            end_remove(state, name, usize::MAX)?;
             define(state, name, *definition)
         }
         Op::Restart => {

@@ -216,7 +216,7 @@ mod tests {
 
     fn known(name: &str, partition: u16) -> Arc<Known> {
         let destination = Destination::new(name.parse().unwrap(), "http://h/");
-        Arc::new(Known { destination, version: 1, partition, paused: Paused::default() })
+        Arc::new(Known { destination, version: 1, born: 1, partition, paused: Paused::default() })
     }
 
     #[test]
