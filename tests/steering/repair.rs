@@ -148,22 +148,20 @@ async fn what_no_lane_holds_is_kept_as_a_dead_letter_and_what_is_damaged_is_halt
     assert_eq!((&counts["skipped_total"], &counts["pending"]), (&json!(1), &json!(1)), "{counts}");
 }
 
-#[tokio::test]
-async fn a_healthy_destination_under_load_is_left_as_it_is() {
-    const COUNT: u64 = 400;
-    let service = Service::start().await;
-    service.define_worker("crm", "destination").await;
-    let hand = service.hand("crm").await;
+/// Ingests, processes, delivers and repairs at the same time: what left each lane.
+async fn under_load(service: &Service, name: &str, keys: [&str; 2], lanes: &[Option<&str>]) {
+    const COUNT: u64 = 100;
+    let hand = service.hand(name).await;
     let is_over = AtomicBool::new(false);
     let ingest = async {
         for n in 0..COUNT {
-            service.send("crm", json!(n), json!({})).await;
+            service.send(name, json!(n), json!({"key": keys[n as usize % 2]})).await;
         }
     };
     let process = async {
         let mut done = 0;
         while done < COUNT {
-            for lease in service.lease("crm", 7).await {
+            for lease in service.lease(name, 7).await {
                 let item = json!({"items": [{"token": lease["token"], "body": lease["body"]}]});
                 assert_eq!(service.post("leases/complete", item).await.status, 200);
                 done += 1;
@@ -171,9 +169,11 @@ async fn a_healthy_destination_under_load_is_left_as_it_is() {
         }
     };
     let deliver = async {
-        let mut delivered = Vec::new();
-        while (delivered.len() as u64) < COUNT {
-            delivered.extend(hand.deliver(None).await);
+        let mut delivered = vec![Vec::new(); lanes.len()];
+        while delivered.iter().map(Vec::len).sum::<usize>() < COUNT as usize {
+            for (lane, left) in lanes.iter().zip(&mut delivered) {
+                left.extend(hand.deliver(*lane).await);
+            }
             tokio::task::yield_now().await;
         }
         is_over.store(true, Ordering::SeqCst);
@@ -182,25 +182,113 @@ async fn a_healthy_destination_under_load_is_left_as_it_is() {
     let repair = async {
         let mut repairs = 0;
         while !is_over.load(Ordering::SeqCst) {
-            let answer = service.repair("crm", json!({})).await;
-            assert_eq!(answer["found"], 0, "{answer}");
+            let answer = service.repair(name, json!({})).await;
+            assert_eq!(answer["found"], 0, "{name}: {answer}");
             repairs += 1;
         }
         repairs
     };
     let ((), (), delivered, repairs) = tokio::join!(ingest, process, deliver, repair);
-    assert_eq!(delivered, (1..=COUNT).collect::<Vec<_>>());
-    assert!(repairs > 1, "{repairs}");
-    let answer = service.repair("crm", json!({})).await;
-    assert_eq!((&answer["found"], &answer["counters_verified"]), (&json!(0), &json!(true)));
+    for left in &delivered {
+        assert!(left.is_sorted_by(|one, next| one < next), "{name}: {left:?}");
+    }
+    let mut all: Vec<u64> = delivered.into_iter().flatten().collect();
+    all.sort_unstable();
+    assert_eq!(all, (1..=COUNT).collect::<Vec<_>>(), "{name}");
+    assert!(repairs > 1, "{name}: {repairs}");
+    let answer = service.repair(name, json!({})).await;
+    let told = (&answer["found"], &answer["counters_verified"]);
+    assert_eq!(told, (&json!(0), &json!(true)), "{name}");
+    service.redis_does(&format!("DEL {}", service.keys(name).partition.owner())).await;
+}
+
+#[tokio::test]
+async fn a_healthy_destination_under_load_is_left_as_it_is() {
+    let service = Service::start().await;
+    let (worker, keys) = (json!({"kind": "worker"}), ["k", "j"]);
+    service.define_worker("one", "destination").await;
+    under_load(&service, "one", keys, &[None]).await;
+    service.define_worker("keyed", "key").await;
+    under_load(&service, "keyed", keys, &[Some("k"), Some("j")]).await;
+    let serial = json!({"transform": worker, "processing": "serial", "ordering": "key"});
+    service.define("serial", serial).await;
+    under_load(&service, "serial", keys, &[Some("k"), Some("j")]).await;
+    service.define_worker("none", "none").await;
+    let lanes: Vec<String> = (1..=100).map(|sequence: u64| sequence.to_string()).collect();
+    let lanes: Vec<Option<&str>> = lanes.iter().map(|lane| Some(lane.as_str())).collect();
+    under_load(&service, "none", keys, &lanes).await;
+}
+
+/// Sends so many in batches.
+async fn send_many(service: &Service, name: &str, count: u64) {
+    for from in (0..count).step_by(1_000) {
+        let line = |n| format!("{}\n", json!({"destinations": [name], "body": n, "key": "k"}));
+        let lines: String = (from..count.min(from + 1_000)).map(line).collect();
+        let batch = super::client().post(service.pod.url("/v1/messages"));
+        let batch = batch.header("content-type", "application/x-ndjson").body(lines);
+        assert_eq!(batch.send().await.unwrap().status().as_u16(), 202);
+    }
+}
+
+#[tokio::test]
+async fn more_than_fits_into_a_page_is_repaired_in_every_mode() {
+    const COUNT: u64 = 2_500;
+    let service = Service::start().await;
+    for (ordering, processing, lane, nowhere) in [
+        ("destination", "parallel", None, COUNT),
+        ("key", "parallel", Some("k"), COUNT),
+        ("none", "parallel", None, COUNT),
+        // One waits, the others are held behind it.
+        ("key", "serial", Some("k"), 1),
+    ] {
+        let name = format!("{ordering}-{processing}");
+        let worker = json!({"kind": "worker"});
+        let fields = json!({"transform": worker, "ordering": ordering, "processing": processing});
+        service.define(&name, fields).await;
+        send_many(&service, &name, COUNT).await;
+        let keys = service.keys(&name);
+        // Nothing waits any more, bodies are left over, and one is in no lane.
+        service.redis_does(&format!("DEL {}", keys.waiting())).await;
+        service.redis_does(&format!("ZREM {} 1200", keys.in_progress(lane))).await;
+        for from in (5_000..7_000).step_by(500) {
+            let fields: String = (from..from + 500).map(|n| format!(" {n} x")).collect();
+            service.redis_does(&format!("HSET {}{fields}", keys.bodies())).await;
+        }
+        let before = service.held(&name).await;
+        service.repair(&name, json!({"dry_run": true})).await;
+        assert_eq!(service.held(&name).await, before, "{name}");
+        let done = service.repair(&name, json!({})).await;
+        let count_of = |kind: &str| {
+            let items = done["items"].as_array().unwrap();
+            items.iter().find(|item| item["kind"] == kind).map_or(0, |item| {
+                assert_eq!(item["found"], item["repaired"], "{name}: {done}");
+                item["found"].as_u64().unwrap()
+            })
+        };
+        let counts = ["nowhere", "no_lane", "body"].map(count_of);
+        assert_eq!(counts, [nowhere.min(COUNT - 1), 1, 2_000], "{name}: {done}");
+        let again = service.repair(&name, json!({})).await;
+        let told = (&again["found"], &again["counters_verified"]);
+        assert_eq!(told, (&json!(0), &json!(true)), "{name}: {again}");
+        let stats = service.counts(&name).await;
+        assert_eq!(stats["pending"], COUNT - 1, "{name}: {stats}");
+        assert_eq!(stats["waiting"], COUNT - 1, "{name}: {stats}");
+        if processing == "parallel" {
+            assert_eq!(service.lease(&name, 100).await.len(), 100, "{name}");
+        } else {
+            assert_eq!(service.lease(&name, 100).await.len(), 1, "{name}");
+        }
+    }
 }
 
 #[tokio::test]
 async fn a_removal_leaves_no_key_whatever_is_damaged() {
     let service = Service::start().await;
     for damage in [
-        "HSET {d}:messages 1 garbage",
-        "HDEL {d}:messages 1",
+        "HSET {d}:messages 1 garbage 2 garbage",
+        "HDEL {d}:messages 1 2",
+        // As a removal leaves it that broke off.
+        "DEL {d}:messages;HSET {d} deleted 1",
         "HSET {d}:messages none garbage",
         "RENAME {d}:in-progress:k {d}:in-progress:other",
         "COPY {d} {d}:in-progress:k REPLACE",
@@ -213,7 +301,9 @@ async fn a_removal_leaves_no_key_whatever_is_damaged() {
             service.send("crm", json!("x"), json!({"key": key})).await;
         }
         let keys = service.keys("crm");
-        service.redis_does(&damage.replace("{d}", &keys.hash())).await;
+        for command in damage.split(';') {
+            service.redis_does(&command.replace("{d}", &keys.hash())).await;
+        }
         let gone = service.delete("destinations/crm?purge=true").await;
         assert_eq!(gone.status, 200, "{damage}: {gone:?}");
         let left: Vec<String> = service.redis.ask(&["KEYS", &keys.pattern()]).await.unwrap();
