@@ -9,7 +9,8 @@
 --   [3] leases        reseq:{p07}:leases
 --   [4] delayed       reseq:{p07}:delayed
 --   [5] epoch         reseq:{p07}:epoch
---   [6…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [6…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]; or
+--   whatever else is left over of the destination
 -- ARGV:
 --   [1] number of sequences  [2] number of leases; then the sequences, the members of leases, the
 --   members of delayed
@@ -22,9 +23,9 @@ check_schema(KEYS[5])
 if not redis.call('HGET', KEYS[1], 'deleted') then
   return redis.error_reply('WRONG_STATE the destination is not being removed')
 end
-expect('HLEN', KEYS[2])
-expect('ZCARD', KEYS[3], KEYS[4])
 local sequence_count, lease_count = tonumber(ARGV[1]), tonumber(ARGV[2])
+if sequence_count > 0 then expect('HLEN', KEYS[2]) end
+expect('ZCARD', KEYS[3], KEYS[4])
 local delays = 3 + sequence_count + lease_count
 for i = 6, #KEYS do redis.call('UNLINK', KEYS[i]) end
 if lease_count > 0 then

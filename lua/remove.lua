@@ -13,17 +13,24 @@
 -- Returns: {version, pending messages}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, WRONG_STATE
 -- Sent again it goes on: no call number is needed.
--- include: schema, expect
+-- include: schema, clock, expect
 
 check_schema(KEYS[6])
+-- A hash that is none tells nothing of what is pending; its removal must go on all the same.
+local kind = redis.call('TYPE', KEYS[1])['ok']
+if ARGV[2] == '1' and kind ~= 'hash' and kind ~= 'none' then
+  expect('ZCARD', KEYS[2], KEYS[3], KEYS[4])
+  redis.call('UNLINK', KEYS[1])
+  redis.call('HSET', KEYS[1], 'version', text(now_ms()), 'last', '1')
+end
 local known = redis.call('HMGET', KEYS[1], 'version', 'last', 'settled')
 if not known[1] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 local pending = (tonumber(known[2]) or 0) - (tonumber(known[3]) or 0)
 if pending > 0 and ARGV[2] ~= '1' then
   return redis.error_reply(string.format('WRONG_STATE %.0f messages are pending', pending))
 end
-local dead = redis.call('ZCARD', KEYS[5])
-if dead > 0 and ARGV[2] ~= '1' then
+local dead = ARGV[2] == '1' and 0 or redis.call('ZCARD', KEYS[5])
+if dead > 0 then
   return redis.error_reply(string.format('WRONG_STATE there are %.0f dead letters', dead))
 end
 expect('ZCARD', KEYS[2], KEYS[3], KEYS[4])

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use reseq::cli::{
     bench, cancel, check, dead_letters, demo, destinations, jq_runner, log, messages, migrate,
-    pause, purge, replay, retry_head, send, serve, show, skip_head, status, topics,
+    pause, purge, repair, replay, retry_head, send, serve, show, skip_head, status, topics,
 };
 
 /// Messages are many small pieces of memory, made in one thread and let go of in another.
@@ -51,6 +51,8 @@ enum Command {
     Cancel(cancel::CancelArgs),
     /// Cancel all pending messages of a destination, or of one ordering key.
     Purge(purge::PurgeArgs),
+    /// Find and repair what the sets and records of a destination disagree on.
+    Repair(repair::RepairArgs),
     /// List, show, redrive or discard dead letters.
     DeadLetters(dead_letters::DeadLettersArgs),
     /// Show what became of the last messages of a destination.
@@ -104,6 +106,11 @@ async fn run(command: Command) -> ExitCode {
         Command::SkipHead(args) => skip_head::run(args).await,
         Command::Cancel(args) => cancel::run(args).await,
         Command::Purge(args) => purge::run(args).await,
+        Command::Repair(args) => match repair::run(args).await {
+            Ok(true) => return ExitCode::from(repair::FOUND),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        },
         Command::DeadLetters(args) => dead_letters::run(args).await,
         Command::Log(args) => log::run(args).await,
         Command::Replay(args) => replay::run(args).await,

@@ -44,8 +44,8 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
 
 /// Where another type is met by nobody: what the arrivals of a call have no use for; what is only read
 /// where a lease is gone; the key of the other claimers; what only serial processing needs; what is
-/// only asked whether it is there; and what is removed whatever it is.
-const UNNOTICED: [&str; 51] = [
+/// only asked whether it is there; what is repaired; and what is removed whatever it is.
+const UNNOTICED: [&str; 59] = [
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:unique",
@@ -64,12 +64,19 @@ const UNNOTICED: [&str; 51] = [
     "unclaim KEYS[4] reseq:{p00}:d:erp:messages",
     "unclaim KEYS[7] reseq:{p00}:active:worker",
     "reap KEYS[9] reseq:{p00}:active:worker",
-    "release KEYS[13] reseq:{p00}:d:erp:previous",
+    "release KEYS[15] reseq:{p00}:d:erp:previous",
     "withdraw KEYS[15] reseq:{p00}:active:worker",
     "retry KEYS[10] reseq:{p00}:active:worker",
+    "repair KEYS[18] reseq:{p00}:active:worker",
+    "repair KEYS[22] reseq:{p00}:d:erp:in-progress:a",
+    "repair KEYS[23] reseq:{p00}:d:erp:ready:a",
+    "repair KEYS[24] reseq:{p00}:d:erp:in-progress:b",
+    "repair KEYS[25] reseq:{p00}:d:erp:ready:b",
     "define KEYS[3] reseq:{p00}:d:erp:waiting",
     "define KEYS[6] reseq:{p00}:d:erp:withdrawn",
     "define KEYS[7] reseq:{p00}:d:erp:previous",
+    "remove KEYS[1] reseq:{p00}:d:erp",
+    "remove KEYS[5] reseq:{p00}:d:erp:dead",
     "purge KEYS[6] reseq:{p00}:d:erp:in-progress:a",
     "purge KEYS[7] reseq:{p00}:d:erp:ready:a",
     "purge KEYS[8] reseq:{p00}:d:erp:in-progress:b",
@@ -221,6 +228,7 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.halt("me", "b", 2),
         calls.withdraw("s", "me", &lanes, &[(1, 1), (1, 3), (2, 6), (2, 10)]),
         calls.retry("a", 1, ""),
+        calls.repair(&lanes, &[(1, 1), (1, 3), (2, 6), (1, 77)]),
         calls.discard(&[8]),
         calls.expire("0"),
         calls.pause("delivery"),

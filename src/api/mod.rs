@@ -8,6 +8,7 @@ mod messages;
 mod operations;
 mod purge;
 mod redrive;
+mod repair;
 mod replay;
 mod request;
 mod selection;
@@ -118,6 +119,7 @@ fn steering_routes(body_bytes_max: usize) -> Router<Api> {
         .route(&at("messages"), get(messages::list).delete(messages::cancel_by_key))
         .route(&at("messages/{sequence}"), get(messages::show).delete(messages::cancel))
         .route(&at("purge"), post(purge::purge))
+        .route(&at("repair"), post(repair::repair))
         .route(&at("dead-letters"), get(letters::list))
         .route(&at("dead-letters/redrive"), post(redrive::redrive))
         .route(&at("dead-letters/discard"), post(letters::discard))

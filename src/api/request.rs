@@ -16,7 +16,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use super::{Api, read_json};
 use crate::{
     domain::{DestinationName, Sequence, State},
-    store::{Known, Retry, StoreError, Who, Withdrawal, Withdrawn},
+    store::{Known, Repair, Retry, StoreError, Who, Withdrawal, Withdrawn},
     wire::problem::Problem,
 };
 
@@ -94,6 +94,13 @@ impl Target {
         let store = &self.api.store.clone();
         let call = |known: Arc<Known>| async move { store.discard(&known, letters).await };
         self.call(call).await
+    }
+
+    /// Compares the sets and the records of the destination, and repairs them.
+    pub(super) async fn repair(&mut self, dry_run: bool) -> Result<Repair, StoreError> {
+        let (store, stop) = (&self.api.store.clone(), &self.api.stop.clone());
+        self.call(|known: Arc<Known>| async move { store.repair(&known, dry_run, stop).await })
+            .await
     }
 
     /// Has a head tried again; tells where it stands.

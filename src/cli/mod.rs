@@ -14,6 +14,7 @@ pub mod messages;
 pub mod migrate;
 pub mod pause;
 pub mod purge;
+pub mod repair;
 pub mod replay;
 pub mod retry_head;
 pub mod send;

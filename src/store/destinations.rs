@@ -8,11 +8,14 @@
 use bytes::Bytes;
 use redis::Pipeline;
 
-use super::{Claimers, Known, Paused, Store, StoreError, index::REMOVED_MAX, record};
+use super::{Claimers, Known, Paused, Store, StoreError, index::REMOVED_MAX, keys::DestinationKeys, record};
 use crate::domain::{Destination, DestinationName, Epoch, Ordering, Processing, TransformKind};
 
 /// The most messages that are purged in one call.
 const PURGE_MAX: usize = 500;
+
+/// How many keys one look for what is left over passes, about.
+const SCAN: usize = 1000;
 
 /// Above all versions: a number that Lua still holds exactly.
 const VERSION_MAX: u64 = 1 << 53;
@@ -120,17 +123,28 @@ impl Store {
             answer => answer?,
         };
 
-        self.purge(destination, version).await.map_err(StoreError::half_way)?;
+        self.purge(destination, version, purged).await.map_err(StoreError::half_way)?;
         Ok(Removed { purged })
     }
 
-    /// Ends a removal that has begun.
-    async fn purge(&self, destination: &DestinationName, version: u64) -> Result<(), StoreError> {
+    /// Ends a removal that has begun, of a destination with so many pending messages.
+    async fn purge(
+        &self,
+        destination: &DestinationName,
+        version: u64,
+        pending: u64,
+    ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
         // Nothing is claimed any more, and a lease can only become a delay: leases first.
         self.purge_members(destination, PurgeOf::Leases).await?;
         self.purge_members(destination, PurgeOf::Delayed).await?;
-        self.purge_lanes(destination).await?;
+        let removed = self.purge_lanes(destination).await?;
+        // Lanes are known from records, which may be damaged or, after a removal that broke off, gone.
+        // So where there were messages, lanes are looked for by their names too. The look passes all
+        // keys of Redis, which is too dear for a destination that was empty.
+        if pending > 0 || removed > 0 {
+            self.purge_left_over(destination).await?;
+        }
         let (name, mut call) = self.script(|scripts| &scripts.forget);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.lanes());
@@ -183,14 +197,21 @@ impl Store {
         }
     }
 
-    /// Removes pending messages, and their lanes where lanes are keys, some at a time.
-    async fn purge_lanes(&self, destination: &DestinationName) -> Result<(), StoreError> {
+    /// Removes pending messages, and their lanes where lanes are keys, some at a time. Tells how many
+    /// messages these were.
+    async fn purge_lanes(&self, destination: &DestinationName) -> Result<u64, StoreError> {
         let keys = self.keys().destination(destination);
-        let mut cursor = 0u64;
+        let mut pipe = redis::pipe();
+        pipe.cmd("TYPE").arg(keys.messages());
+        let (kind,): (String,) = self.query(&pipe).await?;
+        if kind != "hash" {
+            return Ok(0);
+        }
+        let (mut cursor, mut removed) = (0u64, 0);
         loop {
             let mut pipe = redis::pipe();
             pipe.cmd("HSCAN").arg(keys.messages()).arg(cursor).arg("COUNT").arg(PURGE_MAX);
-            let ((next, found),): ((u64, Vec<(u64, Bytes)>),) = self.query(&pipe).await?;
+            let ((next, found),): ((u64, Vec<(Bytes, Bytes)>),) = self.query(&pipe).await?;
             for batch in found.chunks(PURGE_MAX) {
                 let (name, mut call) = self.script(|scripts| &scripts.purge);
                 call.key(keys.hash()).key(keys.messages());
@@ -198,14 +219,41 @@ impl Store {
                 call.key(keys.partition.epoch());
                 call.arg(batch.len()).arg(0);
                 let mut lanes = std::collections::BTreeSet::new();
-                for (sequence, bytes) in batch {
-                    call.arg(*sequence);
-                    let message =
-                        record::read(bytes.clone(), destination, *sequence, Default::default());
+                for (field, bytes) in batch {
+                    call.arg(&field[..]);
+                    let message = record::read(bytes.clone(), destination, 0, Default::default());
                     lanes.insert(message.ok().and_then(|message| message.message.key));
                 }
                 for lane in lanes.iter().map(|lane| lane.as_deref().unwrap_or_default()) {
                     call.key(keys.in_progress(Some(lane))).key(keys.ready(Some(lane)));
+                }
+                removed += self.run::<u64>(name, &call).await?;
+            }
+            if next == 0 {
+                return Ok(removed);
+            }
+            cursor = next;
+        }
+    }
+
+    /// Removes whatever else is there of a destination, whatever its type: lanes that no record names.
+    /// Idempotency keys stay until they expire.
+    async fn purge_left_over(&self, destination: &DestinationName) -> Result<(), StoreError> {
+        let keys = self.keys().destination(destination);
+        let mut cursor = 0u64;
+        loop {
+            let (next, found) = self.scan_keys(&keys, cursor).await?;
+            let is_lane =
+                |key: &&Bytes| keys.noun_of(key).is_some_and(|noun| !noun.starts_with(b"seen:"));
+            let left_over: Vec<&Bytes> = found.iter().filter(is_lane).collect();
+            for batch in left_over.chunks(PURGE_MAX) {
+                let (name, mut call) = self.script(|scripts| &scripts.purge);
+                call.key(keys.hash()).key(keys.messages());
+                call.key(keys.partition.leases()).key(keys.partition.delayed());
+                call.key(keys.partition.epoch());
+                call.arg(0).arg(0);
+                for key in batch {
+                    call.key(&key[..]);
                 }
                 self.run::<u64>(name, &call).await?;
             }
@@ -214,6 +262,19 @@ impl Store {
             }
             cursor = next;
         }
+    }
+
+    /// Some of the keys of a destination, and where to go on: 0 after the last. Looks at the node that
+    /// holds its partition.
+    pub(super) async fn scan_keys(
+        &self,
+        keys: &DestinationKeys,
+        cursor: u64,
+    ) -> Result<(u64, Vec<Bytes>), StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("SCAN").arg(cursor).arg("MATCH").arg(keys.pattern()).arg("COUNT").arg(SCAN);
+        let (page,): ((u64, Vec<Bytes>),) = self.query_at(keys.hash().as_bytes(), &pipe).await?;
+        Ok(page)
     }
 
     /// Notes a definition, or its end, in the index of all destinations, unless newer is noted.

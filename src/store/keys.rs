@@ -267,6 +267,24 @@ impl DestinationKeys {
         format!("{}:seen:{idempotency_key}", self.base)
     }
 
+    /// A pattern for SCAN that all keys of the destination match, but its hash; and no other.
+    pub fn pattern(&self) -> String {
+        let mut pattern = String::with_capacity(self.base.len() + 2);
+        for character in self.base.chars() {
+            if matches!(character, '*' | '?' | '[' | ']' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(character);
+        }
+        pattern + ":*"
+    }
+
+    /// Which of the destination's keys this is, as it follows the destination's name: `waiting`, or
+    /// `ready:<key>`.
+    pub fn noun_of<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+        key.strip_prefix(self.base.as_bytes())?.strip_prefix(b":")
+    }
+
     fn of_lane(&self, noun: &str, lane: Option<&str>) -> String {
         match lane {
             None => format!("{}:{noun}", self.base),
@@ -278,6 +296,16 @@ impl DestinationKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pattern_of_a_destination_takes_its_prefix_as_it_is() {
+        let keys = Keys::new("a*[b]?", 64).destination(&"erp".parse().unwrap());
+        assert!(keys.pattern().starts_with("a\\*\\[b\\]\\?:{p"), "{}", keys.pattern());
+        assert!(keys.pattern().ends_with("}:d:erp:*"), "{}", keys.pattern());
+        let key = keys.ready(Some("k"));
+        assert_eq!(keys.noun_of(key.as_bytes()), Some(&b"ready:k"[..]));
+        assert_eq!(keys.noun_of(keys.hash().as_bytes()), None);
+    }
 
     #[test]
     fn braces_in_an_ordering_key_do_not_move_it_to_another_slot() {

@@ -134,8 +134,8 @@ macro_rules! transitions {
 
 transitions!(
     ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
-    withdraw, retry, discard, expire, pause, define, index, remove, purge, forget, topic, migrate,
-    found, beat,
+    withdraw, retry, repair, discard, expire, pause, define, index, remove, purge, forget, topic,
+    migrate, found, beat,
 );
 
 impl Default for Scripts {

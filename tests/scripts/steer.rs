@@ -168,6 +168,42 @@ impl Calls {
         made
     }
 
+    /// Looks at messages: of each its lane (from 1) and its sequence; repairs them.
+    pub fn repair(&self, lanes: &[&str], messages: &[(usize, u64)]) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [
+            &p.epoch(),
+            &k.hash(),
+            &k.waiting(),
+            &k.messages(),
+            &k.attempts(),
+            &p.leases(),
+            &p.delayed(),
+            &k.halted(),
+            &k.orders(),
+            &k.dead(),
+            &k.letters(),
+            &k.dead_at(),
+            &k.bodies(),
+            &k.log(),
+            &p.releasable(),
+            &k.lanes(),
+            &self.builtin(),
+            &self.worker(),
+            &p.wake_waiting(),
+            &p.wake_releasable(),
+            &k.withdrawn(),
+        ];
+        let (name, count) = (self.name.as_str(), lanes.len().to_string());
+        let args = [name, &self.version, self.ordering, self.processing, "1", "messages", &count];
+        let mut made = self.with_lanes(call("repair", &keys, &args), lanes);
+        made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
+        for (lane, sequence) in messages {
+            made.args.extend([lane.to_string(), sequence.to_string(), String::new()]);
+        }
+        made
+    }
+
     pub fn expire(&self, age_ms: &str) -> Call {
         let (k, epoch) = (&self.keys, self.keys.partition.epoch());
         let keys = [&k.hash(), &k.dead(), &k.letters(), &epoch, &k.bodies(), &k.dead_at()];

@@ -7,15 +7,15 @@ use tokio::process::Command;
 
 use super::{Service, support::wait::within};
 
-struct Ran {
-    ok: bool,
-    out: String,
-    err: String,
+pub(super) struct Ran {
+    pub(super) ok: bool,
+    pub(super) out: String,
+    pub(super) err: String,
 }
 
 impl Service {
     /// Runs `reseq` with these arguments against the pod.
-    async fn run(&self, args: &[&str]) -> Ran {
+    pub(super) async fn run(&self, args: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
         command.args(args).env("RESEQ_URL", self.pod.url("")).stdin(Stdio::null());
         let output = within("a command ends", command.kill_on_drop(true).output()).await.unwrap();
@@ -27,7 +27,7 @@ impl Service {
     }
 
     /// The same, which must succeed.
-    async fn said(&self, args: &[&str]) -> String {
+    pub(super) async fn said(&self, args: &[&str]) -> String {
         let Ran { ok, out, err } = self.run(args).await;
         assert!(ok, "{args:?}: {err}");
         out

@@ -27,6 +27,7 @@ mod lanes;
 mod letters;
 mod messages;
 mod purge;
+mod repair;
 
 /// A pod without a sender, and the store as a sender sees it.
 struct Service {

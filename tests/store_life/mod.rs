@@ -14,6 +14,7 @@ use reseq::{
         Store, Which, Who, Withdrawal, Withdrawn,
     },
 };
+use tokio_util::sync::CancellationToken;
 
 const MANY: RangeInclusive<usize> = 1..=10;
 
@@ -75,6 +76,8 @@ pub async fn through_the_store(
     }
     life.deliver().await;
     life.set_aside().await;
+    let repair = store.repair(&life.known, false, &CancellationToken::new()).await.unwrap();
+    assert_eq!((repair.items, repair.counters_verified), (Vec::new(), true));
     store.disown(partition, &life.owner.token).await.unwrap();
     store.migrate(partition).await.unwrap();
 

@@ -1,0 +1,469 @@
+#!lua flags=allow-oom
+-- repair: compares what the sets and the records of a destination say about some of its messages, and
+-- changes what does not agree. Healthy messages stay as they are, whatever happens to them meanwhile:
+-- the caller only says where to look.
+--
+-- KEYS:
+--   [1]  epoch             reseq:{p07}:epoch
+--   [2]  destination       reseq:{p07}:d:<dest>
+--   [3]  waiting           reseq:{p07}:d:<dest>:waiting
+--   [4]  messages          reseq:{p07}:d:<dest>:messages
+--   [5]  attempts          reseq:{p07}:d:<dest>:attempts
+--   [6]  leases            reseq:{p07}:leases
+--   [7]  delayed           reseq:{p07}:delayed
+--   [8]  halted            reseq:{p07}:d:<dest>:halted
+--   [9]  orders            reseq:{p07}:d:<dest>:orders
+--   [10] dead              reseq:{p07}:d:<dest>:dead
+--   [11] letters           reseq:{p07}:d:<dest>:letters
+--   [12] dead_at           reseq:{p07}:d:<dest>:dead-at
+--   [13] bodies            reseq:{p07}:d:<dest>:bodies
+--   [14] log               reseq:{p07}:d:<dest>:log
+--   [15] releasable        reseq:{p07}:releasable
+--   [16] lanes             reseq:{p07}:d:<dest>:lanes
+--   [17] active_builtin    reseq:{p07}:active:builtin
+--   [18] active_worker     reseq:{p07}:active:worker
+--   [19] wake_waiting      reseq:{p07}:wake:waiting
+--   [20] wake_releasable   reseq:{p07}:wake:releasable
+--   [21] withdrawn         reseq:{p07}:d:<dest>:withdrawn
+--   [22…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+-- ARGV:
+--   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
+--   'serial'  [5] '1' to repair, '' only to tell  [6] what to compare  [7] number of lanes; then the
+--   lanes' keys; then
+--   'keys': nothing: the types of all keys
+--   'messages': per message 3: its lane (from 1; 0: none holds it), sequence, '' or some of 'w' (it was
+--     seen waiting), 't' (it was seen waiting although it stands elsewhere), 'f' (it needs no processing
+--     any more), 'u<length>;' (its record of that length cannot be read)
+--   'lane': the sequences of one lane, all, whose set in_progress has another type
+--   'leases': members of leases of messages that have no record
+--   'letters': sequences of dead letters
+--   'bodies': the cursor at which to go on among the bodies
+--   'counters': per counter 3: its name, its value before the messages were counted, what was counted
+-- Returns: {cursor or how many messages were looked at, what is to be repaired, per finding 3: kind,
+--   what, 1 if it was repaired}, in a list each; and of messages {pending, ready, halted and ready, held,
+--   bytes, sequence that is waiting and stands elsewhere…}
+-- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
+-- Sent again it finds nothing more to repair: no call number is needed.
+-- include: schema, clock, expect, attempts, head, waiting, serial, bodies
+
+check_schema(KEYS[1])
+local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'last')
+if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
+
+local destination, ordering, serial, repairs = ARGV[1], ARGV[3], ARGV[4] == 'serial', ARGV[5] == '1'
+local part, lane_count, now = ARGV[6], tonumber(ARGV[7]), now_ms()
+local first, last_stamped = 8 + lane_count, tonumber(known[3]) or 0
+local place = {
+  destination = destination, ordering = ordering, hash = KEYS[2], waiting = KEYS[3],
+  messages = KEYS[4], attempts = KEYS[5], delayed = KEYS[7], builtin = KEYS[17], worker = KEYS[18],
+  wake = KEYS[19],
+}
+local findings = {}
+
+-- Of more leases than this it is not found out which messages they are of.
+local LEASES_MAX = 20000
+-- One call looks through so many elements of the waiting list, or once through all of it.
+local LOOKED_MAX = 1000000
+
+-- Notes a finding, and whether it is repaired.
+local function find(kind, what, is_repaired)
+  findings[#findings + 1] = kind
+  findings[#findings + 1] = what
+  findings[#findings + 1] = (repairs and is_repaired ~= false) and 1 or 0
+  return repairs
+end
+
+local function count_by(counter, change) redis.call('HINCRBY', KEYS[2], counter, change) end
+
+local function is_type(key, expected)
+  local kind = redis.call('TYPE', key)['ok']
+  return kind == expected or kind == 'none'
+end
+
+if part == 'keys' then
+  local expected = {
+    [3] = ordering == 'none' and 'zset' or 'list', [4] = 'hash', [5] = 'hash', [6] = 'zset',
+    [7] = 'zset', [8] = 'zset', [9] = 'hash', [10] = 'zset', [11] = 'hash', [12] = 'zset',
+    [13] = 'hash', [14] = 'hash', [15] = 'zset', [16] = 'zset', [17] = 'zset', [18] = 'zset',
+    [21] = 'set',
+  }
+  for number = 1, 21 do
+    if expected[number] and not is_type(KEYS[number], expected[number]) then
+      if find('wrong_type', KEYS[number]) then redis.call('UNLINK', KEYS[number]) end
+    end
+  end
+  return {'0', findings}
+end
+
+expect_waiting(place)
+expect('HLEN', KEYS[4], KEYS[5], KEYS[9], KEYS[11], KEYS[13], KEYS[14])
+expect('ZCARD', KEYS[6], KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[15], KEYS[16])
+expect('SCARD', KEYS[21])
+
+-- The set `in_progress` of a lane is built from the records, in one step: half of it would let what
+-- stands behind leave first.
+if part == 'lane' then
+  local in_progress = KEYS[20 + 2 * lane_count]
+  if not is_type(in_progress, 'zset') and find('wrong_type', in_progress) then
+    redis.call('UNLINK', in_progress)
+    for i = first, #ARGV do
+      if redis.call('HEXISTS', KEYS[4], ARGV[i]) == 1 then
+        redis.call('ZADD', in_progress, ARGV[i], ARGV[i])
+      end
+    end
+  end
+  return {'0', findings}
+end
+
+if part == 'leases' then
+  for i = first, #ARGV do
+    local sequence = string.match(ARGV[i], '/(%d+)/')
+    if redis.call('ZSCORE', KEYS[6], ARGV[i]) and redis.call('HEXISTS', KEYS[4], sequence) == 0 then
+      if find('left_over', sequence) then redis.call('ZREM', KEYS[6], ARGV[i]) end
+    end
+  end
+  return {'0', findings}
+end
+
+-- True if a body may belong to this sequence although no record names it.
+local function has_left_body(sequence)
+  return redis.call('HEXISTS', KEYS[11], sequence) == 1 or redis.call('HEXISTS', KEYS[14], sequence) == 1
+end
+
+local function remove_unnamed_bodies(sequence)
+  if redis.call('HEXISTS', KEYS[4], sequence) == 0 and not has_left_body(sequence) then
+    remove_bodies(KEYS[13], {sequence})
+  end
+end
+
+if part == 'letters' then
+  for i = first, #ARGV do
+    local sequence = ARGV[i]
+    local letter = redis.call('HGET', KEYS[11], sequence)
+    local at = redis.call('ZSCORE', KEYS[12], sequence)
+    local is_listed = redis.call('ZSCORE', KEYS[10], sequence)
+    if letter and not (is_listed and at) and find('dead_letter', sequence) then
+      local when = string.match(letter, '^(%d+) ') or text(now)
+      redis.call('ZADD', KEYS[10], sequence, sequence)
+      if not at then redis.call('ZADD', KEYS[12], when, sequence) end
+    elseif not letter and (is_listed or at) and find('dead_letter', sequence) then
+      redis.call('ZREM', KEYS[10], sequence)
+      redis.call('ZREM', KEYS[12], sequence)
+      remove_unnamed_bodies(sequence)
+    end
+  end
+  return {'0', findings}
+end
+
+if part == 'bodies' then
+  -- Only a newer Redis tells the fields without what they hold.
+  local page = redis.pcall('HSCAN', KEYS[13], ARGV[first], 'COUNT', '500', 'NOVALUES')
+  local step = 1
+  if page.err then
+    page, step = redis.call('HSCAN', KEYS[13], ARGV[first], 'COUNT', '8'), 2
+  end
+  for i = 1, #page[2], step do
+    local field = page[2][i]
+    local sequence, of_input = string.match(field, '^(%d+)(i?)$')
+    local record = sequence and redis.call('HGET', KEYS[4], sequence)
+    local mark = record and string.sub(record, 1, 1)
+    -- A short body is in its record.
+    local is_unnamed = not record or of_input == '' and mark ~= 'B' and mark ~= 'T'
+    if is_unnamed and not (sequence and has_left_body(sequence)) and find('body', field) then
+      redis.call('HDEL', KEYS[13], field)
+    end
+  end
+  return {page[1], findings}
+end
+
+if part == 'counters' then
+  local names = {}
+  for i = first, #ARGV, 3 do names[#names + 1] = ARGV[i] end
+  local values = redis.call('HMGET', KEYS[2], unpack(names))
+  for i, value in ipairs(values) do
+    if (tonumber(value) or 0) ~= tonumber(ARGV[first + 3 * i - 2]) then return {'busy', findings} end
+  end
+  local function set(name, value, counted)
+    if (tonumber(value) or 0) ~= counted and find('counter', name) then
+      redis.call('HSET', KEYS[2], name, text(counted))
+    end
+  end
+  for i, value in ipairs(values) do set(names[i], value, tonumber(ARGV[first + 3 * i - 1])) end
+  set('orders', redis.call('HGET', KEYS[2], 'orders'), redis.call('HLEN', KEYS[9]))
+  set('withdrawn', redis.call('HGET', KEYS[2], 'withdrawn'), redis.call('SCARD', KEYS[21]))
+  -- What has left is counted by how it left; nobody knows how that left which is lost.
+  local left = redis.call('HMGET', KEYS[2], 'last', 'settled', 'delivered', 'dropped', 'skipped', 'cancelled')
+  for i = 1, 6 do left[i] = tonumber(left[i]) or 0 end
+  local unknown = left[2] - left[3] - left[4] - left[5] - left[6]
+  if unknown > 0 then set('skipped', left[5], left[5] + unknown) end
+  if unknown < 0 then set('delivered', left[3], math.max(0, left[3] + unknown)) end
+  return {'ok', findings}
+end
+
+local leased, looked = nil, 0
+
+-- True if somebody may hold a lease on this message. All leases are looked through once.
+local function is_leased(sequence)
+  if not leased then
+    leased = {all = redis.call('ZCARD', KEYS[6]) > LEASES_MAX}
+    local prefix = destination .. '/'
+    for _, member in ipairs(leased.all and {} or redis.call('ZRANGE', KEYS[6], 0, -1)) do
+      if string.sub(member, 1, #prefix) == prefix then
+        leased[string.match(member, '^%d+', #prefix + 1) or ''] = true
+      end
+    end
+  end
+  return leased.all or leased[sequence]
+end
+
+-- True while this call may look through the waiting list once more.
+local function has_room()
+  if ordering == 'none' then return true end
+  return looked == 0 or looked + redis.call('LLEN', KEYS[3]) <= LOOKED_MAX
+end
+
+local function is_listed(sequence)
+  if ordering == 'none' then return redis.call('ZSCORE', KEYS[3], sequence) end
+  looked = looked + redis.call('LLEN', KEYS[3])
+  return redis.call('LPOS', KEYS[3], sequence, 'RANK', '-1')
+end
+
+local function remove_listed(sequence)
+  if ordering == 'none' then
+    redis.call('ZREM', KEYS[3], sequence)
+  else
+    redis.call('LREM', KEYS[3], '0', sequence)
+  end
+end
+
+-- True if such a record can be read, and its body is there.
+local function is_whole(sequence, record, flags)
+  local length = string.match(flags, 'u(%d+);')
+  if length and #record == tonumber(length) then return false end
+  local apart = bytes_apart(record)
+  return apart == 0 or redis.call('HSTRLEN', KEYS[13], sequence) == apart
+end
+
+-- Lanes whose sets have another type. That of `ready` is emptied: the messages are looked at one by one.
+local is_wrong = {}
+for lane = 1, lane_count do
+  local in_progress, ready = KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]
+  if not is_type(in_progress, 'zset') then
+    is_wrong[lane] = true
+    find('wrong_lane', ARGV[7 + lane], false)
+  elseif not is_type(ready, 'zset') then
+    is_wrong[lane] = not repairs
+    if find('wrong_type', ready) then redis.call('UNLINK', ready) end
+  end
+end
+
+local unfinished = {}
+
+-- True if this message waits until those before it in its serial lane are finished.
+local function is_held(lane, sequence)
+  if not serial then return false end
+  if unfinished[lane] == nil then
+    unfinished[lane] = first_unfinished(KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]) or ''
+  end
+  return unfinished[lane] ~= sequence
+end
+
+local function remove_everywhere(sequence, at)
+  local member = destination .. '/' .. sequence
+  if at.ready then
+    redis.call('ZREM', at.ready_key, sequence)
+    count_by('ready', -1)
+    if at.halted then count_by('halted_ready', -1) end
+  end
+  redis.call('ZREM', KEYS[8], sequence)
+  if redis.call('ZREM', KEYS[7], member) == 1 then count_by('delayed', -1) end
+  if redis.call('HDEL', KEYS[9], sequence) == 1 then count_by('orders', -1) end
+  redis.call('HDEL', KEYS[5], sequence)
+  redis.call('HDEL', KEYS[4], sequence)
+end
+
+-- A record that no lane holds cannot be delivered in its place any more: people decide about it.
+local function set_aside(sequence, record, at)
+  local reason, left = 'repair: no lane held this message', cmsgpack.pack(attempts_of(KEYS[5], sequence))
+  local head = table.concat({text(now), at.ready and 'delivery' or 'transform', #reason, #left}, ' ')
+  redis.call('HSET', KEYS[11], sequence, head .. ';' .. reason .. left .. record)
+  redis.call('ZADD', KEYS[10], sequence, sequence)
+  redis.call('ZADD', KEYS[12], text(now), sequence)
+  remove_everywhere(sequence, at)
+end
+
+-- A pending message of which Redis holds too little: people see it, and skip or cancel it.
+local function halt_damaged(sequence, at)
+  local attempts = attempts_of(KEYS[5], sequence)
+  local stage = at.ready and 'delivery' or 'transform'
+  attempts[4] = stage
+  note_trouble(attempts, now, '{"stage":"' .. stage .. '","kind":"failed","detail":"repair: its record '
+    .. 'or its body is missing, or cannot be read"}')
+  keep_attempts(KEYS[5], sequence, attempts)
+  redis.call('ZADD', KEYS[8], text(now), sequence)
+  if at.ready then count_by('halted_ready', 1) end
+  if redis.call('ZREM', KEYS[7], destination .. '/' .. sequence) == 1 then count_by('delayed', -1) end
+  if at.was_listed then remove_listed(sequence) end
+end
+
+local to_wait = {}
+
+local function make_ready(lane, sequence, at)
+  redis.call('ZADD', at.ready_key, sequence, sequence)
+  count_by('ready', 1)
+  at.ready = sequence
+  unfinished[lane] = nil
+end
+
+-- A message that stands nowhere is processed, or goes on as it had been.
+local function put_back(lane, sequence, at, flags)
+  local attempts = attempts_of(KEYS[5], sequence)
+  redis.call('SREM', KEYS[21], sequence)
+  if attempts[4] ~= '' then
+    redis.call('ZADD', KEYS[8], text(now), sequence)
+  elseif string.find(flags, 'f', 1, true) then
+    make_ready(lane, sequence, at)
+  else
+    to_wait[#to_wait + 1] = sequence
+  end
+end
+
+local sums, doubles = {0, 0, 0, 0, 0}, {}
+
+local function count_pending(at, record, held)
+  sums[1] = sums[1] + 1
+  if at.ready then sums[2] = sums[2] + 1 end
+  if at.ready and at.halted then sums[3] = sums[3] + 1 end
+  if held then sums[4] = sums[4] + 1 end
+  local rest = string.gsub(string.sub(record or '', 1, 60), '^T.', '')
+  local charge = string.match(rest, '^%d(%d+),') or string.match(rest, '^[^,]-;%d(%d+),')
+  sums[5] = sums[5] + (tonumber(charge) or 0)
+end
+
+-- A message that no lane holds.
+local function check_stray(sequence, record, at, flags)
+  if record then
+    local is_letter = string.sub(record, 1, 1) ~= 'T' and not string.find(flags, 'u', 1, true)
+    if at.lane == 0 and is_letter then return end
+    if find('no_lane', sequence) then
+      if is_letter then
+        set_aside(sequence, record, at)
+      else
+        remove_everywhere(sequence, at)
+        remove_unnamed_bodies(sequence)
+      end
+    end
+  elseif at.ready or at.halted or at.delayed or at.ordered
+    or redis.call('HEXISTS', KEYS[5], sequence) == 1 then
+    if find('left_over', sequence) then remove_everywhere(sequence, at) end
+  end
+end
+
+-- A pending message. Returns true if it is held behind another one.
+local function check_pending(lane, sequence, record, at, flags)
+  local held = not at.ready and is_held(lane, sequence)
+  if tonumber(sequence) > last_stamped then
+    if find('left_over', sequence) then
+      redis.call('ZREM', KEYS[20 + 2 * lane], sequence)
+      remove_everywhere(sequence, at)
+    end
+  elseif not record or not is_whole(sequence, record, flags) then
+    if not at.halted and not held and not is_leased(sequence) and find('damaged', sequence) then
+      halt_damaged(sequence, at)
+    end
+  elseif string.sub(record, 1, 1) == 'T' then
+    if not at.ready and find('nowhere', sequence) then make_ready(lane, sequence, at) end
+  elseif at.delayed and (at.ready or at.halted) then
+    if find('twice', sequence) then
+      redis.call('ZREM', KEYS[7], destination .. '/' .. sequence)
+      count_by('delayed', -1)
+    end
+  elseif not (at.ready or at.halted or at.delayed or at.was_listed or held or is_leased(sequence)) then
+    if not is_listed(sequence) and find('nowhere', sequence) then
+      put_back(lane, sequence, at, flags)
+    end
+  end
+  return held
+end
+
+local function check_hint(lane, sequence, at)
+  if not at.ready or at.halted or at.ordered then return end
+  local in_progress = KEYS[20 + 2 * lane]
+  if not is_head(ordering, in_progress, sequence) then return end
+  local key = ordering == 'none' and sequence or ARGV[7 + lane]
+  local of_destination = redis.call('ZSCORE', KEYS[15], destination)
+  local of_lane = of_destination
+  if ordering ~= 'destination' then of_lane = redis.call('ZSCORE', KEYS[16], key) end
+  if of_destination and of_lane and tonumber(of_destination) <= tonumber(of_lane) then return end
+  if find('hint', sequence) then
+    may_leave(KEYS[15], KEYS[16], destination, ordering, key, now)
+    redis.call('SPUBLISH', KEYS[20], destination)
+  end
+end
+
+-- Looks at one message. False if it needs more of the waiting list than this call may look through.
+local function check(lane, sequence, flags)
+  if lane > 0 and is_wrong[lane] then return true end
+  if not has_room() then return false end
+  local member = destination .. '/' .. sequence
+  local record = redis.call('HGET', KEYS[4], sequence)
+  local at = {
+    lane = lane, halted = redis.call('ZSCORE', KEYS[8], sequence),
+    delayed = redis.call('ZSCORE', KEYS[7], member),
+    ordered = redis.call('HEXISTS', KEYS[9], sequence) == 1,
+    was_listed = string.find(flags, 'w', 1, true) ~= nil,
+  }
+  local is_pending
+  if lane > 0 then
+    at.ready_key = KEYS[21 + 2 * lane]
+    at.ready = redis.call('ZSCORE', at.ready_key, sequence)
+    is_pending = redis.call('ZSCORE', KEYS[20 + 2 * lane], sequence)
+  end
+  if string.find(flags, 't', 1, true) then
+    -- It was seen to stand elsewhere before it was seen in the list: nothing comes back from there.
+    local stands = not is_pending or at.ready or at.halted or at.delayed
+    if stands and redis.call('SISMEMBER', KEYS[21], sequence) == 0 and is_listed(sequence)
+      and find(is_pending and 'twice' or 'left_over', sequence) then
+      remove_listed(sequence)
+    end
+    return true
+  end
+  if is_pending then
+    local held = check_pending(lane, sequence, record, at, flags)
+    count_pending(at, record, held)
+    check_hint(lane, sequence, at)
+  else
+    check_stray(sequence, record, at, flags)
+  end
+  if at.was_listed and (not is_pending or at.ready or at.halted or at.delayed) then
+    doubles[#doubles + 1] = sequence
+  end
+  return true
+end
+
+local count = 0
+for i = first, #ARGV, 3 do
+  if not check(tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]) then break end
+  count = count + 1
+end
+if #to_wait > 0 then to_front(place, to_wait, now) end
+
+-- Hints of the whole destination.
+local length = redis.call(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[3])
+if length > 0 and not redis.call('ZSCORE', active_of(place), destination) then
+  if find('hint', destination) then
+    redis.call('ZADD', active_of(place), text(now), destination)
+    redis.call('SPUBLISH', KEYS[19], destination)
+  end
+end
+if redis.call('HLEN', KEYS[9]) > 0 and not redis.call('ZSCORE', KEYS[15], destination) then
+  if find('hint', destination) then
+    redis.call('ZADD', KEYS[15], text(now), destination)
+    redis.call('SPUBLISH', KEYS[20], destination)
+  end
+end
+local summed = {}
+for i = 1, 5 do summed[i] = text(sums[i]) end
+for _, sequence in ipairs(doubles) do summed[#summed + 1] = sequence end
+return {text(count), findings, summed}

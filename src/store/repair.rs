@@ -1,0 +1,350 @@
+//! Finding and repairing what the sets and the records of a destination disagree on
+//! (`lua/repair.lua`).
+//!
+//! The sets are read page by page while messages come and go, so what a page says is only a hint. The
+//! script looks at each message again, in one step, and decides.
+
+mod pages;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bytes::Bytes;
+use redis::Value;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{Claimers, Known, Store, StoreError, keys::DestinationKeys, record, scripts::Call};
+use crate::domain::{Ordering, Sequence, TransformKind};
+use pages::Bits;
+
+/// The most messages of one call.
+const MESSAGES_MAX: usize = 200;
+/// How often everything is compared: what is repaired may show what else is to be repaired.
+const PASSES_MAX: usize = 4;
+/// So many examples of each kind are named.
+const EXAMPLES_MAX: usize = 5;
+/// The most messages of lanes whose set `in-progress` has another type.
+const REBUILT_MAX: usize = 20_000;
+/// The counters that are compared with what is counted.
+const COUNTERS: [&str; 7] =
+    ["last", "settled", "ready", "halted_ready", "held", "bytes", "delayed"];
+
+/// What a repair found, and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Repair {
+    /// True if it only looked.
+    pub dry_run: bool,
+    /// How many things were found.
+    pub found: u64,
+    /// How many of them were repaired.
+    pub repaired: u64,
+    /// False if the counters changed each time while messages were counted.
+    pub counters_verified: bool,
+    /// What was found, by kind.
+    pub items: Vec<Found>,
+}
+
+/// What was found of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// The kind.
+    pub kind: String,
+    /// What it means, and what becomes of it.
+    pub detail: &'static str,
+    /// How many there are.
+    pub found: u64,
+    /// How many of them were repaired.
+    pub repaired: u64,
+    /// Sequences, keys of Redis or names of counters.
+    pub examples: Vec<String>,
+}
+
+/// What each kind means, and what is done about it.
+const KINDS: [(&str, &str); 10] = [
+    ("wrong_type", "keys of another type; removed, and built again from what there is"),
+    ("no_lane", "records that no lane holds; they become dead letters, or go if unreadable"),
+    ("damaged", "pending messages without a whole record and body; their lanes are halted"),
+    ("nowhere", "pending messages that stand nowhere; they go on where they had been"),
+    ("twice", "messages that stand in two places; they keep the one that is further on"),
+    ("left_over", "traces of messages that are gone; removed"),
+    ("body", "bodies that no message, dead letter or log entry names; removed"),
+    ("dead_letter", "dead letters that are listed and not there, or the other way round"),
+    ("hint", "lanes or messages that nobody would look for; named again"),
+    ("counter", "counters that differ from what is counted; set"),
+];
+
+/// A message to look at: its lane (`None` twice where no lane is known), and what the caller knows.
+#[derive(Debug, Clone)]
+struct Item {
+    lane: Option<Option<String>>,
+    sequence: Sequence,
+    flags: String,
+}
+
+/// One repair under way.
+struct Repairing<'a> {
+    store: &'a Store,
+    known: &'a Known,
+    keys: DestinationKeys,
+    dry_run: bool,
+    stop: &'a CancellationToken,
+    repaired: BTreeMap<String, (u64, Vec<String>)>,
+    /// Of the present pass: found, and not repaired.
+    left: BTreeMap<String, (u64, Vec<String>)>,
+    has_repaired: bool,
+    /// Sequences that have been looked at, and those that were seen waiting.
+    seen: Bits,
+    waiting: Bits,
+    /// Sequences that were seen waiting and stand elsewhere.
+    doubles: HashMap<Sequence, Option<Option<String>>>,
+    /// Records that cannot be read, of lanes that are not known yet, and their lengths.
+    unread: HashMap<Sequence, usize>,
+    wrong_lanes: BTreeSet<Option<String>>,
+    /// Pending, ready, halted and ready, held, bytes.
+    sums: [u64; 5],
+    delayed: u64,
+}
+
+impl Store {
+    /// Compares the sets and the records of a destination and repairs what they disagree on; with
+    /// `dry_run` it only tells.
+    pub async fn repair(
+        &self,
+        known: &Known,
+        dry_run: bool,
+        stop: &CancellationToken,
+    ) -> Result<Repair, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut repairing = Repairing {
+            store: self,
+            known,
+            keys,
+            dry_run,
+            stop,
+            repaired: BTreeMap::new(),
+            left: BTreeMap::new(),
+            has_repaired: false,
+            seen: Bits::default(),
+            waiting: Bits::default(),
+            doubles: HashMap::new(),
+            unread: HashMap::new(),
+            wrong_lanes: BTreeSet::new(),
+            sums: [0; 5],
+            delayed: 0,
+        };
+        let mut counters_verified = false;
+        for _ in 0..PASSES_MAX {
+            let before = repairing.counters().await?;
+            if !repairing.pass().await? {
+                break;
+            }
+            if !repairing.has_repaired {
+                counters_verified = repairing.compare_counters(&before).await?;
+                if counters_verified {
+                    break;
+                }
+            }
+        }
+        Ok(repairing.told(counters_verified))
+    }
+}
+
+impl Repairing<'_> {
+    /// Compares everything once. False if a key has another type, and that is only told: then nothing
+    /// more can be compared.
+    async fn pass(&mut self) -> Result<bool, StoreError> {
+        self.left.clear();
+        self.has_repaired = false;
+        (self.seen, self.waiting) = (Bits::default(), Bits::default());
+        (self.sums, self.delayed) = ([0; 5], 0);
+        self.doubles.clear();
+        self.unread.clear();
+        self.wrong_lanes.clear();
+        self.part("keys", &[]).await?;
+        if self.left.contains_key("wrong_type") {
+            return Ok(false);
+        }
+        self.waiting = self.list_waiting().await?;
+        self.messages(Vec::new()).await?;
+        self.scan_records().await?;
+        self.scan_lanes().await?;
+        self.scan_strays().await?;
+        self.rebuild_lanes().await?;
+        self.check_doubles().await?;
+        self.scan_letters().await?;
+        self.scan_bodies().await?;
+        Ok(true)
+    }
+
+    /// Runs the script: where to go on, or how many messages were looked at; and the sums.
+    async fn run(
+        &mut self,
+        part: &str,
+        lanes: &[Option<String>],
+        args: &[String],
+    ) -> Result<(String, Vec<u64>), StoreError> {
+        if self.stop.is_cancelled() {
+            return Err(StoreError::Unavailable("this pod is stopping".into()));
+        }
+        let keys = self.keys.clone();
+        let (name, mut call) = self.store.script(|scripts| &scripts.repair);
+        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting()).key(keys.messages());
+        call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.delayed());
+        call.key(keys.halted()).key(keys.orders()).key(keys.dead()).key(keys.letters());
+        call.key(keys.dead_at()).key(keys.bodies()).key(keys.log());
+        call.key(keys.partition.releasable()).key(keys.lanes());
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.wake_releasable()).key(keys.withdrawn());
+        for lane in lanes {
+            call.key(keys.in_progress(lane.as_deref())).key(keys.ready(lane.as_deref()));
+        }
+        self.common_args(&mut call, part, lanes);
+        for arg in args {
+            call.arg(arg);
+        }
+        let answer: Vec<Value> = self.store.run(name, &call).await?;
+        let shape = |_| super::unexpected("repair");
+        let mut answer = answer.into_iter();
+        let mut next = || answer.next().unwrap_or(Value::Array(Vec::new()));
+        let cursor: String = redis::from_redis_value(next()).map_err(shape)?;
+        let findings: Vec<(String, String, bool)> =
+            redis::from_redis_value(next()).map_err(shape)?;
+        let sums: Vec<u64> = redis::from_redis_value(next()).map_err(shape)?;
+        for (kind, what, is_repaired) in findings {
+            self.note(kind, what, is_repaired, lanes);
+        }
+        Ok((cursor, sums))
+    }
+
+    fn common_args(&self, call: &mut Call<'_>, part: &str, lanes: &[Option<String>]) {
+        let known = self.known;
+        call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
+        call.arg(known.processing_text()).arg(if self.dry_run { "" } else { "1" });
+        call.arg(part).arg(lanes.len());
+        for lane in lanes {
+            call.arg(lane.as_deref().unwrap_or_default());
+        }
+    }
+
+    fn note(&mut self, kind: String, what: String, is_repaired: bool, lanes: &[Option<String>]) {
+        if kind == "wrong_lane" {
+            let is_it = |lane: &&Option<String>| lane.as_deref().unwrap_or_default() == what;
+            self.wrong_lanes.extend(lanes.iter().find(is_it).cloned());
+            return;
+        }
+        self.has_repaired |= is_repaired;
+        let notes = if is_repaired { &mut self.repaired } else { &mut self.left };
+        let (count, examples) = notes.entry(kind).or_default();
+        *count += 1;
+        if examples.len() < EXAMPLES_MAX {
+            examples.push(what);
+        }
+    }
+
+    /// A part that names no lanes; where to go on.
+    async fn part(&mut self, part: &str, args: &[String]) -> Result<String, StoreError> {
+        Ok(self.run(part, &[], args).await?.0)
+    }
+
+    /// Looks at messages, some at a time.
+    async fn messages(&mut self, items: Vec<Item>) -> Result<(), StoreError> {
+        let mut rest = &items[..];
+        loop {
+            let some = &rest[..rest.len().min(MESSAGES_MAX)];
+            let (mut lanes, mut args): (Vec<Option<String>>, Vec<String>) = Default::default();
+            let mut index = HashMap::new();
+            for item in some {
+                let number = item.lane.as_ref().map_or(0, |lane| {
+                    *index.entry(lane).or_insert_with(|| {
+                        lanes.push(lane.clone());
+                        lanes.len()
+                    })
+                });
+                args.extend([number.to_string(), item.sequence.to_string(), item.flags.clone()]);
+            }
+            let (looked_at, sums) = self.run("messages", &lanes, &args).await?;
+            let looked_at: usize = looked_at.parse().map_err(|_| super::unexpected("repair"))?;
+            for (sum, more) in self.sums.iter_mut().zip(&sums) {
+                *sum += more;
+            }
+            for sequence in sums.iter().skip(5) {
+                let item = some.iter().find(|item| item.sequence == *sequence);
+                self.doubles.extend(item.map(|item| (*sequence, item.lane.clone())));
+            }
+            if looked_at == 0 && !some.is_empty() {
+                return Err(super::unexpected("repair"));
+            }
+            rest = &rest[looked_at.min(some.len())..];
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is known of a record: its lane, and flags; no lane if only its key could tell.
+    fn item_of(&self, sequence: Sequence, bytes: Bytes) -> Item {
+        let destination = &self.known.destination;
+        let length = bytes.len();
+        let mut flags = String::new();
+        if self.waiting.has(sequence) {
+            flags.push('w');
+        }
+        let lane = match record::read(bytes, &destination.name, sequence, Default::default()) {
+            Ok(message) => {
+                let is_finished = message.processed.is_some()
+                    || destination.transform.kind == TransformKind::None;
+                if is_finished {
+                    flags.push('f');
+                }
+                Some(destination.lane_key(message.message.key.as_deref()).map(str::to_owned))
+            }
+            Err(_) => {
+                flags.push_str(&format!("u{length};"));
+                (destination.ordering != Ordering::Key).then_some(None)
+            }
+        };
+        Item { lane, sequence, flags }
+    }
+
+    /// The lane of a message of which nothing is known.
+    fn lane_unknown(&self) -> Option<Option<String>> {
+        (self.known.destination.ordering != Ordering::Key).then_some(None)
+    }
+
+    async fn counters(&self) -> Result<Vec<i64>, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.hmget(self.keys.hash(), &COUNTERS);
+        let (values,): (Vec<Option<i64>>,) = self.store.query(&pipe).await?;
+        Ok(values.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// Compares the counters with what was counted, if they have not changed meanwhile.
+    async fn compare_counters(&mut self, before: &[i64]) -> Result<bool, StoreError> {
+        let [pending, ready, halted_ready, held, bytes] = self.sums;
+        let last = before.first().map_or(0, |last| last.max(&0).unsigned_abs());
+        let settled = last.saturating_sub(pending);
+        let counted = [last, settled, ready, halted_ready, held, bytes, self.delayed];
+        let mut args = Vec::new();
+        for ((name, before), counted) in COUNTERS.iter().zip(before).zip(counted) {
+            args.extend([(*name).to_owned(), before.to_string(), counted.to_string()]);
+        }
+        Ok(self.part("counters", &args).await? == "ok")
+    }
+
+    fn told(self, counters_verified: bool) -> Repair {
+        let mut repair = Repair { dry_run: self.dry_run, counters_verified, ..Repair::default() };
+        for (kind, detail) in KINDS {
+            let (repaired, mut examples) = self.repaired.get(kind).cloned().unwrap_or_default();
+            let (left, others) = self.left.get(kind).cloned().unwrap_or_default();
+            examples.extend(others);
+            examples.truncate(EXAMPLES_MAX);
+            let found = repaired + left;
+            if found > 0 {
+                repair.items.push(Found { kind: kind.into(), detail, found, repaired, examples });
+            }
+            (repair.found, repair.repaired) = (repair.found + found, repair.repaired + repaired);
+        }
+        repair
+    }
+}

@@ -1,0 +1,343 @@
+//! The sets of a destination, page by page.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use redis::FromRedisValue;
+
+use super::{Item, REBUILT_MAX, Repairing};
+use crate::{
+    domain::{Ordering, Sequence},
+    store::StoreError,
+};
+
+/// How many elements one look reads, about.
+const PAGE: usize = 1000;
+/// The same for records.
+const RECORDS: usize = 200;
+
+/// A set of sequences, which are mostly close together.
+#[derive(Debug, Default)]
+pub(super) struct Bits(HashMap<u64, u64>);
+
+impl Bits {
+    /// Adds one. True if it was not there.
+    pub(super) fn insert(&mut self, sequence: Sequence) -> bool {
+        let word = self.0.entry(sequence / 64).or_default();
+        let bit = 1 << (sequence % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    pub(super) fn has(&self, sequence: Sequence) -> bool {
+        self.0.get(&(sequence / 64)).is_some_and(|word| word & (1 << (sequence % 64)) != 0)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Sequence> + '_ {
+        let of_word = |(&at, &word): (&u64, &u64)| {
+            (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| at * 64 + bit)
+        };
+        self.0.iter().flat_map(of_word)
+    }
+}
+
+impl Repairing<'_> {
+    /// What waits. A list is read from its end: what is claimed meanwhile leaves at its front, and what
+    /// comes to the end is only read twice.
+    pub(super) async fn list_waiting(&self) -> Result<Bits, StoreError> {
+        let mut waiting = Bits::default();
+        if self.known.destination.ordering == Ordering::None {
+            let mut cursor = 0;
+            loop {
+                let (next, found) =
+                    self.scan::<(Bytes, f64)>("ZSCAN", &self.keys.waiting(), cursor, PAGE).await?;
+                found.iter().filter_map(|(member, _)| number(member)).for_each(|sequence| {
+                    waiting.insert(sequence);
+                });
+                cursor = next;
+                if cursor == 0 {
+                    return Ok(waiting);
+                }
+            }
+        }
+        let mut end = -1;
+        loop {
+            let mut pipe = redis::pipe();
+            pipe.lrange(self.keys.waiting(), end - PAGE as isize + 1, end);
+            let (found,): (Vec<Bytes>,) = self.store.query(&pipe).await?;
+            found.iter().filter_map(number).for_each(|sequence| {
+                waiting.insert(sequence);
+            });
+            if found.len() < PAGE {
+                return Ok(waiting);
+            }
+            end -= PAGE as isize;
+        }
+    }
+
+    /// Looks at all messages that have a record.
+    pub(super) async fn scan_records(&mut self) -> Result<(), StoreError> {
+        let mut cursor = 0;
+        loop {
+            let (next, items) = self.records(cursor).await?;
+            let mut known = Vec::new();
+            for item in items {
+                if item.lane.is_none() {
+                    let length = item.flags.trim_start_matches('w').trim_matches(['u', ';']);
+                    self.unread.insert(item.sequence, length.parse().unwrap_or_default());
+                } else if self.seen.insert(item.sequence) {
+                    known.push(item);
+                }
+            }
+            self.messages(known).await?;
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Some of the records.
+    async fn records(&self, cursor: u64) -> Result<(u64, Vec<Item>), StoreError> {
+        let (next, found) =
+            self.scan::<(Bytes, Bytes)>("HSCAN", &self.keys.messages(), cursor, RECORDS).await?;
+        let items = found.into_iter();
+        let items = items.filter_map(|(field, record)| Some(self.item_of(number(&field)?, record)));
+        Ok((next, items.collect()))
+    }
+
+    /// Looks at what lanes hold beside that.
+    pub(super) async fn scan_lanes(&mut self) -> Result<(), StoreError> {
+        if self.known.destination.ordering != Ordering::Key {
+            for key in [self.keys.in_progress(None), self.keys.ready(None)] {
+                self.scan_lane(None, &key).await?;
+            }
+        } else {
+            let mut cursor = 0;
+            loop {
+                let (next, found) = self.store.scan_keys(&self.keys, cursor).await?;
+                for key in &found {
+                    let noun =
+                        self.keys.noun_of(key).and_then(|noun| std::str::from_utf8(noun).ok());
+                    let lane = noun.and_then(|noun| {
+                        noun.strip_prefix("in-progress:").or_else(|| noun.strip_prefix("ready:"))
+                    });
+                    if let (Some(lane), Ok(key)) = (lane, std::str::from_utf8(key)) {
+                        self.scan_lane(Some(lane.to_owned()), key).await?;
+                    }
+                }
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        // What cannot be read and was met in no lane.
+        let unread = std::mem::take(&mut self.unread).into_iter();
+        let unread = unread.filter(|(sequence, _)| !self.seen.has(*sequence));
+        let item = |(sequence, length)| Item { lane: None, sequence, flags: format!("u{length};") };
+        self.messages(unread.map(item).collect()).await
+    }
+
+    async fn scan_lane(&mut self, lane: Option<String>, key: &str) -> Result<(), StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("TYPE").arg(key);
+        let (kind,): (String,) = self.store.query(&pipe).await?;
+        if kind != "zset" {
+            if kind != "none" {
+                self.run("messages", &[lane], &[]).await?;
+            }
+            return Ok(());
+        }
+        let mut from = "-inf".to_owned();
+        loop {
+            let mut pipe = redis::pipe();
+            pipe.cmd("ZRANGEBYSCORE").arg(key).arg(&from).arg("+inf");
+            pipe.arg("WITHSCORES").arg("LIMIT").arg(0).arg(PAGE);
+            let (found,): (Vec<(Bytes, f64)>,) = self.store.query(&pipe).await?;
+            let mut items = Vec::new();
+            for sequence in found.iter().filter_map(|(member, _)| number(member)) {
+                if self.seen.insert(sequence) {
+                    let waits = if self.waiting.has(sequence) { "w" } else { "" };
+                    let unread = self.unread.get(&sequence).map(|length| format!("u{length};"));
+                    let flags = format!("{waits}{}", unread.unwrap_or_default());
+                    items.push(Item { lane: Some(lane.clone()), sequence, flags });
+                }
+            }
+            self.messages(items).await?;
+            match found.last() {
+                Some((_, last)) if found.len() == PAGE => from = format!("({last}"),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Looks for traces of messages that no lane holds and that have no record.
+    pub(super) async fn scan_strays(&mut self) -> Result<(), StoreError> {
+        let keys = self.keys.clone();
+        for (command, key) in
+            [("ZSCAN", keys.halted()), ("HSCAN", keys.orders()), ("HSCAN", keys.attempts())]
+        {
+            let mut cursor = 0;
+            loop {
+                let (next, found) =
+                    self.scan::<(Bytes, Bytes)>(command, &key, cursor, RECORDS).await?;
+                self.strays(found.iter().filter_map(|(member, _)| number(member))).await?;
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        let prefix = format!("{}/", self.known.destination.name);
+        let mut counted = Bits::default();
+        for (key, is_lease) in [(keys.partition.delayed(), false), (keys.partition.leases(), true)]
+        {
+            let mut cursor = 0;
+            loop {
+                let mut pipe = redis::pipe();
+                pipe.cmd("ZSCAN").arg(&key).arg(cursor).arg("MATCH").arg(format!("{prefix}*"));
+                pipe.arg("COUNT").arg(PAGE);
+                let ((next, found),): ((u64, Vec<(String, f64)>),) =
+                    self.store.query(&pipe).await?;
+                let sequence_of = |member: &str| -> Option<Sequence> {
+                    member.strip_prefix(&prefix)?.split('/').next()?.parse().ok()
+                };
+                let sequences = found.iter().filter_map(|(member, _)| sequence_of(member));
+                if is_lease {
+                    let is_stray =
+                        |member: &String| sequence_of(member).is_some_and(|s| !self.seen.has(s));
+                    let members: Vec<String> =
+                        found.iter().map(|(m, _)| m).filter(|m| is_stray(m)).cloned().collect();
+                    for some in members.chunks(RECORDS) {
+                        self.part("leases", some).await?;
+                    }
+                } else {
+                    for sequence in sequences.clone() {
+                        self.delayed += u64::from(counted.insert(sequence));
+                    }
+                    self.strays(sequences).await?;
+                }
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn strays(
+        &mut self,
+        sequences: impl Iterator<Item = Sequence>,
+    ) -> Result<(), StoreError> {
+        let lane = self.lane_unknown();
+        let sequences = sequences.filter(|sequence| self.seen.insert(*sequence));
+        let item = |sequence| Item { lane: lane.clone(), sequence, flags: String::new() };
+        let items: Vec<Item> = sequences.map(item).collect();
+        if items.is_empty() { Ok(()) } else { self.messages(items).await }
+    }
+
+    /// Builds the set `in-progress` of lanes in which it has another type.
+    pub(super) async fn rebuild_lanes(&mut self) -> Result<(), StoreError> {
+        let wrong = std::mem::take(&mut self.wrong_lanes);
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let mut sequences: HashMap<Option<String>, Vec<String>> = HashMap::new();
+        let (mut cursor, mut count) = (0, 0);
+        loop {
+            let (next, items) = self.records(cursor).await?;
+            for item in items {
+                if let Some(lane) = item.lane.filter(|lane| wrong.contains(lane)) {
+                    count += 1;
+                    sequences.entry(lane).or_default().push(item.sequence.to_string());
+                }
+            }
+            cursor = next;
+            if cursor == 0 || count > REBUILT_MAX {
+                break;
+            }
+        }
+        for lane in wrong {
+            let of_lane = sequences.remove(&lane).unwrap_or_default();
+            if count > REBUILT_MAX {
+                let key = self.keys.in_progress(lane.as_deref());
+                self.note("wrong_type".into(), key, false, &[]);
+            } else {
+                self.run("lane", &[lane], &of_lane).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was seen waiting and stands elsewhere, or is gone: most of it has gone on meanwhile.
+    pub(super) async fn check_doubles(&mut self) -> Result<(), StoreError> {
+        let mut doubles = std::mem::take(&mut self.doubles);
+        let gone = self.waiting.all().filter(|sequence| !self.seen.has(*sequence));
+        let lane = self.lane_unknown();
+        doubles.extend(gone.map(|sequence| (sequence, lane.clone())));
+        if doubles.is_empty() {
+            return Ok(());
+        }
+        let still = self.list_waiting().await?;
+        let still = doubles.into_iter().filter(|(sequence, _)| still.has(*sequence));
+        let item = |(sequence, lane)| Item { lane, sequence, flags: "t".to_owned() };
+        self.messages(still.map(item).collect()).await
+    }
+
+    /// Looks at dead letters.
+    pub(super) async fn scan_letters(&mut self) -> Result<(), StoreError> {
+        let keys = self.keys.clone();
+        let mut seen = Bits::default();
+        for (command, key) in
+            [("HSCAN", keys.letters()), ("ZSCAN", keys.dead()), ("ZSCAN", keys.dead_at())]
+        {
+            let mut cursor = 0;
+            loop {
+                let (next, found) =
+                    self.scan::<(Bytes, Bytes)>(command, &key, cursor, RECORDS).await?;
+                let letters = found.iter().filter_map(|(member, _)| number(member));
+                let letters: Vec<String> =
+                    letters.filter(|s| seen.insert(*s)).map(|s| s.to_string()).collect();
+                for some in letters.chunks(RECORDS) {
+                    self.part("letters", some).await?;
+                }
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at bodies, which the script does not hand out.
+    pub(super) async fn scan_bodies(&mut self) -> Result<(), StoreError> {
+        let mut cursor = "0".to_owned();
+        loop {
+            cursor = self.part("bodies", &[cursor]).await?;
+            if cursor == "0" {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn scan<T: FromRedisValue>(
+        &self,
+        command: &str,
+        key: &str,
+        cursor: u64,
+        count: usize,
+    ) -> Result<(u64, Vec<T>), StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd(command).arg(key).arg(cursor).arg("COUNT").arg(count);
+        let (page,): ((u64, Vec<T>),) = self.store.query(&pipe).await?;
+        Ok(page)
+    }
+}
+
+fn number(text: &Bytes) -> Option<Sequence> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

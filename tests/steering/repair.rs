@@ -1,0 +1,335 @@
+//! Damage done by hand in Redis: `repair` finds it, repairs it, and messages flow again. And removal,
+//! which leaves nothing behind whatever is damaged.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use reseq::store::keys::DestinationKeys;
+use serde_json::{Value, json};
+
+use super::Service;
+
+impl Service {
+    fn keys(&self, name: &str) -> DestinationKeys {
+        self.store.keys().destination(&name.parse().unwrap())
+    }
+
+    async fn redis_does(&self, command: &str) {
+        let words: Vec<&str> = command.split(' ').collect();
+        let _: redis::Value = self.redis.ask(&words).await.unwrap();
+    }
+
+    /// All keys of a destination, and of its partition what names messages; what each holds.
+    async fn held(&self, name: &str) -> BTreeMap<String, String> {
+        let keys = self.keys(name);
+        let mut all: Vec<String> = self.redis.ask(&["KEYS", &keys.pattern()]).await.unwrap();
+        let p = &keys.partition;
+        all.extend([keys.hash(), p.leases(), p.delayed(), p.releasable()]);
+        let mut held = BTreeMap::new();
+        for key in all {
+            let digest: Vec<String> =
+                self.redis.ask(&["DEBUG", "DIGEST-VALUE", &key]).await.unwrap();
+            held.insert(key, digest[0].clone());
+        }
+        held
+    }
+
+    async fn repair(&self, name: &str, request: Value) -> Value {
+        self.post(&format!("destinations/{name}/repair"), request).await.ok()
+    }
+
+    /// Processes all that can be had, and delivers these lanes: what left each.
+    async fn flow(&self, name: &str, lanes: &[Option<&str>]) -> Vec<Vec<u64>> {
+        for lease in self.lease(name, 100).await {
+            let done = json!({"items": [{"token": lease["token"], "body": 1}]});
+            assert_eq!(self.post("leases/complete", done).await.status, 200);
+        }
+        self.redis_does(&format!("DEL {}", self.keys(name).partition.owner())).await;
+        let hand = self.hand(name).await;
+        let mut left = Vec::new();
+        for lane in lanes {
+            left.push(hand.deliver(*lane).await);
+        }
+        left
+    }
+}
+
+/// What is done by hand, the kinds that are told, and what leaves lanes `k` and `j` afterwards.
+type Damage = (&'static [&'static str], &'static [&'static str], [&'static [u64]; 2]);
+
+const ALL: [&[u64]; 2] = [&[1, 2, 3], &[4]];
+
+const DAMAGES: [Damage; 16] = [
+    (&["LREM {d}:waiting 0 2"], &["nowhere"], ALL),
+    (&["DEL {d}:waiting"], &["nowhere"], ALL),
+    (&["ZREM {d}:in-progress:k 2"], &["no_lane", "left_over"], [&[1, 3], &[4]]),
+    // What cannot be read blocks its lane, and no other.
+    (&["HDEL {d}:messages 2"], &["damaged"], [&[1], &[4]]),
+    (&["HSET {d}:messages 2 garbage"], &["damaged"], [&[1], &[4]]),
+    (
+        &["ZADD {d}:halted 1 77", "HSET {d}:orders 78 c1_k", "HSET {d}:attempts 79 x"],
+        &["left_over"],
+        ALL,
+    ),
+    (&["ZADD {p}:delayed 1 {n}/77", "ZADD {p}:leases 1 {n}/78/x"], &["left_over"], ALL),
+    (&["RPUSH {d}:waiting 77"], &["left_over"], ALL),
+    (&["ZADD {d}:ready:k 77 77"], &["left_over"], ALL),
+    (&["ZADD {p}:delayed 9999999999999 {n}/1", "ZADD {d}:ready:k 1 1"], &["twice"], ALL),
+    (&["HSET {d}:bodies 99 x 99i x 1 x"], &["body"], ALL),
+    (&["ZADD {d}:dead 55 55", "ZADD {d}:dead-at 1 56"], &["dead_letter"], ALL),
+    (&["ZREM {p}:active:worker {n}"], &["hint"], ALL),
+    (&["HINCRBY {d} ready 5", "HINCRBY {d} bytes 99", "HINCRBY {d} settled -1"], &["counter"], ALL),
+    (&["DEL {d}:waiting", "SET {d}:waiting x", "SET {d}:halted x"], &["wrong_type"], ALL),
+    (&["DEL {d}:in-progress:k", "SET {d}:in-progress:k x"], &["wrong_type"], ALL),
+];
+
+#[tokio::test]
+async fn each_kind_of_damage_is_told_and_repaired_and_messages_flow_again() {
+    let service = Service::start().await;
+    for (number, (damages, kinds, flows)) in DAMAGES.into_iter().enumerate() {
+        let name = format!("crm-{number}");
+        service.define_worker(&name, "key").await;
+        for key in ["k", "k", "k", "j"] {
+            service.send(&name, json!("x"), json!({"key": key})).await;
+        }
+        let healthy = service.repair(&name, json!({})).await;
+        assert_eq!(healthy["found"], 0, "{healthy}");
+        assert_eq!(healthy["counters_verified"], true, "{healthy}");
+        let keys = service.keys(&name);
+        let partition = keys.partition.leases().replace(":leases", "");
+        for damage in damages {
+            let damage = damage.replace("{d}", &keys.hash()).replace("{n}", &name);
+            service.redis_does(&damage.replace("{p}", &partition)).await;
+        }
+        let before = service.held(&name).await;
+        let dry = service.repair(&name, json!({"dry_run": true})).await;
+        let told: Vec<&str> = super::each(&dry, "kind")
+            .into_iter()
+            .filter_map(|kind| kinds.iter().find(|known| kind == **known).copied())
+            .collect();
+        assert_eq!(told.first(), kinds.first(), "{damages:?}: {dry}");
+        assert_eq!(service.held(&name).await, before, "{damages:?}: a dry run changes nothing");
+
+        let done = service.repair(&name, json!({})).await;
+        assert!(done["found"].as_u64() > Some(0), "{damages:?}: {done}");
+        assert_eq!(done["found"], done["repaired"], "{damages:?}: {done}");
+        let again = service.repair(&name, json!({})).await;
+        assert_eq!(again["found"], 0, "{damages:?}: {again} after {done}");
+        assert_eq!(again["counters_verified"], true, "{damages:?}: {again}");
+        let left = service.flow(&name, &[Some("k"), Some("j")]).await;
+        assert_eq!(left, flows, "{damages:?}: {done}");
+        let last = service.repair(&name, json!({"dry_run": true})).await;
+        assert_eq!(last["found"], 0, "{damages:?}: {last}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_lane_holds_is_kept_as_a_dead_letter_and_what_is_damaged_is_halted() {
+    let service = Service::start().await;
+    service.define_worker("crm", "destination").await;
+    for n in 1..=3 {
+        service.send("crm", json!(n), json!({})).await;
+    }
+    let keys = service.keys("crm");
+    service.redis_does(&format!("ZREM {} 2", keys.in_progress(None))).await;
+    service.redis_does(&format!("HDEL {} 3", keys.messages())).await;
+    service.repair("crm", json!({})).await;
+    let page = service.get("destinations/crm/dead-letters").await.ok();
+    assert_eq!(super::each(&page, "sequence"), [2]);
+    let shown = service.get("destinations/crm/dead-letters/2").await.ok();
+    assert_eq!(shown["body"], 2);
+    assert!(shown["reason"].as_str().unwrap().starts_with("repair: "), "{shown}");
+    let halted: Vec<u64> = service.redis.ask(&["ZRANGE", &keys.halted(), "0", "-1"]).await.unwrap();
+    assert_eq!(halted, [3]);
+    assert_eq!(service.flow("crm", &[None]).await, [[1]]);
+    let counts = service.counts("crm").await;
+    assert_eq!((&counts["skipped_total"], &counts["pending"]), (&json!(1), &json!(1)), "{counts}");
+}
+
+/// Ingests, processes, delivers and repairs at the same time: what left each lane.
+async fn under_load(service: &Service, name: &str, keys: [&str; 2], lanes: &[Option<&str>]) {
+    const COUNT: u64 = 100;
+    let hand = service.hand(name).await;
+    let is_over = AtomicBool::new(false);
+    let ingest = async {
+        for n in 0..COUNT {
+            service.send(name, json!(n), json!({"key": keys[n as usize % 2]})).await;
+        }
+    };
+    let process = async {
+        let mut done = 0;
+        while done < COUNT {
+            for lease in service.lease(name, 7).await {
+                let item = json!({"items": [{"token": lease["token"], "body": lease["body"]}]});
+                assert_eq!(service.post("leases/complete", item).await.status, 200);
+                done += 1;
+            }
+        }
+    };
+    let deliver = async {
+        let mut delivered = vec![Vec::new(); lanes.len()];
+        while delivered.iter().map(Vec::len).sum::<usize>() < COUNT as usize {
+            for (lane, left) in lanes.iter().zip(&mut delivered) {
+                left.extend(hand.deliver(*lane).await);
+            }
+            tokio::task::yield_now().await;
+        }
+        is_over.store(true, Ordering::SeqCst);
+        delivered
+    };
+    let repair = async {
+        let mut repairs = 0;
+        while !is_over.load(Ordering::SeqCst) {
+            let answer = service.repair(name, json!({})).await;
+            assert_eq!(answer["found"], 0, "{name}: {answer}");
+            repairs += 1;
+        }
+        repairs
+    };
+    let ((), (), delivered, repairs) = tokio::join!(ingest, process, deliver, repair);
+    for left in &delivered {
+        assert!(left.is_sorted_by(|one, next| one < next), "{name}: {left:?}");
+    }
+    let mut all: Vec<u64> = delivered.into_iter().flatten().collect();
+    all.sort_unstable();
+    assert_eq!(all, (1..=COUNT).collect::<Vec<_>>(), "{name}");
+    assert!(repairs > 1, "{name}: {repairs}");
+    let answer = service.repair(name, json!({})).await;
+    let told = (&answer["found"], &answer["counters_verified"]);
+    assert_eq!(told, (&json!(0), &json!(true)), "{name}");
+    service.redis_does(&format!("DEL {}", service.keys(name).partition.owner())).await;
+}
+
+#[tokio::test]
+async fn a_healthy_destination_under_load_is_left_as_it_is() {
+    let service = Service::start().await;
+    let (worker, keys) = (json!({"kind": "worker"}), ["k", "j"]);
+    service.define_worker("one", "destination").await;
+    under_load(&service, "one", keys, &[None]).await;
+    service.define_worker("keyed", "key").await;
+    under_load(&service, "keyed", keys, &[Some("k"), Some("j")]).await;
+    let serial = json!({"transform": worker, "processing": "serial", "ordering": "key"});
+    service.define("serial", serial).await;
+    under_load(&service, "serial", keys, &[Some("k"), Some("j")]).await;
+    service.define_worker("none", "none").await;
+    let lanes: Vec<String> = (1..=100).map(|sequence: u64| sequence.to_string()).collect();
+    let lanes: Vec<Option<&str>> = lanes.iter().map(|lane| Some(lane.as_str())).collect();
+    under_load(&service, "none", keys, &lanes).await;
+}
+
+/// Sends so many in batches.
+async fn send_many(service: &Service, name: &str, count: u64) {
+    for from in (0..count).step_by(1_000) {
+        let line = |n| format!("{}\n", json!({"destinations": [name], "body": n, "key": "k"}));
+        let lines: String = (from..count.min(from + 1_000)).map(line).collect();
+        let batch = super::client().post(service.pod.url("/v1/messages"));
+        let batch = batch.header("content-type", "application/x-ndjson").body(lines);
+        assert_eq!(batch.send().await.unwrap().status().as_u16(), 202);
+    }
+}
+
+#[tokio::test]
+async fn more_than_fits_into_a_page_is_repaired_in_every_mode() {
+    const COUNT: u64 = 2_500;
+    let service = Service::start().await;
+    for (ordering, processing, lane, nowhere) in [
+        ("destination", "parallel", None, COUNT),
+        ("key", "parallel", Some("k"), COUNT),
+        ("none", "parallel", None, COUNT),
+        // One waits, the others are held behind it.
+        ("key", "serial", Some("k"), 1),
+    ] {
+        let name = format!("{ordering}-{processing}");
+        let worker = json!({"kind": "worker"});
+        let fields = json!({"transform": worker, "ordering": ordering, "processing": processing});
+        service.define(&name, fields).await;
+        send_many(&service, &name, COUNT).await;
+        let keys = service.keys(&name);
+        // Nothing waits any more, bodies are left over, and one is in no lane.
+        service.redis_does(&format!("DEL {}", keys.waiting())).await;
+        service.redis_does(&format!("ZREM {} 1200", keys.in_progress(lane))).await;
+        for from in (5_000..7_000).step_by(500) {
+            let fields: String = (from..from + 500).map(|n| format!(" {n} x")).collect();
+            service.redis_does(&format!("HSET {}{fields}", keys.bodies())).await;
+        }
+        let before = service.held(&name).await;
+        service.repair(&name, json!({"dry_run": true})).await;
+        assert_eq!(service.held(&name).await, before, "{name}");
+        let done = service.repair(&name, json!({})).await;
+        let count_of = |kind: &str| {
+            let items = done["items"].as_array().unwrap();
+            items.iter().find(|item| item["kind"] == kind).map_or(0, |item| {
+                assert_eq!(item["found"], item["repaired"], "{name}: {done}");
+                item["found"].as_u64().unwrap()
+            })
+        };
+        let counts = ["nowhere", "no_lane", "body"].map(count_of);
+        assert_eq!(counts, [nowhere.min(COUNT - 1), 1, 2_000], "{name}: {done}");
+        let again = service.repair(&name, json!({})).await;
+        let told = (&again["found"], &again["counters_verified"]);
+        assert_eq!(told, (&json!(0), &json!(true)), "{name}: {again}");
+        let stats = service.counts(&name).await;
+        assert_eq!(stats["pending"], COUNT - 1, "{name}: {stats}");
+        assert_eq!(stats["waiting"], COUNT - 1, "{name}: {stats}");
+        if processing == "parallel" {
+            assert_eq!(service.lease(&name, 100).await.len(), 100, "{name}");
+        } else {
+            assert_eq!(service.lease(&name, 100).await.len(), 1, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_removal_leaves_no_key_whatever_is_damaged() {
+    let service = Service::start().await;
+    for damage in [
+        "HSET {d}:messages 1 garbage 2 garbage",
+        "HDEL {d}:messages 1 2",
+        // As a removal leaves it that broke off.
+        "DEL {d}:messages;HSET {d} deleted 1",
+        "HSET {d}:messages none garbage",
+        "RENAME {d}:in-progress:k {d}:in-progress:other",
+        "COPY {d} {d}:in-progress:k REPLACE",
+        "COPY {d} {d}:waiting REPLACE",
+        "SET {d}:messages x",
+        "SET {d} x",
+    ] {
+        service.define_worker("crm", "key").await;
+        for key in ["k", "k", "j"] {
+            service.send("crm", json!("x"), json!({"key": key})).await;
+        }
+        let keys = service.keys("crm");
+        for command in damage.split(';') {
+            service.redis_does(&command.replace("{d}", &keys.hash())).await;
+        }
+        let gone = service.delete("destinations/crm?purge=true").await;
+        assert_eq!(gone.status, 200, "{damage}: {gone:?}");
+        let left: Vec<String> = service.redis.ask(&["KEYS", &keys.pattern()]).await.unwrap();
+        assert_eq!(left, Vec::<String>::new(), "{damage}");
+
+        service.define_worker("crm", "key").await;
+        service.send("crm", json!("x"), json!({"key": "k"})).await;
+        assert_eq!(service.flow("crm", &[Some("k")]).await, [[1]], "{damage}");
+        assert_eq!(service.delete("destinations/crm?purge=true").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_repair_by_command_tells_what_it_did_and_its_exit_code_tells_whether_there_was_anything()
+{
+    let service = Service::start().await;
+    service.define_worker("crm", "destination").await;
+    service.send("crm", json!(1), json!({})).await;
+    let healthy = service.said(&["repair", "crm"]).await;
+    assert_eq!(healthy.trim(), "nothing to repair");
+    service.redis_does(&format!("DEL {}", service.keys("crm").waiting())).await;
+    let dry = service.run(&["repair", "crm", "--dry-run"]).await;
+    assert!(!dry.ok && dry.out.contains("nowhere"), "{}", dry.out);
+    let asked = service.run(&["repair", "crm"]).await;
+    assert!(!asked.ok && asked.err.contains("Repair 1 of crm?"), "{}", asked.err);
+    let done = service.run(&["repair", "crm", "--yes"]).await;
+    assert!(!done.ok && done.out.contains("nowhere"), "{}", done.out);
+    assert_eq!(service.said(&["repair", "crm", "--yes"]).await.trim(), "nothing to repair");
+}
