@@ -58,7 +58,10 @@ pub(in crate::api) async fn complete(
             at.push(index);
             completions.push(completion(&known, token, message, outputs[index].clone()));
         }
-        let size = |one: &Completion| bytes_left(&one.output) + one.output.message.body.bytes.len();
+        let size = |one: &Completion| {
+            let input = one.output.input.as_ref().map_or(0, |input| input.bytes.len());
+            bytes_left(&one.output) + one.output.message.body.bytes.len() + input
+        };
         for some in cut(&completions, ITEMS_MAX, CALL_BYTES_MAX, size) {
             let name = &known.destination.name;
             let caller = api.callers.take(&api, name);

@@ -24,16 +24,18 @@ use relay::Relay;
 use watch::{Cost, Monitor, Slowest};
 
 /// How many messages wait, unless `RESEQ_BOUNDS_WAITING` says another number.
-const WAITING: usize = 40_000;
+const WAITING: usize = 15_000;
+/// What many are compared with.
+const FEW: usize = 5_000;
 /// Messages of one call of ingest.
 const BATCH: usize = 1_000;
 
 /// What one call may touch, whatever waits (docs/REDIS.md, Bounds).
 mod most {
     /// Commands of one call.
-    pub const COMMANDS: usize = 12_000;
-    /// Elements of keys: a claim passes up to 20,000 that were withdrawn.
-    pub const ELEMENTS: usize = 70_000;
+    pub const COMMANDS: usize = 5_000;
+    /// Elements of keys: a claim passes up to 10,000 that were withdrawn, and touches each four times.
+    pub const ELEMENTS: usize = 45_000;
     /// Bytes of one request: a batch of bodies is up to 4 MiB, or one message.
     pub const REQUEST_BYTES: usize = 6 << 20;
     /// Bytes of one reply: up to 8 MiB of records and bodies, and one more message.
@@ -150,11 +152,8 @@ impl Watched {
     ) {
         let store = &self.service.store;
         let caller = store.caller_anew("load");
-        let partition = known.partition;
-        let token = reseq::store::OwnerToken::random();
-        let lease = Duration::from_millis(1);
-        let epoch = store.own(partition, &token, lease).await.unwrap().epoch;
-        store.disown(partition, &token).await.unwrap();
+        let key = store.keys().partition(known.partition).epoch();
+        let epoch: u64 = self.service.redis.ask(&["HGET", &key, "epoch"]).await.unwrap();
         for from in (0..count).step_by(batch) {
             let all: Vec<Arrival> = (from..count.min(from + batch)).map(&arrival).collect();
             let all: Vec<&Arrival> = all.iter().collect();
@@ -211,6 +210,10 @@ fn check_growth(few: &[(&'static str, Cost)], many: &[(&'static str, Cost)]) {
     let mut grown = Vec::new();
     for ((operation, few), (same, many)) in few.iter().zip(many) {
         assert_eq!(operation, same);
+        // Up to its bound, which is above what few are.
+        if *operation == "claim past what was withdrawn" {
+            continue;
+        }
         let all = [
             ("commands", few.commands, many.commands, 200),
             ("elements", few.elements, many.elements, 1_000),
@@ -292,7 +295,7 @@ async fn no_call_holds_redis_longer_the_more_messages_wait() {
     check(&costs);
     scripts.extend(costs.iter().flat_map(|(_, cost)| cost.scripts.iter().copied()));
     for ordering in ["destination", "key", "none"] {
-        let sizes = if is_timed { vec![waiting()] } else { vec![waiting() / 8, waiting()] };
+        let sizes = if is_timed { vec![waiting()] } else { vec![FEW, waiting()] };
         let mut all = Vec::new();
         for count in sizes {
             let name = format!("{ordering}-{count}");
@@ -300,6 +303,12 @@ async fn no_call_holds_redis_longer_the_more_messages_wait() {
             let costs = watched.end();
             print(&format!("ordering \"{ordering}\", {count} waiting"), &costs, is_timed);
             scripts.extend(costs.iter().flat_map(|(_, cost)| cost.scripts.iter().copied()));
+            let searching: Vec<_> = costs
+                .iter()
+                .filter(|(_, cost)| cost.searches_a_list)
+                .map(|(name, _)| *name)
+                .collect();
+            assert_eq!(searching, [""; 0], "a long list was searched");
             all.push(costs);
         }
         if !is_timed {

@@ -27,6 +27,8 @@ pub struct Cost {
     pub micros_of_most: u64,
     /// The call with the most elements, or the longest.
     pub worst: String,
+    /// Whether a list was searched.
+    pub searches_a_list: bool,
     /// The scripts that were called.
     pub scripts: BTreeSet<&'static str>,
 }
@@ -128,6 +130,7 @@ impl Monitor {
                 call.end(&mut cost);
                 call = Call::default();
             }
+            cost.searches_a_list |= command.words[0].eq_ignore_ascii_case("LREM");
             call.add(&command, &self.names);
         }
     }
@@ -213,6 +216,8 @@ fn parse(line: &[u8]) -> Command {
 
 /// Of a key that holds everything of a kind: more than any bound.
 const ALL: usize = usize::MAX;
+/// Withdrawals search lists up to this length (`LIST_MAX` in `lua/withdraw.lua`).
+const LIST_MAX: usize = 1_000;
 /// Withdrawals look through the leases of a partition up to this number (`LEASES_MAX` in
 /// `lua/withdraw.lua`).
 const LEASES_MAX: usize = 20_000;
@@ -236,8 +241,11 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         "hset" | "zadd" => words.len() / 2,
         "del" | "unlink" | "exists" => words.len(),
         "lpop" => number(words, 1),
+        // Only a short list is searched.
+        "lrem" => LIST_MAX,
         "ltrim" => number(words, 1).max(1),
         "lrange" => range(words),
+        "zrange" if of_index => 1,
         "zrange" if has(words, "BYSCORE") => limit(words),
         "zrange" if key.ends_with(":leases") && range(words) == ALL => LEASES_MAX,
         "zrange" => range(words),
@@ -249,8 +257,7 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         }
         // These grow with what is defined, not with what waits.
         "hgetall" if of_index => 1,
-        "hkeys" | "hvals" | "hgetall" | "smembers" | "keys" | "lrem" | "lpos" | "linsert"
-        | "lindex" => ALL,
+        "hkeys" | "hvals" | "hgetall" | "smembers" | "keys" | "lpos" | "linsert" | "lindex" => ALL,
         _ => panic!("say in elements_of how much {verb} {words:?} touches"),
     }
 }
