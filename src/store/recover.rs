@@ -15,7 +15,7 @@ const LOOK_MAX: isize = 500;
 /// The most looks of one turn, where there is more than one look finds.
 const LOOKS_MAX: usize = 40;
 /// The most leases of one call: each may have a checkpoint and errors of 75 kB, which are read and written.
-const LEASES_MAX: usize = 100;
+const LEASES_MAX: usize = 25;
 
 /// What may be over in a partition, by destination. A hint.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    CALL_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, RETRY_MS_MAX, Results, bytes_left,
+    ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, RETRY_MS_MAX, Results, bytes_left,
     check_range, group, half_a_minute, messages_of,
 };
 use crate::{
@@ -71,7 +71,7 @@ pub(in crate::api) async fn fail(
         });
         let (failed, sizes): (Vec<Failed>, Vec<usize>) = of_each.unzip();
         let mut begin = 0;
-        for some in cut(&sizes, ITEMS_MAX, CALL_BYTES_MAX, |size| *size) {
+        for some in cut(&sizes, ITEMS_MAX, ATTEMPTS_BYTES_MAX, |size| *size) {
             let end = begin + some.len();
             let (at, failed) = (&at[begin..end], &failed[begin..end]);
             begin = end;
@@ -137,7 +137,7 @@ pub(in crate::api) async fn extend(
         let size = |one: &Extension| one.checkpoint.as_ref().map_or(0, |_| CHECKPOINT_BYTES_MAX);
         for (lease_ms, (mut at, extensions)) in by_length {
             let lease = Duration::from_millis(lease_ms);
-            for some in cut(&extensions, ITEMS_MAX, CALL_BYTES_MAX, size) {
+            for some in cut(&extensions, ITEMS_MAX, ATTEMPTS_BYTES_MAX, size) {
                 let (deadline_ms, statuses) = api.store.extend(&known, some, lease).await?;
                 for (&index, status) in at.iter().zip(&statuses) {
                     if *status == Status::Ok {

@@ -27,7 +27,9 @@ use crate::{
 
 /// The most messages of one lease call, and items of the others.
 const ITEMS_MAX: usize = 1000;
-/// The most bytes of outputs, and of what attempts left behind, that one call to Redis reads or writes.
+/// The most bytes of what attempts left behind that one call to Redis reads and writes.
+const ATTEMPTS_BYTES_MAX: usize = 1 << 20;
+/// The most bytes of outputs, and of what attempts left behind, that one call to Redis writes.
 const CALL_BYTES_MAX: usize = 4 << 20;
 /// The longest a lease call may wait, in milliseconds.
 const WAIT_MS_MAX: u64 = 60_000;

@@ -61,7 +61,7 @@ impl Watched {
         let items: Vec<Value> = leases[4..].iter().map(item).collect();
         self.post("leases/release", json!({"items": items})).await;
         self.note("unclaim").await;
-        let owner = self.service.hand(name).await.owner;
+        let owner = self.own(name).await;
         assert!(self.release(at, &owner, vec![None]).await == 4);
         self.service.store.disown(at.partition, &owner.token).await.unwrap();
         self.get(&format!("destinations/{name}/log?limit=1000")).await;

@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, time::Duration};
 use reseq::{
     config,
     domain::{Arrival, Body, Due, Message},
-    store::{Ingested, Known, Store, scripts::Scripts},
+    store::{Ingested, Known, Owner, Store, scripts::Scripts},
 };
 use serde_json::json;
 
@@ -140,6 +140,13 @@ impl Watched {
         let said = self.service.delete(path).await;
         assert!(said.status < 400, "{path}: {said:?}");
         said
+    }
+
+    /// Owns the destination's partition, whoever did before.
+    async fn own(&mut self, name: &str) -> Owner {
+        let keys = self.service.store.keys().destination(&name.parse().unwrap());
+        let _: u64 = self.service.redis.ask(&["DEL", &keys.partition.owner()]).await.unwrap();
+        self.service.hand(name).await.owner
     }
 
     /// Stores so many messages, by the store, as ingest does.

@@ -77,7 +77,7 @@ impl Watched {
         self.complete(&leases).await;
         self.note("complete").await;
         let store = self.service.store.clone();
-        let owner = self.service.hand(name).await.owner;
+        let owner = self.own(name).await;
         self.note("own").await;
         store.releasable(&[at.partition]).await.unwrap();
         self.note("look for what is releasable").await;
@@ -403,7 +403,7 @@ impl Watched {
         self.note("purge").await;
         assert_eq!(self.lease(name).await, Vec::<Value>::new());
         self.note("claim past what was withdrawn").await;
-        let owner = self.service.hand(name).await.owner;
+        let owner = self.own(name).await;
         let at = known(&self.service.store, name).await;
         let lane = match at.destination.ordering {
             Ordering::Key => Some("big".to_owned()),
