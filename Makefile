@@ -9,7 +9,7 @@ NEWER_TESTS := scripts_model scripts_cluster scripts_wrong_type journey_order jo
 .DEFAULT_GOAL := help
 # Setup comes before what needs it, also with -j; cargo is parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build demo run test torture test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-peers lint fmt release-clean
+.PHONY: help setup build demo run test torture test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,10 @@ bench-destinations: setup ## 100,000 destinations: how fast they are defined and
 
 bench-scripts: setup ## What the life of a message costs Redis, script by script
 	cargo run --release --locked --example script_costs $(COUNT)
+
+bench-longest: setup ## The longest call to Redis of each operation, with a million waiting (COUNT=1000000)
+	RESEQ_BOUNDS_TIMES=1 RESEQ_BOUNDS_WAITING=$(or $(COUNT),1000000) cargo test --release --locked $(TEST_FEATURES) \
+	  --test steering no_call_holds_redis -- --nocapture
 
 bench-peers: setup build ## The same work given to Reseq and to its peers (BENCH_ARGS=--quick)
 	bench/setup.sh

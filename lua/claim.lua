@@ -59,6 +59,7 @@ local function answer_of(deadline, sequences, room)
       if attempts then
         at = at + 1
         answer[at] = attempts[i] or ''
+        room = room - #answer[at]
       end
       if apart > 0 then
         at = at + 1

@@ -298,7 +298,7 @@ local function halt_damaged(sequence, at)
   local attempts = attempts_of(KEYS[5], sequence)
   local stage = at.ready and 'delivery' or 'transform'
   attempts[4] = stage
-  note_trouble(attempts, now, '{"stage":"' .. stage .. '","kind":"failed","detail":"repair: its record '
+  note_trouble(attempts, now, '{"stage":"' .. stage .. '","kind":"damaged","detail":"repair: its record '
     .. 'or its body is missing, or cannot be read"}')
   keep_attempts(KEYS[5], sequence, attempts)
   redis.call('ZADD', KEYS[8], text(now), sequence)

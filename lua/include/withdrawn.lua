@@ -3,7 +3,7 @@
 -- of that name counts them, and claims pass them.
 
 -- As many as one look takes, and the most looks of one call.
-local FRONT, FRONTS_MAX = 1000, 20
+local FRONT, FRONTS_MAX = 1000, 10
 
 -- Notes that these, which wait, are withdrawn.
 local function note_withdrawn(hash, withdrawn, sequences)
@@ -46,7 +46,7 @@ local function pass_withdrawn(hash, waiting, withdrawn, wanted)
   end
   -- At the end of the list nothing that is marked is left in it.
   if has_ended or redis.call('HINCRBY', hash, 'withdrawn', -passed_count) <= 0 then
-    redis.call('DEL', withdrawn)
+    redis.call('UNLINK', withdrawn)
     redis.call('HDEL', hash, 'withdrawn')
   end
   if #kept == 0 and not has_ended then return nil end

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     domain::{self, Ordering, Sequence, Tombstone},
-    store::{Listed, Page, Stats, Which, Withdrawal, Withdrawn},
+    store::{Listed, Page, Stats, WITHDRAW_MAX, Which, Withdrawal, Withdrawn},
     wire::problem::Problem,
 };
 
@@ -156,7 +156,7 @@ impl Purging {
     /// Cancels these.
     async fn cancel(&mut self, items: &[Listed]) -> Result<(), Problem> {
         let known = self.target.known().clone();
-        for some in items.chunks(AT_ONCE) {
+        for some in items.chunks(WITHDRAW_MAX) {
             if self.target.api.stop.is_cancelled() {
                 return Err(draining());
             }

@@ -73,7 +73,11 @@ impl Store {
             let mut next = || parts.next().ok_or_else(|| unexpected("claim"));
             let bytes: Bytes = read(next()?)?;
             let attempts = match with_attempts {
-                true => attempts::read(&read::<Bytes>(next()?)?),
+                true => {
+                    let kept = read::<Bytes>(next()?)?;
+                    bytes_given += kept.len();
+                    attempts::read(&kept)
+                }
                 false => Attempts::default(),
             };
             bytes_given += bytes.len();

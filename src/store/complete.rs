@@ -9,6 +9,10 @@ use redis::{FromRedisValue, ParsingError, Value};
 use super::{Caller, Claimers, Known, Store, StoreError, attempts, record, unexpected};
 use crate::domain::{LeaseToken, Sequence, Stamped, Trouble};
 
+/// How many messages one command reads, without bodies that are stored apart: what attempts left may be
+/// 75 kB each.
+const HEADERS_MAX: usize = 100;
+
 /// What a script answers for one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -186,14 +190,18 @@ impl Store {
     ) -> Result<Vec<Option<Stamped>>, StoreError> {
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
-        let mut pipe = redis::pipe();
-        pipe.hmget(keys.messages(), sequences).hmget(keys.attempts(), sequences);
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
-        type Answer = (Vec<Option<Bytes>>, Vec<Option<Bytes>>);
-        let (records, attempts): Answer = self.query(&pipe).await?;
-        let all = records.into_iter().zip(attempts).zip(sequences);
+        let mut pipe = redis::pipe();
+        for some in sequences.chunks(HEADERS_MAX) {
+            pipe.hmget(keys.messages(), some).hmget(keys.attempts(), some);
+        }
+        let answers: Vec<Vec<Option<Bytes>>> = self.query(&pipe).await?;
+        let pairs = answers.chunks_exact(2).zip(sequences.chunks(HEADERS_MAX));
+        let all = pairs.flat_map(|(pair, some)| {
+            pair[0].iter().cloned().zip(pair[1].iter().cloned()).zip(some)
+        });
         let read = |((bytes, kept), sequence): ((Option<Bytes>, Option<Bytes>), &Sequence)| {
             let attempts = attempts::read(&kept.unwrap_or_default());
             Some(record::read_or_damaged(bytes?, name, *sequence, attempts))

@@ -8,7 +8,9 @@
 use bytes::Bytes;
 use redis::Pipeline;
 
-use super::{Claimers, Known, Paused, Store, StoreError, index::REMOVED_MAX, keys::DestinationKeys, record};
+use super::{
+    Claimers, Known, Paused, Store, StoreError, index::REMOVED_MAX, keys::DestinationKeys, record,
+};
 use crate::domain::{Destination, DestinationName, Epoch, Ordering, Processing, TransformKind};
 
 /// The most messages that are purged in one call.

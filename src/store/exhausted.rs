@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Failed, Known, Status, Store, StoreError, Who, Withdrawal, ask, attempts};
+use super::{
+    Failed, Known, Status, Store, StoreError, WITHDRAW_MAX, Who, Withdrawal, ask, attempts,
+};
 use crate::domain::{OnExhausted, Sequence, Stage, Tombstone};
 
 /// The most halted messages of a destination that one look finds.
 const LOOK_MAX: isize = 100;
 /// The most of these looks.
 const PAGES_MAX: isize = 20;
-/// The most messages of one withdrawal.
-const WITHDRAW_MAX: usize = 500;
 
 const USED_UP: &str = "its attempts were used up";
 const FOR_GOOD: &str = "failed for good";

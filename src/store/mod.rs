@@ -79,7 +79,7 @@ pub use stats::{Head, Stats};
 pub use steer::Retry;
 pub use topics::KnownTopic;
 pub use wake::{Wake, Wakes};
-pub use withdraw::{Order, Who, Withdrawal, Withdrawn};
+pub use withdraw::{Order, WITHDRAW_MAX, Who, Withdrawal, Withdrawn};
 
 use crate::{config, faults::planted};
 use connect::Links;

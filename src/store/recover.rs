@@ -14,6 +14,8 @@ use crate::{
 const LOOK_MAX: isize = 500;
 /// The most looks of one turn, where there is more than one look finds.
 const LOOKS_MAX: usize = 40;
+/// The most leases of one call: each may have a checkpoint and errors of 75 kB, which are read and written.
+const LEASES_MAX: usize = 25;
 
 /// What may be over in a partition, by destination. A hint.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -124,6 +126,23 @@ impl Store {
 
     /// Puts back to waiting what is really over.
     pub async fn reap(
+        &self,
+        destination: &DestinationName,
+        leases: &[String],
+        delays: &[String],
+    ) -> Result<Reaped, StoreError> {
+        let (first, rest) = leases.split_at(leases.len().min(LEASES_MAX));
+        let mut all = self.reap_some(destination, first, delays).await?;
+        for some in rest.chunks(LEASES_MAX) {
+            let reaped = self.reap_some(destination, some, &[]).await?;
+            all.leases += reaped.leases;
+            all.delays += reaped.delays;
+            all.halted += reaped.halted;
+        }
+        Ok(all)
+    }
+
+    async fn reap_some(
         &self,
         destination: &DestinationName,
         leases: &[String],

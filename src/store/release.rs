@@ -47,6 +47,8 @@ pub struct LaneRequest {
 pub struct Settled {
     /// Everything up to here has left; 0: nothing new.
     pub upto: Sequence,
+    /// How many these are.
+    pub count: usize,
     /// How many of these were not delivered, but passed as tombstones of each kind.
     pub dropped: u64,
     /// See `dropped`.
@@ -68,6 +70,7 @@ impl Settled {
     pub fn add(&mut self, message: &Stamped, entry: Option<LogEntry>) {
         let sequence = message.place.sequence;
         self.upto = sequence;
+        self.count += 1;
         match message.tombstone {
             None => {}
             Some(Tombstone::Dropped) => self.dropped += 1,

@@ -9,7 +9,9 @@ use super::{Claimers, Known, Owner, Store, StoreError, attempts, record, release
 use crate::domain::{Sequence, Tombstone, Trouble};
 
 /// The most orders that one look finds.
-const ORDERS_MAX: usize = 500;
+const ORDERS_MAX: usize = 200;
+/// The most messages that one call withdraws: each costs some fifteen commands.
+pub const WITHDRAW_MAX: usize = 200;
 
 /// What came of a withdrawal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -77,7 +79,7 @@ pub enum Who<'a> {
 }
 
 impl Store {
-    /// Has messages of one destination leave, one answer each, in order; at most 500.
+    /// Has messages of one destination leave, one answer each, in order; at most [`WITHDRAW_MAX`].
     pub async fn withdraw(
         &self,
         known: &Known,

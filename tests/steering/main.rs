@@ -20,6 +20,7 @@ use support::{
 mod support;
 
 mod bodies;
+mod bounds;
 mod commands;
 mod history;
 mod input;

@@ -9,11 +9,11 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Items, Results, group, messages_of};
+use super::{CALL_BYTES_MAX, ITEMS_MAX, Items, Results, bytes_left, group, messages_of};
 use crate::{
     api::{Api, read_json},
     domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
-    store::{Completion, Known, Status, server_clock_ms},
+    store::{Completion, Known, Status, cut, server_clock_ms},
     wire::{json::even_null, problem::Problem},
 };
 
@@ -58,14 +58,18 @@ pub(in crate::api) async fn complete(
             at.push(index);
             completions.push(completion(&known, token, message, outputs[index].clone()));
         }
-        if completions.is_empty() {
-            continue;
+        let size = |one: &Completion| {
+            let input = one.output.input.as_ref().map_or(0, |input| input.bytes.len());
+            bytes_left(&one.output) + one.output.message.body.bytes.len() + input
+        };
+        for some in cut(&completions, ITEMS_MAX, CALL_BYTES_MAX, size) {
+            let name = &known.destination.name;
+            let caller = api.callers.take(&api, name);
+            let answer = api.store.complete(&caller, &known, some).await;
+            api.callers.put_back(name, caller);
+            results.fill(&at, &answer?);
+            at.drain(..some.len());
         }
-        let name = &known.destination.name;
-        let caller = api.callers.take(&api, name);
-        let answer = api.store.complete(&caller, &known, &completions).await;
-        api.callers.put_back(name, caller);
-        results.fill(&at, &answer?);
     }
     Ok(Json(results))
 }

@@ -11,12 +11,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Group, Items, LEASE_MS, RETRY_MS_MAX, Results, check_range, group, half_a_minute, messages_of,
+    ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, RETRY_MS_MAX, Results, bytes_left,
+    check_range, group, half_a_minute, messages_of,
 };
 use crate::{
     api::{Api, read_json, shown::rfc3339},
     domain::{LeaseToken, Stage, Stamped, Trouble, TroubleKind, attempts::CHECKPOINT_BYTES_MAX},
-    store::{Extension, Failed, Known, Status},
+    store::{Extension, Failed, Known, Status, cut},
     wire::{
         answer::excerpt,
         json::{AROUND, embeddable, even_null},
@@ -68,18 +69,26 @@ pub(in crate::api) async fn fail(
         let held = messages_of(&api, &of_one).await?;
         let Group { known, at, tokens } = of_one;
         let of_each = at.iter().zip(tokens).zip(held);
-        let failed: Vec<Failed> = of_each
-            .map(|((&index, token), message)| failed(&items[index], &known, token, message))
-            .collect();
-        let name = &known.destination.name;
-        let caller = api.callers.take(&api, name);
-        let answer = api.store.fail(&caller, &known, &failed).await;
-        api.callers.put_back(name, caller);
-        let statuses = answer?;
-        api.due.note_failed(known.partition, &failed, &statuses);
-        api.store.settle_failed(&known, &failed, &statuses).await;
-        results.fill(&at, &statuses);
-        results.exhausted(&at, known.destination.on_exhausted);
+        let of_each = of_each.map(|((&index, token), message)| {
+            let size = message.as_ref().map_or(0, bytes_left) + items[index].error.len();
+            (failed(&items[index], &known, token, message), size)
+        });
+        let (failed, sizes): (Vec<Failed>, Vec<usize>) = of_each.unzip();
+        let mut begin = 0;
+        for some in cut(&sizes, ITEMS_MAX, ATTEMPTS_BYTES_MAX, |size| *size) {
+            let end = begin + some.len();
+            let (at, failed) = (&at[begin..end], &failed[begin..end]);
+            begin = end;
+            let name = &known.destination.name;
+            let caller = api.callers.take(&api, name);
+            let answer = api.store.fail(&caller, &known, failed).await;
+            api.callers.put_back(name, caller);
+            let statuses = answer?;
+            api.due.note_failed(known.partition, failed, &statuses);
+            api.store.settle_failed(&known, failed, &statuses).await;
+            results.fill(at, &statuses);
+            results.exhausted(at, known.destination.on_exhausted);
+        }
     }
     Ok(Json(results))
 }
@@ -137,16 +146,21 @@ pub(in crate::api) async fn extend(
             let checkpoint = item.checkpoint.as_ref().map(|json| json.get().to_owned());
             extensions.push(Extension { token, checkpoint });
         }
-        for (lease_ms, (at, extensions)) in by_length {
+        // With a checkpoint, what is noted of a message is read and written: it may be long, whatever
+        // comes now.
+        let size = |one: &Extension| one.checkpoint.as_ref().map_or(0, |_| CHECKPOINT_BYTES_MAX);
+        for (lease_ms, (mut at, extensions)) in by_length {
             let lease = Duration::from_millis(lease_ms);
-            let answer = api.store.extend(&known, &extensions, lease).await;
-            let (deadline_ms, statuses) = answer?;
-            for (&index, status) in at.iter().zip(&statuses) {
-                if *status == Status::Ok {
-                    results.results[index].deadline = Some(rfc3339(deadline_ms));
+            for some in cut(&extensions, ITEMS_MAX, ATTEMPTS_BYTES_MAX, size) {
+                let (deadline_ms, statuses) = api.store.extend(&known, some, lease).await?;
+                for (&index, status) in at.iter().zip(&statuses) {
+                    if *status == Status::Ok {
+                        results.results[index].deadline = Some(rfc3339(deadline_ms));
+                    }
                 }
+                results.fill(&at, &statuses);
+                at.drain(..some.len());
             }
-            results.fill(&at, &statuses);
         }
     }
     Ok(Json(results))

@@ -28,6 +28,10 @@ use crate::{
 
 /// The most messages of one lease call, and items of the others.
 const ITEMS_MAX: usize = 1000;
+/// The most bytes of what attempts left behind that one call to Redis reads and writes.
+const ATTEMPTS_BYTES_MAX: usize = 1 << 20;
+/// The most bytes of outputs, and of what attempts left behind, that one call to Redis writes.
+const CALL_BYTES_MAX: usize = 4 << 20;
 /// The longest a lease call may wait, in milliseconds.
 const WAIT_MS_MAX: u64 = 60_000;
 /// Bounds of a lease, in milliseconds.
@@ -154,6 +158,13 @@ async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Pr
 }
 
 /// The messages of these leases, as far as they are there.
+/// The bytes of what attempts at a message left behind, about.
+fn bytes_left(message: &Stamped) -> usize {
+    let attempts = &message.attempts;
+    let details = attempts.troubles.iter().map(|(_, trouble)| trouble.detail.len());
+    attempts.checkpoint.as_ref().map_or(0, String::len) + details.sum::<usize>()
+}
+
 async fn messages_of(api: &Api, group: &Group) -> Result<Vec<Option<Stamped>>, Problem> {
     let sequences: Vec<u64> = group.tokens.iter().map(|token| token.sequence).collect();
     // Its body is needed only where it is kept beside the output.

@@ -22,6 +22,8 @@ use crate::{
 
 /// The most lanes of one call.
 pub(super) const CALL_LANES_MAX: usize = 256;
+/// One call settles no more lanes once it settles so many messages.
+const CALL_SETTLED_MAX: usize = 4_000;
 /// The most lanes whose names are kept for when there is room.
 const NAMED_MAX: usize = 1024;
 /// The pause after a call that Redis did not answer.
@@ -78,13 +80,18 @@ impl DestinationSender {
         let stop = self.tenure.draining.is_cancelled();
         let rules = self.current.as_ref()?.rules.clone();
         let mut requests: Vec<LaneRequest> = Vec::new();
+        let mut settled = 0;
         while requests.len() < CALL_LANES_MAX
+            && settled < CALL_SETTLED_MAX
             && let Some(key) = self.to_ask.pop()
         {
             let Some(lane) = self.lanes.get_mut(&key) else { continue };
             match lane.request(key.as_deref(), &rules, stop) {
                 Some(_) if stop && planted::is("drain_settles_nothing") => self.let_go(&key),
-                Some(request) => requests.push(request),
+                Some(request) => {
+                    settled += request.settled.count;
+                    requests.push(request);
+                }
                 None if lane.is_done(stop) => self.let_go(&key),
                 None => {}
             }

@@ -180,6 +180,7 @@ pub fn request(request: &LaneRequest, with_log: bool) -> StoreRequest {
     });
     let settled = Settled {
         upto: request.settled_to,
+        count: request.settled.len(),
         dropped: count(Tombstone::Dropped) as u64,
         skipped: count(Tombstone::Skipped) as u64,
         cancelled: count(Tombstone::Cancelled) as u64,
