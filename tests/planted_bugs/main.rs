@@ -34,7 +34,7 @@ macro_rules! scene {
     };
 }
 
-const SCENES: [Of; 10] = [
+const SCENES: [Of; 11] = [
     scene!(failures, "journey"),
     scene!(batches, "pause points"),
     scene!(lost_answer, "pause points"),
@@ -43,13 +43,14 @@ const SCENES: [Of; 10] = [
     scene!(dies_before_the_answer, "pause points"),
     scene!(dies_with_claims, "pause points"),
     scene!(owner_is_late, "pause points"),
+    scene!(owner_is_late_for_an_epoch, "pause points"),
     scene!(owner_dies_after_a_refusal, "pause points"),
     scene!(owner_drains, "pause points"),
 ];
 
 /// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
 /// two, whichever comes first. What is sent before the answer to the one before may also pass it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 15] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 16] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -81,6 +82,12 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 15] = [
         "tenure_end_ignored",
         "sends on when its tenure is over",
         "owner_is_late",
+        &[Anomaly::TwoOwners],
+    ),
+    (
+        "vouches_after_its_lease",
+        "vouches though another may send",
+        "owner_is_late_for_an_epoch",
         &[Anomaly::TwoOwners],
     ),
     (

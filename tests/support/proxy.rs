@@ -1,6 +1,6 @@
 //! A way to a server that can be cut, or that keeps answers back.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 use tokio::{
@@ -19,10 +19,18 @@ struct Weather {
     keeps_answers_of: Option<usize>,
 }
 
+/// What connections share.
+#[derive(Default)]
+struct Shared {
+    weather: watch::Sender<Weather>,
+    /// From when this is asked on, answers are kept.
+    trap: Mutex<Option<String>>,
+}
+
 /// Passes connections on to one server.
 pub struct Proxy {
     pub url: String,
-    weather: Arc<watch::Sender<Weather>>,
+    shared: Arc<Shared>,
     _dir: Option<TempDir>,
     _server: AbortOnDropHandle<()>,
 }
@@ -34,56 +42,82 @@ impl Proxy {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("way");
         let listener = UnixListener::bind(&path).unwrap();
-        let weather = Arc::new(watch::Sender::new(Weather::default()));
-        let shared = weather.clone();
+        let shared = Arc::new(Shared::default());
+        let passing = shared.clone();
         let server = tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.expect("a test can accept connections");
                 if let Ok(far) = UnixStream::connect(&target).await {
-                    tokio::spawn(pass(near, far, shared.subscribe()));
+                    tokio::spawn(pass(near, far, passing.clone()));
                 }
             }
         });
         let url = format!("unix://{}", path.display());
-        Proxy { url, weather, _dir: Some(dir), _server: AbortOnDropHandle::new(server) }
+        Proxy { url, shared, _dir: Some(dir), _server: AbortOnDropHandle::new(server) }
     }
 
     /// A way to the server on this port of the loopback, for HTTP.
     pub async fn http(port: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/in", listener.local_addr().unwrap());
-        let weather = Arc::new(watch::Sender::new(Weather::default()));
-        let shared = weather.clone();
+        let shared = Arc::new(Shared::default());
+        let passing = shared.clone();
         let server = tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.expect("a test can accept connections");
                 if let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await {
                     let _ = (near.set_nodelay(true), far.set_nodelay(true));
-                    tokio::spawn(pass(near, far, shared.subscribe()));
+                    tokio::spawn(pass(near, far, passing.clone()));
                 }
             }
         });
-        Proxy { url, weather, _dir: None, _server: AbortOnDropHandle::new(server) }
+        Proxy { url, shared, _dir: None, _server: AbortOnDropHandle::new(server) }
     }
 
     /// Cuts all connections. New ones pass.
     pub fn cut(&self) {
-        self.weather.send_modify(|weather| weather.cuts += 1);
+        self.shared.weather.send_modify(|weather| weather.cuts += 1);
     }
 
     /// On the connections that there are no answer arrives any more; a cut frees the way.
     pub fn keep_answers(&self) {
-        self.weather.send_modify(|weather| weather.keeps_answers_of = Some(weather.cuts));
+        self.shared.keep_answers();
+    }
+
+    /// The same from when something is asked that contains this.
+    pub fn keep_answers_when_asked(&self, what: &str) {
+        *self.shared.trap.lock().unwrap() = Some(what.to_owned());
+    }
+
+    /// True once that was asked.
+    pub fn was_asked(&self) -> bool {
+        self.shared.trap.lock().unwrap().is_none()
     }
 }
 
-async fn pass<S: AsyncRead + AsyncWrite>(near: S, far: S, weather: watch::Receiver<Weather>) {
+impl Shared {
+    fn keep_answers(&self) {
+        self.weather.send_modify(|weather| weather.keeps_answers_of = Some(weather.cuts));
+    }
+
+    fn asked(&self, bytes: &[u8]) {
+        let mut trap = self.trap.lock().unwrap();
+        let what = trap.as_deref().unwrap_or_default().as_bytes();
+        if !what.is_empty() && bytes.windows(what.len()).any(|found| found == what) {
+            *trap = None;
+            self.keep_answers();
+        }
+    }
+}
+
+async fn pass<S: AsyncRead + AsyncWrite>(near: S, far: S, shared: Arc<Shared>) {
+    let weather = shared.weather.subscribe();
     let ((near_read, near_write), (far_read, far_write)) =
         (tokio::io::split(near), tokio::io::split(far));
     let (mut cut, cuts) = (weather.clone(), weather.borrow().cuts);
     tokio::select! {
-        () = copy(near_read, far_write, None) => {}
-        () = copy(far_read, near_write, Some((weather, cuts))) => {}
+        () = copy(near_read, far_write, None, |bytes| shared.asked(bytes)) => {}
+        () = copy(far_read, near_write, Some((weather, cuts)), |_| ()) => {}
         _ = cut.wait_for(|weather| weather.cuts != cuts) => {}
     }
 }
@@ -92,9 +126,11 @@ async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut weather: Option<(watch::Receiver<Weather>, usize)>,
+    passes: impl Fn(&[u8]),
 ) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        passes(&buffer[..count]);
         if let Some((weather, cuts)) = &mut weather {
             let _ = weather.wait_for(|weather| weather.keeps_answers_of != Some(*cuts)).await;
         }

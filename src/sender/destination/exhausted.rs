@@ -83,7 +83,7 @@ impl DestinationSender {
     }
 
     /// The lanes of these heads are let go of.
-    pub(super) async fn ended(&mut self, answers: Vec<Ended>) {
+    pub(super) fn ended(&mut self, answers: Vec<Ended>) {
         for (key, head, done) in answers {
             match done {
                 Ok(()) => {
@@ -97,7 +97,7 @@ impl DestinationSender {
                 }
                 Err(error) => {
                     self.to_end.push(&key);
-                    self.failed(error).await;
+                    self.failed(error);
                 }
             }
         }

@@ -173,6 +173,8 @@ pub struct Sender {
     pub in_quarantine: bool,
     pub has_tried: bool,
     pub attempts: u32,
+    /// It was told of this epoch while it took itself for the owner, and has stopped.
+    pub vouches_for: Option<u64>,
 }
 
 /// What a sender does next.
@@ -185,6 +187,9 @@ pub enum Next {
 
 impl Sender {
     pub fn next(&self, at: usize, world: &World, state: &State) -> Option<Next> {
+        if let Some(epoch) = self.vouches_for {
+            return Some(Next::Call(Op::Disown { who: at, vouched: Some(epoch) }));
+        }
         let Some(epoch) = self.epoch else { return self.take(at, world, state) };
         let known = known(state);
         if state.quarantine == Some(Until::Future) && self.in_quarantine {
@@ -264,7 +269,7 @@ impl Sender {
         Ok(is_repeat)
     }
 
-    pub fn learn(&mut self, op: &Op, reply: &Reply) -> Option<&'static str> {
+    pub fn learn(&mut self, op: &Op, reply: &Reply, vouches: bool) -> Option<&'static str> {
         match (op, reply) {
             (Op::Own { .. }, Reply::Owned { epoch, quarantine }) => {
                 self.epoch = Some(*epoch);
@@ -279,7 +284,16 @@ impl Sender {
                 self.in_quarantine = true;
                 Some("refused: QUARANTINE")
             }
+            (Op::Disown { .. }, _) => {
+                self.vouches_for = None;
+                None
+            }
             (_, Reply::Refused(refusal)) => {
+                if let Refusal::StaleEpoch(epoch) = refusal {
+                    // Whom it had to wait for itself may still send.
+                    let may_vouch = vouches && !self.in_quarantine;
+                    self.vouches_for = self.epoch.filter(|_| may_vouch).map(|_| *epoch);
+                }
                 self.stop();
                 match refusal {
                     Refusal::NotOwner => Some("refused: NOT_OWNER"),
@@ -289,6 +303,7 @@ impl Sender {
                 }
             }
             (Op::Release { lanes, .. }, Reply::Runs { runs, .. }) => {
+                self.in_quarantine = false;
                 for (request, run) in lanes.iter().zip(runs) {
                     let hand = self.hands.entry(request.lane).or_default();
                     hand.messages.drain(..hand.passed);

@@ -46,6 +46,7 @@ fn plain(name: &'static str) -> World {
         hands_back: false,
         settles_each: false,
         covets: false,
+        vouches: false,
         person: None,
         troubles: Troubles::default(),
         wanted: &[],
@@ -137,6 +138,27 @@ fn again() -> Vec<World> {
                 "a sequence was stamped again in another epoch",
             ],
             ..plain("Redis forgets the last calls")
+        },
+        World {
+            definition: Definition { kind: TransformKind::None, ..DEFINITION },
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            senders: 2,
+            settles_each: true,
+            vouches: true,
+            troubles: Troubles { restarts: 1, ..none },
+            wanted: &["quarantine ended by a vouch", "repeat delivered"],
+            ..plain("Redis restarts, and its owner vouches")
+        },
+        World {
+            definition: Definition { kind: TransformKind::None, ..DEFINITION },
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            senders: 2,
+            vouches: true,
+            troubles: Troubles { forgets: 1, restarts: 1, ..none },
+            wanted: &["Redis forgot", "quarantine ended by a vouch", "vouched, and another owns"],
+            ..plain("Redis forgets its owner, who vouches")
         },
         World {
             producers: vec![vec![vec![arrival("a", None)]]],
