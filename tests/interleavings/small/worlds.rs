@@ -156,7 +156,7 @@ fn again() -> Vec<World> {
             producers: one_by_one(["done a", "done b"]),
             senders: 2,
             vouches: true,
-            troubles: Troubles { forgets: 1, restarts: 1, ..none },
+            troubles: Troubles { forgets: 1, ..none },
             wanted: &["Redis forgot", "quarantine ended by a vouch", "vouched, and another owns"],
             ..plain("Redis forgets its owner, who vouches")
         },
@@ -263,12 +263,24 @@ fn seen_to() -> Vec<World> {
 pub fn larger(all: bool) -> Vec<World> {
     let none = Troubles::default();
     let three = vec![vec![vec![arrival("a", None), arrival("b", None), arrival("c", None)]]];
-    let mut worlds = vec![World {
-        producers: three.clone(),
-        troubles: Troubles { processor_dies: 1, ..none },
-        wanted: &["lease reaped"],
-        ..plain("three messages, a processor dies")
-    }];
+    let mut worlds = vec![
+        World {
+            producers: three.clone(),
+            troubles: Troubles { processor_dies: 1, ..none },
+            wanted: &["lease reaped"],
+            ..plain("three messages, a processor dies")
+        },
+        World {
+            definition: Definition { kind: TransformKind::None, ..DEFINITION },
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            senders: 2,
+            vouches: true,
+            troubles: Troubles { forgets: 1, restarts: 2, ..none },
+            wanted: &["Redis forgot", "quarantine ended by a vouch", "vouched, and another owns"],
+            ..plain("Redis forgets and restarts, and owners vouch")
+        },
+    ];
     if !all {
         return worlds;
     }

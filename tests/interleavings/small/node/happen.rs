@@ -7,7 +7,7 @@ use crate::{
         state::{Server, Stand, Until},
         step::step,
     },
-    small::actors::NAME,
+    small::actors::{NAME, Sender},
 };
 
 impl Node {
@@ -104,8 +104,12 @@ impl Node {
         if !waited || self.state.quarantine == Some(Until::Future) {
             return Ok(None);
         }
-        let sends = |epoch: u64| epoch < self.state.epoch;
-        if self.senders.iter().any(|(line, one)| !line.is_dead && one.epoch.is_some_and(sends)) {
+        // Who holds nothing must ask first, and is refused.
+        let sends = |one: &Sender| {
+            let is_old = one.epoch.is_some_and(|epoch| epoch < self.state.epoch);
+            is_old && !one.hands.is_empty()
+        };
+        if self.senders.iter().any(|(line, one)| !line.is_dead && sends(one)) {
             return Err("nobody waits, and a sender from before the epoch may still send".into());
         }
         Ok(Some(match self.state.owner {
