@@ -12,7 +12,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::tenure::Tenure;
 use crate::{
-    faults::pause::{Point, point},
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
     store::{OwnerToken, Store, StoreError},
 };
 
@@ -130,7 +133,7 @@ impl Holdings {
         loop {
             self.hold(&tenure).await;
             // Whoever has lost it may not have been the last.
-            let was_lost = tenure.lost.is_cancelled();
+            let was_lost = tenure.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
             tenure.lost.cancel();
             // Nothing is said of it while anything may still be sent.
             tenure.finished().await;
@@ -165,11 +168,11 @@ impl Holdings {
                 () = tokio::time::sleep_until(next) => {}
             }
             // One at a time: one that is still under way could take back what is given back.
-            next = self.renew(tenure).await + self.lease / 4;
+            next = self.renew(tenure).await;
         }
     }
 
-    /// Renews once; tells when it asked.
+    /// Renews once; tells when to do so again.
     async fn renew(&self, tenure: &Tenure) -> Instant {
         point(Point::OwnerRenewing).await;
         let (asked, partition) = (Instant::now(), tenure.partition);
@@ -184,9 +187,13 @@ impl Holdings {
                 tracing::warn!(partition, "another sender took a partition");
                 tenure.superseded(epoch);
             }
-            Err(error) => tracing::debug!(partition, %error, "cannot renew"),
+            Err(error) => {
+                tracing::debug!(partition, %error, "cannot renew");
+                // Soon: while the lease lasts this pod can say that nobody else sends.
+                return asked + self.lease / 20;
+            }
         }
-        asked
+        asked + self.lease / 4
     }
 
     /// Gives a partition back, with what this pod can vouch for; true if Redis said so. Nothing may be

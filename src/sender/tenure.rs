@@ -93,9 +93,8 @@ impl Tenure {
     /// still lasts by our own clock, nobody else can send in the partition from before that epoch,
     /// so that this pod can vouch for it once it has stopped.
     pub(super) fn superseded(&self, epoch: Epoch) {
-        let may_vouch = self.lasts() && self.is_only_one();
-        let may_vouch = may_vouch || planted::is("vouches_after_its_lease");
-        if may_vouch && epoch != self.owner.epoch {
+        let is_lost = self.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
+        if !is_lost && self.is_only_one() && epoch != self.owner.epoch {
             let _ = self.followed_by.set(epoch);
         }
         self.lost.cancel();
@@ -142,7 +141,8 @@ impl Tenure {
     /// True while nobody else can send in the partition, unless it was given back: the lease lasts, and
     /// who was waited for when it began must have stopped.
     pub(super) fn is_only_one(&self) -> bool {
-        self.is_unexpired() && *self.quarantined_until.borrow() <= Instant::now()
+        let is_only_one = self.is_unexpired() && *self.quarantined_until.borrow() <= Instant::now();
+        is_only_one || planted::is("vouches_after_its_lease")
     }
 
     /// Goes on while the lease lasts; else never: whoever waits here is about to be dropped.
