@@ -7,8 +7,8 @@ use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Caller, Claimers, Failed, Known, Status, Store, StoreError, ask, attempts, clock::server_clock_ms,
-    record, unexpected,
+    Caller, Claimers, Failed, Known, Status, Store, StoreError, ask, attempts,
+    clock::server_clock_ms, record, unexpected,
 };
 use crate::domain::{Attempts, LeaseToken, Sequence, Stage, Stamped, Trouble, TroubleKind};
 

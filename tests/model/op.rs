@@ -184,6 +184,8 @@ pub enum Op {
     },
     Disown {
         who: usize,
+        /// It vouches that no sender from before this epoch sends any more.
+        vouched: Option<u64>,
     },
     Release {
         who: usize,
@@ -334,7 +336,10 @@ pub enum Reply {
         epoch: u64,
         quarantine: Until,
     },
-    Disowned(bool),
+    Disowned {
+        was_owned: bool,
+        epoch: u64,
+    },
     Runs {
         orders: u64,
         runs: Vec<Run>,

@@ -34,7 +34,7 @@ macro_rules! scene {
     };
 }
 
-const SCENES: [Of; 15] = [
+const SCENES: [Of; 16] = [
     scene!(failures, "journey"),
     scene!(unclear_answers, "journey"),
     scene!(sent_twice, "journey"),
@@ -46,6 +46,7 @@ const SCENES: [Of; 15] = [
     scene!(dies_before_the_answer, "pause points"),
     scene!(dies_with_claims, "pause points"),
     scene!(owner_is_late, "pause points"),
+    scene!(owner_is_late_for_an_epoch, "pause points"),
     scene!(owner_dies_after_a_refusal, "pause points"),
     scene!(owner_drains, "pause points"),
     scene!(worker_hangs_up, "sockets"),
@@ -54,7 +55,7 @@ const SCENES: [Of; 15] = [
 
 /// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
 /// two, whichever comes first. What is sent before the answer to the one before may also pass it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 20] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 21] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -89,6 +90,12 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 20] = [
         "tenure_end_ignored",
         "sends on when its tenure is over",
         "owner_is_late",
+        &[Anomaly::TwoOwners],
+    ),
+    (
+        "vouches_after_its_lease",
+        "vouches though another may send",
+        "owner_is_late_for_an_epoch",
         &[Anomaly::TwoOwners],
     ),
     (

@@ -74,7 +74,7 @@ pub async fn through_the_store(
     }
     life.deliver().await;
     life.set_aside().await;
-    store.disown(partition, &life.owner.token).await.unwrap();
+    store.disown(partition, &life.owner.token, None).await.unwrap();
     store.migrate(partition).await.unwrap();
 
     // Removed with a message pending, and with one under a lease where there are leases.

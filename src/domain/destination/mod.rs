@@ -118,6 +118,8 @@ pub enum Durability {
     Memory,
     /// In the memory of all configured replicas, too.
     Replicated,
+    /// In the memory of more than half of primary and replicas.
+    Quorum,
     /// On the disk of the Redis that took it.
     Fsynced,
 }
@@ -127,6 +129,7 @@ impl std::fmt::Display for Durability {
         f.write_str(match self {
             Durability::Memory => "memory",
             Durability::Replicated => "replicated",
+            Durability::Quorum => "quorum",
             Durability::Fsynced => "fsynced",
         })
     }
