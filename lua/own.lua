@@ -7,18 +7,18 @@
 -- ARGV:
 --   [1] token  [2] lease, ms  [3] known of the epoch (include/epoch.lua)
 -- Returns: {epoch, milliseconds that releases must still wait}
--- Errors: NEWER_SCHEMA <schema>, OWNED <milliseconds that the other's lease lasts>
+-- Errors: NEWER_SCHEMA <schema>, OWNED <milliseconds that the other's lease lasts> <epoch>
 -- The longest lease is noted: a server that forgets the owner has others wait so long.
 -- Sent again it renews again: no call number is needed.
 -- include: schema, clock, epoch
 
-check_schema(KEYS[1])
 local now, lease_ms = now_ms(), tonumber(ARGV[2])
 local held, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
-if held and held ~= ARGV[1] and tonumber(deadline) > now then
-  return redis.error_reply('OWNED ' .. text(tonumber(deadline) - now))
-end
+-- Looked at in any case: who is refused must learn whether this server forgot that it was the owner.
 local epoch, wait = current_epoch(KEYS[1], now, ARGV[3])
+if held and held ~= ARGV[1] and tonumber(deadline) > now then
+  return redis.error_reply('OWNED ' .. text(tonumber(deadline) - now) .. ' ' .. text(epoch))
+end
 if lease_ms > (tonumber(redis.call('HGET', KEYS[1], 'lease_ms')) or 0) then
   redis.call('HSET', KEYS[1], 'lease_ms', ARGV[2])
 end

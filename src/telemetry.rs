@@ -47,6 +47,11 @@ pub fn redis_call(transition: &'static str, took: Duration, ok: bool) {
     }
 }
 
+/// A Redis took over that lacks writes that replicas had confirmed.
+pub fn confirmed_lost() {
+    counter!("reseq_redis_confirmed_lost_total").increment(1);
+}
+
 /// A batch of arrivals was stamped.
 pub fn ingested(destination: &str, stamped: usize, batch: usize) {
     by_destination::of(destination).add("reseq_ingested_total", stamped as u64);

@@ -3,7 +3,8 @@
 -- the caller, or of none. The epoch then goes up: above all that is noted or was seen, and to the
 -- server's time at least, so that even an epoch that was itself forgotten is never handed out again.
 -- Releases then wait (quarantine) until an owner that this server does not know of must have
--- stopped: the longest lease that the caller or this partition knows of.
+-- stopped: the longest lease that the caller or this partition knows of; or until such an owner says
+-- that it has (disown).
 -- The new epoch is written whatever the script then decides: it is a fact of its own.
 --
 -- Who is noted is the run id and the replication id. The second alone tells a change of either: a

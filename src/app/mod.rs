@@ -113,12 +113,15 @@ impl Reseq {
         let stop = CancellationToken::new();
         let mut config = self.config;
         let descriptors = Descriptors::share(&config)?;
-        let embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
+        let mut embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let background = CancellationToken::new();
         let (vital, ended) = Vital::new();
         let parts = Parts::build(&config, self.transforms, self.metrics, &background, &vital).await;
         let started = match parts {
             Ok(parts) => {
+                if embedded.as_mut().is_some_and(EmbeddedRedis::take_clean) {
+                    parts.store.vouch().await;
+                }
                 Whole::start(&config, &descriptors, parts, &self.roles, stop.clone(), &vital).await
             }
             Err(error) => Err(error),
@@ -217,6 +220,7 @@ async fn define_topics(
 
 /// Everything that runs, and how it ends.
 struct Whole {
+    store: Store,
     http: SocketAddr,
     tcp: Vec<SocketAddr>,
     /// The listeners: they stop first, and answer what they have taken.
@@ -300,8 +304,8 @@ impl Whole {
             running.spawn(vital.watch("sender", sending));
         }
         tracing::info!(%http, ?tcp, "Reseq runs");
-        let background = parts.background;
-        Ok(Whole { http, tcp, doors, commits, roles: running, background })
+        let (store, background) = (parts.store, parts.background);
+        Ok(Whole { store, http, tcp, doors, commits, roles: running, background })
     }
 
     /// Runs until `stop`, or until the embedded Redis dies, or a part ends by itself.
@@ -331,6 +335,11 @@ impl Whole {
             tracing::info!(shutdown_ms, "draining");
             point(Point::ShutdownDraining).await;
             self.drain(deadline).await;
+            if let Some(redis) = &mut embedded
+                && self.store.is_unowned().await
+            {
+                redis.nobody_sends();
+            }
         }
         self.background.cancel();
         if has_redis {

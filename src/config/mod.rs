@@ -93,7 +93,7 @@ pub struct Redis {
     /// An unanswered command counts as failed after so many milliseconds.
     pub timeout_ms: u64,
     /// Replicas that each primary has. Destinations with `durability = "replicated"` wait for all of
-    /// them, and ownership of partitions for half of them.
+    /// them, those with `"quorum"` and ownership of partitions for half of them.
     pub replicas: u8,
 }
 

@@ -3,6 +3,7 @@
 mod backlogs;
 pub mod deliver;
 mod destination;
+mod holdings;
 mod lane;
 mod ownership;
 mod tenure;
@@ -21,7 +22,8 @@ use crate::{
 };
 use backlogs::Backlogs;
 use destination::{DestinationSender, Gauge, Poke};
-use ownership::Ownership;
+use holdings::Holdings;
+use ownership::{Freed, Ownership};
 use tenure::Tenure;
 
 /// The most destinations that one look for halted messages asks for. With more, a round takes several
@@ -64,6 +66,7 @@ struct Rounds {
 /// Everything that is under way.
 struct Work {
     sender: Sender,
+    holdings: Arc<Holdings>,
     running: HashMap<DestinationName, Running>,
     /// The look for lanes that may leave that is under way. Apart from the rest, so that leases are
     /// renewed meanwhile.
@@ -98,73 +101,54 @@ impl Sender {
         drain: Duration,
     ) {
         let lease = Duration::from_millis(self.config.lease_ms);
-        let mut ownership = Ownership::new(self.store.clone(), lease);
-        let mut work = Work::new(self);
+        let holdings = Holdings::new(self.store.clone(), lease);
+        let (freed, stopping) = (Arc::new(Freed::default()), stop.child_token());
+        let ownership = Ownership::new(holdings.clone(), freed.clone());
+        // Beside the rest: nothing that waits for Redis may hold up what is delivered.
+        let mut sharing = std::pin::pin!(ownership.run(stopping.clone(), drain));
+        let mut work = Work::new(self, holdings.clone());
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut renewal = tokio::time::interval(lease / 4);
-        renewal.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            telemetry::owned(holdings.partitions().len());
             tokio::select! {
-                () = stop.cancelled() => break,
-                () = ownership.tenure_over() => ownership.renew().await,
+                () = &mut sharing => break,
+                () = holdings.changed.notified() => work.look(),
                 found = work.found() => {
-                    found.iter().for_each(|name| work.poke(name, &ownership));
+                    found.iter().for_each(|name| work.poke(name));
                     if std::mem::take(&mut work.look_again) {
-                        work.look(&ownership);
+                        work.look();
                     }
                 }
-                wake = wakes.recv() => match wake {
-                    Ok(Wake::Releasable(name)) => work.poke(&name, &ownership),
-                    Ok(Wake::OwnerGone(partition)) => {
-                        ownership.take_freed(partition).await;
-                        work.look(&ownership);
-                    }
+                wake = wakes.recv(), if !stopping.is_cancelled() => match wake {
+                    Ok(Wake::Releasable(name)) => work.poke(&name),
+                    Ok(Wake::OwnerGone(partition)) => freed.tell(partition),
                     Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {
-                        work.look(&ownership);
+                        work.look();
                     }
                     Ok(Wake::Waiting(_) | Wake::Definitions) => {}
-                    Err(broadcast::error::RecvError::Closed) => break,
+                    Err(broadcast::error::RecvError::Closed) => stopping.cancel(),
                 },
-                _ = renewal.tick() => ownership.renew().await,
-                () = ownership.inheritance_due() => {
-                    ownership.rebalance().await;
-                    work.look(&ownership);
-                }
                 _ = second.tick() => {
-                    ownership.rebalance().await;
-                    work.look(&ownership);
-                    work.keep_house(&ownership);
+                    work.look();
+                    work.keep_house();
                 }
             }
-            telemetry::owned(ownership.count());
         }
-        // Renewal goes on while the last deliveries end, and gives back what has ended.
-        ownership.leave().await;
-        ownership.drain_all();
-        let mut over = std::pin::pin!(tokio::time::sleep(drain));
-        while ownership.count() > 0 {
-            tokio::select! {
-                () = &mut over => break,
-                () = ownership.tenure_over() => ownership.renew().await,
-                _ = renewal.tick() => ownership.renew().await,
-            }
-        }
-        ownership.give_all_back().await;
     }
 }
 
 impl Work {
-    fn new(sender: Sender) -> Work {
+    fn new(sender: Sender, holdings: Arc<Holdings>) -> Work {
         let running = HashMap::new();
         let rounds = Arc::default();
-        Work { sender, running, looking: None, look_again: false, rounds, house: None }
+        Work { sender, holdings, running, looking: None, look_again: false, rounds, house: None }
     }
 
     /// Sees to it that a destination's releasable lanes are delivered, if we own its partition.
-    fn poke(&mut self, name: &DestinationName, ownership: &Ownership) {
+    fn poke(&mut self, name: &DestinationName) {
         let partition = name.partition(self.sender.store.keys().partitions());
-        let Some(tenure) = ownership.of(partition) else { return };
+        let Some(tenure) = self.holdings.of(partition) else { return };
         if planted::is("wake_and_poll_lost") && self.running.contains_key(name) {
             return;
         }
@@ -192,9 +176,9 @@ impl Work {
     }
 
     /// Looks in all owned partitions for lanes that may leave; [`Work::found`] has the answer.
-    fn look(&mut self, ownership: &Ownership) {
+    fn look(&mut self) {
         self.running.retain(|_, running| !running.tenure.is_over() && !running.task.is_finished());
-        let partitions = ownership.partitions();
+        let partitions = self.holdings.partitions();
         if partitions.is_empty() {
             return;
         }
@@ -224,8 +208,8 @@ impl Work {
 
     /// Takes up what dead processors held and what has waited out its backoff, and notes what is
     /// being delivered. Apart from the rest: there may be much of it, and leases run out meanwhile.
-    fn keep_house(&mut self, ownership: &Ownership) {
-        let partitions = ownership.partitions();
+    fn keep_house(&mut self) {
+        let partitions = self.holdings.partitions();
         if planted::is("house_not_kept") {
             return;
         }

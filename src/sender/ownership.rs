@@ -1,16 +1,17 @@
 //! Which partitions this pod owns: a fair share, taken and given back without a coordinator. The
 //! leases in Redis alone decide what is safe; the shares only decide who does what.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
-
-use futures::{StreamExt, stream};
-use tokio::{sync::Notify, time::Instant};
-
-use super::tenure::Tenure;
-use crate::{
-    faults::pause::{Point, point},
-    store::{OwnerToken, Store, StoreError},
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
+
+use futures::future::join_all;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::holdings::Holdings;
 
 /// The name of the role in the list of pods.
 const ROLE: &str = "sender";
@@ -23,169 +24,103 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Calls for ownership in flight at once.
 const CALLS_MAX: usize = 64;
 
+/// Partitions that others have given back.
+#[derive(Default)]
+pub(super) struct Freed {
+    partitions: Mutex<BTreeSet<u16>>,
+    told: Notify,
+}
+
+impl Freed {
+    pub(super) fn tell(&self, partition: u16) {
+        self.partitions.lock().unwrap_or_else(PoisonError::into_inner).insert(partition);
+        self.told.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<u16> {
+        std::mem::take(&mut *self.partitions.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 pub(super) struct Ownership {
-    store: Store,
-    lease: Duration,
-    tenures: HashMap<u16, Arc<Tenure>>,
+    holdings: Arc<Holdings>,
+    freed: Arc<Freed>,
     /// Sender pods that live, this one among them, and when they were counted.
     pods: usize,
     counted: Instant,
     /// A pod fell silent: until then its partitions become free.
     inherits_until: Option<Instant>,
-    /// When to rebalance before the next time that it is done anyway.
+    /// When to rebalance before the next time that it is done anyway: a silent pod is counted no more,
+    /// or its partitions become free.
     look_at: Option<Instant>,
-    /// Everything is being given back; nothing is taken any more.
-    leaving: bool,
-    /// When people were last told of a quarantine: once for all partitions.
-    told: Option<Instant>,
-    /// Told when a tenure is over.
-    over: Arc<Notify>,
 }
 
 impl Ownership {
-    pub(super) fn new(store: Store, lease: Duration) -> Self {
+    pub(super) fn new(holdings: Arc<Holdings>, freed: Arc<Freed>) -> Self {
         Ownership {
-            store,
-            lease,
-            tenures: HashMap::new(),
+            holdings,
+            freed,
             pods: 1,
             counted: Instant::now(),
             inherits_until: None,
             look_at: None,
-            leaving: false,
-            told: None,
-            over: Arc::new(Notify::new()),
         }
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.tenures.len()
-    }
-
-    /// The partitions whose lanes may be delivered by this pod.
-    pub(super) fn partitions(&self) -> Vec<u16> {
-        let live = self.tenures.values().filter(|tenure| !tenure.is_over());
-        live.map(|tenure| tenure.partition).collect()
-    }
-
-    pub(super) fn of(&self, partition: u16) -> Option<Arc<Tenure>> {
-        self.tenures.get(&partition).filter(|tenure| !tenure.is_over()).cloned()
-    }
-
-    /// Resolves when a tenure is over: it should be taken anew, or can be given back.
-    pub(super) async fn tenure_over(&self) {
-        self.over.notified().await;
-    }
-
-    /// Resolves when it is time to rebalance at once: a silent pod is counted no more, or its partitions
-    /// become free.
-    pub(super) async fn inheritance_due(&self) {
-        match self.look_at {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None => std::future::pending().await,
+    /// Runs until `stop`; then gives everything back, what is in flight at the latest after `drain`.
+    pub(super) async fn run(mut self, stop: CancellationToken, drain: Duration) {
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let look_at = self.look_at;
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.freed.told.notified() => self.take_freed().await,
+                () = inheritance_due(look_at) => self.rebalance().await,
+                _ = second.tick() => self.rebalance().await,
+            }
+        }
+        // The others' shares grow.
+        let holdings = self.holdings;
+        if let Err(error) = holdings.in_time(holdings.store.leave(ROLE)).await {
+            tracing::debug!(%error, "cannot leave the list of senders");
+        }
+        // Renewal goes on while the last deliveries end, and what has ended is given back.
+        holdings.drain();
+        if tokio::time::timeout(drain, holdings.gone()).await.is_err() {
+            holdings.lose();
+            let _ = tokio::time::timeout(holdings.lease, holdings.gone()).await;
         }
     }
 
     fn share(&self) -> usize {
-        usize::from(self.store.keys().partitions()).div_ceil(self.pods.max(1))
-    }
-
-    /// Renews all leases. What was drained is given back; what was lost is dropped, and taken anew
-    /// if nobody else has it.
-    pub(super) async fn renew(&mut self) {
-        if !self.tenures.is_empty() {
-            point(Point::OwnerRenewing).await;
-        }
-        let drained = self.take_drained();
-        let tenures: Vec<Arc<Tenure>> = self.tenures.values().cloned().collect();
-        let (store, lease) = (&self.store, self.lease);
-        let renewals = stream::iter(tenures).map(|tenure| async move {
-            let asked = Instant::now();
-            let owned = store.own(tenure.partition, &tenure.owner.token, lease);
-            let owned = in_time(lease, owned).await;
-            // At once: a server that does not answer must not cost what another has renewed.
-            if owned.as_ref().is_ok_and(|owned| owned.epoch == tenure.owner.epoch) {
-                tenure.extend(valid_until(asked, lease));
-            }
-            (tenure, asked, owned)
-        });
-        let renewals = renewals.buffer_unordered(CALLS_MAX).collect::<Vec<_>>();
-        // Side by side: leases run out while others are given back.
-        let (renewals, _) = tokio::join!(renewals, give_back(store, drained));
-        let mut anew = Vec::new();
-        for (tenure, asked, owned) in renewals {
-            match owned {
-                Ok(owned) if owned.epoch == tenure.owner.epoch && !tenure.lost.is_cancelled() => {
-                    tenure.extend(valid_until(asked, lease));
-                }
-                // Redis may have forgotten something: nothing that was released before counts.
-                Ok(_) => {
-                    tenure.lost.cancel();
-                    anew.extend(self.tenures.remove(&tenure.partition));
-                }
-                Err(StoreError::Owned(_)) => {
-                    tracing::warn!(partition = tenure.partition, "another sender took a partition");
-                    tenure.lost.cancel();
-                    self.tenures.remove(&tenure.partition);
-                }
-                Err(error) => {
-                    tracing::debug!(partition = tenure.partition, %error, "cannot renew");
-                    if tenure.valid_until() <= Instant::now() {
-                        tenure.lost.cancel();
-                        self.tenures.remove(&tenure.partition);
-                    }
-                }
-            }
-        }
-        if !anew.is_empty() {
-            let free = give_back(&self.store, anew).await;
-            if !self.leaving {
-                self.take(&free).await;
-            }
-        }
-    }
-
-    /// What is drained, or should be, and can be given back. Done with the renewals: one that is
-    /// still under way could take back what is given back.
-    fn take_drained(&mut self) -> Vec<Arc<Tenure>> {
-        let is_over = |tenure: &&Arc<Tenure>| tenure.is_drained() || tenure.is_overdue();
-        let drained: Vec<_> = self.tenures.values().filter(is_over).cloned().collect();
-        for tenure in &drained {
-            if !tenure.is_drained() {
-                let partition = tenure.partition;
-                tracing::warn!(partition, "deliveries are broken off to give a partition back");
-            }
-            tenure.lost.cancel();
-            self.tenures.remove(&tenure.partition);
-        }
-        drained
+        usize::from(self.holdings.store.keys().partitions()).div_ceil(self.pods.max(1))
     }
 
     /// Counts the pods, takes what is free up to the share, gives back what is beyond it.
-    pub(super) async fn rebalance(&mut self) {
+    async fn rebalance(&mut self) {
         self.look_at = None;
-        match in_time(self.lease, self.store.heartbeat(ROLE, self.lease)).await {
+        let holdings = self.holdings.clone();
+        let lease = holdings.lease;
+        match holdings.in_time(holdings.store.heartbeat(ROLE, lease)).await {
             Ok((pods, silent_for)) => self.count_pods(pods.max(1), silent_for),
             // On a cluster, only the node that counts may be gone: as many as there were, then.
             Err(error) => tracing::debug!(%error, "cannot count the senders"),
         }
         let share = self.share();
-        let surplus = self.partitions().into_iter().skip(share);
         // No longer than the partition of a dead pod would stand still.
-        let by = Instant::now() + self.lease;
-        for partition in surplus.collect::<Vec<_>>() {
-            if let Some(tenure) = self.of(partition) {
+        let by = Instant::now() + lease;
+        for partition in holdings.partitions().into_iter().skip(share) {
+            if let Some(tenure) = holdings.of(partition) {
                 tenure.hand_over(by);
             }
         }
-        // Tenures that were lost still count: `renew`, which is told of them, gives them back.
-        let wanted = share.saturating_sub(self.tenures.len());
+        // Tenures that were lost still count: they are taken again, or given back.
+        let wanted = share.saturating_sub(holdings.count());
         if wanted > 0 {
-            let all = 0..self.store.keys().partitions();
-            let missing: Vec<u16> = all.filter(|p| !self.tenures.contains_key(p)).collect();
-            self.take_free(&missing, wanted).await;
+            self.take_free(holdings.missing().into_iter().collect(), wanted).await;
         }
-        let is_short = self.tenures.len() < share;
+        let is_short = holdings.count() < share;
         if is_short && self.inherits_until.is_some_and(|until| Instant::now() < until) {
             self.look_at = Some(Instant::now() + LOOK_AGAIN);
         }
@@ -193,23 +128,24 @@ impl Ownership {
 
     /// Notes how many senders live; and if one of them is silent, when to count again.
     fn count_pods(&mut self, pods: usize, silent_for: Duration) {
-        let now = Instant::now();
+        let (now, lease) = (Instant::now(), self.holdings.lease);
         if pods < self.pods {
             // Leases that it renewed just before it died.
-            self.inherits_until = Some(now + self.lease);
+            self.inherits_until = Some(now + lease);
         }
         (self.pods, self.counted) = (pods, now);
         // The others say every second that they live.
-        if silent_for < self.lease.saturating_sub(SILENT) {
+        if silent_for < lease.saturating_sub(SILENT) {
             self.look_at = Some(now + silent_for + Duration::from_millis(1));
         }
     }
 
-    /// A partition was given back by another pod: takes it if the share allows. Who gives all back
+    /// Partitions were given back by another pod: takes them if the share allows. Who gives all back
     /// has left the list of pods before, so they are counted again: at once, or, if they were counted
     /// just now, a little later, as that may have been just before it left.
-    pub(super) async fn take_freed(&mut self, partition: u16) {
-        if self.tenures.len() >= self.share() {
+    async fn take_freed(&mut self) {
+        let freed = self.freed.take();
+        if self.holdings.count() >= self.share() {
             let again = self.counted + RECOUNT;
             if again <= Instant::now() {
                 self.rebalance().await;
@@ -217,150 +153,42 @@ impl Ownership {
                 self.look_at = Some(self.look_at.map_or(again, |at| at.min(again)));
             }
         }
-        if !self.tenures.contains_key(&partition) && self.tenures.len() < self.share() {
-            self.take(&[partition]).await;
-        }
-    }
-
-    /// Leaves the list of pods, so that the others' shares grow.
-    pub(super) async fn leave(&self) {
-        if let Err(error) = self.store.leave(ROLE).await {
-            tracing::debug!(%error, "cannot leave the list of senders");
-        }
+        let wanted = self.share().saturating_sub(self.holdings.count());
+        let missing = self.holdings.missing();
+        let free: Vec<u16> = freed.into_iter().filter(|one| missing.contains(one)).collect();
+        self.take(free, wanted).await;
     }
 
     /// Takes at most `wanted` of these partitions. Looks first which are free: most are another's.
     /// Pods begin at different places, so that they seldom ask for the same.
-    async fn take_free(&mut self, partitions: &[u16], wanted: usize) {
-        let looked = async { Ok(self.store.free_of(partitions).await) };
-        let mut free = in_time(self.lease, looked).await.unwrap_or_default();
+    async fn take_free(&self, partitions: Vec<u16>, wanted: usize) {
+        let store = &self.holdings.store;
+        let looked = async { Ok(store.free_of(&partitions).await) };
+        let mut free = self.holdings.in_time(looked).await.unwrap_or_default();
         let start = rand::random_range(0..free.len().max(1));
         free.rotate_left(start);
-        let before = self.tenures.len();
-        let mut rest = free.as_slice();
+        self.take(free, wanted).await;
+    }
+
+    async fn take(&self, partitions: Vec<u16>, wanted: usize) {
+        let wanted = self.holdings.count() + wanted;
+        let mut rest = partitions.as_slice();
         while !rest.is_empty() {
-            let left = wanted.saturating_sub(self.tenures.len() - before);
+            let left = wanted.saturating_sub(self.holdings.count());
             if left == 0 {
                 return;
             }
             let (some, others) = rest.split_at(left.min(CALLS_MAX).min(rest.len()));
-            self.take(some).await;
+            let holdings = self.holdings.clone();
+            join_all(some.iter().map(move |partition| holdings.clone().take(*partition))).await;
             rest = others;
         }
     }
-
-    async fn take(&mut self, partitions: &[u16]) {
-        let (store, lease) = (&self.store, self.lease);
-        let calls = stream::iter(partitions.iter().copied()).map(|partition| async move {
-            let (token, asked) = (OwnerToken::random(), Instant::now());
-            let owned = in_time(lease, store.own(partition, &token, lease)).await;
-            (partition, token, asked, owned)
-        });
-        let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
-        if answers.iter().any(|(_, _, _, owned)| owned.is_ok()) {
-            point(Point::OwnerTaken).await;
-        }
-        let (mut quarantine, mut unsure) = (Duration::ZERO, Vec::new());
-        for (partition, token, asked, owned) in answers {
-            match owned {
-                Ok(owned) => {
-                    quarantine = quarantine.max(owned.quarantine);
-                    let until = valid_until(asked, lease);
-                    let tenure =
-                        Tenure::new(partition, token, owned.epoch, owned.quarantine, until);
-                    let tenure = Arc::new(tenure);
-                    tokio::spawn(watch(tenure.clone(), self.over.clone()));
-                    self.tenures.insert(partition, tenure);
-                }
-                Err(StoreError::Owned(_)) => {}
-                Err(error) => {
-                    tracing::debug!(partition, %error, "cannot take a partition");
-                    if matches!(error, StoreError::Unconfirmed(_)) {
-                        unsure.push((partition, token));
-                    }
-                }
-            }
-        }
-        if !unsure.is_empty() {
-            self.leave_alone(unsure).await;
-        }
-        if !quarantine.is_zero() && self.told.is_none_or(|told| told.elapsed() > self.lease) {
-            self.told = Some(Instant::now());
-            let wait_ms = quarantine.as_millis() as u64;
-            tracing::info!(
-                wait_ms,
-                "Redis was restarted: deliveries wait until a sender that it may have forgotten must have stopped"
-            );
-        }
-    }
-
-    /// Gives back what may have been taken, and does not count as owned: else it would stand still
-    /// until that lease runs out.
-    async fn leave_alone(&self, unsure: Vec<(u16, OwnerToken)>) {
-        let (store, count) = (&self.store, unsure.len());
-        let calls = stream::iter(unsure)
-            .map(|(partition, token)| async move { store.disown(partition, &token).await });
-        let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
-        let given_back = answers.iter().filter(|answer| answer.is_ok()).count();
-        tracing::warn!(
-            count,
-            given_back,
-            "taking partitions was not confirmed: nothing of theirs is delivered from here"
-        );
-    }
-
-    /// Has everything end that is in flight, and nothing begin.
-    pub(super) fn drain_all(&mut self) {
-        self.leaving = true;
-        self.tenures.values().for_each(|tenure| tenure.draining.cancel());
-    }
-
-    /// Gives all partitions back.
-    pub(super) async fn give_all_back(&mut self) {
-        let tenures: Vec<_> = self.tenures.drain().map(|(_, tenure)| tenure).collect();
-        tenures.iter().for_each(|tenure| tenure.lost.cancel());
-        give_back(&self.store, tenures).await;
-    }
 }
 
-/// Gives partitions back; returns those of which Redis said that they are free now.
-async fn give_back(store: &Store, tenures: Vec<Arc<Tenure>>) -> Vec<u16> {
-    let calls = stream::iter(tenures).map(|tenure| async move {
-        (tenure.partition, store.disown(tenure.partition, &tenure.owner.token).await)
-    });
-    let answers: Vec<_> = calls.buffer_unordered(CALLS_MAX).collect().await;
-    let mut free = Vec::new();
-    for (partition, answer) in answers {
-        match answer {
-            Ok(_) => free.push(partition),
-            Err(error) => {
-                tracing::warn!(partition, %error, "a partition was not given back; its lease runs out");
-            }
-        }
+async fn inheritance_due(look_at: Option<Instant>) {
+    match look_at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
-    free
-}
-
-/// Gives a call up while there is time to renew what other servers hold. What it asked for may be
-/// done all the same: nobody acts on it, and it runs out.
-async fn in_time<T>(
-    lease: Duration,
-    call: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let answered = tokio::time::timeout(lease / 2, call).await;
-    answered.unwrap_or_else(|_| Err(StoreError::Unconfirmed("no answer in time".into())))
-}
-
-/// A little before the lease can have run out, by our own clock.
-fn valid_until(asked: Instant, lease: Duration) -> Instant {
-    asked + lease - lease / 10
-}
-
-/// Ends a tenure when its lease runs out, and tells when it is over: lost in any way, or drained.
-async fn watch(tenure: Arc<Tenure>, over: Arc<Notify>) {
-    tokio::select! {
-        () = tenure.ended() => {}
-        () = tenure.drained() => {}
-    }
-    over.notify_one();
 }

@@ -5,10 +5,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    domain::Epoch,
     faults::planted,
     store::{Owner, OwnerToken},
 };
@@ -19,7 +20,7 @@ pub(super) struct Tenure {
     /// The token, random for each tenure, and the epoch that it began in.
     pub(super) owner: Owner,
     /// No head is released before, because an owner that Redis forgot may still be sending.
-    pub(super) quarantined_until: Instant,
+    quarantined_until: watch::Sender<Instant>,
     /// By our own clock, counted from before the lease was asked for.
     valid_until: Mutex<Instant>,
     /// It is lost: stop at once, in the middle of a delivery if need be.
@@ -28,6 +29,8 @@ pub(super) struct Tenure {
     pub(super) draining: CancellationToken,
     /// Another pod waits for it: what is in flight is broken off then.
     hand_over_by: OnceLock<Instant>,
+    /// The epoch that followed, if this pod heard of it while the lease lasted.
+    followed_by: OnceLock<Epoch>,
     /// The work that is done under it.
     pub(super) tasks: TaskTracker,
 }
@@ -43,11 +46,12 @@ impl Tenure {
         Tenure {
             partition,
             owner: Owner { token, epoch },
-            quarantined_until: Instant::now() + quarantine,
+            quarantined_until: watch::Sender::new(Instant::now() + quarantine),
             valid_until: Mutex::new(valid_until),
             lost: CancellationToken::new(),
             draining: CancellationToken::new(),
             hand_over_by: OnceLock::new(),
+            followed_by: OnceLock::new(),
             tasks: TaskTracker::new(),
         }
     }
@@ -56,8 +60,50 @@ impl Tenure {
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn extend(&self, valid_until: Instant) {
+    /// The lease was renewed: how long it lasts, and how long releases must still wait. One that had run out
+    /// before the answer came is over: another may have had the partition meanwhile.
+    pub(super) fn extend(&self, valid_until: Instant, quarantine: Duration) {
+        if !self.lasts() {
+            self.lost.cancel();
+            return;
+        }
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = valid_until;
+        let now = Instant::now();
+        // Whoever it waited for may have said that it has stopped.
+        self.quarantined_until.send_if_modified(|until| {
+            let is_over = quarantine.is_zero() && *until > now;
+            *until = if is_over { now } else { *until };
+            is_over
+        });
+    }
+
+    /// Resolves when heads may be released.
+    pub(super) async fn quarantine_over(&self) {
+        let mut changes = self.quarantined_until.subscribe();
+        loop {
+            let until = *changes.borrow_and_update();
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return,
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    /// Redis is in another epoch than this tenure: what was released before counts no more. If the lease
+    /// still lasts by our own clock, nobody else can send in the partition from before that epoch,
+    /// so that this pod can vouch for it once it has stopped.
+    pub(super) fn superseded(&self, epoch: Epoch) {
+        let is_lost = self.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
+        if !is_lost && self.is_only_one() && epoch != self.owner.epoch {
+            let _ = self.followed_by.set(epoch);
+        }
+        self.lost.cancel();
+    }
+
+    /// The epoch for which this pod can vouch once nothing more is sent under the tenure: no sender of an
+    /// earlier epoch sends any more.
+    pub(super) fn vouched(&self) -> Option<Epoch> {
+        self.followed_by.get().copied()
     }
 
     /// Has it end for another pod's sake, at the latest `by` then: a receiver that does not answer
@@ -67,9 +113,13 @@ impl Tenure {
         self.draining.cancel();
     }
 
-    /// True when it should have been handed over by now.
-    pub(super) fn is_overdue(&self) -> bool {
-        self.hand_over_by.get().is_some_and(|by| *by <= Instant::now())
+    /// Resolves when it should have been handed over by now.
+    pub(super) async fn overdue(&self) {
+        self.draining.cancelled().await;
+        match self.hand_over_by.get() {
+            Some(by) => tokio::time::sleep_until(*by).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// True if a delivery may begin now.
@@ -77,12 +127,32 @@ impl Tenure {
         if planted::is("tenure_end_ignored") {
             return true;
         }
-        !self.lost.is_cancelled()
-            && !self.draining.is_cancelled()
-            && Instant::now() < self.valid_until()
+        !self.draining.is_cancelled() && self.lasts()
     }
 
-    /// True once nothing more is done under it.
+    fn lasts(&self) -> bool {
+        !self.lost.is_cancelled() && self.is_unexpired()
+    }
+
+    fn is_unexpired(&self) -> bool {
+        Instant::now() < self.valid_until()
+    }
+
+    /// True while nobody else can send in the partition, unless it was given back: the lease lasts, and
+    /// who was waited for when it began must have stopped.
+    pub(super) fn is_only_one(&self) -> bool {
+        let is_only_one = self.is_unexpired() && *self.quarantined_until.borrow() <= Instant::now();
+        is_only_one || planted::is("vouches_after_its_lease")
+    }
+
+    /// Goes on while the lease lasts; else never: whoever waits here is about to be dropped.
+    pub(super) async fn still_lasts(&self) {
+        if !self.lasts() && !planted::is("tenure_end_ignored") {
+            std::future::pending().await
+        }
+    }
+
+    /// True once nothing more is begun under it.
     pub(super) fn is_over(&self) -> bool {
         self.lost.is_cancelled() || self.draining.is_cancelled()
     }
@@ -110,11 +180,12 @@ impl Tenure {
     /// Resolves when it is to be given back, and its last delivery has ended.
     pub(super) async fn drained(&self) {
         self.draining.cancelled().await;
-        self.tasks.close();
-        self.tasks.wait().await;
+        self.finished().await;
     }
 
-    pub(super) fn is_drained(&self) -> bool {
-        self.draining.is_cancelled() && self.tasks.is_closed() && self.tasks.is_empty()
+    /// Resolves when nothing is done under it any more. It must be over.
+    pub(super) async fn finished(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 }

@@ -6,8 +6,9 @@ use tokio::time::Instant;
 use super::{
     Store, StoreError,
     ask::Redirects,
-    connect::{self, Channel},
+    connect::{self, Channel, slot_of},
     scripts::{Call, is_missing},
+    takeover::Replication,
 };
 
 /// What must have happened to what a call wrote before its answer counts.
@@ -70,11 +71,15 @@ impl Store {
             let (alone, connection) = route.node.take_alone().await?;
             let mut channel = Channel { connection, asking: route.asking };
             let error = match wait.run(call, &mut channel).await {
-                Ok((answer, is_confirmed, keep)) => {
-                    if keep {
+                Ok(waited) => {
+                    if waited.keep {
                         alone.give_back();
                     }
-                    return Ok((answer, is_confirmed));
+                    if let Some(seen) = &waited.seen {
+                        let slot = slot_of(call.route());
+                        self.inner.takeovers.note(slot, seen, waited.is_confirmed);
+                    }
+                    return Ok((waited.answer, waited.is_confirmed));
                 }
                 Err(error) => error,
             };
@@ -95,32 +100,45 @@ struct Wait {
     ms: u64,
 }
 
+/// A call that was waited for.
+struct Waited<T> {
+    answer: T,
+    is_confirmed: bool,
+    /// The connection can be used again.
+    keep: bool,
+    /// Where the server was just after the call.
+    seen: Option<Replication>,
+}
+
 impl Wait {
-    /// Sends the call and the wait in one write: the answer, whether it is confirmed, and whether the
-    /// connection can be used again.
+    /// Sends the call and the wait in one write, and between them the question how far the history of
+    /// replication is: nothing of others comes between.
     async fn run<T: FromRedisValue>(
         &self,
         call: &Call<'_>,
         channel: &mut Channel,
-    ) -> RedisResult<(T, bool, bool)> {
+    ) -> RedisResult<Waited<T>> {
         let answers = self.send(call.by_hash(), channel).await?;
-        let (answer, waited) = match answers {
-            (Err(error), _) if is_missing(&error) => self.send(call.by_source(), channel).await?,
+        let (answer, info, waited) = match answers {
+            (Err(error), ..) if is_missing(&error) => self.send(call.by_source(), channel).await?,
             answers => answers,
         };
+        let info = info.ok().and_then(|info| redis::from_redis_value::<String>(info).ok());
+        let seen = info.and_then(|info| Replication::read(&info));
         let keep = waited.as_ref().err().is_none_or(|error| !connect::is_broken(error));
         let is_confirmed = waited.is_ok_and(|reached| self.is_reached(reached));
         let answer = redis::from_redis_value(answer?)?;
-        Ok((answer, is_confirmed, keep))
+        Ok(Waited { answer, is_confirmed, keep, seen })
     }
 
     async fn send(
         &self,
         command: redis::Cmd,
         channel: &mut Channel,
-    ) -> RedisResult<(RedisResult<Value>, RedisResult<Value>)> {
+    ) -> RedisResult<(RedisResult<Value>, RedisResult<Value>, RedisResult<Value>)> {
         let mut pipe = redis::pipe();
         pipe.add_command(command);
+        pipe.cmd("INFO").arg("replication");
         let wait = pipe.cmd(self.command);
         if self.command == "WAITAOF" {
             wait.arg(self.local);

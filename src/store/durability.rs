@@ -26,12 +26,14 @@ impl Store {
     async fn confirm_for(&self, level: Durability, key: &[u8]) -> Result<Confirm, StoreError> {
         match level {
             Durability::Memory => Ok(Confirm::Primary),
-            Durability::Replicated if self.inner.replicas == 0 => Err(StoreError::CannotConfirm(
-                "durability = \"replicated\" needs replicas: set redis.replicas to how many \
-                     each primary has (on every pod), or use durability = \"memory\""
-                    .to_owned(),
-            )),
+            Durability::Replicated | Durability::Quorum if self.inner.replicas == 0 => {
+                Err(StoreError::CannotConfirm(format!(
+                    "durability = \"{level}\" needs replicas: set redis.replicas to how many each \
+                     primary has (on every pod), or use durability = \"memory\""
+                )))
+            }
             Durability::Replicated => Ok(Confirm::Replicas { count: self.inner.replicas }),
+            Durability::Quorum => Ok(self.confirm_of_majority()),
             Durability::Fsynced => match self.fsync(key).await? {
                 Some(Fsync::Waited) => Ok(Confirm::Fsync { replicas: 0 }),
                 Some(Fsync::Always) => Ok(Confirm::Primary),
@@ -39,7 +41,7 @@ impl Store {
                     "durability = \"fsynced\" needs a Redis that keeps an append-only file \
                      (appendonly yes), and is Redis 7.2 or 8.0 or later, or has appendfsync always \
                      (Redis 7.4 and Valkey may say too early that they have synced): \
-                     change that, or use durability = \"memory\" or \"replicated\""
+                     change that, or use durability = \"memory\", \"quorum\" or \"replicated\""
                         .to_owned(),
                 )),
             },
@@ -84,10 +86,10 @@ impl Store {
         Ok((answer, confirmed))
     }
 
-    /// Who must have an ownership, before it counts: with the primary, more than half of the servers.
-    /// Sentinels that stand beside the servers make another primary only with more than half of them,
-    /// so not beside one that is cut off with less.
-    pub(super) fn confirm_of_ownership(&self) -> Confirm {
+    /// Who must have what `quorum` promises, and an ownership before it counts: with the primary, more than
+    /// half of the servers. Sentinels that stand beside the servers make another primary only with more
+    /// than half of them, so not beside one that is cut off with less.
+    pub(super) fn confirm_of_majority(&self) -> Confirm {
         match self.inner.replicas {
             0 => Confirm::Primary,
             replicas => Confirm::Replicas { count: replicas.div_ceil(2) },

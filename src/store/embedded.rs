@@ -24,6 +24,7 @@ use place::Place;
 use crate::config;
 
 mod binary;
+mod clean;
 mod error;
 mod place;
 
@@ -46,6 +47,8 @@ pub struct EmbeddedRedis {
     server: Server,
     process_id: u32,
     place: Place,
+    /// Nobody sends what its data is about, or ever did since it was stopped like this.
+    is_clean: bool,
 }
 
 #[derive(Debug)]
@@ -84,15 +87,31 @@ impl EmbeddedRedis {
                 process_id,
                 "adopted the redis-server that an earlier Reseq left running"
             );
-            return Ok(EmbeddedRedis { server: Server::Adopted, process_id, place });
+            let server = Server::Adopted;
+            return Ok(EmbeddedRedis { server, process_id, place, is_clean: false });
         }
         let binary = binary::find(search_path).await?;
+        let is_clean = clean::take(&place.dir);
         let mut starting = Starting(Some(spawn(&binary, &place)?));
         let process_id = starting.ready(&place).await?;
         match starting.0.take() {
-            Some(child) => Ok(EmbeddedRedis { server: Server::Child(child), process_id, place }),
+            Some(child) => {
+                let server = Server::Child(child);
+                Ok(EmbeddedRedis { server, process_id, place, is_clean })
+            }
             None => Err(place.ended("before it was ready")),
         }
+    }
+
+    /// True if the server before was stopped when nobody was sending, with all on disk, so that nothing was
+    /// forgotten and nobody is to be waited for. Who asks is about to send: it must say when that is over.
+    pub fn take_clean(&mut self) -> bool {
+        std::mem::take(&mut self.is_clean)
+    }
+
+    /// Nobody sends any more what its data is about, and nobody will before it has ended.
+    pub fn nobody_sends(&mut self) {
+        self.is_clean = true;
     }
 
     /// Where it listens: `unix:///absolute/path`.
@@ -126,6 +145,8 @@ impl EmbeddedRedis {
     /// Stops the server after it has written its append-only file, first by SHUTDOWN, then by
     /// SIGTERM. It is never killed: what it holds may not be on disk yet.
     pub async fn stop(mut self) -> Result<(), EmbeddedError> {
+        // What cannot be written now would be forgotten.
+        let writes = self.info().await.is_ok_and(|info| info.contains("aof_last_write_status:ok"));
         // The answer to SHUTDOWN is a closed connection, so that an error here says nothing.
         let _ = self.place.query::<redis::Value>(redis::cmd("SHUTDOWN").to_owned()).await;
         if !self.ends_within(STOP_MAX).await {
@@ -137,6 +158,12 @@ impl EmbeddedRedis {
             if !self.ends_within(STOP_MAX).await {
                 return Err(EmbeddedError::StillRunning { process_id: self.process_id });
             }
+        }
+        if self.is_clean
+            && writes
+            && let Err(error) = clean::note(&self.place.dir)
+        {
+            tracing::warn!(%error, "the clean stop cannot be noted: the next start waits");
         }
         self.place.tidy();
         Ok(())

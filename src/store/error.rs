@@ -23,9 +23,14 @@ pub enum StoreError {
     /// The caller does not own the partition (any more).
     #[error("another sender owns the partition")]
     NotOwner,
-    /// Another sender's lease on the partition lasts so many milliseconds.
-    #[error("another sender owns the partition for {0} ms")]
-    Owned(u64),
+    /// Another sender owns the partition.
+    #[error("another sender owns the partition for {lasts_ms} ms")]
+    Owned {
+        /// How long its lease lasts.
+        lasts_ms: u64,
+        /// The epoch of the partition.
+        epoch: Epoch,
+    },
     /// Releases wait until an owner that Redis forgot must have stopped.
     #[error("releases wait for {0} ms after a restart of Redis")]
     Quarantine(u64),
@@ -78,14 +83,15 @@ impl StoreError {
 impl From<RedisError> for StoreError {
     fn from(error: RedisError) -> Self {
         let detail = error.detail().unwrap_or_default();
-        let number = || detail.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let nth = |at| detail.split(' ').nth(at).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let number = || nth(0);
         match error.code().unwrap_or_default() {
             "STALE_EPOCH" => return StoreError::StaleEpoch(number()),
             "STALE_DEFINITION" => return StoreError::StaleDefinition,
             "UNKNOWN_DESTINATION" => return StoreError::UnknownDestination,
             "STALE_CALL" => return StoreError::StaleCall,
             "NOT_OWNER" => return StoreError::NotOwner,
-            "OWNED" => return StoreError::Owned(number()),
+            "OWNED" => return StoreError::Owned { lasts_ms: number(), epoch: nth(1) },
             "QUARANTINE" => return StoreError::Quarantine(number()),
             "WRONG_HEAD" => return StoreError::WrongHead,
             "WRONG_STATE" => return StoreError::WrongState(detail.to_owned()),

@@ -36,6 +36,7 @@ mod schema;
 pub mod scripts;
 mod stats;
 mod steer;
+mod takeover;
 mod topics;
 mod wake;
 mod withdraw;
@@ -69,7 +70,7 @@ pub use log::{Content, LogEntry};
 pub use look::Newest;
 pub use memory::Memory;
 pub use messages::{Listed, Page, Which};
-pub use own::{Owned, OwnerToken};
+pub use own::{Disowned, Owned, OwnerToken};
 pub use record::INLINE_MAX;
 pub use recover::{Overdue, Reaped};
 pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
@@ -86,6 +87,7 @@ use connect::Links;
 use epoch::Epochs;
 use schema::Schemas;
 use scripts::{Call, Scripts, Transition};
+use takeover::Takeovers;
 
 /// Everything that Reseq asks of Redis. Cheap to clone.
 #[derive(Clone)]
@@ -106,6 +108,7 @@ struct Inner {
     /// Replicas of each primary.
     replicas: u32,
     schemas: Schemas,
+    takeovers: Takeovers,
 }
 
 /// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
@@ -155,6 +158,7 @@ impl Store {
                 epochs: Epochs::new(redis.partitions, owner_lease),
                 replicas: redis.replicas.into(),
                 schemas: Schemas::new(redis.partitions),
+                takeovers: Takeovers::default(),
             }),
         };
         store.check_meta(redis.partitions).await.map_err(|error| match error {

@@ -3,11 +3,15 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use redis::Value;
 use tokio::time::Instant;
 
 use super::{Store, StoreError, clock};
 use crate::domain::Epoch;
+
+/// Partitions that are vouched for at once.
+const CALLS_MAX: usize = 16;
 
 /// The random token under which a sender pod owns partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +38,15 @@ pub struct Owned {
     pub quarantine: Duration,
 }
 
+/// The answer to giving a partition back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disowned {
+    /// False if it was not owned under this token any more.
+    pub was_owned: bool,
+    /// The partition's epoch.
+    pub epoch: Epoch,
+}
+
 impl Store {
     /// Takes a free partition, or renews the lease on one that is owned under the same token. Where
     /// there are replicas it counts only once they have it, so that a primary that was cut off keeps
@@ -50,7 +63,7 @@ impl Store {
         call.arg(token.as_str()).arg(lease.as_millis() as u64);
         call.arg(self.known_of_epoch(partition));
         let (answer, confirmed) =
-            self.run_confirmed(name, &call, self.confirm_of_ownership()).await?;
+            self.run_confirmed(name, &call, self.confirm_of_majority()).await?;
         let (epoch, wait_ms): (Epoch, u64) = answer;
         self.inner.epochs.note(partition, epoch);
         if !confirmed {
@@ -81,13 +94,52 @@ impl Store {
         free.collect()
     }
 
-    /// Gives a partition back. False if it was not owned under this token any more.
-    pub async fn disown(&self, partition: u16, token: &OwnerToken) -> Result<bool, StoreError> {
+    /// Gives a partition back. With `vouched`, the caller vouches that no sender of an epoch before that
+    /// one sends any more: if that is the epoch now, releases need not wait for such a sender. Only
+    /// who heard of that epoch while its own lease lasted by its own clock, had not given it back, and
+    /// has stopped since, knows this.
+    pub async fn disown(
+        &self,
+        partition: u16,
+        token: &OwnerToken,
+        vouched: Option<Epoch>,
+    ) -> Result<Disowned, StoreError> {
         let keys = self.keys().partition(partition);
         let (name, mut call) = self.script(|scripts| &scripts.disown);
         call.key(keys.owner()).key(keys.wake_owner()).key(keys.epoch());
-        call.arg(token.as_str());
-        self.run(name, &call).await
+        call.arg(token.as_str()).arg(self.known_of_epoch(partition));
+        call.arg(vouched.map_or_else(String::new, |epoch| epoch.to_string()));
+        let (was_owned, epoch): (bool, Epoch) = self.run(name, &call).await?;
+        self.inner.epochs.note(partition, epoch);
+        Ok(Disowned { was_owned, epoch })
+    }
+
+    /// True if no partition is owned, and no sender says that it lives. Where that cannot be found out, it
+    /// is not so.
+    pub async fn is_unowned(&self) -> bool {
+        let partitions: Vec<u16> = (0..self.keys().partitions()).collect();
+        let mut pipe = redis::pipe();
+        pipe.zrangebyscore(self.keys().pods(), clock::server_clock_ms(), "+inf");
+        let pods: Result<(Vec<String>,), _> = self.query(&pipe).await;
+        let has_senders =
+            pods.map_or(true, |(pods,)| pods.iter().any(|pod| pod.starts_with("sender:")));
+        !has_senders && self.free_of(&partitions).await.len() == partitions.len()
+    }
+
+    /// Vouches for each partition that no sender from before this start of Redis sends any more: it had
+    /// been stopped when none was sending, and has forgotten nothing.
+    pub async fn vouch(&self) {
+        let nobody = OwnerToken::random();
+        let all = stream::iter(0..self.keys().partitions()).map(|partition| {
+            let nobody = &nobody;
+            async move {
+                let begun = self.disown(partition, nobody, None).await?.epoch;
+                self.disown(partition, nobody, Some(begun)).await
+            }
+        });
+        let vouched: Vec<_> = all.buffer_unordered(CALLS_MAX).collect().await;
+        let waiting = vouched.iter().filter(|vouched| vouched.is_err()).count();
+        tracing::info!(waiting, "Redis was stopped cleanly: deliveries need not wait");
     }
 
     /// Says that this pod lives in this role, and counts those who said so within `lease`. Also tells

@@ -186,7 +186,7 @@ async fn what_was_claimed_in_a_call_whose_answer_redis_could_not_give_is_given_b
     let send = client().post(pod.url("/v1/destinations/work/messages")).body("x");
     let sent: Value = send.send().await.unwrap().json().await.unwrap();
     assert_eq!(place(&sent), (1, false));
-    proxy.keep_answers_from(":d:work:waiting");
+    proxy.keep_answers_when_asked(":d:work:waiting");
     // The call is carried out, and its answer does not come.
     assert!(leased(&pod).await.is_empty());
     assert_eq!(leases_in(&redis).await, 1);
@@ -216,7 +216,7 @@ async fn a_processor_that_ends_gives_back_what_a_lost_answer_gave_it() {
         if ready == Ok(true) { Ok(()) } else { Err(format!("{ready:?}")) }
     })
     .await;
-    proxy.keep_answers_from(":d:work:waiting");
+    proxy.keep_answers_when_asked(":d:work:waiting");
     send("2").await;
     eventually("it is claimed", async || match leases_in(&redis).await {
         1 => Ok(()),

@@ -39,7 +39,7 @@ async fn a_new_deployment_waits_for_nobody_and_a_redis_that_forgot_everything_do
     }
     // Another pod that starts is told, too: what was noted stays.
     let other = World::new(redis.url(), LONG).await;
-    assert!(matches!(other.store.own(0, &other.token, LONG).await, Err(StoreError::Owned(_))));
+    assert!(matches!(other.store.own(0, &other.token, LONG).await, Err(StoreError::Owned { .. })));
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn after_a_restart_releases_wait_out_the_longest_lease_that_was_ever_given
     assert!(refused > 0);
 
     // Once a pod had a longer lease; the pod that sees the restart has a short one.
-    world.store.disown(0, &world.token).await.unwrap();
+    world.store.disown(0, &world.token, None).await.unwrap();
     world.own(LONG).await;
     redis.kill_and_restart().await;
     let short = World::new(redis.url(), lease).await;

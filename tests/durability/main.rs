@@ -9,5 +9,6 @@ mod support;
 mod epochs;
 mod levels;
 mod owner;
+mod restart;
 mod servers;
 mod world;

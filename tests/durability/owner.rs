@@ -1,20 +1,28 @@
 //! Where there are replicas, ownership counts only once they know of it.
 
-use std::sync::Arc;
+use std::{
+    io::{ErrorKind, Read},
+    net::TcpStream,
+    sync::{Arc, Mutex},
+};
 
 use reseq::{
     domain::Durability,
     store::{OwnerToken, StoreError},
 };
 use serde_json::json;
+use tokio::io::AsyncReadExt;
 
 use super::{
     servers::{Frozen, primary_with},
     world::{LONG, World, open},
 };
 use crate::support::{
+    http,
     pods::{Pod, Settings, client},
+    proxy::Proxy,
     receiver::{Desk, Receiver},
+    redis::TestRedis,
     wait::eventually,
 };
 
@@ -44,7 +52,7 @@ async fn ownership_needs_half_of_the_replicas() {
     })
     .await;
     let other = impatient.own(0, &OwnerToken::random(), LONG).await;
-    assert!(matches!(other, Err(StoreError::Owned(_))), "{other:?}");
+    assert!(matches!(other, Err(StoreError::Owned { .. })), "{other:?}");
 }
 
 #[tokio::test]
@@ -92,4 +100,74 @@ async fn a_primary_that_is_cut_off_keeps_no_owner() {
     let sequences: Vec<u64> =
         desk.journal.all().iter().map(|one| one.headers.as_ref().unwrap().sequence).collect();
     assert_eq!(sequences, [1, 2]);
+}
+
+/// A connection with a request that is never answered.
+fn is_open(mut request: &TcpStream) -> bool {
+    let mut rest = [0; 4096];
+    loop {
+        match request.read(&mut rest) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// The lease is the default, so that a busy machine does not hold the first pod up for longer than
+/// what it takes off its lease.
+#[tokio::test]
+async fn a_delivery_ends_with_its_lease_though_redis_does_not_answer() {
+    let redis = TestRedis::start().await;
+    let requests: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    let taken = requests.clone();
+    let (address, _receiver) = http::accept(move |mut stream| {
+        let taken = taken.clone();
+        async move {
+            if stream.read(&mut [0; 4096]).await.is_ok_and(|count| count > 0) {
+                taken.lock().unwrap().push(stream.into_std().unwrap());
+            }
+        }
+    })
+    .await;
+    let settings = |url: &str| {
+        let fields = format!(
+            "url = \"http://{address}/\"\ntransform = {{ kind = \"none\" }}\n\
+             delivery = {{ timeout_ms = 60000 }}"
+        );
+        let redis = "timeout_ms = 20000".into();
+        Settings { partitions: 1, redis, ..Settings::new(url) }.destination("erp", &fields)
+    };
+    let way = Proxy::unix(redis.url());
+    let _first = Pod::start("first", "sender", &settings(&way.url)).await;
+    let ingest = Pod::start("ingest", "ingest", &settings(redis.url())).await;
+    let body = json!({"destinations": ["erp"], "body": "one"}).to_string();
+    let request = client().post(ingest.url("/v1/messages"));
+    let request = request.header("content-type", "application/json").body(body);
+    assert_eq!(request.send().await.unwrap().status(), 202);
+    let arrives = async |count: usize| {
+        eventually(&format!("{count} requests"), async || match requests.lock().unwrap().len() {
+            found if found >= count => Ok(()),
+            found => Err(found.to_string()),
+        })
+        .await;
+    };
+    arrives(1).await;
+    // The index has lost the destination, so that the pod looks it up where the truth is; and no
+    // answer comes any more.
+    way.keep_answers_when_asked("HMGET\r\n$17\r\nreseq:{p00}:d:erp\r\n$7\r\nversion");
+    for forget in
+        [&["HDEL", "reseq:destinations", "erp"][..], &["HINCRBY", "reseq:destinations", "*", "1"]]
+    {
+        redis.ask::<u64>(forget).await.unwrap();
+    }
+    eventually("the pod looks the destination up", async || {
+        way.was_asked().then_some(()).ok_or_else(|| "not yet".to_owned())
+    })
+    .await;
+    assert!(is_open(&requests.lock().unwrap()[0]), "its lease lasts");
+    // Another owner has the lane when the lease has run out.
+    let _second = Pod::start("second", "sender", &settings(redis.url())).await;
+    arrives(2).await;
+    assert!(!is_open(&requests.lock().unwrap()[0]), "two senders deliver one lane at once");
 }

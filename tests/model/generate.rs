@@ -77,7 +77,14 @@ impl Callers {
         }
         let op = match draw.kind {
             Kind::Own => Op::Own { who: self.someone(draw, state) },
-            Kind::Disown => Op::Disown { who: self.someone(draw, state) },
+            Kind::Disown => {
+                let vouched = match draw.many[0].0 % 4 {
+                    0 => None,
+                    1 => Some(state.epoch.saturating_sub(1)),
+                    _ => Some(state.epoch),
+                };
+                Op::Disown { who: self.someone(draw, state), vouched }
+            }
             Kind::Overdue => Op::Overdue,
             Kind::Restart if draw.many[0].0 < 64 => Op::LoseEpoch,
             Kind::Restart => Op::Restart,

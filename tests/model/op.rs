@@ -186,6 +186,8 @@ pub enum Op {
     },
     Disown {
         who: usize,
+        /// It vouches that no sender from before this epoch sends any more.
+        vouched: Option<u64>,
     },
     Release {
         who: usize,
@@ -341,7 +343,10 @@ pub enum Reply {
         epoch: u64,
         quarantine: Until,
     },
-    Disowned(bool),
+    Disowned {
+        was_owned: bool,
+        epoch: u64,
+    },
     Runs {
         orders: u64,
         runs: Vec<Run>,

@@ -70,7 +70,7 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
         Op::Reap { known } => Ok(reap(state, known.name)),
         Op::Overdue => Ok(overdue(state)),
         Op::Own { who } => own(state, *who),
-        Op::Disown { who } => Ok(disown(state, *who)),
+        Op::Disown { who, vouched } => Ok(disown(state, *who, *vouched)),
         Op::Release { who, epoch, known, lanes } => release(state, *who, *epoch, known, lanes),
         Op::Postpone { refused, wait } => postpone(state, refused, *wait),
         Op::Halt { refused } => halt(state, refused),

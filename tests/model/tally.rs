@@ -13,7 +13,9 @@ use super::{
 };
 
 /// What must have happened at least once for the test to mean anything.
-pub const WANTED: [&str; 94] = [
+pub const WANTED: [&str; 96] = [
+    "quarantine ended by a vouch",
+    "vouched for another epoch",
     "stamped",
     "duplicate",
     "duplicate while pending",
@@ -169,6 +171,13 @@ impl Tally {
             }
             (Op::Own { who }, _) if before.owner.is_some_and(|(owner, _)| owner != *who) => {
                 self.count("partition taken over");
+            }
+            (Op::Disown { vouched: Some(epoch), .. }, _)
+                if before.quarantine == Some(Until::Future) =>
+            {
+                let is_other = *epoch != after.epoch;
+                self.count_if(is_other, "vouched for another epoch");
+                self.count_if(!is_other, "quarantine ended by a vouch");
             }
             (Op::Release { known, .. }, Reply::Runs { .. }) => {
                 let (before, after) = (destination(before, known), destination(after, known));

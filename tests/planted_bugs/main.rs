@@ -46,6 +46,7 @@ const SCENES: [Of; 16] = [
     scene!(dies_before_the_answer, "pause points"),
     scene!(dies_with_claims, "pause points"),
     scene!(owner_is_late, "pause points"),
+    scene!(owner_is_late_for_an_epoch, "pause points"),
     scene!(owner_dies_after_a_refusal, "pause points"),
     scene!(owner_drains, "pause points"),
     scene!(worker_hangs_up, "sockets"),
@@ -90,6 +91,12 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 21] = [
         "tenure_end_ignored",
         "sends on when its tenure is over",
         "owner_is_late",
+        &[Anomaly::TwoOwners],
+    ),
+    (
+        "vouches_after_its_lease",
+        "vouches though another may send",
+        "owner_is_late_for_an_epoch",
         &[Anomaly::TwoOwners],
     ),
     (

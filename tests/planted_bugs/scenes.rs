@@ -273,6 +273,38 @@ pub async fn owner_is_late(bug: Option<String>) -> Ended {
     (verdict, scene.sent)
 }
 
+/// The owner does not come to renewing, another takes the partition and is frozen, and Redis is another.
+/// Who was the owner must not say that nobody sends.
+pub async fn owner_is_late_for_an_epoch(bug: Option<String>) -> Ended {
+    let manners = Manners::default();
+    let roles = ["ingest", "sender", "sender"];
+    let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
+    let verdict = async {
+        scene.send(5).await?;
+        scene.control.catch("owner.renewing");
+        let held = scene.control.caught().await;
+        let (late, from) = (held.visit.process, held.since);
+        let takes = |visit: &Visit| visit.point == "owner.taken";
+        let other = |visit: &Visit| takes(visit) && visit.process != late;
+        let owner = scene.control.sees("another takes the partition", from, 1, other).await;
+        let owner = scene.pods.iter().position(|pod| pod.id() == owner.process).unwrap();
+        scene.pods[owner].freeze();
+        // As if it were another server: connections last, so that the first call tells.
+        let other_server = ["HSET", "reseq:{p00}:epoch", "server", "another"];
+        scene.redis.ask::<u64>(&other_server).await.unwrap();
+        let since = scene.control.count();
+        held.go();
+        let again = |visit: &Visit| takes(visit) && visit.process == late;
+        scene.control.sees("it takes the partition", since, 1, again).await;
+        let epoch = ["HMGET", "reseq:{p00}:epoch", "epoch", "quarantine_ends_ms", "lease_ms"];
+        let (began, ends, lease): (u64, u64, u64) = scene.redis.ask(&epoch).await.unwrap();
+        scene.pods[owner].thaw();
+        if ends < began + lease { Err(Anomaly::TwoOwners) } else { scene.settles().await }
+    }
+    .await;
+    (verdict, scene.sent)
+}
+
 /// The owner dies when a head that was refused has been put off, and another takes over.
 pub async fn owner_dies_after_a_refusal(bug: Option<String>) -> Ended {
     let manners = Manners { refuses_each: 3, ..Manners::default() };

@@ -22,7 +22,7 @@ impl Calls {
 
     pub fn disown(&self, token: &str) -> Call {
         let p = &self.keys.partition;
-        call("disown", &[&p.owner(), &p.wake_owner(), &p.epoch()], &[token])
+        call("disown", &[&p.owner(), &p.wake_owner(), &p.epoch()], &[token, LONG, ""])
     }
 
     /// Releases lanes: of each its key, the last sequence settled, the most to hand out.

@@ -107,7 +107,7 @@ async fn messages_are_skipped_cancelled_purged_and_brought_back_by_command() {
     assert_eq!(hand.deliver(None).await.len(), 9);
     service
         .store
-        .disown(super::known(&service.store, "crm").await.partition, &hand.owner.token)
+        .disown(super::known(&service.store, "crm").await.partition, &hand.owner.token, None)
         .await
         .unwrap();
     let log = service.said(&["log", "crm", "--limit", "3"]).await;

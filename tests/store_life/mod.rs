@@ -78,7 +78,7 @@ pub async fn through_the_store(
     life.set_aside().await;
     let repair = store.repair(&life.known, false, &CancellationToken::new()).await.unwrap();
     assert_eq!((repair.items, repair.counters_verified), (Vec::new(), true));
-    store.disown(partition, &life.owner.token).await.unwrap();
+    store.disown(partition, &life.owner.token, None).await.unwrap();
     store.migrate(partition).await.unwrap();
 
     // Removed with a message pending, and with one under a lease where there are leases.

@@ -1,6 +1,6 @@
 //! A way to a server that can be cut, or that keeps answers back.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 use tokio::{
@@ -17,14 +17,20 @@ struct Weather {
     cuts: usize,
     /// Of connections that were made after so many cuts, answers are kept for ever.
     keeps_answers_of: Option<usize>,
-    /// The first request that holds this begins that.
-    keeps_answers_from: Option<&'static str>,
+}
+
+/// What connections share.
+#[derive(Default)]
+struct Shared {
+    weather: watch::Sender<Weather>,
+    /// From when this is asked on, answers are kept.
+    trap: Mutex<Option<String>>,
 }
 
 /// Passes connections on to one server.
 pub struct Proxy {
     pub url: String,
-    weather: Arc<watch::Sender<Weather>>,
+    shared: Arc<Shared>,
     _dir: Option<TempDir>,
     _server: AbortOnDropHandle<()>,
 }
@@ -36,65 +42,82 @@ impl Proxy {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("way");
         let listener = UnixListener::bind(&path).unwrap();
-        let weather = Arc::new(watch::Sender::new(Weather::default()));
-        let shared = weather.clone();
+        let shared = Arc::new(Shared::default());
+        let passing = shared.clone();
         let server = tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.expect("a test can accept connections");
                 if let Ok(far) = UnixStream::connect(&target).await {
-                    tokio::spawn(pass(near, far, shared.clone()));
+                    tokio::spawn(pass(near, far, passing.clone()));
                 }
             }
         });
         let url = format!("unix://{}", path.display());
-        Proxy { url, weather, _dir: Some(dir), _server: AbortOnDropHandle::new(server) }
+        Proxy { url, shared, _dir: Some(dir), _server: AbortOnDropHandle::new(server) }
     }
 
     /// A way to the server on this port of the loopback, for HTTP.
     pub async fn http(port: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/in", listener.local_addr().unwrap());
-        let weather = Arc::new(watch::Sender::new(Weather::default()));
-        let shared = weather.clone();
+        let shared = Arc::new(Shared::default());
+        let passing = shared.clone();
         let server = tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.expect("a test can accept connections");
                 if let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await {
                     let _ = (near.set_nodelay(true), far.set_nodelay(true));
-                    tokio::spawn(pass(near, far, shared.clone()));
+                    tokio::spawn(pass(near, far, passing.clone()));
                 }
             }
         });
-        Proxy { url, weather, _dir: None, _server: AbortOnDropHandle::new(server) }
+        Proxy { url, shared, _dir: None, _server: AbortOnDropHandle::new(server) }
     }
 
     /// Cuts all connections. New ones pass.
     pub fn cut(&self) {
-        self.weather.send_modify(|weather| weather.cuts += 1);
+        self.shared.weather.send_modify(|weather| weather.cuts += 1);
     }
 
     /// On the connections that there are no answer arrives any more; a cut frees the way.
     pub fn keep_answers(&self) {
-        self.weather.send_modify(|weather| weather.keeps_answers_of = Some(weather.cuts));
+        self.shared.keep_answers();
     }
 
-    /// The same from the next request on that holds this text.
-    pub fn keep_answers_from(&self, text: &'static str) {
-        self.weather.send_modify(|weather| weather.keeps_answers_from = Some(text));
+    /// The same from when something is asked that contains this.
+    pub fn keep_answers_when_asked(&self, what: &str) {
+        *self.shared.trap.lock().unwrap() = Some(what.to_owned());
+    }
+
+    /// True once that was asked.
+    pub fn was_asked(&self) -> bool {
+        self.shared.trap.lock().unwrap().is_none()
     }
 }
 
-/// What the two directions of a connection know of each other.
-type Shared = Arc<watch::Sender<Weather>>;
+impl Shared {
+    fn keep_answers(&self) {
+        self.weather.send_modify(|weather| weather.keeps_answers_of = Some(weather.cuts));
+    }
 
-async fn pass<S: AsyncRead + AsyncWrite>(near: S, far: S, shared: Shared) {
+    fn asked(&self, bytes: &[u8]) {
+        let mut trap = self.trap.lock().unwrap();
+        let what = trap.as_deref().unwrap_or_default().as_bytes();
+        if !what.is_empty() && bytes.windows(what.len()).any(|found| found == what) {
+            *trap = None;
+            self.keep_answers();
+        }
+    }
+}
+
+async fn pass<S: AsyncRead + AsyncWrite>(near: S, far: S, shared: Arc<Shared>) {
+    let weather = shared.weather.subscribe();
     let ((near_read, near_write), (far_read, far_write)) =
         (tokio::io::split(near), tokio::io::split(far));
-    let weather = shared.subscribe();
     let (mut cut, cuts) = (weather.clone(), weather.borrow().cuts);
     tokio::select! {
-        () = copy(near_read, far_write, None, Some(shared)) => {}
-        () = copy(far_read, near_write, Some((weather, cuts)), None) => {}
+        () = copy(near_read, far_write, None, |bytes| shared.asked(bytes)) => {}
+        () = copy(far_read, near_write, Some((weather, cuts)), |_| ()) => {}
         _ = cut.wait_for(|weather| weather.cuts != cuts) => {}
     }
 }
@@ -103,19 +126,11 @@ async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut weather: Option<(watch::Receiver<Weather>, usize)>,
-    requests: Option<Shared>,
+    passes: impl Fn(&[u8]),
 ) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        let wanted = requests.as_ref().and_then(|shared| shared.borrow().keeps_answers_from);
-        if let (Some(shared), Some(text)) = (&requests, wanted)
-            && buffer[..count].windows(text.len()).any(|part| part == text.as_bytes())
-        {
-            shared.send_modify(|weather| {
-                weather.keeps_answers_from = None;
-                weather.keeps_answers_of = Some(weather.cuts);
-            });
-        }
+        passes(&buffer[..count]);
         if let Some((weather, cuts)) = &mut weather {
             let _ = weather.wait_for(|weather| weather.keeps_answers_of != Some(*cuts)).await;
         }

@@ -10,7 +10,11 @@ use serde_json::json;
 
 use crate::{
     journey::Journey,
-    support::{cluster::TestCluster, pods::refused_start, wait::eventually},
+    support::{
+        cluster::TestCluster,
+        pods::{Pod, Settings, refused_start},
+        wait::eventually,
+    },
 };
 
 const COUNT: usize = 150;
@@ -142,6 +146,58 @@ async fn a_dead_master_stops_only_its_own_partitions() {
     for name in &names {
         journey.reaches(name, 4 * COUNT).await;
     }
+}
+
+/// Who owns each of these partitions, and until when.
+async fn owners(cluster: &TestCluster, but: usize) -> BTreeMap<u16, (String, u64)> {
+    let keys = Keys::new("reseq", 64);
+    let mut owners = BTreeMap::new();
+    for partition in 0..64 {
+        let key = keys.partition(partition).owner();
+        let slot: u16 =
+            cluster.nodes[(but + 1) % 3].ask(&["CLUSTER", "KEYSLOT", &key]).await.unwrap();
+        let node = cluster.node_for_slot(slot);
+        if node.url() != cluster.nodes[but].url() {
+            let owner: Option<String> = node.ask(&["GET", &key]).await.unwrap();
+            let owner = owner.unwrap_or_default();
+            let (token, deadline) = owner.split_once(' ').unwrap_or(("", "0"));
+            owners.insert(partition, (token.to_owned(), deadline.parse().unwrap()));
+        }
+    }
+    owners
+}
+
+/// Where pods are counted, so that whatever a sender asks for is asked of the frozen one, too.
+#[tokio::test]
+async fn a_frozen_master_keeps_no_sender_from_renewing_its_leases_at_the_others() {
+    const LEASE_MS: u64 = 3000;
+    let cluster = TestCluster::start().await;
+    let settings = Settings {
+        redis: "timeout_ms = 20000".into(),
+        sender_lease_ms: LEASE_MS,
+        ..Settings::new(&cluster.url())
+    };
+    let _pod = Pod::start("sender", "sender", &settings).await;
+    let pods: u16 = cluster.nodes[0].ask(&["CLUSTER", "KEYSLOT", "reseq:pods"]).await.unwrap();
+    let counts = cluster.master_of(pods).await;
+    let before = eventually("all are owned", async || {
+        let owners = owners(&cluster, counts).await;
+        let all = owners.values().all(|(token, _)| !token.is_empty());
+        if all { Ok(owners) } else { Err(format!("{owners:?}")) }
+    })
+    .await;
+    cluster.nodes[counts].freeze();
+    let after = eventually("three leases later", async || {
+        let owners = owners(&cluster, counts).await;
+        let is_later = |(partition, (_, deadline)): (&u16, &(String, u64))| {
+            *deadline > before[partition].1 + 3 * LEASE_MS
+        };
+        if owners.iter().all(is_later) { Ok(owners) } else { Err(format!("{owners:?}")) }
+    })
+    .await;
+    let lost = |partition: &&u16| before[*partition].0 != after[*partition].0;
+    assert_eq!(before.keys().filter(lost).count(), 0, "their leases ran out and were taken anew");
+    cluster.nodes[counts].thaw();
 }
 
 #[tokio::test]

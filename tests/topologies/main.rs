@@ -3,6 +3,7 @@
 mod cluster;
 mod confirm;
 mod journey;
+mod quorum;
 mod sentinel;
 #[path = "../support/mod.rs"]
 mod support;

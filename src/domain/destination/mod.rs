@@ -122,6 +122,8 @@ pub enum Durability {
     Memory,
     /// In the memory of all configured replicas, too.
     Replicated,
+    /// In the memory of more than half of primary and replicas.
+    Quorum,
     /// On the disk of the Redis that took it.
     Fsynced,
 }
@@ -131,6 +133,7 @@ impl std::fmt::Display for Durability {
         f.write_str(match self {
             Durability::Memory => "memory",
             Durability::Replicated => "replicated",
+            Durability::Quorum => "quorum",
             Durability::Fsynced => "fsynced",
         })
     }

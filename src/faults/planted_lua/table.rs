@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub const BUGS: [Bug; 48] = [
+pub const BUGS: [Bug; 50] = [
     // Order.
     bug(
         "release compares no heads",
@@ -110,6 +110,22 @@ end",
         "0",
     ),
     bug("release does not keep the quarantine", "release", "quarantine > 0 then", "false then"),
+    bug(
+        "any vouch ends the quarantine",
+        "disown",
+        "wait > 0 and ARGV[3] == text(epoch)",
+        "wait > 0 and ARGV[3] ~= ''",
+    ),
+    bug(
+        "the owner that is found ends the quarantine",
+        "own",
+        "local epoch, wait = current_epoch(KEYS[1], now, ARGV[3])",
+        "local epoch, wait = current_epoch(KEYS[1], now, ARGV[3])
+if held == ARGV[1] and wait > 0 then
+  redis.call('HSET', KEYS[1], 'quarantine_ends_ms', text(now))
+  wait = 0
+end",
+    ),
     bug(
         "a removal notes no epoch",
         "forget",

@@ -52,7 +52,8 @@ impl DestinationSender {
         let Some(known) = self.current.as_ref().map(|current| current.known.clone()) else {
             return;
         };
-        if self.call.is_some() {
+        // A refused call comes again with what is being looked up.
+        if self.call.is_some() || self.lookup.is_some() {
             return;
         }
         if !self.pause.is_zero() {
@@ -131,32 +132,32 @@ impl DestinationSender {
         Some(async move { (max, store.releasable_lanes(&known, max).await) }.boxed())
     }
 
-    pub(super) async fn answered(&mut self, answer: Answer) {
+    pub(super) fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::Rested => self.pause = Duration::ZERO,
-            Answer::Lanes(names) => self.take_names(names, &[]).await,
+            Answer::Lanes(names) => self.take_names(names, &[]),
             Answer::Released(requests, answer, names) => {
                 match answer {
                     Ok(released) => self.released(&requests, released),
                     Err(error) => {
                         requests.iter().for_each(|request| self.to_ask.push(&request.key));
                         self.orders.suspected = true;
-                        self.failed(error).await;
+                        self.failed(error);
                     }
                 }
                 if let Some(names) = names {
-                    self.take_names(names, &requests).await;
+                    self.take_names(names, &requests);
                 }
             }
-            Answer::Ended(answers) => self.ended(answers).await,
-            Answer::Orders(orders) => self.ordered(orders).await,
-            Answer::Withdrawn(done, answer) => self.withdrawn(done, answer).await,
+            Answer::Ended(answers) => self.ended(answers),
+            Answer::Orders(orders) => self.ordered(orders),
+            Answer::Withdrawn(done, answer) => self.withdrawn(done, answer),
         }
     }
 
     /// Takes the names of lanes over, but not those of what was asked for at the same time: they may be
     /// older than its answer. What came to such a lane since has said so itself.
-    async fn take_names(&mut self, (max, keys): Names, asked: &[LaneRequest]) {
+    fn take_names(&mut self, (max, keys): Names, asked: &[LaneRequest]) {
         match keys {
             Ok(keys) => {
                 // As many as were asked for: there may be more.
@@ -169,7 +170,7 @@ impl DestinationSender {
             }
             Err(error) => {
                 self.look = true;
-                self.failed(error).await;
+                self.failed(error);
             }
         }
     }
@@ -205,18 +206,35 @@ impl DestinationSender {
         }
     }
 
-    pub(super) async fn failed(&mut self, error: StoreError) {
+    /// Begins to look up the definition where the truth is. Nothing waits for it but the next call to
+    /// Redis: leases run out meanwhile, and deliveries end.
+    pub(super) fn look_up(&mut self) {
+        if self.lookup.is_some() {
+            return;
+        }
+        let (catalog, name) = (self.catalog.clone(), self.name.clone());
+        let lookup = async move {
+            let found = catalog.refresh(&name).await;
+            if let Err(error) = &found {
+                tracing::debug!(destination = %name, %error, "cannot look up a definition");
+                tokio::time::sleep(PAUSE).await;
+            }
+            found
+        };
+        self.lookup = Some(lookup.boxed());
+    }
+
+    pub(super) fn failed(&mut self, error: StoreError) {
         match error {
-            StoreError::StaleEpoch(_) | StoreError::NotOwner => {
+            StoreError::StaleEpoch(epoch) => {
+                tracing::debug!(destination = %self.name, %error, "the tenure is over");
+                self.tenure.superseded(epoch);
+            }
+            StoreError::NotOwner => {
                 tracing::debug!(destination = %self.name, %error, "the tenure is over");
                 self.tenure.lost.cancel();
             }
-            StoreError::StaleDefinition | StoreError::UnknownDestination => {
-                if let Err(error) = self.catalog.refresh(&self.name).await {
-                    tracing::debug!(destination = %self.name, %error, "cannot look up a definition");
-                    self.pause = PAUSE;
-                }
-            }
+            StoreError::StaleDefinition | StoreError::UnknownDestination => self.look_up(),
             // The store has told why.
             StoreError::NewerSchema(_) => self.pause = Duration::from_secs(1),
             StoreError::Quarantine(wait_ms) => self.pause = Duration::from_millis(wait_ms + 1),

@@ -84,10 +84,12 @@ impl DestinationSender {
         let Some(first) = messages.first() else { return Ok(()) };
         let attempt = first.attempts.failed + 1;
         self.in_flight += messages.len();
-        let (key, way) = (key.clone(), current.way.clone());
+        let (key, way, tenure) = (key.clone(), current.way.clone(), self.tenure.clone());
         let delivery = async move {
             let begun = Instant::now();
             point(Point::SenderSending).await;
+            // The lease may have run out since: then this is dropped.
+            tenure.still_lasts().await;
             let verdict = way.deliver(&messages, attempt).await;
             point(match verdict {
                 Verdict::Accepted(_) => Point::SenderAccepted,

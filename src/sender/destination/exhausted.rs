@@ -87,7 +87,7 @@ impl DestinationSender {
     }
 
     /// The lanes of these heads are let go of.
-    pub(super) async fn ended(&mut self, answers: Vec<Ended>) {
+    pub(super) fn ended(&mut self, answers: Vec<Ended>) {
         for (key, head, done) in answers {
             match done {
                 Ok(()) => {
@@ -101,7 +101,7 @@ impl DestinationSender {
                 }
                 Err(error) => {
                     self.to_end.push(&key);
-                    self.failed(error).await;
+                    self.failed(error);
                 }
             }
         }

@@ -38,7 +38,7 @@ use super::{
 use crate::{
     domain::{self, DestinationName},
     faults::planted,
-    store::{Catalog, Known, Store, server_clock_ms},
+    store::{Catalog, Known, Store, StoreError, server_clock_ms},
 };
 
 /// The most messages that one call releases of one lane.
@@ -50,6 +50,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A lane's key; none for the destination's own lane. Where nothing is in order each message is a
 /// lane, and its sequence the key.
 type LaneKey = Option<String>;
+/// What looking up the definition found.
+type Lookup = Result<Option<Arc<Known>>, StoreError>;
 
 /// Messages in flight just now, for people to see.
 #[derive(Default)]
@@ -104,6 +106,8 @@ pub(super) struct DestinationSender {
     next_slot: Option<Instant>,
     /// One call at a time: what comes together meanwhile makes the next.
     call: Option<BoxFuture<'static, Answer>>,
+    /// The definition that is being looked up.
+    lookup: Option<BoxFuture<'static, Lookup>>,
     orders: Orders,
     /// When to look for lanes whose backoff is over.
     due: BTreeSet<Instant>,
@@ -143,6 +147,7 @@ impl DestinationSender {
             pace: Pace::default(),
             next_slot: None,
             call: None,
+            lookup: None,
             orders: Orders::default(),
             due: BTreeSet::new(),
             look: true,
@@ -158,16 +163,14 @@ impl DestinationSender {
         let mut ended = std::pin::pin!(tenure.ended());
         let mut draining = std::pin::pin!(tenure.draining.cancelled().fuse());
         tokio::select! {
-            () = tokio::time::sleep_until(tenure.quarantined_until) => {}
+            () = tenure.quarantine_over() => {}
             () = &mut ended => return,
             () = tenure.draining.cancelled() => return,
         }
         let mut was_draining = false;
         let mut idle_since = None;
         loop {
-            if !self.adopt_definition().await {
-                return;
-            }
+            self.adopt_definition();
             let is_draining = tenure.draining.is_cancelled();
             if is_draining && !was_draining {
                 self.lanes.keys().for_each(|key| self.to_ask.push(key));
@@ -199,26 +202,31 @@ impl DestinationSender {
                 Some(delivered) = self.deliveries.next() => self.delivered(delivered),
                 answer = pending_or(&mut self.call) => {
                     self.call = None;
-                    self.answered(answer).await;
+                    self.answered(answer);
+                }
+                found = pending_or(&mut self.lookup) => {
+                    self.lookup = None;
+                    if !self.looked_up(&found) {
+                        return;
+                    }
                 }
                 () = sleep_until(next_time) => self.time_has_come(),
             }
         }
     }
 
-    /// Takes over a definition that has changed. False if the destination is gone.
-    async fn adopt_definition(&mut self) -> bool {
-        let known = match self.catalog.find(&self.name).await {
-            Ok(Some(known)) => known,
-            Ok(None) => return false,
-            // Redis does not answer: what is known goes on, if anything is.
-            Err(_) => return self.current.is_some(),
+    /// Takes over what this pod knows of the destination. What it does not know it looks up; until then
+    /// what was known goes on.
+    fn adopt_definition(&mut self) {
+        let Some(known) = self.catalog.get(self.name.as_str()) else {
+            self.look_up();
+            return;
         };
         let lanes_of = |known: &Known| (known.born, known.destination.ordering);
         let (mut way, mut is_another) = (None, false);
         if let Some(current) = &self.current {
             if Arc::ptr_eq(&current.known, &known) {
-                return true;
+                return;
             }
             is_another = lanes_of(&current.known) != lanes_of(&known);
             let is_same_way = !is_another && current.known.destination == known.destination;
@@ -233,7 +241,16 @@ impl DestinationSender {
         self.pace.set(known.destination.delivery.per_second_max);
         let rules = Arc::new(rules_of(&known.destination, self.run_max));
         self.current = Some(Current { known, way, rules });
-        true
+    }
+
+    /// False if the destination is gone, or nothing is known of it.
+    fn looked_up(&mut self, found: &Lookup) -> bool {
+        match found {
+            Ok(Some(_)) => true,
+            Ok(None) => self.catalog.get(self.name.as_str()).is_some(),
+            // Redis does not answer: what is known goes on, if anything is.
+            Err(_) => self.current.is_some(),
+        }
     }
 
     /// The lanes are others now: those of another ordering, or of another destination of this name,
@@ -256,9 +273,10 @@ impl DestinationSender {
         self.look = true;
     }
 
-    /// Nothing is in hand, and nothing is to be asked.
+    /// Nothing is in hand, and nothing is to be asked, now or after what is being looked up.
     fn is_idle(&self) -> bool {
-        self.lanes.is_empty() && self.call.is_none() && self.named.is_empty()
+        let asks = self.call.is_some() || self.lookup.is_some();
+        !asks && self.lanes.is_empty() && self.named.is_empty()
     }
 
     /// When something is to be looked at, even if nothing else happens.
@@ -361,7 +379,7 @@ fn now() -> Now {
     Now { instant: Instant::now(), ms: server_clock_ms() }
 }
 
-async fn pending_or(call: &mut Option<BoxFuture<'static, Answer>>) -> Answer {
+async fn pending_or<T>(call: &mut Option<BoxFuture<'static, T>>) -> T {
     match call {
         Some(call) => call.await,
         None => std::future::pending().await,

@@ -68,13 +68,13 @@ impl DestinationSender {
     }
 
     /// Lets go of what is to leave, where it is not in flight.
-    pub(super) async fn ordered(&mut self, orders: Result<(Vec<Order>, u64), StoreError>) {
+    pub(super) fn ordered(&mut self, orders: Result<(Vec<Order>, u64), StoreError>) {
         let begins = self.orders.cursor == 0;
         let (orders, next) = match orders {
             Ok(orders) => orders,
             Err(error) => {
                 self.orders.ask = true;
-                return self.failed(error).await;
+                return self.failed(error);
             }
         };
         self.orders.left = self.orders.left.max(orders.len() as u64);
@@ -142,12 +142,12 @@ impl DestinationSender {
     }
 
     /// What became a tombstone can be passed now; what a processor holds is looked at again.
-    pub(super) async fn withdrawn(&mut self, done: usize, answer: Result<(), StoreError>) {
+    pub(super) fn withdrawn(&mut self, done: usize, answer: Result<(), StoreError>) {
         self.look |= done > 0;
         self.orders.left = self.orders.left.saturating_sub(done as u64);
         if let Err(error) = answer {
             self.orders.ask = true;
-            self.failed(error).await;
+            self.failed(error);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
             Arrival, Call, Failure, Given, Gone, Ingested, Known, LaneRequest, Op, Output, Refusal,
             Refused, Reply, Token,
         },
-        state::{Lane, NAMES, Stand, State, Until},
+        state::{Lane, NAMES, Server, Stand, State, Until},
     },
     small::journal::{Journal, output_of},
     small::node::World,
@@ -194,6 +194,8 @@ pub struct Sender {
     pub in_quarantine: bool,
     pub has_tried: bool,
     pub attempts: u32,
+    /// It was told of this epoch while it took itself for the owner, and has stopped.
+    pub vouches_for: Option<u64>,
 }
 
 /// What a sender does next.
@@ -206,10 +208,16 @@ pub enum Next {
 
 impl Sender {
     pub fn next(&self, at: usize, world: &World, state: &State) -> Option<Next> {
+        if let Some(epoch) = self.vouches_for {
+            return Some(Next::Call(Op::Disown { who: at, vouched: Some(epoch) }));
+        }
         let Some(epoch) = self.epoch else { return self.take(at, world, state) };
         let known = self.known.unwrap_or_else(|| known(state));
         if state.quarantine == Some(Until::Future) && self.in_quarantine {
-            return None;
+            // It renews its lease, and so hears of another epoch.
+            let is_stale = state.server != Server::This || state.epoch != epoch;
+            let renews = world.vouches && is_stale;
+            return renews.then_some(Next::Call(Op::Own { who: at }));
         }
         let unsettled = self.hands.values().any(|hand| hand.passed > 0);
         let next = self.hands.iter().find(|(_, hand)| hand.passed < hand.messages.len());
@@ -285,7 +293,7 @@ impl Sender {
         Ok(is_repeat)
     }
 
-    pub fn learn(&mut self, op: &Op, reply: &Reply) -> Option<&'static str> {
+    pub fn learn(&mut self, op: &Op, reply: &Reply, vouches: bool) -> Option<&'static str> {
         if let Op::Release { known, .. }
         | Op::Postpone { refused: Refused { known, .. }, .. }
         | Op::Halt { refused: Refused { known, .. } }
@@ -299,6 +307,12 @@ impl Sender {
                 self.hands.clear();
                 Some("refused: STALE_DEFINITION")
             }
+            (Op::Own { .. }, Reply::Owned { epoch, .. })
+                if self.epoch.is_some_and(|before| before != *epoch) =>
+            {
+                self.told_of(*epoch, vouches);
+                Some("refused: STALE_EPOCH")
+            }
             (Op::Own { .. }, Reply::Owned { epoch, quarantine }) => {
                 self.epoch = Some(*epoch);
                 self.in_quarantine = *quarantine == Until::Future;
@@ -306,14 +320,22 @@ impl Sender {
             }
             (Op::Own { .. }, _) => {
                 self.has_tried = true;
+                self.stop();
                 Some("refused: OWNED")
             }
             (_, Reply::Refused(Refusal::Quarantine)) => {
                 self.in_quarantine = true;
                 Some("refused: QUARANTINE")
             }
+            (Op::Disown { .. }, _) => {
+                self.vouches_for = None;
+                None
+            }
             (_, Reply::Refused(refusal)) => {
-                self.stop();
+                match refusal {
+                    Refusal::StaleEpoch(epoch) => self.told_of(*epoch, vouches),
+                    _ => self.stop(),
+                }
                 match refusal {
                     Refusal::NotOwner => Some("refused: NOT_OWNER"),
                     Refusal::StaleEpoch(_) => Some("refused: STALE_EPOCH"),
@@ -322,6 +344,7 @@ impl Sender {
                 }
             }
             (Op::Release { lanes, .. }, Reply::Runs { runs, .. }) => {
+                self.in_quarantine = false;
                 for (request, run) in lanes.iter().zip(runs) {
                     let hand = self.hands.entry(request.lane).or_default();
                     hand.messages.drain(..hand.passed);
@@ -340,6 +363,14 @@ impl Sender {
             (Op::Withdraw { .. }, Reply::Withdrawn(_)) => Some("order carried out"),
             _ => None,
         }
+    }
+
+    /// What it holds was released in another epoch.
+    fn told_of(&mut self, epoch: u64, vouches: bool) {
+        // Whom it had to wait for itself may still send.
+        let may_vouch = vouches && !self.in_quarantine;
+        self.vouches_for = self.epoch.filter(|_| may_vouch).map(|_| epoch);
+        self.stop();
     }
 
     /// It does not take itself for the owner any more, and drops what it holds.

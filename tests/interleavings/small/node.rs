@@ -41,6 +41,8 @@ pub struct World {
     pub settles_each: bool,
     /// Each sender tries once to take what another owns.
     pub covets: bool,
+    /// A sender that is told of another epoch vouches for it.
+    pub vouches: bool,
     /// What a person asks for, once.
     pub person: Option<Person>,
     pub troubles: Troubles,

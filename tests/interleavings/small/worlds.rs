@@ -48,6 +48,7 @@ fn plain(name: &'static str) -> World {
         hands_back: false,
         settles_each: false,
         covets: false,
+        vouches: false,
         person: None,
         troubles: Troubles::default(),
         wanted: &[],
@@ -139,6 +140,27 @@ fn again() -> Vec<World> {
                 "a sequence was stamped again in another epoch",
             ],
             ..plain("Redis forgets the last calls")
+        },
+        World {
+            definition: Definition { kind: TransformKind::None, ..DEFINITION },
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            senders: 2,
+            settles_each: true,
+            vouches: true,
+            troubles: Troubles { restarts: 1, ..none },
+            wanted: &["quarantine ended by a vouch", "repeat delivered"],
+            ..plain("Redis restarts, and its owner vouches")
+        },
+        World {
+            definition: Definition { kind: TransformKind::None, ..DEFINITION },
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            senders: 2,
+            vouches: true,
+            troubles: Troubles { forgets: 1, ..none },
+            wanted: &["Redis forgot", "quarantine ended by a vouch", "vouched, and another owns"],
+            ..plain("Redis forgets its owner, who vouches")
         },
         World {
             producers: vec![vec![vec![arrival("a", None)]]],
@@ -297,12 +319,24 @@ fn removed() -> Vec<World> {
 pub fn larger(all: bool) -> Vec<World> {
     let none = Troubles::default();
     let three = vec![vec![vec![arrival("a", None), arrival("b", None), arrival("c", None)]]];
-    let mut worlds = vec![World {
-        producers: three.clone(),
-        troubles: Troubles { processor_dies: 1, ..none },
-        wanted: &["lease reaped"],
-        ..plain("three messages, a processor dies")
-    }];
+    let mut worlds = vec![
+        World {
+            producers: three.clone(),
+            troubles: Troubles { processor_dies: 1, ..none },
+            wanted: &["lease reaped"],
+            ..plain("three messages, a processor dies")
+        },
+        World {
+            definition: Definition { kind: TransformKind::None, ..DEFINITION },
+            processors: 0,
+            producers: one_by_one(["done a", "done b"]),
+            senders: 2,
+            vouches: true,
+            troubles: Troubles { forgets: 1, restarts: 2, ..none },
+            wanted: &["Redis forgot", "quarantine ended by a vouch", "vouched, and another owns"],
+            ..plain("Redis forgets and restarts, and owners vouch")
+        },
+    ];
     if !all {
         return worlds;
     }

@@ -60,7 +60,9 @@ impl Callers {
                 self.owner = *who;
                 self.in_hand.clear();
             }
-            (Op::Disown { who }, Reply::Disowned(true)) if *who == self.owner => {
+            (Op::Disown { who, .. }, Reply::Disowned { was_owned: true, .. })
+                if *who == self.owner =>
+            {
                 self.in_hand.clear();
             }
             // What was in the hand of a tenure is not in that of the next.

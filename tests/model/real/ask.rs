@@ -122,7 +122,14 @@ impl Real {
                     quarantine: until(owned.quarantine),
                 }))
             }
-            Op::Disown { who } => told(Reply::Disowned(store.disown(0, &self.owners[*who]).await?)),
+            Op::Disown { who, vouched } => {
+                let vouched = vouched.map(|epoch| self.actual_epoch(epoch));
+                let disowned = store.disown(0, &self.owners[*who], vouched).await?;
+                Ok(Box::new(move |real| Reply::Disowned {
+                    was_owned: disowned.was_owned,
+                    epoch: real.epoch(disowned.epoch),
+                }))
+            }
             Op::Release { who, epoch, known, lanes } => {
                 let owner = self.owner(*who, *epoch);
                 let request = |one| request(one, known.definition.log_max > 0);

@@ -49,7 +49,7 @@ impl Real {
             StoreError::UnknownDestination => Refusal::UnknownDestination,
             StoreError::StaleCall => Refusal::StaleCall,
             StoreError::NotOwner => Refusal::NotOwner,
-            StoreError::Owned(_) => Refusal::Owned,
+            StoreError::Owned { .. } => Refusal::Owned,
             StoreError::Quarantine(_) => Refusal::Quarantine,
             StoreError::WrongHead => Refusal::WrongHead,
             StoreError::WrongState(_) => Refusal::WrongState,

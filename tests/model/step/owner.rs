@@ -9,22 +9,27 @@ use crate::model::{
 };
 
 pub fn own(state: &mut State, who: usize) -> Answer {
+    notice_server(state);
     if state.owner.is_some_and(|(owner, until)| owner != who && until == Until::Future) {
         return Err(Refusal::Owned);
     }
-    notice_server(state);
     state.lease_noted = true;
     state.owner = Some((who, Until::Future));
     let quarantine = state.quarantine.unwrap_or(Until::Past);
     Ok(Reply::Owned { epoch: state.epoch, quarantine })
 }
 
-pub fn disown(state: &mut State, who: usize) -> Reply {
+/// Only the vouching of a sender ends a quarantine, and only that of this very epoch.
+pub fn disown(state: &mut State, who: usize, vouched: Option<u64>) -> Reply {
+    notice_server(state);
+    if vouched == Some(state.epoch) {
+        state.quarantine = state.quarantine.map(|_| Until::Past);
+    }
     let was_mine = state.owner.is_some_and(|(owner, _)| owner == who);
     if was_mine {
         state.owner = None;
     }
-    Reply::Disowned(was_mine)
+    Reply::Disowned { was_owned: was_mine, epoch: state.epoch }
 }
 
 pub fn owns(state: &State, who: usize) -> bool {

@@ -7,7 +7,7 @@ use crate::{
         state::{Server, Stand, Until},
         step::step,
     },
-    small::actors::NAME,
+    small::actors::{NAME, Sender},
 };
 
 impl Node {
@@ -18,13 +18,15 @@ impl Node {
         action: &Action,
     ) -> Result<(Option<Reply>, Vec<&'static str>), String> {
         let mut came_up = Vec::new();
+        let waited = self.state.quarantine == Some(Until::Future);
         let reply = Node::op_of(action).map(|op| self.ask(&op));
         match (action, &reply) {
             (Action::Call(actor, op), Some(reply)) => {
                 if self.line(*actor).unanswered.is_some() {
                     came_up.push("the same call again");
                 }
-                came_up.extend(self.learn(*actor, op, reply));
+                came_up.extend(self.learn(world, *actor, op, reply));
+                came_up.extend(self.vouched(op, waited)?);
                 came_up.extend(self.release_after_death(*actor, op, reply));
             }
             (Action::AnswerLost(actor, op), _) => {
@@ -99,7 +101,33 @@ impl Node {
         }
     }
 
-    fn learn(&mut self, actor: Actor, op: &Op, reply: &Reply) -> Option<&'static str> {
+    /// A quarantine was ended early; for another, if it owns the partition.
+    fn vouched(&self, op: &Op, waited: bool) -> Result<Option<&'static str>, String> {
+        let Op::Disown { vouched: Some(_), .. } = op else { return Ok(None) };
+        if !waited || self.state.quarantine == Some(Until::Future) {
+            return Ok(None);
+        }
+        // Who holds nothing must ask first, and is refused.
+        let sends = |one: &Sender| {
+            let is_old = one.epoch.is_some_and(|epoch| epoch < self.state.epoch);
+            is_old && !one.hands.is_empty()
+        };
+        if self.senders.iter().any(|(line, one)| !line.is_dead && sends(one)) {
+            return Err("nobody waits, and a sender from before the epoch may still send".into());
+        }
+        Ok(Some(match self.state.owner {
+            Some((_, Until::Future)) => "vouched, and another owns",
+            _ => "quarantine ended by a vouch",
+        }))
+    }
+
+    fn learn(
+        &mut self,
+        world: &World,
+        actor: Actor,
+        op: &Op,
+        reply: &Reply,
+    ) -> Option<&'static str> {
         let keeps = self.troubles.late_calls > 0;
         let line = self.line(actor);
         line.unanswered = None;
@@ -109,7 +137,7 @@ impl Node {
         match actor {
             Actor::Producer(at) => self.producers[at].1.learn(op, reply, &mut self.journal),
             Actor::Processor(at) => self.processors[at].1.learn(op, reply),
-            Actor::Sender(at) => self.senders[at].1.learn(op, reply),
+            Actor::Sender(at) => self.senders[at].1.learn(op, reply, world.vouches),
         }
     }
 

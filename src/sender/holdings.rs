@@ -1,0 +1,273 @@
+//! The partitions that this pod owns. Each is taken, renewed and given back by a task of its own, so
+//! that no server can hold up the leases of what another holds.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::tenure::Tenure;
+use crate::{
+    faults::{
+        pause::{Point, point},
+        planted,
+    },
+    store::{OwnerToken, Store, StoreError},
+};
+
+/// The pause before a partition that could not be given back is given back again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What this pod owns. Shared by those who deliver, those who share out, and the tasks that renew.
+pub(super) struct Holdings {
+    pub(super) store: Store,
+    pub(super) lease: Duration,
+    tenures: Mutex<HashMap<u16, Arc<Tenure>>>,
+    /// One task a partition that is in `tenures`.
+    keepers: TaskTracker,
+    /// Everything is being given back; nothing is taken any more.
+    leaving: CancellationToken,
+    /// Told when a partition was taken, or is owned no more.
+    pub(super) changed: Notify,
+    /// When people were last told of a quarantine, and of what was not confirmed: once for all partitions.
+    told: Mutex<[Option<Instant>; 2]>,
+}
+
+impl Holdings {
+    pub(super) fn new(store: Store, lease: Duration) -> Arc<Holdings> {
+        Arc::new(Holdings {
+            store,
+            lease,
+            tenures: Mutex::default(),
+            keepers: TaskTracker::new(),
+            leaving: CancellationToken::new(),
+            changed: Notify::new(),
+            told: Mutex::default(),
+        })
+    }
+
+    fn tenures(&self) -> MutexGuard<'_, HashMap<u16, Arc<Tenure>>> {
+        self.tenures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are, those among them that are being given back or taken again.
+    pub(super) fn count(&self) -> usize {
+        self.tenures().len()
+    }
+
+    /// The partitions whose lanes may be delivered by this pod.
+    pub(super) fn partitions(&self) -> Vec<u16> {
+        let tenures = self.tenures();
+        let live = tenures.values().filter(|tenure| !tenure.is_over());
+        live.map(|tenure| tenure.partition).collect()
+    }
+
+    /// Those that are not even being given back.
+    pub(super) fn missing(&self) -> BTreeSet<u16> {
+        let tenures = self.tenures();
+        (0..self.store.keys().partitions()).filter(|one| !tenures.contains_key(one)).collect()
+    }
+
+    pub(super) fn of(&self, partition: u16) -> Option<Arc<Tenure>> {
+        self.tenures().get(&partition).filter(|tenure| !tenure.is_over()).cloned()
+    }
+
+    /// Takes a partition that is missing, if it is free, and keeps it. Nobody else may be taking it.
+    pub(super) async fn take(self: Arc<Self>, partition: u16) {
+        if let Some(tenure) = self.tenure_of(partition).await {
+            self.tenures().insert(partition, tenure.clone());
+            self.changed.notify_one();
+            self.keepers.spawn(self.clone().keep(tenure));
+        }
+    }
+
+    /// Has everything end that is in flight, and nothing begin.
+    pub(super) fn drain(&self) {
+        self.leaving.cancel();
+        self.tenures().values().for_each(|tenure| tenure.draining.cancel());
+    }
+
+    /// Breaks off what is in flight.
+    pub(super) fn lose(&self) {
+        self.tenures().values().for_each(|tenure| tenure.lost.cancel());
+    }
+
+    /// Resolves when everything has been given back. It must be drained.
+    pub(super) async fn gone(&self) {
+        self.keepers.close();
+        self.keepers.wait().await;
+    }
+
+    /// A new tenure of a free partition.
+    async fn tenure_of(&self, partition: u16) -> Option<Arc<Tenure>> {
+        let (token, asked) = (OwnerToken::random(), Instant::now());
+        match self.in_time(self.store.own(partition, &token, self.lease)).await {
+            Ok(owned) => {
+                point(Point::OwnerTaken).await;
+                self.tell_quarantine(owned.quarantine);
+                let until = self.valid_until(asked);
+                let tenure = Tenure::new(partition, token, owned.epoch, owned.quarantine, until);
+                Some(Arc::new(tenure))
+            }
+            Err(StoreError::Owned { .. }) => None,
+            Err(error) => {
+                tracing::debug!(partition, %error, "cannot take a partition");
+                if matches!(error, StoreError::Unconfirmed(_)) {
+                    // It may be taken, and does not count as owned: else it would stand still until
+                    // that lease runs out.
+                    let given_back = self.in_time(self.store.disown(partition, &token, None)).await;
+                    self.tell_unconfirmed(partition, given_back.is_ok());
+                }
+                None
+            }
+        }
+    }
+
+    /// Holds a partition from tenure to tenure, until it is given back or another pod has it.
+    async fn keep(self: Arc<Self>, mut tenure: Arc<Tenure>) {
+        let partition = tenure.partition;
+        loop {
+            self.hold(&tenure).await;
+            // Whoever has lost it may not have been the last.
+            let was_lost = tenure.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
+            tenure.lost.cancel();
+            // Nothing is said of it while anything may still be sent.
+            tenure.finished().await;
+            let is_free = self.give_back(&tenure, was_lost).await;
+            if !is_free || tenure.draining.is_cancelled() || self.leaving.is_cancelled() {
+                break;
+            }
+            let Some(next) = self.tenure_of(partition).await else { break };
+            if self.leaving.is_cancelled() {
+                next.draining.cancel();
+            }
+            self.tenures().insert(partition, next.clone());
+            self.changed.notify_one();
+            tenure = next;
+        }
+        self.tenures().remove(&partition);
+        self.changed.notify_one();
+    }
+
+    /// Renews the lease until it is lost, or drained and to be given back.
+    async fn hold(&self, tenure: &Tenure) {
+        let mut next = Instant::now() + self.lease / 4;
+        loop {
+            tokio::select! {
+                () = tenure.ended() => return,
+                () = tenure.drained() => return,
+                () = tenure.overdue() => {
+                    let partition = tenure.partition;
+                    tracing::warn!(partition, "deliveries are broken off to give a partition back");
+                    return;
+                }
+                () = tokio::time::sleep_until(next) => {}
+            }
+            // One at a time: one that is still under way could take back what is given back.
+            next = self.renew(tenure).await;
+        }
+    }
+
+    /// Renews once; tells when to do so again.
+    async fn renew(&self, tenure: &Tenure) -> Instant {
+        point(Point::OwnerRenewing).await;
+        let (asked, partition) = (Instant::now(), tenure.partition);
+        let owned = self.store.own(partition, &tenure.owner.token, self.lease);
+        match self.in_time(owned).await {
+            Ok(owned) if owned.epoch == tenure.owner.epoch => {
+                tenure.extend(self.valid_until(asked), owned.quarantine);
+            }
+            // Redis may have forgotten something: nothing that was released before counts.
+            Ok(owned) => tenure.superseded(owned.epoch),
+            Err(StoreError::Owned { epoch, .. }) => {
+                tracing::warn!(partition, "another sender took a partition");
+                tenure.superseded(epoch);
+            }
+            Err(error) => {
+                tracing::debug!(partition, %error, "cannot renew");
+                // Soon: while the lease lasts this pod can say that nobody else sends.
+                return asked + self.lease / 20;
+            }
+        }
+        asked + self.lease / 4
+    }
+
+    /// Gives a partition back, with what this pod can vouch for; true if Redis said so. Nothing may be
+    /// sent under the tenure any more.
+    async fn give_back(&self, tenure: &Tenure, was_lost: bool) -> bool {
+        let (partition, token) = (tenure.partition, &tenure.owner.token);
+        let give_up = Instant::now() + self.lease / 2;
+        let mut vouched = tenure.vouched();
+        let mut is_told = was_lost || vouched.is_some();
+        loop {
+            match self.in_time(self.store.disown(partition, token, vouched)).await {
+                // This Redis may wait for this very sender. Only the first call tells: an earlier one may
+                // have given the partition to another before the epoch began.
+                Ok(told)
+                    if !is_told && told.epoch != tenure.owner.epoch && tenure.is_only_one() =>
+                {
+                    vouched = Some(told.epoch);
+                }
+                Ok(_) => return true,
+                Err(error) if Instant::now() + PAUSE < give_up && error.is_temporary() => {
+                    tracing::debug!(partition, %error, "a partition is not given back yet");
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => {
+                    tracing::warn!(partition, %error, "a partition was not given back; its lease runs out");
+                    return false;
+                }
+            }
+            is_told = true;
+        }
+    }
+
+    /// Gives a call up while there is time to make it again. What it asked for may be done all the
+    /// same: nobody acts on it, and it runs out.
+    pub(super) async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let answered = tokio::time::timeout(self.lease / 2, call).await;
+        answered.unwrap_or_else(|_| Err(StoreError::Unconfirmed("no answer in time".into())))
+    }
+
+    /// A little before the lease can have run out, by our own clock.
+    fn valid_until(&self, asked: Instant) -> Instant {
+        asked + self.lease - self.lease / 10
+    }
+
+    /// True if people were not told of it, by its number, within a lease.
+    fn is_news(&self, number: usize) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = told[number].is_none_or(|told| told.elapsed() > self.lease);
+        if is_news {
+            told[number] = Some(Instant::now());
+        }
+        is_news
+    }
+
+    fn tell_quarantine(&self, quarantine: Duration) {
+        if !quarantine.is_zero() && self.is_news(0) {
+            let wait_ms = quarantine.as_millis() as u64;
+            tracing::info!(
+                wait_ms,
+                "Redis was restarted: deliveries wait until a sender that it may have forgotten must have stopped"
+            );
+        }
+    }
+
+    fn tell_unconfirmed(&self, partition: u16, given_back: bool) {
+        if self.is_news(1) {
+            tracing::warn!(
+                partition,
+                given_back,
+                "taking a partition was not confirmed: nothing of it is delivered from here"
+            );
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! How long deliveries wait after a failover or a restart: not for an owner that says that it has
+//! stopped, nor for one that cannot be.
+
+use std::{path::Path, process::Command, sync::Arc};
+
+use reseq::store::{StoreError, embedded::EmbeddedRedis};
+use serde_json::json;
+
+use super::{
+    servers::{Door, caught_up, primary_with, promote},
+    world::{LONG, World},
+};
+use crate::support::{
+    pods::{Pod, Settings, client},
+    receiver::{Desk, Receiver},
+    redis::TestRedis,
+};
+
+/// Longer than any test waits: what must wait for it to end is never seen.
+const LEASE_MS: u64 = 600_000;
+
+fn settings(url: &str, receiver: &Receiver) -> Settings {
+    let fields = format!("url = \"{}\"\ntransform = {{ kind = \"none\" }}", receiver.url());
+    let settings = Settings { partitions: 4, sender_lease_ms: LEASE_MS, ..Settings::new(url) };
+    settings.destination("erp", &fields)
+}
+
+async fn send(pod: &Pod, body: &str) {
+    let body = json!({"destinations": ["erp"], "body": body}).to_string();
+    let request = client().post(pod.url("/v1/messages"));
+    let request = request.header("content-type", "application/json").body(body);
+    assert_eq!(request.send().await.unwrap().status(), 202);
+}
+
+#[tokio::test]
+async fn after_a_failover_the_owner_that_still_holds_its_lease_need_not_be_waited_for() {
+    let (a, mut replicas) = primary_with(1).await;
+    let b = replicas.remove(0);
+    let door = Door::to(&a).await;
+    let desk = Arc::new(Desk::default());
+    let receiver = Receiver::http(&desk).await;
+    let pod = Pod::start("reseq", "ingest,sender", &settings(&door.url(), &receiver)).await;
+    send(&pod, "before").await;
+    desk.journal.reaches(1).await;
+    caught_up(&b, &a).await;
+    promote(&b).await;
+    door.lead_to(&b);
+    send(&pod, "after").await;
+    desk.journal.reaches(2).await;
+    let epochs: Vec<u64> =
+        desk.journal.all().iter().map(|one| one.headers.as_ref().unwrap().epoch).collect();
+    assert!(epochs[0] < epochs[1], "{epochs:?}");
+}
+
+/// What is found of an owner proves nothing, and neither does a token that was given back.
+#[tokio::test]
+async fn only_who_vouches_for_this_very_epoch_ends_the_quarantine() {
+    let redis = TestRedis::start().await;
+    let mut world = World::new(redis.url(), LONG).await;
+    let before = world.own(LONG).await;
+    world.stamp().await;
+    redis.kill_and_restart().await;
+    // The key of the owner is there, under its token.
+    let owned = world.own(LONG).await;
+    assert!(owned.epoch > before.epoch && !owned.quarantine.is_zero());
+    let disown = async |vouched| world.store.disown(0, &world.token, vouched).await.unwrap();
+    for vouched in [None, Some(before.epoch), Some(owned.epoch + 1)] {
+        disown(vouched).await;
+        assert!(!world.own(LONG).await.quarantine.is_zero(), "{vouched:?}");
+    }
+    assert!(matches!(world.release(owned.epoch).await, Err(StoreError::Quarantine(_))));
+    // Whoever owns it meanwhile is told when it renews.
+    disown(None).await;
+    let other = World::new(redis.url(), LONG).await;
+    assert!(!other.own(LONG).await.quarantine.is_zero());
+    let told = disown(Some(owned.epoch)).await;
+    assert_eq!((told.was_owned, told.epoch), (false, owned.epoch));
+    assert!(other.own(LONG).await.quarantine.is_zero());
+    assert_eq!(other.release(owned.epoch).await.unwrap(), 1);
+}
+
+/// How long releases waited when the epoch began, in each partition.
+async fn quarantines(data_dir: &Path) -> Vec<u64> {
+    let url = format!("unix://{}/redis.sock", data_dir.display());
+    let client = redis::Client::open(url).unwrap();
+    let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+    let mut all = Vec::new();
+    for partition in 0..4 {
+        let mut ask = redis::cmd("HMGET");
+        ask.arg(format!("reseq:{{p0{partition}}}:epoch")).arg(&["epoch", "quarantine_ends_ms"]);
+        // An epoch is the time at which it began, or later.
+        let (began, ends): (u64, u64) = ask.query_async(&mut redis).await.unwrap();
+        all.push(ends.saturating_sub(began));
+    }
+    all
+}
+
+#[tokio::test]
+async fn after_a_clean_stop_of_an_embedded_redis_nobody_is_waited_for_and_after_any_other_all() {
+    let home = tempfile::tempdir().unwrap();
+    let data_dir = home.path().join("data");
+    let desk = Arc::new(Desk::default());
+    let receiver = Receiver::http(&desk).await;
+    let mut embedded = settings("", &receiver);
+    embedded.redis = format!("data_dir = \"{}\"", data_dir.display());
+    let mut pod = Pod::start("reseq", "ingest,sender", &embedded).await;
+    send(&pod, "before").await;
+    desk.journal.reaches(1).await;
+    pod.drains().await;
+    pod.restart().await;
+    send(&pod, "after a clean stop").await;
+    desk.journal.reaches(2).await;
+
+    // Somebody who only looks leaves it as it is.
+    pod.drains().await;
+    EmbeddedRedis::start(&data_dir).await.unwrap().stop().await.unwrap();
+    pod.restart().await;
+    assert!(quarantines(&data_dir).await.iter().all(|wait| *wait < LEASE_MS));
+
+    let is_whole = |waits: Vec<u64>| waits.iter().all(|wait| *wait >= LEASE_MS);
+    // Copied back, the data may be older than what somebody sends.
+    pod.drains().await;
+    let status = Command::new("cp").arg("-a").arg(&data_dir).arg(home.path().join("copy")).status();
+    assert!(status.unwrap().success());
+    std::fs::remove_dir_all(&data_dir).unwrap();
+    std::fs::rename(home.path().join("copy"), &data_dir).unwrap();
+    pod.restart().await;
+    send(&pod, "on a copy").await;
+    assert!(is_whole(quarantines(&data_dir).await));
+
+    // A server that dies leaves no evidence, and neither does one before it.
+    pod.drains().await;
+    let redis = EmbeddedRedis::start(&data_dir).await.unwrap();
+    let id = rustix::process::Pid::from_raw(redis.process_id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+    drop(redis);
+    pod.restart().await;
+    send(&pod, "after a crash").await;
+    assert!(is_whole(quarantines(&data_dir).await));
+}
