@@ -9,6 +9,7 @@
 --   one script share a slot
 -- Returns: 1 if this was news
 -- Errors: none. Older news than what is noted changes nothing: no call number is needed.
+-- include: wake
 
 local noted = redis.call('HGET', KEYS[1], ARGV[1])
 local noted_version = noted and tonumber(string.match(noted, '^%d+')) or 0
@@ -22,5 +23,5 @@ else
 end
 -- The revision stands beside the names; '*' can be none.
 redis.call('HINCRBY', KEYS[1], '*', 1)
-redis.call('PUBLISH', ARGV[4], ARGV[1])
+wake_all(ARGV[4], ARGV[1])
 return 1

@@ -9,6 +9,7 @@
 -- Returns: 1 if it was there before
 -- Errors: none
 -- Sent again it changes nothing: no call number is needed.
+-- include: wake
 
 local noted = redis.call('HGET', KEYS[1], ARGV[1])
 local definition = string.match(noted or '', '^%d+ (.*)$')
@@ -23,5 +24,5 @@ if ARGV[2] == '' then
 else
   redis.call('HSET', KEYS[1], ARGV[1], revision .. ' ' .. ARGV[2])
 end
-redis.call('PUBLISH', ARGV[3], ARGV[1])
+wake_all(ARGV[3], ARGV[1])
 return noted and 1 or 0

@@ -20,6 +20,7 @@ mod full;
 mod ingest;
 mod memory;
 mod redis_gone;
+mod rights;
 mod start;
 mod tcp;
 mod workers;

@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub const BUGS: [Bug; 38] = [
+pub const BUGS: [Bug; 39] = [
     // Order.
     bug(
         "release compares no heads",
@@ -168,6 +168,12 @@ end",
         "release",
         "local upto = ARGV[base + 1]",
         "local upto = text(math.max(0, tonumber(ARGV[base + 1]) - 1))",
+    ),
+    bug(
+        "a script ends where it may not publish",
+        "include/wake",
+        "redis.pcall('SPUBLISH'",
+        "redis.call('SPUBLISH'",
     ),
     // Bounds and times.
     bug("a delayed message may be claimed at once", "ingest", "due and due > now", "false"),
