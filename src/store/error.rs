@@ -115,8 +115,16 @@ fn rule_of(detail: &str) -> String {
     }
 }
 
+/// The first error of a pipeline, which alone has a code and words; any other error as it is.
+fn first_of(error: RedisError) -> RedisError {
+    let errors = error.clone().into_server_errors();
+    let first = errors.as_deref().and_then(<[_]>::first);
+    first.map_or(error, |(_, first)| RedisError::from(first.clone()))
+}
+
 impl From<RedisError> for StoreError {
     fn from(error: RedisError) -> Self {
+        let error = first_of(error);
         let detail = error.detail().unwrap_or_default();
         let number = || detail.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0);
         match error.code().unwrap_or_default() {
@@ -170,20 +178,17 @@ impl From<RedisError> for StoreError {
 
 #[cfg(test)]
 mod tests {
-    use redis::{ServerError, Value, from_redis_value};
+    use redis::Value;
 
     use super::*;
 
+    /// What a server's answer is mapped to.
     fn mapped(code: &str, detail: &str) -> StoreError {
         let text = format!("-{code} {detail}\r\n");
-        let value = redis::parse_redis_value(text.as_bytes()).unwrap();
-        let Value::ServerError(error) = value else { panic!("{value:?}") };
-        let _: &ServerError = &error;
-        from_redis_value::<String>(Value::ServerError(error)).map_err(redis_error).unwrap_err()
-    }
-
-    fn redis_error(error: impl Into<RedisError>) -> StoreError {
-        StoreError::from(error.into())
+        match redis::parse_redis_value(text.as_bytes()).unwrap() {
+            Value::ServerError(error) => StoreError::from(RedisError::from(error)),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ struct Limited {
 impl Limited {
     async fn start(rules: &[&str]) -> Limited {
         let redis = TestRedis::start().await;
+        redis.acl(&["reset", "on", &format!(">{PASSWORD}")]).await;
         redis.acl(rules).await;
         let desk = Arc::new(Desk::default());
         let receiver = Receiver::http(&desk).await;
@@ -136,7 +137,11 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
         json!({"url": url, "ordering": "key", "log_max": 10, "log_bodies": true}),
     )
     .await;
-    put("/v1/destinations/bag", json!({"url": url, "ordering": "none"})).await;
+    put(
+        "/v1/destinations/bag",
+        json!({"url": url, "ordering": "none", "delivery": {"attempts_max": 1}}),
+    )
+    .await;
     let work = json!({"url": url, "transform": {"kind": "worker", "attempts_max": 1},
                       "processing": "serial", "on_exhausted": "skip"});
     put("/v1/destinations/work", work).await;

@@ -104,6 +104,9 @@ impl Probe {
             Ok(answers) => self.read(&answers, &mut missing),
             // Without it nothing else can be found out.
             Err(error) if is_no_right(&error) => drop(missing.rights.insert("+eval".to_owned())),
+            // Something else than a Redis that Reseq knows; what it is, is asked next.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::UnexpectedReturnType | ErrorKind::Parse) => {}
             Err(error) => return Err(error),
         }
         Ok(missing)
