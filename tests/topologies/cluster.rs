@@ -229,7 +229,7 @@ async fn each_node_has_users_of_its_own_and_each_is_asked_for_their_rights() {
     }
     let (_, said) = refused_start(&config).await;
     assert!(said.contains("+cluster|info"), "{said}");
-    rules.extend(["+cluster|slots", "+cluster|info", "+asking"]);
+    rules.extend(["+cluster|slots", "+cluster|info", "+asking", "+config|get"]);
     for node in &cluster.nodes {
         node.acl(&rules).await;
     }
