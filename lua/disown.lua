@@ -10,11 +10,11 @@
 -- Returns: 1, or 0 if the token did not own it any more
 -- Errors: NEWER_SCHEMA <schema>
 -- Sent again it changes nothing: no call number is needed.
--- include: schema
+-- include: schema, wake
 
 check_schema(KEYS[3])
 local held = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) ')
 if held ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1])
-redis.call('SPUBLISH', KEYS[2], 'free')
+wake(KEYS[2], 'free')
 return 1

@@ -252,7 +252,8 @@ impl Work {
             let (some, _) = catalog.some(&mut rounds.halted, &partitions, HALTED_LOOK_MAX);
             store.settle_all_halted(&some).await;
             if rounds.expires() {
-                let (some, is_over) = catalog.some(&mut rounds.expired, &partitions, EXPIRED_LOOK_MAX);
+                let (some, is_over) =
+                    catalog.some(&mut rounds.expired, &partitions, EXPIRED_LOOK_MAX);
                 store.expire_dead_letters(&some).await;
                 rounds.expired_at = is_over.then(Instant::now);
             }

@@ -70,7 +70,8 @@ fn stats(known: &Known, (numbers, listed, delivering, halted, dead): Answer) -> 
     let number = |name: &str| {
         let at = FIELDS.iter().position(|field| *field == name);
         // What was damaged may have made a number go below nothing.
-        at.and_then(|at| numbers.get(at).copied().flatten()).map_or(0, |number| number.max(0) as u64)
+        at.and_then(|at| numbers.get(at).copied().flatten())
+            .map_or(0, |number| number.max(0) as u64)
     };
     let pending = number("last").saturating_sub(number("settled"));
     let waiting = listed.saturating_sub(number("withdrawn")) + number("held");

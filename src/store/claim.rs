@@ -7,8 +7,8 @@ use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Caller, Claimers, Failed, Known, Status, Store, StoreError, ask, attempts, clock::server_clock_ms,
-    record, unexpected,
+    Caller, Claimers, Failed, Known, Status, Store, StoreError, ask, attempts,
+    clock::server_clock_ms, record, unexpected,
 };
 use crate::domain::{Attempts, LeaseToken, Sequence, Stage, Stamped, Trouble, TroubleKind};
 
@@ -41,6 +41,8 @@ impl Store {
         count: RangeInclusive<usize>,
         lease: Duration,
     ) -> Result<Claimed, StoreError> {
+        // What is claimed could not be completed.
+        self.check_rights()?;
         let destination = &known.destination;
         let keys = self.keys().destination(&destination.name);
         let secret: Arc<str> = self.secret_of(caller).into();

@@ -7,6 +7,7 @@ use super::{
     Store, StoreError,
     ask::Redirects,
     connect::{self, Channel},
+    damage::Called,
     scripts::{Call, is_missing},
 };
 
@@ -43,6 +44,8 @@ impl Store {
         };
         let begun = Instant::now();
         let result = self.confirmed_at(call, &wait).await;
+        let (name, keys) = call.described();
+        self.observe(Called { name, keys }, &result);
         self.note(transition, begun, &result);
         result
     }

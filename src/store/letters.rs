@@ -79,9 +79,8 @@ impl Store {
         pipe.hmget(self.keys().destination(&known.destination.name).letters(), sequences);
         let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
         let found = letters.into_iter().zip(sequences);
-        let read = |(letter, at): (Option<Bytes>, &Sequence)| {
-            Some(read_or_damaged(known, *at, letter?))
-        };
+        let read =
+            |(letter, at): (Option<Bytes>, &Sequence)| Some(read_or_damaged(known, *at, letter?));
         Ok(found.map(read).collect())
     }
 

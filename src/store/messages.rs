@@ -74,9 +74,9 @@ impl Store {
             let key = one.message.message.key.as_deref().unwrap_or_default();
             // What is damaged is halted, or will be.
             let is_damaged = one.state == State::Damaged;
-            which.state.is_none_or(|state| {
-                state == one.state || is_damaged && state == State::Halted
-            })
+            which
+                .state
+                .is_none_or(|state| state == one.state || is_damaged && state == State::Halted)
                 && one.message.place.sequence >= which.from
                 && which.key.as_deref().is_none_or(|wanted| wanted == key)
         };

@@ -22,7 +22,9 @@ impl Desk {
         match how {
             "missing" => assert_eq!(self.redis_ask::<u64>(&["HDEL", &messages, sequence]).await, 1),
             "garbage" => drop(self.redis_ask::<u64>(&["HSET", &messages, sequence, "??"]).await),
-            "cut" => drop(self.redis_ask::<u64>(&["HSET", &messages, sequence, "19,999;abc"]).await),
+            "cut" => {
+                drop(self.redis_ask::<u64>(&["HSET", &messages, sequence, "19,999;abc"]).await)
+            }
             _ => drop(self.redis_ask::<u64>(&["HSET", &messages, sequence, "94,1;x"]).await),
         }
     }
@@ -71,7 +73,8 @@ impl Desk {
 async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
     for ordering in ["destination", "key", "none"] {
         for how in DAMAGE {
-            let desk = Desk::start(json!({"transform": {"kind": "worker"}, "ordering": ordering})).await;
+            let desk =
+                Desk::start(json!({"transform": {"kind": "worker"}, "ordering": ordering})).await;
             desk.send_four().await;
             desk.damage(how, "2").await;
             let attempts = desk.keys().attempts();
@@ -111,7 +114,10 @@ async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
                     assert!(listed["items"][0]["damaged"].is_string(), "{what}: {listed}");
                     let all = json!({"all": true});
                     let redriven = desk.steer("dead-letters/redrive", all.clone()).await;
-                    assert_eq!((&redriven["redriven"], &redriven["refused"]), (&json!(0), &json!(1)));
+                    assert_eq!(
+                        (&redriven["redriven"], &redriven["refused"]),
+                        (&json!(0), &json!(1))
+                    );
                     let discarded = desk.steer("dead-letters/discard", all).await;
                     assert_eq!(discarded["discarded"], 1, "{what}");
                 }

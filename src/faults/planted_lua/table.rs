@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub const BUGS: [Bug; 40] = [
+pub const BUGS: [Bug; 41] = [
     // Order.
     bug(
         "release compares no heads",
@@ -181,6 +181,12 @@ end",
         "include/changes",
         "redis.call('HSET', index, '*floor', oldest[2])",
         "",
+    ),
+    bug(
+        "a script ends where it may not publish",
+        "include/wake",
+        "redis.pcall('SPUBLISH'",
+        "redis.call('SPUBLISH'",
     ),
     // Bounds and times.
     bug("a delayed message may be claimed at once", "ingest", "due and due > now", "false"),
