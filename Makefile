@@ -4,12 +4,13 @@
 TEST_FEATURES := --features pause-points,planted-bugs,next-schema
 
 # What is also run on newer servers.
+RIGHTS_TESTS := doors steering policies worker_api topics delivery_http journey_order journey_faults hand_over
 NEWER_TESTS := scripts_model scripts_cluster scripts_wrong_type journey_order journey_faults upgrades power_cut clocks
 
 .DEFAULT_GOAL := help
 # Setup comes before what needs it, also with -j; cargo is parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build demo run test torture test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
+.PHONY: help setup build demo run test torture test-rights test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +33,10 @@ test: setup ## Run all tests
 torture: setup ## A storm of faults, then a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster)
 	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
 	  cargo test --locked $(TEST_FEATURES) --test torture -- --nocapture
+
+test-rights: setup ## Run the tests of journeys with pods whose Redis user has the documented rights and no others
+	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \
+	  $(addprefix --test ,$(RIGHTS_TESTS))
 
 test-newer: setup ## Run the tests of scripts and journeys on Redis 8 and Valkey (Debian's packages, unpacked)
 	@scripts/newer-servers.sh | while read -r server; do \

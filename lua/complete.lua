@@ -27,7 +27,7 @@
 -- Returns: {which (from 1), 'stale_lease' | 'settled', which, …}: all others were completed; settled:
 --   it was completed before
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL, UNREADABLE
--- include: schema, clock, call, expect, lists, leases, attempts, waiting, serial
+-- include: schema, clock, call, expect, lists, leases, attempts, wake, waiting, serial
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[1], number)
@@ -181,7 +181,7 @@ if done > 0 then
   if heads_ready.n > 0 then redis.call('ZADD', KEYS[7], unpack(heads_ready, 1, heads_ready.n)) end
   if releasable then
     redis.call('ZADD', KEYS[6], 'LT', text(now), destination)
-    redis.call('SPUBLISH', KEYS[8], destination)
+    wake(KEYS[8], destination)
   end
 end
 return keep(KEYS[1], number, answer)

@@ -12,7 +12,7 @@
 -- Returns: {1, or 0 if the token did not own it any more; the epoch}
 -- Errors: NEWER_SCHEMA <schema>
 -- Sent again it changes nothing: no call number is needed.
--- include: schema, clock, epoch
+-- include: schema, clock, epoch, wake
 
 local held = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) ')
 local now = now_ms()
@@ -24,5 +24,5 @@ if wait > 0 and ARGV[3] == text(epoch) then
 end
 if held ~= ARGV[1] then return {0, text(epoch)} end
 redis.call('DEL', KEYS[1])
-redis.call('SPUBLISH', KEYS[2], 'free')
+wake(KEYS[2], 'free')
 return {1, text(epoch)}

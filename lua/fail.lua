@@ -20,7 +20,7 @@
 --   if another attempt cannot help, trouble as JSON
 -- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL
--- include: schema, clock, call, expect, leases, attempts, waiting
+-- include: schema, clock, call, expect, leases, attempts, wake, waiting
 
 local number, destination = tonumber(ARGV[1]), ARGV[2]
 local answered = replayed(KEYS[1], number)

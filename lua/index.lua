@@ -11,7 +11,7 @@
 --   one script share a slot  [5] how many removed names are remembered
 -- Returns: 1 if this was news
 -- Errors: none. Older news than what is noted changes nothing: no call number is needed.
--- include: changes
+-- include: changes, wake
 
 local noted = redis.call('HGET', KEYS[1], ARGV[1])
 local noted_version = noted and tonumber(string.match(noted, '^%d+')) or 0
@@ -22,5 +22,5 @@ if not is_end and (noted_version > version or noted == ARGV[3]) then return 0 en
 note_change(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[5], function()
   if not is_end then return ARGV[3] end
 end)
-redis.call('PUBLISH', ARGV[4], ARGV[1])
+wake_all(ARGV[4], ARGV[1])
 return 1

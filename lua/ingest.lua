@@ -40,7 +40,7 @@
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, lists, attempts, waiting, bodies
+-- include: schema, clock, call, epoch, expect, lists, attempts, wake, waiting, bodies
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -276,7 +276,7 @@ if records.n > 0 then
     end
     if length == added then
       redis.call('ZADD', KEYS[6], now_text, destination)
-      redis.call('SPUBLISH', KEYS[9], destination)
+      wake(KEYS[9], destination)
     end
   end
   if ready_count > 0 then redis.call('HINCRBY', KEYS[3], 'ready', ready_count) end
@@ -292,7 +292,7 @@ if records.n > 0 then
   end
   if releasable then
     redis.call('ZADD', KEYS[7], 'LT', now_text, destination)
-    redis.call('SPUBLISH', KEYS[10], destination)
+    wake(KEYS[10], destination)
   end
   for letter in pairs(letters) do
     redis.call('ZREM', KEYS[14], letter)

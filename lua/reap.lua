@@ -20,7 +20,7 @@
 -- Returns: {leases that had run out, delays that were over, messages that were halted}
 -- Errors: NEWER_SCHEMA <schema>
 -- What is not over, or not there any more, is left alone: no call number is needed.
--- include: schema, clock, expect, attempts, waiting
+-- include: schema, clock, expect, attempts, wake, waiting
 
 check_schema(KEYS[11])
 local destination, lease_count, now = ARGV[1], tonumber(ARGV[2]), now_ms()

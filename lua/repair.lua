@@ -44,7 +44,7 @@
 --   bytes, sequence that is waiting and stands elsewhere…}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it finds nothing more to repair: no call number is needed.
--- include: schema, clock, expect, attempts, head, waiting, serial, bodies
+-- include: schema, clock, expect, attempts, head, wake, waiting, serial, bodies
 
 check_schema(KEYS[1])
 local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'last')
@@ -398,7 +398,7 @@ local function check_hint(lane, sequence, at)
   if of_destination and of_lane and tonumber(of_destination) <= tonumber(of_lane) then return end
   if find('hint', sequence) then
     may_leave(KEYS[15], KEYS[16], destination, ordering, key, now)
-    redis.call('SPUBLISH', KEYS[20], destination)
+    wake(KEYS[20], destination)
   end
 end
 
@@ -454,13 +454,13 @@ local length = redis.call(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[3])
 if length > 0 and not redis.call('ZSCORE', active_of(place), destination) then
   if find('hint', destination) then
     redis.call('ZADD', active_of(place), text(now), destination)
-    redis.call('SPUBLISH', KEYS[19], destination)
+    wake(KEYS[19], destination)
   end
 end
 if redis.call('HLEN', KEYS[9]) > 0 and not redis.call('ZSCORE', KEYS[15], destination) then
   if find('hint', destination) then
     redis.call('ZADD', KEYS[15], text(now), destination)
-    redis.call('SPUBLISH', KEYS[20], destination)
+    wake(KEYS[20], destination)
   end
 end
 local summed = {}

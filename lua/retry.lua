@@ -29,7 +29,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD, WRONG_STATE
 -- Sent again it finds nothing to retry, and says so: no call number is needed.
--- include: schema, clock, expect, attempts, head, waiting
+-- include: schema, clock, expect, attempts, head, wake, waiting
 
 local schema = check_schema(KEYS[15])
 if schema ~= ARGV[8] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
@@ -80,7 +80,7 @@ if ARGV[6] ~= '' then
 end
 if is_finished then
   may_leave(KEYS[7], KEYS[8], ARGV[1], ARGV[3], ARGV[4], now)
-  redis.call('SPUBLISH', KEYS[12], ARGV[1])
+  wake(KEYS[12], ARGV[1])
   return 'ready'
 end
 if is_delayed then

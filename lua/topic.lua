@@ -12,7 +12,7 @@
 -- Returns: 1 if it was there before
 -- Errors: none
 -- Sent again it changes nothing: no call number is needed.
--- include: changes
+-- include: changes, wake
 
 local noted = redis.call('HGET', KEYS[1], ARGV[1])
 local definition = string.match(noted or '', '^%d+ (.*)$')
@@ -23,5 +23,5 @@ if definition == ARGV[2] then return 1 end
 note_change(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[4], function(revision)
   if ARGV[2] ~= '' then return revision .. ' ' .. ARGV[2] end
 end)
-redis.call('PUBLISH', ARGV[3], ARGV[1])
+wake_all(ARGV[3], ARGV[1])
 return noted and 1 or 0

@@ -15,7 +15,7 @@
 --   [1] call number  [2] destination; then per message 2: sequence, member of leases
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL
--- include: schema, clock, call, expect, leases, waiting
+-- include: schema, clock, call, expect, leases, wake, waiting
 
 local number, destination = tonumber(ARGV[1]), ARGV[2]
 local answered = replayed(KEYS[1], number)

@@ -39,7 +39,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
 -- Sent again it changes nothing more: no call number is needed.
--- include: schema, clock, epoch, expect, owner, attempts, head, waiting, serial, bodies, withdrawn
+-- include: schema, clock, epoch, expect, owner, attempts, head, wake, waiting, serial, bodies, withdrawn
 
 check_schema(KEYS[1])
 local now = now_ms()
@@ -155,7 +155,7 @@ local function order(lane_key, sequence)
   redis.call('HINCRBY', KEYS[3], 'orders', 1)
   -- Where there is one lane, the hint is its head's not-before: left as it is.
   redis.call('ZADD', KEYS[12], ordering == 'destination' and 'NX' or 'LT', text(now), destination)
-  redis.call('SPUBLISH', KEYS[17], destination)
+  wake(KEYS[17], destination)
 end
 
 local function forget_order(sequence)
@@ -222,7 +222,7 @@ for i = 13 + lane_count, #ARGV, 2 do
     if is_head(ordering, in_progress, sequence) then
       local key = ordering == 'none' and sequence or lane_key
       may_leave(KEYS[12], KEYS[13], destination, ordering, key, now)
-      redis.call('SPUBLISH', KEYS[17], destination)
+      wake(KEYS[17], destination)
     end
     answer[#answer + 1] = 'done'
   end

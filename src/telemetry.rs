@@ -186,6 +186,11 @@ pub fn wake_heard() {
     counter!("reseq_wakes_total").increment(1);
 }
 
+/// Calls for a destination (or for a key that belongs to none) fail for good, or no longer do.
+pub fn damaged(place: &str, is_damaged: bool) {
+    gauge!("reseq_damaged", "place" => place.to_owned()).set(f64::from(u8::from(is_damaged)));
+}
+
 /// Leases and delays that were taken up again.
 pub fn reaped(leases: usize, delays: usize) {
     counter!("reseq_reaped_leases_total").increment(leases as u64);

@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use reseq::store::commands;
 use support::source::{code_of, files, root, shown};
 
 /// A script's header, read.
@@ -229,6 +230,103 @@ fn call_sites(name: &str) -> Vec<(String, String)> {
         }
     }
     sites
+}
+
+/// What Rust calls the commands of a pipeline, and what Redis calls them, where it differs.
+const METHODS: [(&str, &str); 6] = [
+    ("hset_nx", "HSETNX"),
+    ("set_ex", "SETEX"),
+    ("zrange_withscores", "ZRANGE"),
+    ("zrangebyscore_limit", "ZRANGEBYSCORE"),
+    ("zscore_multiple", "ZMSCORE"),
+    ("atomic", "MULTI"),
+];
+
+/// The methods that are called one after the other on what stands before this text.
+fn chained(text: &str) -> Vec<&str> {
+    let (mut methods, mut depth, mut dot) = (Vec::new(), 0, None);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' if depth == 0 => {
+                methods.extend(dot.take().map(|dot| text[dot..at].trim()));
+                depth = 1;
+            }
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            '.' if depth == 0 => dot = Some(at + 1),
+            ';' | ',' | '{' if depth == 0 => break,
+            _ => {}
+        }
+        if depth < 0 || (depth == 0 && text[at..].starts_with(".await")) {
+            break;
+        }
+    }
+    // What is looked for in a pipeline is no command.
+    let end = methods.iter().position(|method| *method == "cmd_iter").unwrap_or(methods.len());
+    methods.truncate(end);
+    methods
+}
+
+/// The commands that the code of the store sends itself, however it spells them.
+fn commands_sent() -> BTreeSet<String> {
+    let mut sent = BTreeSet::new();
+    let embedded = |path: &std::path::PathBuf| shown(path).contains("embedded");
+    for path in files("src/store", "rs").into_iter().filter(|path| !embedded(path)) {
+        let code = code_of(&path);
+        for named in code.split("cmd(\"").skip(1) {
+            sent.extend(named.split_once('"').map(|(name, _)| name.to_owned()));
+        }
+        for pipe in ["pipe.", "pipe()."] {
+            for (at, _) in code.match_indices(pipe) {
+                for method in chained(&code[at + pipe.len() - 1..]) {
+                    let other = METHODS.iter().find(|(of_rust, _)| *of_rust == method);
+                    sent.insert(
+                        other.map_or(method.to_uppercase(), |(_, name)| (*name).to_owned()),
+                    );
+                }
+            }
+        }
+    }
+    sent
+}
+
+/// Not in every deployment, or not commands of Redis.
+const ELSEWHERE: [&str; 7] =
+    ["ASKING", "CLUSTER", "CONFIG", "ROLE", "SENTINEL", "SHUTDOWN", "WAIT"];
+
+#[test]
+fn the_rights_that_are_asked_for_are_those_that_are_used() {
+    let rules = commands::rules();
+    let asked: BTreeSet<String> = rules.iter().map(|rule| rule[1..].to_uppercase()).collect();
+    let in_lua = |path: &Path| -> BTreeSet<String> {
+        let code = without_comments(&fs::read_to_string(path).unwrap());
+        let words = code.lines().flat_map(|line| line.split('\'').skip(1).step_by(2));
+        let is_name = |word: &&str| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
+        words.filter(is_name).map(str::to_owned).collect()
+    };
+    let options = ["WITHSCORES", "BYSCORE", "LIMIT", "REV"];
+    let mut used: BTreeSet<String> =
+        files("lua", "lua").iter().flat_map(|path| in_lua(path)).collect();
+    used.retain(|word| !options.contains(&word.as_str()));
+    assert!(used.len() > 30, "{used:?}");
+    let mut sent = commands_sent();
+    let known = |word: &String| word.len() > 2 && !ELSEWHERE.contains(&word.as_str());
+    let of_pipelines =
+        ["CMD", "ARG", "IGNORE", "ADD_COMMAND", "CMD_ITER", "QUERY_ASYNC", "EXEC_ASYNC"];
+    let more = ["LEN", "IGNORE_ERRORS", "IS_TRANSACTION"];
+    let is_command =
+        |word: &String| !of_pipelines.contains(&word.as_str()) && !more.contains(&word.as_str());
+    sent.retain(|word| known(word) && is_command(word));
+    assert!(sent.len() > 20, "{sent:?}");
+    if sent.contains("MULTI") {
+        sent.insert("EXEC".to_owned());
+    }
+    used.extend(sent);
+    used.extend(["EVAL", "EVALSHA"].map(str::to_owned));
+    let missing: Vec<_> = used.difference(&asked).collect();
+    let needless: Vec<_> = asked.difference(&used).collect();
+    assert!(missing.is_empty(), "used, but not asked for (src/store/rights/table.rs): {missing:?}");
+    assert!(needless.is_empty(), "asked for, but not used: {needless:?}");
 }
 
 #[test]

@@ -1,13 +1,15 @@
-//! A key that holds another type than it should: a script that meets it changes nothing, because
-//! it reads and checks before it writes. There is no rollback.
+//! A key that holds another type than it should, and a user who lacks a right: a script that meets
+//! either changes nothing, because it reads and checks before it writes. There is no rollback.
 
 mod scripts;
 mod support;
 
+use std::collections::BTreeSet;
+
 use redis::{Value, aio::MultiplexedConnection};
-use reseq::store::Keys;
+use reseq::store::{Keys, scripts::Scripts};
 use scripts::{Arrival, Call, Calls, FINAL, LONG, RECORD};
-use support::redis::TestRedis;
+use support::{redis::TestRedis, source::root};
 
 #[tokio::test]
 async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
@@ -166,6 +168,108 @@ fn few_calls_of(calls: &Calls) -> Vec<Call> {
         calls.complete("s1", &["a"], &[(1, 1)]),
         calls.withdraw("s", "", &["a"], &[(1, 3)]),
     ]
+}
+
+/// The commands of a script and of what it includes, but not its wake-ups.
+fn commands_of(script: &str) -> BTreeSet<String> {
+    let read = |path: &str| std::fs::read_to_string(root().join("lua").join(path)).unwrap();
+    let text = read(&format!("{script}.lua"));
+    let names = text.lines().find_map(|line| line.strip_prefix("-- include: ")).unwrap_or("");
+    let includes = names.split(", ").filter(|name| !name.is_empty() && *name != "wake");
+    let includes = includes.map(|name| read(&format!("include/{name}.lua")));
+    let whole = [text.clone()].into_iter().chain(includes).collect::<Vec<_>>().join("\n");
+    let code = whole.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let words = code.flat_map(|line| line.split('\'').skip(1).step_by(2).map(str::to_owned));
+    let is_name = |word: &String| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
+    let options = ["BYSCORE", "LIMIT", "WITHSCORES", "REV"];
+    words.filter(is_name).filter(|word| !options.contains(&word.as_str())).collect()
+}
+
+#[tokio::test]
+async fn a_script_whose_user_lacks_a_right_changes_nothing() {
+    let redis = TestRedis::start().await;
+    let mut connection = redis.connection().await;
+    redis.acl(&["~reseq*", "&reseq*", "+@all"]).await;
+    let mut limited = redis.connection_as_svc().await;
+    let (mut refused, mut unnoticed, mut wrong) = (0, BTreeSet::new(), Vec::new());
+    let count = calls_of(&populate(&mut connection).await).len();
+    for number in 0..count {
+        let script = calls_of(&populate(&mut connection).await).remove(number).script;
+        for command in commands_of(script) {
+            let calls = populate(&mut connection).await;
+            let call = prepared(calls, number, &mut connection).await;
+            redis.acl(&[&format!("-{command}")]).await;
+            let before = digest(&mut connection).await;
+            let answer = call.run(&mut limited).await;
+            redis.acl(&["+@all"]).await;
+            let what = format!("{script} without {command}");
+            match answer {
+                Err(error) if digest(&mut connection).await != before => {
+                    wrong.push(format!("{what}: it wrote before it failed: {error}"));
+                }
+                Err(_) => refused += 1,
+                Ok(_) => drop(unnoticed.insert(what)),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(refused > 150, "{refused} missing rights were met");
+    assert!(unnoticed.is_empty(), "not needed, it seems: {unnoticed:#?}");
+}
+
+#[tokio::test]
+async fn so_it_is_with_rights_where_lanes_are_serial_and_where_nothing_is_in_order() {
+    let redis = TestRedis::start().await;
+    let mut connection = redis.connection().await;
+    redis.acl(&["~reseq*", "&reseq*", "+@all"]).await;
+    let mut limited = redis.connection_as_svc().await;
+    for (ordering, processing) in [("key", "serial"), ("none", "parallel")] {
+        let count = few_calls_of(&populate_few(&mut connection, ordering, processing).await).len();
+        for number in 0..count {
+            let calls = populate_few(&mut connection, ordering, processing).await;
+            for command in commands_of(few_calls_of(&calls).remove(number).script) {
+                let calls = populate_few(&mut connection, ordering, processing).await;
+                let call = few_calls_of(&calls).remove(number);
+                redis.acl(&[&format!("-{command}")]).await;
+                let before = digest(&mut connection).await;
+                let answer = call.run(&mut limited).await;
+                redis.acl(&["+@all"]).await;
+                let what = format!("{} without {command}, {ordering}, {processing}", call.script);
+                assert!(answer.is_err(), "{what}: not needed, it seems");
+                assert_eq!(digest(&mut connection).await, before, "{what}: it wrote");
+            }
+        }
+    }
+}
+
+/// Wake-ups are hints: a user made with `~reseq* +@all` may not publish, and one may lack the commands.
+#[tokio::test]
+async fn a_script_whose_user_may_not_publish_does_all_the_same() {
+    let redis = TestRedis::start().await;
+    let mut connection = redis.connection().await;
+    redis.acl(&["~reseq*", "resetchannels", "+@all", "-publish"]).await;
+    let mut limited = redis.connection_as_svc().await;
+    let count = calls_of(&populate(&mut connection).await).len();
+    assert!(count > 20);
+    for number in 0..count {
+        let mut states = Vec::new();
+        for connection_used in [&mut connection.clone(), &mut limited] {
+            let calls = populate(&mut connection).await;
+            let call = prepared(calls, number, &mut connection).await;
+            let before = digest(&mut connection).await;
+            let answer = call.run(connection_used).await;
+            assert!(answer.is_ok(), "{}: {answer:?}", call.script);
+            states.push(digest(&mut connection).await != before);
+        }
+        assert_eq!(states[0], states[1], "call {number}");
+    }
+}
+
+#[test]
+fn every_script_has_commands_to_lack() {
+    for transition in Scripts::new().all() {
+        assert!(!commands_of(transition.name).is_empty(), "{}", transition.name);
+    }
 }
 
 /// A destination with messages in all stands, in two lanes; of lane `a`: 1 is halted, 3 delayed,

@@ -23,7 +23,7 @@ end
 local function tell_claimers(place, length, added, now)
   if length == added then
     redis.call('ZADD', active_of(place), text(now), place.destination)
-    redis.call('SPUBLISH', place.wake, place.destination)
+    wake(place.wake, place.destination)
   end
 end
 

@@ -293,6 +293,15 @@ impl From<StoreError> for Problem {
             StoreError::NewerSchema(_) => {
                 Problem::temporary(unavailable, "newer_schema", error.to_string(), 1)
             }
+            StoreError::NoRights(_) => {
+                let detail = format!("{error}; nothing has changed");
+                Problem::temporary(unavailable, "no_rights", detail, 1)
+            }
+            StoreError::Failed(_) => {
+                let detail = "what Redis holds there is damaged: see /readyz, and the log. Some of \
+                              the call may have been carried out";
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", detail)
+            }
             StoreError::Unreadable(_) => {
                 tracing::error!(%error, "what Redis holds cannot be read");
                 let detail = "what Redis holds cannot be read by this version; see its log";

@@ -7,7 +7,11 @@ use axum::{
 };
 
 use super::Api;
-use crate::{store::StoreError, telemetry, wire::problem::Problem};
+use crate::{
+    store::{Damaged, Store, StoreError},
+    telemetry,
+    wire::problem::Problem,
+};
 
 /// The process lives.
 pub(super) async fn healthz() -> &'static str {
@@ -15,20 +19,32 @@ pub(super) async fn healthz() -> &'static str {
 }
 
 /// The process does its work: Redis answers, holds what this version knows, and it is not stopping.
-pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
+pub(super) async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     if api.stop.is_cancelled() {
         return Err(Problem::temporary(unavailable, "draining", "this pod is stopping", 1));
     }
     match api.store.check_ready().await {
-        Ok(()) => Ok("ready\n"),
-        Err(error @ StoreError::NewerSchema(_)) => Err(error.into()),
+        Ok(()) => Ok(ready(&api.store)),
+        Err(error @ (StoreError::NewerSchema(_) | StoreError::NoRights(_))) => Err(error.into()),
         Err(error) => {
             tracing::debug!(%error, "not ready");
             let detail = "Redis does not answer";
             Err(Problem::temporary(unavailable, "redis_unavailable", detail, 1))
         }
     }
+}
+
+/// That the process does its work; and what it cannot work with, or does more slowly.
+fn ready(store: &Store) -> String {
+    let mut text = "ready\n".to_owned();
+    if let Some(sentence) = store.missing_rights().hints_sentence() {
+        text += &format!("warning: {sentence}\n");
+    }
+    for Damaged { place, call, problem } in store.damaged() {
+        text += &format!("damaged: {place}: {call}: {problem}\n");
+    }
+    text
 }
 
 /// The metrics of this process, as Prometheus reads them.

@@ -177,6 +177,8 @@ impl Parts {
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let presence = store.clone().stay(background.clone());
         tokio::spawn(vital.watch("presence", presence));
+        let watching = store.clone().watch_rights(background.clone());
+        tokio::spawn(vital.watch("watch over rights", watching));
         let wakes = Wakes::default();
         for destination in &config.destinations {
             store.define(destination).await.map_err(|problem| AppError::Definition {

@@ -36,6 +36,10 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
         fitness.version,
         config.redis.partitions,
     );
-    fitness.warnings.iter().for_each(|warning| println!("warning        {warning}"));
+    fitness
+        .warnings
+        .iter()
+        .chain(&fitness.lacks)
+        .for_each(|warning| println!("warning        {warning}"));
     Ok(())
 }

@@ -129,7 +129,7 @@ impl Committer {
         match self.catalog.find_topic(topic).await {
             Ok(Some(known)) => Ok(known.topic.destinations.clone()),
             Ok(None) => Err(Refusal::UnknownTopic(topic.to_string())),
-            Err(_) => Err(Refusal::RedisUnavailable),
+            Err(error) => Err(unread(&error)),
         }
     }
 
@@ -151,7 +151,7 @@ impl Committer {
             other => {
                 let refusal = match other {
                     Ok(_) => Refusal::UnknownDestination(destination.to_string()),
-                    Err(_) => Refusal::RedisUnavailable,
+                    Err(error) => unread(&error),
                 };
                 if refusal.is_temporary() {
                     session.fail();
@@ -344,8 +344,7 @@ impl Worker {
                 error => {
                     // What may still arrive of this call must not be stamped behind the next one.
                     self.caller.give_up();
-                    // Of a newer schema the store tells, seldom enough.
-                    if !matches!(error, StoreError::NewerSchema(_)) {
+                    if !error.is_told() {
                         tracing::warn!(destination = %self.name, %error, "arrivals were not stamped");
                     }
                     return Err(refusal(&error));
@@ -365,9 +364,19 @@ fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
     }
 }
 
+/// Why a definition could not be looked up: nothing was sent to be stored.
+fn unread(error: &StoreError) -> Refusal {
+    match error {
+        StoreError::NoRights(_) => refusal(error),
+        _ => Refusal::RedisUnavailable,
+    }
+}
+
 fn refusal(error: &StoreError) -> Refusal {
     match error {
-        StoreError::Unconfirmed(_) => Refusal::NotConfirmed,
+        // Some of it may be there: to say that nothing is would have it sent twice.
+        StoreError::Unconfirmed(_) | StoreError::Failed(_) => Refusal::NotConfirmed,
+        StoreError::NoRights(_) => Refusal::NoRights(error.to_string()),
         StoreError::CannotConfirm(problem) => Refusal::CannotConfirm(problem.clone()),
         StoreError::OutOfMemory => Refusal::MemoryHigh,
         StoreError::NewerSchema(_) => Refusal::NewerSchema(error.to_string()),

@@ -53,6 +53,9 @@ pub enum Refusal {
     /// Redis did not take it.
     #[error("Redis is not available; nothing was stored, send again later")]
     RedisUnavailable,
+    /// The Redis user may not do what storing needs; says which right is missing.
+    #[error("{0}; nothing was stored")]
+    NoRights(String),
     /// Redis holds what a newer version wrote; says so.
     #[error("{0}")]
     NewerSchema(String),
@@ -86,6 +89,7 @@ impl Refusal {
             Refusal::Paused => (StatusCode::SERVICE_UNAVAILABLE, "paused"),
             Refusal::MemoryHigh => (StatusCode::SERVICE_UNAVAILABLE, "memory_high"),
             Refusal::RedisUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "redis_unavailable"),
+            Refusal::NoRights(_) => (StatusCode::SERVICE_UNAVAILABLE, "no_rights"),
             Refusal::NewerSchema(_) => (StatusCode::SERVICE_UNAVAILABLE, "newer_schema"),
             Refusal::NotConfirmed => (StatusCode::SERVICE_UNAVAILABLE, "not_confirmed"),
             Refusal::CannotConfirm(_) => (StatusCode::SERVICE_UNAVAILABLE, "cannot_confirm"),

@@ -135,6 +135,7 @@ impl Worker {
                 statuses
             }
             // Nothing is lost: the leases run out, and the messages are processed again.
+            Err(error) if error.is_told() => Vec::new(),
             Err(error) => {
                 tracing::error!(destination = %self.name, what, %error, "outcomes were not kept");
                 Vec::new()

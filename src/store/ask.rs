@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{
     Store, StoreError,
     connect::{self, Channel, Next, Node},
+    damage::Called,
     scripts::Call,
     unexpected,
 };
@@ -37,6 +38,8 @@ impl Store {
     ) -> Result<T, StoreError> {
         let begun = Instant::now();
         let result = self.at(call.route(), Work::Script(call)).await;
+        let (name, keys) = call.described();
+        self.observe(Called { name, keys }, &result);
         self.note(transition, begun, &result);
         result
     }
@@ -48,7 +51,10 @@ impl Store {
         result: &Result<T, StoreError>,
     ) {
         // An answer by name (a stale epoch, another owner) is no failure of Redis.
-        let failed = result.as_ref().err().is_some_and(StoreError::is_temporary);
+        let is_failure = |error: &StoreError| {
+            error.is_temporary() || matches!(error, StoreError::NoRights(_) | StoreError::Failed(_))
+        };
+        let failed = result.as_ref().err().is_some_and(is_failure);
         crate::telemetry::redis_call(transition, begun.elapsed(), !failed);
         if let Err(error @ StoreError::NewerSchema(_)) = result {
             self.inner.schemas.tell(error);
@@ -91,7 +97,9 @@ impl Store {
         key: &[u8],
         pipe: &Pipeline,
     ) -> Result<T, StoreError> {
-        self.at(key, Work::Commands(pipe)).await
+        let answer = self.at(key, Work::Commands(pipe)).await;
+        self.observe(Called { name: &name_of(pipe), keys: &[key.to_vec()] }, &answer);
+        answer
     }
 
     /// Runs plain commands of many slots, each pipeline of one: those that one node serves in one
@@ -134,6 +142,10 @@ impl Store {
         };
         match answered {
             Ok(answers) => {
+                for index in members.iter().filter(|_| self.has_damage()) {
+                    let (name, key) = (name_of(&pipes[*index]), route_of(&pipes[*index]));
+                    self.observe(Called { name: &name, keys: &[key] }, &Ok(()));
+                }
                 let mut answers = answers.into_iter();
                 let mut of = |index: &usize| answers.by_ref().take(pipes[*index].len()).collect();
                 members.iter().map(|index| (*index, Ok(of(index)))).collect()
@@ -182,12 +194,14 @@ impl Store {
         let primaries = self.inner.links.primaries();
         join_all(primaries.iter().map(|node| async move {
             let mut link = node.take().await?;
-            pipe.query_async(&mut link.connection).await.map_err(|error| {
+            let answer = pipe.query_async(&mut link.connection).await.map_err(|error| {
                 if connect::is_broken(&error) {
                     node.discard(&link, &error);
                 }
                 error.into()
-            })
+            });
+            self.observe(Called { name: &name_of(pipe), keys: &[] }, &answer);
+            answer
         }))
         .await
     }
@@ -275,6 +289,15 @@ impl Redirects {
             Next::Again(_) | Next::Later(_) | Next::GiveUp => Err(error.into()),
         }
     }
+}
+
+/// The name of the first command.
+fn name_of(pipe: &Pipeline) -> String {
+    let name = |command: &redis::Cmd| match command.args_iter().next() {
+        Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+        _ => String::new(),
+    };
+    pipe.cmd_iter().next().map(name).unwrap_or_default()
 }
 
 /// The key of the first command. All commands of a pipeline must be of its slot.

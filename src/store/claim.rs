@@ -41,6 +41,8 @@ impl Store {
         count: RangeInclusive<usize>,
         lease: Duration,
     ) -> Result<Claimed, StoreError> {
+        // What is claimed could not be completed.
+        self.check_rights()?;
         let destination = &known.destination;
         let keys = self.keys().destination(&destination.name);
         let secret: Arc<str> = self.secret_of(caller).into();

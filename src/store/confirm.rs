@@ -7,6 +7,7 @@ use super::{
     Store, StoreError,
     ask::Redirects,
     connect::{self, Channel, slot_of},
+    damage::Called,
     scripts::{Call, is_missing},
     takeover::Replication,
 };
@@ -44,6 +45,8 @@ impl Store {
         };
         let begun = Instant::now();
         let result = self.confirmed_at(call, &wait).await;
+        let (name, keys) = call.described();
+        self.observe(Called { name, keys }, &result);
         self.note(transition, begun, &result);
         result
     }

@@ -50,6 +50,14 @@ pub enum StoreError {
     /// changed.
     #[error("{0}")]
     CannotConfirm(String),
+    /// The Redis user may not do what the call needs; names it as the rule of an ACL that is
+    /// missing. Nothing has changed.
+    #[error("the Redis user lacks a right: {0}")]
+    NoRights(String),
+    /// Redis could not carry the call out, and cannot if it is made again: a key is of another type,
+    /// a script met what it does not expect. Some of it may have been carried out.
+    #[error("Redis could not carry out the call: {0}")]
+    Failed(String),
     /// Redis refuses what would use more memory; nothing has changed.
     #[error("Redis has no memory left")]
     OutOfMemory,
@@ -69,8 +77,21 @@ impl StoreError {
     pub(super) fn half_way(self) -> StoreError {
         match self {
             StoreError::Unavailable(why) => StoreError::Unconfirmed(why),
+            error @ StoreError::NoRights(_) => StoreError::Unconfirmed(error.to_string()),
             other => other,
         }
+    }
+
+    /// True when nothing was asked of the script, so that this says nothing of an earlier attempt at
+    /// the same call.
+    pub(super) fn is_of_this_attempt(&self) -> bool {
+        matches!(self, StoreError::NoRights(_) | StoreError::CannotConfirm(_))
+    }
+
+    /// True when the store itself logs the error and shows it: the caller need not.
+    pub fn is_told(&self) -> bool {
+        use StoreError as E;
+        matches!(self, E::NoRights(_) | E::Failed(_) | E::NewerSchema(_))
     }
 
     /// True when the same call may succeed a little later.
@@ -80,8 +101,35 @@ impl StoreError {
     }
 }
 
+/// In place of a rule, where Redis does not know the user, or the password is another.
+const UNKNOWN_USER: &str = "Redis does not accept the name or the password of redis.url";
+
+/// True if a script met the error: what came before it in the script has been carried out.
+fn is_of_script(detail: &str) -> bool {
+    detail.contains("script: ") || detail.contains("ACL failure in script")
+}
+
+/// The rule of an ACL that would grant what Redis refuses in these words.
+fn rule_of(detail: &str) -> String {
+    let command = detail.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
+    match command {
+        Some((command, _)) => format!("+{command}"),
+        None if detail.contains("keys") => "~ its keys".to_owned(),
+        None if detail.contains("channel") => "& its channels".to_owned(),
+        None => detail.to_owned(),
+    }
+}
+
+/// The first error of a pipeline, which alone has a code and words; any other error as it is.
+fn first_of(error: RedisError) -> RedisError {
+    let errors = error.clone().into_server_errors();
+    let first = errors.as_deref().and_then(<[_]>::first);
+    first.map_or(error, |(_, first)| RedisError::from(first.clone()))
+}
+
 impl From<RedisError> for StoreError {
     fn from(error: RedisError) -> Self {
+        let error = first_of(error);
         let detail = error.detail().unwrap_or_default();
         let nth = |at| detail.split(' ').nth(at).and_then(|text| text.parse().ok()).unwrap_or(0);
         let number = || nth(0);
@@ -99,23 +147,105 @@ impl From<RedisError> for StoreError {
             "STALE_SCHEMA" => return StoreError::StaleSchema(number() as u32),
             "UNREADABLE" => return StoreError::Unreadable(detail.to_owned()),
             "OOM" => return StoreError::OutOfMemory,
-            "NOREPLICAS" | "MISCONF" => return StoreError::Unavailable(error.to_string()),
+            "NO_RIGHTS" => return StoreError::NoRights(detail.to_owned()),
+            "NOPERM" if !is_of_script(detail) => return StoreError::NoRights(rule_of(detail)),
+            "NOAUTH" | "WRONGPASS" => return StoreError::NoRights(UNKNOWN_USER.to_owned()),
+            // The server says so before it runs anything. A script that runs for too long is another's.
+            "NOREPLICAS" | "MISCONF" | "BUSY" => return StoreError::Unavailable(error.to_string()),
+            "ERR" if detail.starts_with("max number of clients") => {
+                return StoreError::Unavailable(error.to_string());
+            }
             _ => {}
         }
         use ServerErrorKind as S;
         match error.kind() {
             // The server answered without having run anything.
             ErrorKind::Server(
-                S::BusyLoading | S::ReadOnly | S::MasterDown | S::ClusterDown | S::TryAgain,
+                S::BusyLoading
+                | S::ReadOnly
+                | S::MasterDown
+                | S::ClusterDown
+                | S::TryAgain
+                | S::Moved
+                | S::Ask
+                | S::NoScript,
             )
-            | ErrorKind::AuthenticationFailed
             | ErrorKind::InvalidClientConfig => StoreError::Unavailable(error.to_string()),
-            ErrorKind::Server(_) | ErrorKind::Extension => {
-                StoreError::Unavailable(format!("Redis refused the call: {error}"))
-            }
+            ErrorKind::AuthenticationFailed => StoreError::NoRights(UNKNOWN_USER.to_owned()),
+            // WRONGTYPE, an error of Lua, or what this version has never heard of: it may have come
+            // after a write.
+            ErrorKind::Server(_) | ErrorKind::Extension => StoreError::Failed(error.to_string()),
             ErrorKind::UnexpectedReturnType => StoreError::Unreadable(error.to_string()),
             _ if error.is_connection_refusal() => StoreError::Unavailable(error.to_string()),
             _ => StoreError::Unconfirmed(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    /// What a server's answer is mapped to.
+    fn mapped(code: &str, detail: &str) -> StoreError {
+        let text = format!("-{code} {detail}\r\n");
+        match redis::parse_redis_value(text.as_bytes()).unwrap() {
+            Value::ServerError(error) => StoreError::from(RedisError::from(error)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_may_come_after_a_write_is_never_called_unchanged() {
+        use StoreError as E;
+        let of_script =
+            "ACL failure in script: User svc has no permissions to run the 'zadd' command";
+        for (code, detail) in [
+            ("WRONGTYPE", "Operation against a key holding the wrong kind of value"),
+            ("ERR", "user_script:1: attempt to index a nil value script: 5b, on @user_script:1."),
+            ("ERR", "The user executing the script can't run this command script: 5b, on @x:1."),
+            ("NOPERM", of_script),
+            ("EXECABORT", "Transaction discarded"),
+            ("SOMETHING", "new"),
+        ] {
+            let error = mapped(code, detail);
+            assert!(matches!(error, E::Failed(_)), "{code} {detail}: {error:?}");
+            assert!(!error.is_temporary());
+        }
+    }
+
+    #[test]
+    fn a_missing_right_is_named_by_its_rule() {
+        for (code, detail, rule) in [
+            ("NO_RIGHTS", "+hset", "+hset"),
+            ("NOPERM", "this user has no permissions to run the 'evalsha' command", "+evalsha"),
+            (
+                "NOPERM",
+                "User svc has no permissions to run the 'config|get' command",
+                "+config|get",
+            ),
+            ("NOPERM", "No permissions to access one of the keys", "~ its keys"),
+            ("NOPERM", "this user has no permissions to access one of the channels used", "& its"),
+            ("WRONGPASS", "invalid username-password pair or user is disabled.", "redis.url"),
+        ] {
+            let error = mapped(code, detail);
+            assert!(matches!(&error, StoreError::NoRights(_)), "{code} {detail}: {error:?}");
+            assert!(error.to_string().contains(rule) && !error.is_temporary(), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_before_it_runs_anything_may_be_asked_again() {
+        for (code, detail) in [
+            ("BUSY", "Redis is busy running a script."),
+            ("ERR", "max number of clients reached"),
+            ("MISCONF", "Errors writing to the AOF file"),
+            ("LOADING", "Redis is loading the dataset in memory"),
+        ] {
+            let error = mapped(code, detail);
+            assert!(matches!(error, StoreError::Unavailable(_)), "{code} {detail}: {error:?}");
         }
     }
 }

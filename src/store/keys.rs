@@ -71,6 +71,18 @@ impl Keys {
         Keys { prefix: prefix.to_owned(), partitions }
     }
 
+    /// What all of them start with.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The destination that this key belongs to, if it belongs to one.
+    pub fn destination_of<'a>(&self, key: &'a [u8]) -> Option<&'a str> {
+        let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
+        let (_, rest) = rest.strip_prefix(":{")?.split_once("}:d:")?;
+        rest.split(':').next()
+    }
+
     /// How many partitions there are.
     pub fn partitions(&self) -> u16 {
         self.partitions
@@ -305,6 +317,19 @@ mod tests {
         let key = keys.ready(Some("k"));
         assert_eq!(keys.noun_of(key.as_bytes()), Some(&b"ready:k"[..]));
         assert_eq!(keys.noun_of(keys.hash().as_bytes()), None);
+    }
+
+    #[test]
+    fn a_key_tells_its_destination() {
+        let keys = Keys::new("reseq", 64);
+        let of = |key: String| keys.destination_of(key.as_bytes()).map(str::to_owned);
+        let erp = keys.destination(&"erp.eu-1".parse().unwrap());
+        for key in [erp.hash(), erp.messages(), erp.in_progress(Some("a:d:b")), erp.log_order()] {
+            assert_eq!(of(key).as_deref(), Some("erp.eu-1"));
+        }
+        for key in [keys.meta(), keys.pods(), erp.partition.epoch(), erp.partition.call("x:d:y")] {
+            assert_eq!(of(key), None);
+        }
     }
 
     #[test]

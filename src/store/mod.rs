@@ -10,6 +10,7 @@ mod clock;
 mod complete;
 mod confirm;
 mod connect;
+mod damage;
 mod destinations;
 mod due;
 mod durability;
@@ -32,6 +33,7 @@ mod record;
 mod recover;
 mod release;
 mod repair;
+mod rights;
 mod schema;
 pub mod scripts;
 mod stats;
@@ -58,6 +60,7 @@ pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
 pub use confirm::Confirm;
 pub use connect::{Fitness, UnfitServer};
+pub use damage::Damaged;
 pub use destinations::{Defined, Removed};
 pub use due::DueTimer;
 pub use error::StoreError;
@@ -75,6 +78,7 @@ pub use record::INLINE_MAX;
 pub use recover::{Overdue, Reaped};
 pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
 pub use repair::{Found, Repair};
+pub use rights::{Missing, table as commands};
 pub use schema::{OlderPod, SCHEMA, known as known_schema};
 pub use stats::{Head, Stats};
 pub use steer::Retry;
@@ -84,7 +88,9 @@ pub use withdraw::{Order, WITHDRAW_MAX, Who, Withdrawal, Withdrawn};
 
 use crate::{config, faults::planted};
 use connect::Links;
+use damage::Damage;
 use epoch::Epochs;
+use rights::{Probe, Rights};
 use schema::Schemas;
 use scripts::{Call, Scripts, Transition};
 use takeover::Takeovers;
@@ -109,6 +115,8 @@ struct Inner {
     replicas: u32,
     schemas: Schemas,
     takeovers: Takeovers,
+    rights: Rights,
+    damage: Damage,
 }
 
 /// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
@@ -130,7 +138,8 @@ impl Caller {
 
     /// Passes the answer on, and goes on to the next call if it was one.
     fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        let is_over = answer.as_ref().err().is_none_or(|error| !error.is_temporary());
+        let goes_on = |error: &StoreError| error.is_temporary() || error.is_of_this_attempt();
+        let is_over = !answer.as_ref().err().is_some_and(goes_on);
         if is_over || planted::is("call_renumbered") {
             self.give_up();
         }
@@ -147,18 +156,23 @@ impl Store {
         let url = redis.url_masked();
         let unreachable = |problem: String| UnfitServer::Unreachable { url: url.clone(), problem };
         let links = Links::open(redis).map_err(|error| unreachable(error.to_string()))?;
-        let fitness = links.check(&url).await?;
+        let (keys, scripts) = (Keys::new(&redis.prefix, redis.partitions), Scripts::new());
+        let needs = links.needs(redis.replicas > 0);
+        let probe = Probe::new(&keys, &scripts, needs);
+        let fitness = links.check(&url, &probe).await?;
         let store = Store {
             inner: Arc::new(Inner {
                 links,
-                keys: Keys::new(&redis.prefix, redis.partitions),
-                scripts: Scripts::new(),
+                keys,
+                scripts,
                 pod: uuid::Uuid::new_v4().simple().to_string()[..12].to_owned(),
                 seed: uuid::Uuid::new_v4(),
                 epochs: Epochs::new(redis.partitions, owner_lease),
                 replicas: redis.replicas.into(),
                 schemas: Schemas::new(redis.partitions),
                 takeovers: Takeovers::default(),
+                rights: Rights::new(probe),
+                damage: Damage::default(),
             }),
         };
         store.check_meta(redis.partitions).await.map_err(|error| match error {
@@ -228,8 +242,8 @@ impl From<StoreError> for MetaError {
 }
 
 /// Repeats a call while Redis does not answer, until `deadline`. The call must be the same each
-/// time. If it failed for good and was once sent without an answer, that is what is told: it may
-/// have been carried out.
+/// time. If it was once sent without an answer, and what came later says nothing of that, the first is
+/// what is told: it may have been carried out.
 pub async fn persist<T, F: Future<Output = Result<T, StoreError>>>(
     deadline: Option<Instant>,
     mut call: impl FnMut() -> F,
@@ -239,6 +253,15 @@ pub async fn persist<T, F: Future<Output = Result<T, StoreError>>>(
     loop {
         let error = match call().await {
             Err(error) if error.is_temporary() => error,
+            Err(error) if error.is_of_this_attempt() => match (unconfirmed, deadline) {
+                (Some(earlier), Some(_)) => return Err(earlier),
+                (None, Some(_)) => return Err(error),
+                // Who waits without end waits until a person has put it right.
+                (earlier, None) => {
+                    unconfirmed = earlier;
+                    error
+                }
+            },
             settled => return settled,
         };
         let out_of_time = deadline.is_some_and(|deadline| Instant::now() + pause > deadline);

@@ -148,8 +148,10 @@ impl Store {
         }
     }
 
-    /// True when Redis answers, and holds nothing newer than this version knows.
+    /// True when Redis answers, holds nothing newer than this version knows, and allows what a pod
+    /// cannot do without.
     pub async fn check_ready(&self) -> Result<(), StoreError> {
+        self.check_rights_now().await?;
         match self.meta_schema().await? {
             newer if newer > known() => Err(StoreError::NewerSchema(newer)),
             _ => Ok(()),

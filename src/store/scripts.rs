@@ -5,7 +5,7 @@ use redis::{
     aio::ConnectionLike,
 };
 
-use super::schema;
+use super::{rights, schema};
 use crate::faults::planted_lua::text_of;
 
 /// One script, ready to be called.
@@ -26,6 +26,11 @@ pub struct Call<'a> {
 }
 
 impl Transition {
+    /// What Redis runs, as text.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// A call with nothing given yet.
     pub fn call(&self) -> Call<'_> {
         Call { transition: self, keys: Vec::new(), args: Vec::new() }
@@ -48,6 +53,11 @@ impl Call<'_> {
     /// The key by which the call finds its node.
     pub(super) fn route(&self) -> &[u8] {
         self.keys.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// The name of the script, and the keys.
+    pub(super) fn described(&self) -> (&'static str, &[Vec<u8>]) {
+        (self.transition.name, &self.keys)
     }
 
     /// The command, by the script's hash.
@@ -84,7 +94,7 @@ pub(super) fn is_missing(error: &redis::RedisError) -> bool {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 17] = [
+const INCLUDES: [(&str, &str); 18] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
@@ -101,6 +111,7 @@ const INCLUDES: [(&str, &str); 17] = [
     ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
+    ("wake", include_str!("../../lua/include/wake.lua")),
     ("withdrawn", include_str!("../../lua/include/withdrawn.lua")),
 ];
 
@@ -145,8 +156,14 @@ impl Default for Scripts {
 }
 
 fn transition(name: &'static str, source: &str) -> Transition {
-    let source = with_includes(&text_of(name, source));
+    let source = with_rights(&with_includes(&text_of(name, source)));
     Transition { name, script: Script::new(&source), source }
+}
+
+/// The source, with the check of rights behind its first line, which only Redis reads.
+fn with_rights(whole: &str) -> String {
+    let (first, rest) = whole.split_once('\n').unwrap_or((whole, ""));
+    format!("{first}\n{}{rest}", rights::preamble(rest))
 }
 
 /// The source, with its line `-- include: a, b` replaced by those files.

@@ -153,6 +153,10 @@ impl Ear {
     async fn listen(self, node: Arc<Node>, members: Vec<usize>) {
         let Err(error) = self.hear(&node, &members).await;
         tracing::debug!(%error, "cannot listen for wake-ups; polling meanwhile");
+        if matches!(error, StoreError::NoRights(_)) {
+            // Which are missing is asked for elsewhere, and logged.
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
         self.ended.notify_one();
     }
 

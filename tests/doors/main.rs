@@ -25,6 +25,7 @@ mod in_file;
 mod ingest;
 mod memory;
 mod redis_gone;
+mod rights;
 mod start;
 mod tcp;
 mod workers;

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::{
     ports::free_address,
+    redis::{as_svc, is_minimal},
     wait::{eventually, within},
 };
 
@@ -69,7 +70,13 @@ impl Settings {
     }
 
     fn text(&self, http: SocketAddr, tcp: &[SocketAddr]) -> String {
-        let Settings { redis_url, partitions, processor_lease_ms, sender_lease_ms, .. } = self;
+        let Settings { partitions, processor_lease_ms, sender_lease_ms, .. } = self;
+        let is_one =
+            ["redis://127.0.0.1:", "unix://"].iter().any(|of| self.redis_url.starts_with(of));
+        let redis_url = match is_one && is_minimal() && !self.redis_url.contains("svc") {
+            true => as_svc(&self.redis_url),
+            false => self.redis_url.clone(),
+        };
         let mut text = format!(
             "shutdown_ms = {}\n[http]\nlisten = \"{http}\"\n{}\n\
              [redis]\nurl = \"{redis_url}\"\npartitions = {partitions}\n{}\n[ingest]\n{}\n\

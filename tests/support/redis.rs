@@ -20,6 +20,8 @@ use super::ports::free_port;
 #[allow(unused_imports)]
 pub use super::cluster::TestCluster;
 
+/// The password of the user `svc` ([`TestRedis::acl`]): whatever is logged or answered must not hold it.
+pub const PASSWORD: &str = "open-sesame-17";
 /// A server or cluster that is not ready by then fails the test.
 pub const READY_MAX: Duration = Duration::from_secs(30);
 /// How often the state that is waited for is looked at.
@@ -105,6 +107,26 @@ impl TestRedis {
     /// A new connection to it, whose commands may take as long as a test needs.
     pub async fn connection(&self) -> MultiplexedConnection {
         connect(&self.url).await.expect("the test's redis-server answers")
+    }
+
+    /// Changes what the user `svc` may do, whose password is [`PASSWORD`]; makes it, if need be.
+    pub async fn acl(&self, rules: &[&str]) {
+        let password = format!(">{PASSWORD}");
+        let words = [&["ACL", "SETUSER", "svc", "on", &password], rules].concat();
+        self.ask::<()>(&words).await.unwrap();
+    }
+
+    /// A connection as the user `svc`.
+    pub async fn connection_as_svc(&self) -> MultiplexedConnection {
+        let mut connection = self.connection().await;
+        let auth = redis::cmd("AUTH").arg("svc").arg(PASSWORD).exec_async(&mut connection).await;
+        auth.unwrap();
+        connection
+    }
+
+    /// Where it listens, with the name and the password of the user `svc`.
+    pub fn url_as_svc(&self) -> String {
+        as_svc(&self.url)
     }
 
     /// Runs one command on a connection of its own.
@@ -195,6 +217,28 @@ impl TestRedis {
     }
 }
 
+/// The URL of one server with the name and the password of the user `svc`.
+pub fn as_svc(url: &str) -> String {
+    match url.strip_prefix("redis://") {
+        Some(rest) => format!("redis://svc:{PASSWORD}@{rest}"),
+        None => format!("{url}?user=svc&pass={PASSWORD}"),
+    }
+}
+
+/// The rules that docs/REDIS.md names for a user of Reseq's own.
+pub fn minimal_rules() -> Vec<String> {
+    let text = std::fs::read_to_string(super::source::root().join("docs/REDIS.md")).unwrap();
+    let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix("ACL SETUSER reseq "));
+    let line = lines.next().expect("docs/REDIS.md has the rules in a line");
+    let rules = line.split(' ').filter(|rule| rule.starts_with(['~', '&', '+']));
+    rules.map(str::to_owned).collect()
+}
+
+/// True if the pods of all tests are to have those rules and no others (`make test-rights`).
+pub fn is_minimal() -> bool {
+    std::env::var_os("RESEQ_TEST_MINIMAL_RIGHTS").is_some()
+}
+
 impl Drop for TestRedis {
     fn drop(&mut self) {
         // A frozen process ends by SIGKILL, too.
@@ -213,6 +257,12 @@ fn spawn(args: &[String], dir: &Path) -> Child {
     if !args.iter().any(|arg| arg == "--sentinel") {
         command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
         command.args(["--enable-debug-command", "yes"]);
+    }
+    if is_minimal() && !args.iter().any(|arg| arg == "--sentinel" || arg == "--cluster-enabled") {
+        // Some tests need more than every deployment does.
+        let more = ["+wait", "+config|get"].map(str::to_owned);
+        let password = format!(">{PASSWORD}");
+        command.args(["--user", "svc", "on", &password]).args(minimal_rules()).args(more);
     }
     command.arg("--dir").arg(dir).args(args);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -13,6 +13,7 @@ use crate::{
     support::{
         cluster::TestCluster,
         pods::{Pod, Settings, refused_start},
+        redis::{PASSWORD, minimal_rules},
         wait::eventually,
     },
 };
@@ -266,4 +267,40 @@ async fn a_node_of_a_cluster_is_refused_by_a_plain_url_and_the_right_one_is_name
     let (status, said) = refused_start(&config).await;
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("redis+cluster://"), "{said}");
+}
+
+#[tokio::test]
+async fn each_node_has_users_of_its_own_and_each_is_asked_for_their_rights() {
+    let cluster = TestCluster::start().await;
+    let rules = minimal_rules();
+    let mut rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let url = cluster.url().replace("://", &format!("://svc:{PASSWORD}@"));
+    let config = format!("[redis]\nurl = \"{url}\"\n");
+    for node in &cluster.nodes {
+        node.acl(&rules).await;
+    }
+    let (_, said) = refused_start(&config).await;
+    assert!(said.contains("+cluster|info"), "{said}");
+    rules.extend(["+cluster|slots", "+cluster|info", "+asking", "+config|get"]);
+    for node in &cluster.nodes {
+        node.acl(&rules).await;
+    }
+    for missing in ["hset", "asking"] {
+        cluster.nodes[1].acl(&[&format!("-{missing}")]).await;
+        let (_, said) = refused_start(&config).await;
+        assert!(said.contains(&format!(" +{missing}.")) && !said.contains(PASSWORD), "{said}");
+        cluster.nodes[1].acl(&[&format!("+{missing}")]).await;
+    }
+    let places = one_of_each(&cluster).await;
+    let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
+    for node in &cluster.nodes {
+        node.ask::<()>(&["ACL", "LOG", "RESET"]).await.unwrap();
+    }
+    let journey = Journey::start(&url, &names).await;
+    tokio::join!(journey.produce("rights", 20), cluster.move_slot(places[0].1, 1));
+    journey.end().await;
+    for node in &cluster.nodes {
+        let refused: Vec<redis::Value> = node.ask(&["ACL", "LOG"]).await.unwrap();
+        assert!(refused.is_empty(), "{refused:?}");
+    }
 }

@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub const BUGS: [Bug; 50] = [
+pub const BUGS: [Bug; 51] = [
     // Order.
     bug(
         "release compares no heads",
@@ -225,6 +225,12 @@ end",
         "release",
         "if is_forgotten and known[9] then redis.call('HDEL', KEYS[3], 'all_keys_known') end",
         "",
+    ),
+    bug(
+        "a script ends where it may not publish",
+        "include/wake",
+        "redis.pcall('SPUBLISH'",
+        "redis.call('SPUBLISH'",
     ),
     // Bounds and times.
     bug(

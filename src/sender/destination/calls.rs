@@ -235,8 +235,8 @@ impl DestinationSender {
                 self.tenure.lost.cancel();
             }
             StoreError::StaleDefinition | StoreError::UnknownDestination => self.look_up(),
-            // The store has told why.
-            StoreError::NewerSchema(_) => self.pause = Duration::from_secs(1),
+            // The store has logged why.
+            error if error.is_told() => self.pause = Duration::from_secs(1),
             StoreError::Quarantine(wait_ms) => self.pause = Duration::from_millis(wait_ms + 1),
             error if error.is_temporary() => {
                 tracing::debug!(destination = %self.name, %error, "a call failed, and is made again");

@@ -61,6 +61,14 @@ pub enum UnfitServer {
         /// What the configuration says.
         configured: u16,
     },
+    /// Its user may not do what Reseq does.
+    #[error("At {url} {sentence}. Give it these rules (ACL SETUSER); docs/REDIS.md names all.")]
+    NoRights {
+        /// Where it is.
+        url: String,
+        /// Which rights are missing.
+        sentence: String,
+    },
     /// Written by a newer version of Reseq.
     #[error("{}.", crate::store::schema::newer_sentence(*.stored))]
     NewerSchema {
@@ -76,6 +84,8 @@ pub struct Fitness {
     pub version: String,
     /// Sentences for the operator.
     pub warnings: Vec<String>,
+    /// Another one: which rights for wake-ups are missing. A pod that runs looks for them itself.
+    pub lacks: Option<String>,
 }
 
 impl Fitness {
@@ -86,6 +96,7 @@ impl Fitness {
                 self.warnings.push(warning);
             }
         }
+        self.lacks = self.lacks.or(other.lacks);
         self
     }
 }
@@ -133,7 +144,7 @@ pub(super) async fn check_server(
                 .to_owned(),
         );
     }
-    Ok(Fitness { version, warnings })
+    Ok(Fitness { version, warnings, lacks: None })
 }
 
 /// A setting of the server; empty if it does not tell.

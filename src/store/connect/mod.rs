@@ -21,7 +21,10 @@ pub(super) use channel::Channel;
 pub use fitness::{Fitness, UnfitServer};
 pub(super) use node::Node;
 
-use super::StoreError;
+use super::{
+    StoreError,
+    rights::{Needs, Probe},
+};
 use crate::config::{self, Access, Host, Topology};
 use cluster::Cluster;
 use node::Way;
@@ -178,15 +181,24 @@ impl Links {
         }
     }
 
+    /// What its user needs, beyond what every deployment's does.
+    pub(super) fn needs(&self, replicas: bool) -> Needs {
+        let (cluster, sentinel) = match &self.servers {
+            Servers::Cluster(_) => (true, false),
+            Servers::One(node) => (false, node.sentinels().is_some()),
+        };
+        Needs { cluster, sentinel, replicas }
+    }
+
     /// Waits until all who hold data have loaded it, and checks them.
-    pub(super) async fn check(&self, url: &str) -> Result<Fitness, UnfitServer> {
+    pub(super) async fn check(&self, url: &str, probe: &Probe) -> Result<Fitness, UnfitServer> {
         let unreachable =
             |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
         self.survey().await.map_err(|error| unreachable(error.to_string()))?;
         let in_cluster = matches!(self.servers, Servers::Cluster(_));
         let deadline = Instant::now() + LOADING_PATIENCE;
         let primaries = self.primaries();
-        let checks = primaries.iter().map(|node| loaded(node, url, deadline, in_cluster));
+        let checks = primaries.iter().map(|node| loaded(node, url, deadline, in_cluster, probe));
         let mut all: Option<Fitness> = None;
         for checked in join_all(checks).await {
             match checked {
@@ -207,13 +219,22 @@ async fn loaded(
     url: &str,
     deadline: Instant,
     in_cluster: bool,
+    probe: &Probe,
 ) -> Result<Fitness, UnfitServer> {
     let unreachable = |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
     loop {
         let mut link = node.take().await.map_err(|error| unreachable(error.to_string()))?;
-        let pong = redis::cmd("PING").query_async::<String>(&mut link.connection).await;
-        match pong {
-            Ok(_) => return fitness::check_server(&mut link.connection, url, in_cluster).await,
+        let missing = probe.run(&mut link.connection).await;
+        match missing {
+            Ok(missing) => {
+                if let Some(sentence) = missing.rights_sentence() {
+                    return Err(UnfitServer::NoRights { url: url.to_owned(), sentence });
+                }
+                let connection = &mut link.connection;
+                let mut fitness = fitness::check_server(connection, url, in_cluster).await?;
+                fitness.lacks = missing.hints_sentence();
+                return Ok(fitness);
+            }
             Err(error) if error.code() == Some("LOADING") && Instant::now() < deadline => {
                 tracing::info!("Redis is loading its data; waiting for it");
                 tokio::time::sleep(Duration::from_secs(1)).await;

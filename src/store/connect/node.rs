@@ -232,7 +232,10 @@ pub(super) fn tuned(info: &ConnectionInfo, protocol: ProtocolVersion) -> Connect
 
 /// An error while connecting: nothing was sent.
 pub(super) fn unreached(error: RedisError) -> StoreError {
-    StoreError::Unavailable(error.to_string())
+    match StoreError::from(error) {
+        error @ (StoreError::NoRights(_) | StoreError::Unavailable(_)) => error,
+        other => StoreError::Unavailable(other.to_string()),
+    }
 }
 
 pub(super) fn not_in_time() -> StoreError {

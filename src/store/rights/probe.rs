@@ -1,0 +1,166 @@
+//! Asks a server which of the rights that Reseq needs its user lacks.
+
+use std::collections::BTreeSet;
+
+use redis::{
+    ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, aio::MultiplexedConnection,
+};
+
+use super::{Missing, table};
+use crate::store::{Keys, keys::Claimers, scripts::Scripts};
+
+/// Answers those questions to which the answer is no. ARGV: of each question its name, how many words
+/// its command has, and these. A command that the server does not have is nobody's missing right.
+const PROBE: &str = r"
+local may, missing, at = redis.acl_check_cmd, {}, 1
+while may and at < #ARGV do
+  local count = tonumber(ARGV[at + 1])
+  local is_known, is_allowed = pcall(may, unpack(ARGV, at + 2, at + 1 + count))
+  if is_known and not is_allowed then missing[#missing + 1] = ARGV[at] end
+  at = at + 2 + count
+end
+return missing";
+
+/// What a deployment needs beyond what every one does.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::store) struct Needs {
+    pub(in crate::store) cluster: bool,
+    pub(in crate::store) sentinel: bool,
+    pub(in crate::store) replicas: bool,
+}
+
+/// The questions, made once.
+pub(in crate::store) struct Probe {
+    script: Script,
+    questions: Vec<String>,
+    /// As a rule of an ACL: `reseq:*`.
+    pattern: String,
+}
+
+impl Probe {
+    pub(in crate::store) fn new(keys: &Keys, scripts: &Scripts, needs: Needs) -> Probe {
+        let mut probe = Probe {
+            script: Script::new(PROBE),
+            questions: Vec::new(),
+            pattern: format!("{}:*", keys.prefix()),
+        };
+        for key in sample_of_keys(keys) {
+            // Redis lets a script run only where its user may read and write all of its keys.
+            probe.ask(&format!("by hash {key}"), &["EVALSHA", "x", "1", &key]);
+            probe.ask(&format!("by text {key}"), &["EVAL", "x", "1", &key]);
+        }
+        let meta = keys.meta();
+        for command in table::commands_on_keys(scripts.all().iter().map(|script| script.source())) {
+            let mut words = vec![command.name, &meta];
+            words.resize(2 + command.arguments, "1");
+            probe.ask(&format!("of keys +{}", command.name.to_lowercase()), &words);
+        }
+        let more: [(bool, &[&[&str]]); 4] = [
+            (true, &table::ALWAYS),
+            (needs.cluster, &table::IN_CLUSTER),
+            (needs.replicas, &table::WITH_REPLICAS),
+            (needs.sentinel, &table::WITH_SENTINEL),
+        ];
+        for words in more.iter().filter(|(is_needed, _)| *is_needed).flat_map(|(_, words)| *words) {
+            probe.ask(&format!("+{}", rule_of(words)), words);
+        }
+        for command in table::OF_WAKE_UPS {
+            let name = command.to_lowercase();
+            // With no channel, only the command is asked about.
+            probe.ask(&format!("wake-ups +{name}"), &[command]);
+            for channel in [keys.wake_definitions(), keys.partition(0).wake_owner()] {
+                probe.ask(&format!("channel {name}"), &[command, &channel]);
+            }
+        }
+        probe
+    }
+
+    fn ask(&mut self, question: &str, words: &[&str]) {
+        self.questions.extend([question.to_owned(), words.len().to_string()]);
+        self.questions.extend(words.iter().map(|word| (*word).to_owned()));
+    }
+
+    /// What the user of this connection lacks there.
+    pub(in crate::store) async fn run(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<Missing> {
+        let mut missing = Missing::default();
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(self.script.get_hash()).arg(0).arg(&self.questions);
+        let mut answer: RedisResult<Vec<String>> = call.query_async(connection).await;
+        if let Err(error) = &answer {
+            let lacks_it = is_no_right(error);
+            if lacks_it {
+                missing.rights.insert("+evalsha".to_owned());
+            }
+            if lacks_it || error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) {
+                let mut call = redis::cmd("EVAL");
+                call.arg(PROBE).arg(0).arg(&self.questions);
+                answer = call.query_async(connection).await;
+            }
+        }
+        match answer {
+            Ok(answers) => self.read(&answers, &mut missing),
+            // Without it nothing else can be found out.
+            Err(error) if is_no_right(&error) => drop(missing.rights.insert("+eval".to_owned())),
+            // Something else than a Redis that Reseq knows; what it is, is asked next.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::UnexpectedReturnType | ErrorKind::Parse) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(missing)
+    }
+
+    fn read(&self, answers: &[String], missing: &mut Missing) {
+        let denied: BTreeSet<&str> = answers.iter().map(String::as_str).collect();
+        // One of the two may be denied for itself.
+        let lacks_keys = denied
+            .iter()
+            .filter_map(|answer| answer.strip_prefix("by hash "))
+            .any(|key| denied.contains(format!("by text {key}").as_str()));
+        if lacks_keys {
+            missing.rights.insert(format!("~{}", self.pattern));
+        }
+        for answer in &denied {
+            if let Some(command) = answer.strip_prefix("of keys ") {
+                // Where the keys are not allowed, no command on one is: that says nothing of it.
+                if !lacks_keys {
+                    missing.rights.insert(command.to_owned());
+                }
+            } else if let Some(command) = answer.strip_prefix("channel ") {
+                if !denied.contains(format!("wake-ups +{command}").as_str()) {
+                    missing.hints.insert(format!("&{}", self.pattern));
+                }
+            } else if let Some(command) = answer.strip_prefix("wake-ups ") {
+                missing.hints.insert(command.to_owned());
+            } else if answer.starts_with('+') {
+                missing.rights.insert((*answer).to_owned());
+            }
+        }
+    }
+}
+
+/// Keys of every kind, so that a rule for only some of them is noticed.
+fn sample_of_keys(keys: &Keys) -> Vec<String> {
+    let partition = keys.partition(0);
+    let mut sample = vec![keys.meta(), keys.pods()];
+    for index in [keys.destinations(), keys.topics()] {
+        sample.extend([index.hash(), index.changes(), index.removed()]);
+    }
+    sample.extend([partition.epoch(), partition.owner(), partition.releasable()]);
+    sample.extend([partition.active(Claimers::Builtin), partition.leases(), partition.delayed()]);
+    sample.extend([partition.call("probe"), partition.wake_owner(), partition.wake_waiting()]);
+    sample
+}
+
+/// As a rule of an ACL names it: `hset`, `cluster|slots`.
+fn rule_of(words: &[&str]) -> String {
+    let is_container = words[0] == "CLUSTER";
+    let count = if is_container { 2 } else { 1 };
+    words.iter().take(count).map(|word| word.to_lowercase()).collect::<Vec<_>>().join("|")
+}
+
+fn is_no_right(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
+}
