@@ -313,7 +313,7 @@ fn the_rights_that_are_asked_for_are_those_that_are_used() {
     let known = |word: &String| word.len() > 2 && !ELSEWHERE.contains(&word.as_str());
     let of_pipelines =
         ["CMD", "ARG", "IGNORE", "ADD_COMMAND", "CMD_ITER", "QUERY_ASYNC", "EXEC_ASYNC"];
-    let more = ["LEN", "IGNORE_ERRORS", "IS_TRANSACTION"];
+    let more = ["CLONE", "LEN", "IGNORE_ERRORS", "IS_TRANSACTION"];
     let is_command =
         |word: &String| !of_pipelines.contains(&word.as_str()) && !more.contains(&word.as_str());
     sent.retain(|word| known(word) && is_command(word));

@@ -27,14 +27,13 @@ const ON_NO_KEY: [Command; 2] = [
 ];
 
 /// What scripts and Rust may run on keys. A test holds it against what they do run.
-const ON_KEYS: [Command; 46] = [
+const ON_KEYS: [Command; 45] = [
     on_key("DEL", 0),
     on_key("EXISTS", 0),
     on_key("GET", 0),
     on_key("HDEL", 1),
     on_key("HEXISTS", 1),
     on_key("HGET", 1),
-    on_key("HGETALL", 0),
     on_key("HINCRBY", 2),
     on_key("HKEYS", 0),
     on_key("HLEN", 0),
@@ -77,12 +76,11 @@ const ON_KEYS: [Command; 46] = [
 ];
 
 /// Commands on keys that Rust sends itself.
-const SENT_ON_KEYS: [&str; 19] = [
+const SENT_ON_KEYS: [&str; 18] = [
     "EXISTS",
     "GET",
     "HEXISTS",
     "HGET",
-    "HGETALL",
     "HMGET",
     "HSCAN",
     "HSET",
