@@ -75,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
                 costs.iter().map(|(_, micros)| micros).sum::<f64>() / count as f64
             );
             bench.store.remove(&bench.known.destination.name, true).await?;
-            bench.store.disown(bench.known.partition, &bench.owner.token).await?;
+            bench.store.disown(bench.known.partition, &bench.owner.token, None).await?;
         }
     }
     redis.stop().await?;

@@ -19,14 +19,17 @@ impl Desk {
 
     async fn damage(&self, how: &str, sequence: &str) {
         let messages = self.keys().messages();
-        match how {
-            "missing" => assert_eq!(self.redis_ask::<u64>(&["HDEL", &messages, sequence]).await, 1),
-            "garbage" => drop(self.redis_ask::<u64>(&["HSET", &messages, sequence, "??"]).await),
-            "cut" => {
-                drop(self.redis_ask::<u64>(&["HSET", &messages, sequence, "19,999;abc"]).await)
+        let record = match how {
+            "missing" => {
+                assert_eq!(self.redis_ask::<u64>(&["HDEL", &messages, sequence]).await, 1);
+                return;
             }
-            _ => drop(self.redis_ask::<u64>(&["HSET", &messages, sequence, "94,1;x"]).await),
-        }
+            "garbage" => "??",
+            "cut" => "19,999;abc",
+            _ => "94,1;x",
+        };
+        let added: u64 = self.redis_ask(&["HSET", &messages, sequence, record]).await;
+        assert_eq!(added, 0);
     }
 
     async fn send_four(&self) {

@@ -63,7 +63,7 @@ impl Watched {
         self.note("unclaim").await;
         let owner = self.own(name).await;
         assert!(self.release(at, &owner, vec![None]).await == 4);
-        self.service.store.disown(at.partition, &owner.token).await.unwrap();
+        self.service.store.disown(at.partition, &owner.token, None).await.unwrap();
         self.get(&format!("destinations/{name}/log?limit=1000")).await;
         self.note("log").await;
     }

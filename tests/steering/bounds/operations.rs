@@ -337,7 +337,7 @@ impl Watched {
         self.pass().await;
         let store = self.service.store.clone();
         let catalog = Catalog::load(store.clone()).await.unwrap();
-        store.expire_dead_letters(&catalog, &[at.partition]).await;
+        store.expire_dead_letters(&catalog.all()).await;
         self.note("expire dead letters").await;
         let dead = self.get(&format!("destinations/{name}/stats")).await["dead"].clone();
         assert_eq!((dead, left.is_empty()), (json!(0), false));
@@ -388,7 +388,7 @@ impl Watched {
         self.note("migrate").await;
         store.settle_halted(at).await.unwrap();
         self.note("settle what is halted").await;
-        store.disown(at.partition, &owner.token).await.unwrap();
+        store.disown(at.partition, &owner.token, None).await.unwrap();
         self.note("disown").await;
     }
 
@@ -415,7 +415,7 @@ impl Watched {
         };
         self.pass().await;
         assert!(self.release(&at, &owner, vec![lane]).await > 0);
-        self.service.store.disown(at.partition, &owner.token).await.unwrap();
+        self.service.store.disown(at.partition, &owner.token, None).await.unwrap();
         self.pass().await;
         self.delete(&format!("destinations/{name}?purge=true")).await;
         self.note("remove").await;
