@@ -36,6 +36,8 @@ pub struct Service {
     pub gate: tokio::sync::RwLock<()>,
     /// What a success is answered with.
     pub answer: Mutex<Option<String>>,
+    /// Of each batch at most so many are taken, and the answer says so.
+    pub takes_max: Mutex<Option<usize>>,
 }
 
 /// A request that was answered with success.
@@ -93,9 +95,14 @@ impl Service {
             let body = format!("no {}", request.body);
             return Some(Answer { body, ..Answer::status(*status) });
         }
+        let count_max = *self.takes_max.lock().unwrap();
+        let partly = count_max.map(|max| {
+            let batch: Vec<Value> = serde_json::from_str(&request.body).unwrap();
+            json!({"accepted": max.min(batch.len())}).to_string()
+        });
         let taken = Taken { headers: request.headers, body: request.body };
         self.taken.lock().unwrap().push(taken);
-        let body = self.answer.lock().unwrap().clone().unwrap_or_default();
+        let body = partly.or_else(|| self.answer.lock().unwrap().clone()).unwrap_or_default();
         Some(Answer { body, ..Answer::status(200) })
     }
 
