@@ -140,7 +140,7 @@ async fn a_delivery_ends_with_its_lease_though_redis_does_not_answer() {
     };
     let way = Proxy::unix(redis.url());
     let _first = Pod::start("first", "sender", &settings(&way.url)).await;
-    let ingest = Pod::start("ingest", "ingest", &settings(redis.url())).await;
+    let mut ingest = Pod::start("ingest", "ingest", &settings(redis.url())).await;
     let body = json!({"destinations": ["erp"], "body": "one"}).to_string();
     let request = client().post(ingest.url("/v1/messages"));
     let request = request.header("content-type", "application/json").body(body);
@@ -153,12 +153,15 @@ async fn a_delivery_ends_with_its_lease_though_redis_does_not_answer() {
         .await;
     };
     arrives(1).await;
+    // It would look the destination up itself, and mend the index.
+    ingest.kill();
     // The index has lost the destination, so that the pod looks it up where the truth is; and no
     // answer comes any more.
     way.keep_answers_when_asked("HMGET\r\n$17\r\nreseq:{p00}:d:erp\r\n$7\r\nversion");
-    for forget in
-        [&["HDEL", "reseq:destinations", "erp"][..], &["HINCRBY", "reseq:destinations", "*", "1"]]
-    {
+    for forget in [
+        &["HDEL", "reseq:{index}:destinations", "erp"][..],
+        &["HINCRBY", "reseq:{index}:destinations", "*", "1"],
+    ] {
         redis.ask::<u64>(forget).await.unwrap();
     }
     eventually("the pod looks the destination up", async || {
