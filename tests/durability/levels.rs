@@ -123,7 +123,7 @@ async fn every_call_that_promises_something_writes_something() {
     let (redis, _replicas) = primary_with(1).await;
     let mut at = redis.connection().await;
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
-    let (version, ..): (String, u8, u8, String) = run(&mut at, &calls.define("{}")).await;
+    let (version, ..): (String, u8, u8, String, String) = run(&mut at, &calls.define("{}")).await;
     calls.version = version;
     (calls.epoch, _) = run::<(String, u64)>(&mut at, &calls.own("me")).await;
     let once = [Arrival::new(1, "1:digest first", RECORD)];

@@ -77,7 +77,7 @@ pub async fn forgotten(redis: &mut MultiplexedConnection) {
                     | ["reseq", _, "owner" | "epoch"]
                     | ["reseq", _, "d", _]
                     | ["reseq", _, "calls", ..]
-                    | ["reseq", _, "d", _, "seen" | "log", ..]
+                    | ["reseq", _, "d", _, "seen" | "log" | "previous", ..]
             )
         };
         let left: Vec<&String> = keys.iter().filter(|key| !lasting(key)).collect();

@@ -27,7 +27,7 @@ const ON_NO_KEY: [Command; 2] = [
 ];
 
 /// What scripts and Rust may run on keys. A test holds it against what they do run.
-const ON_KEYS: [Command; 45] = [
+const ON_KEYS: [Command; 49] = [
     on_key("DEL", 0),
     on_key("EXISTS", 0),
     on_key("GET", 0),
@@ -45,6 +45,7 @@ const ON_KEYS: [Command; 45] = [
     on_key("LINDEX", 1),
     on_key("LLEN", 0),
     on_key("LPOP", 0),
+    on_key("LPOS", 1),
     on_key("LPUSH", 1),
     on_key("LRANGE", 2),
     on_key("LREM", 2),
@@ -56,9 +57,11 @@ const ON_KEYS: [Command; 45] = [
     on_key("SCARD", 0),
     on_key("SET", 1),
     on_key("SETEX", 2),
+    on_key("SISMEMBER", 1),
     on_key("SMISMEMBER", 1),
     on_key("SREM", 1),
     on_key("STRLEN", 0),
+    on_key("TYPE", 0),
     on_key("UNLINK", 0),
     on_key("ZADD", 2),
     on_key("ZCARD", 0),
@@ -70,6 +73,7 @@ const ON_KEYS: [Command; 45] = [
     on_key("ZRANGEBYSCORE", 2),
     on_key("ZRANK", 1),
     on_key("ZREM", 1),
+    on_key("ZREMRANGEBYRANK", 2),
     on_key("ZREMRANGEBYSCORE", 2),
     on_key("ZSCAN", 1),
     on_key("ZSCORE", 1),
