@@ -70,7 +70,7 @@ async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory()
             assert_eq!(said(client.put(&path).json(&plain)).await.status, 201);
             let sent = client.post(format!("{path}/messages")).body("x").header("reseq-key", "k");
             assert_eq!(said(sent).await.status, 202);
-            if number % 3 == 0 {
+            if number.is_multiple_of(3) {
                 let lease = json!({"destinations": [name], "max": 1, "wait_ms": 1000});
                 let leased = said(client.post(pod.url("/v1/leases")).json(&lease)).await;
                 let token = &leased.body["leases"][0]["token"];

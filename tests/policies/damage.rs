@@ -43,7 +43,7 @@ impl Desk {
         let leases = self.lease(json!({"max": 9, "wait_ms": 20_000})).await;
         for lease in &leases {
             let body = lease["body"].clone();
-            self.end("complete", &[lease.clone()], json!({"body": body})).await;
+            self.end("complete", std::slice::from_ref(lease), json!({"body": body})).await;
         }
         leases.len()
     }

@@ -189,7 +189,7 @@ async fn when_a_whole_long_list_was_withdrawn_what_comes_after_it_is_claimed() {
             .collect::<String>();
         let batch = super::client().post(service.pod.url("/v1/messages"));
         let batch = batch.header("content-type", "application/x-ndjson").body(lines);
-        assert_eq!(batch.send().await.unwrap().bytes().await.unwrap().is_empty(), false);
+        assert!(!batch.send().await.unwrap().bytes().await.unwrap().is_empty());
     }
     let purged = service.post("destinations/crm/purge", json!({})).await.ok();
     assert_eq!(purged, json!({"cancelled": 25_000, "ordered": 0}));

@@ -172,7 +172,7 @@ impl Watched {
 
 /// A message with a short body; behind the first ones some are delayed.
 fn short(n: usize) -> Arrival {
-    let key = if n % 2 == 0 { "big".to_owned() } else { format!("k{}", n % 1000) };
+    let key = if n.is_multiple_of(2) { "big".to_owned() } else { format!("k{}", n % 1000) };
     let due = ((4_500..14_500).contains(&n) && n % 50 == 49).then_some(Due::After(3_600_000));
     Arrival { due, ..arrival(key, json!({"n": n}).to_string()) }
 }
