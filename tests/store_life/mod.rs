@@ -97,7 +97,9 @@ pub async fn through_the_store(
 impl Life<'_> {
     async fn ingest(&self, arrivals: &[Arrival]) -> Vec<Ingested> {
         let all: Vec<&Arrival> = arrivals.iter().collect();
-        self.store.ingest(&self.caller, &self.known, self.owner.epoch, &all).await.unwrap()
+        // One that was made after another had been removed may be born above the partition's epoch.
+        let epoch = self.owner.epoch.max(self.known.born);
+        self.store.ingest(&self.caller, &self.known, epoch, &all).await.unwrap()
     }
 
     async fn claim(&self) -> Claimed {
