@@ -121,7 +121,7 @@ const UNNOTICED: [&str; 59] = [
 async fn so_it_is_where_lanes_are_serial_and_where_nothing_is_in_order() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
-    for (ordering, processing, expected) in [("key", "serial", 4), ("none", "parallel", 8)] {
+    for (ordering, processing, expected) in [("key", "serial", 5), ("none", "parallel", 9)] {
         let calls = populate_few(&mut connection, ordering, processing).await;
         let count = few_calls_of(&calls).len();
         let mut unnoticed = Vec::new();
@@ -188,7 +188,7 @@ fn commands_of(script: &str) -> BTreeSet<String> {
     let code = whole.lines().filter(|line| !line.trim_start().starts_with("--"));
     let words = code.flat_map(|line| line.split('\'').skip(1).step_by(2).map(str::to_owned));
     let is_name = |word: &String| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
-    let options = ["BYSCORE", "LIMIT", "WITHSCORES", "REV"];
+    let options = ["BYSCORE", "LIMIT", "WITHSCORES", "REV", "COUNT", "NOVALUES", "RANK"];
     words.filter(is_name).filter(|word| !options.contains(&word.as_str())).collect()
 }
 
