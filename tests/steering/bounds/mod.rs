@@ -161,6 +161,7 @@ impl Watched {
         let caller = store.caller_anew("load");
         let key = store.keys().partition(known.partition).epoch();
         let epoch: u64 = self.service.redis.ask(&["HGET", &key, "epoch"]).await.unwrap();
+        let epoch = epoch.max(known.born);
         for from in (0..count).step_by(batch) {
             let all: Vec<Arrival> = (from..count.min(from + batch)).map(&arrival).collect();
             let all: Vec<&Arrival> = all.iter().collect();
@@ -286,8 +287,9 @@ fn check_routes(requested: &BTreeSet<String>) {
         parts.len() == path.len()
             && parts.iter().zip(path).all(|(part, word)| part.starts_with('{') || part == word)
     };
+    let is_used = |route: &String| asked.iter().any(|path| fits(route, path));
     let left: BTreeSet<String> =
-        routes.filter(|route| !asked.iter().any(|path| fits(route, path))).collect();
+        routes.filter(|route| !is_used(route) && !route.ends_with("/repair")).collect();
     assert_eq!(left, BTreeSet::new(), "routes that no operation uses");
 }
 
@@ -326,6 +328,9 @@ async fn no_call_holds_redis_longer_the_more_messages_wait() {
     check_routes(&watched.requested);
     if !is_timed {
         let known: BTreeSet<_> = Scripts::new().all().into_iter().map(|one| one.name).collect();
-        assert_eq!(scripts, known, "each script is in an operation");
+        // A repair looks for suspects in whole lists: it is for a destination that is damaged, and its
+        // calls are not held to these bounds.
+        let left: Vec<_> = known.difference(&scripts).collect();
+        assert_eq!(left, [&"repair"], "each script is in an operation");
     }
 }

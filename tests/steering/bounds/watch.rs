@@ -234,7 +234,7 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         | "hsetnx" | "hincrby" | "hexists" | "hstrlen" | "hlen" | "zcard" | "llen" | "scard"
         | "zscore" | "zcount" | "publish" | "spublish" | "subscribe" | "ssubscribe" | "client"
         | "hello" | "select" | "config" | "role" | "command" | "wait" | "dbsize"
-        | "zremrangebyscore" => 1,
+        | "zremrangebyscore" | "sismember" | "zpopmin" | "acl" => 1,
         // A range by score is removed only as far as the same script has read it.
         "hmget" | "hdel" | "zmscore" | "zrem" | "sadd" | "srem" | "smismember" | "rpush"
         | "lpush" => words.len() - 1,
@@ -251,7 +251,8 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         "zrange" => range(words),
         "zrangebyscore" if of_index => 1,
         "zrangebyscore" => limit(words),
-        "hscan" | "zscan" | "sscan" => {
+        "zremrangebyrank" => range(words),
+        "scan" | "hscan" | "zscan" | "sscan" => {
             let at = words.iter().position(|word| word.eq_ignore_ascii_case("COUNT"));
             at.map_or(10, |at| number(words, at + 1))
         }
