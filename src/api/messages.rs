@@ -17,7 +17,7 @@ use super::{
     withdraw::{self, name, wrong_state},
 };
 use crate::{
-    domain::{self, Place, Sequence, Tombstone, message},
+    domain::{self, Apart, Place, Sequence, Tombstone, message},
     store::{Listed, Which},
     wire::problem::Problem,
 };
@@ -75,12 +75,15 @@ pub(super) async fn show(
     let store = &api.store;
     let mut listed = store.listed(target.known(), &[sequence]).await?;
     if let Some(one) = listed.first_mut() {
-        if store.fill_listed(target.known(), one).await.is_err() {
-            // It may just have left, or have been replaced: as it is now.
+        if one.message.apart != Apart::default() {
+            // With its bodies. It may have left meanwhile.
             let whole = store.messages(target.known(), &[sequence]).await?;
             let Some(message) = whole.into_iter().next().flatten() else {
                 return Err(unknown(&target, sequence).await?);
             };
+            if message.damaged.is_some() {
+                one.state = domain::State::Damaged;
+            }
             one.message = message;
         }
         let whole = Some(api.json_depth_max);

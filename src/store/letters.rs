@@ -12,8 +12,6 @@ use crate::domain::{Sequence, Stage, Stamped};
 const EXPIRE_MAX: u64 = 500;
 /// The most of these calls in a row for one destination.
 const EXPIRE_CALLS_MAX: usize = 100;
-/// Destinations whose oldest dead letters are asked for together.
-const DESTINATIONS_AT_ONCE: usize = 1_000;
 
 /// A message set aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,36 +102,33 @@ impl Store {
     }
 
     /// Removes dead letters that are older than these destinations keep them. For the owner of their
-    /// partitions, once in a while.
+    /// partitions, once in a while, some destinations at a time.
     pub async fn expire_dead_letters(&self, all: &[Arc<Known>]) {
         let concerned = all.iter().filter(|known| known.destination.dead_letters_max_age_ms > 0);
         let concerned: Vec<_> = concerned.collect();
-        for some in concerned.chunks(DESTINATIONS_AT_ONCE) {
-            let looks = some.iter().map(|known| {
-                let key = self.keys().destination(&known.destination.name).dead_at();
-                let mut pipe = redis::pipe();
-                pipe.zrange_withscores(key, 0, 0);
-                pipe
-            });
-            let oldest = self.query_each(&looks.collect::<Vec<_>>()).await;
-            for (known, oldest) in some.iter().zip(oldest) {
-                let Ok(oldest) = oldest else { continue };
-                let oldest: Vec<(Sequence, u64)> =
-                    ask::read(oldest.into_iter().next(), "the oldest dead letter")
-                        .unwrap_or_default();
-                let age_ms = known.destination.dead_letters_max_age_ms;
-                let last_ms = server_clock_ms().saturating_sub(age_ms);
-                if oldest.first().is_none_or(|(_, at_ms)| *at_ms > last_ms) {
-                    continue;
+        let looks = concerned.iter().map(|known| {
+            let key = self.keys().destination(&known.destination.name).dead_at();
+            let mut pipe = redis::pipe();
+            pipe.zrange_withscores(key, 0, 0);
+            pipe
+        });
+        let oldest = self.query_each(&looks.collect::<Vec<_>>()).await;
+        for (known, oldest) in concerned.iter().zip(oldest) {
+            let Ok(oldest) = oldest else { continue };
+            let oldest: Vec<(Sequence, u64)> =
+                ask::read(oldest.into_iter().next(), "the oldest dead letter").unwrap_or_default();
+            let age_ms = known.destination.dead_letters_max_age_ms;
+            let last_ms = server_clock_ms().saturating_sub(age_ms);
+            if oldest.first().is_none_or(|(_, at_ms)| *at_ms > last_ms) {
+                continue;
+            }
+            let name = &known.destination.name;
+            match self.expire(known).await {
+                Ok(count) => {
+                    tracing::info!(destination = %name, count, "old dead letters were removed");
                 }
-                let name = &known.destination.name;
-                match self.expire(known).await {
-                    Ok(count) => {
-                        tracing::info!(destination = %name, count, "old dead letters were removed");
-                    }
-                    Err(error) => {
-                        tracing::debug!(destination = %name, %error, "cannot remove old dead letters");
-                    }
+                Err(error) => {
+                    tracing::debug!(destination = %name, %error, "cannot remove old dead letters");
                 }
             }
         }

@@ -141,11 +141,6 @@ impl Store {
         Ok(Candidates { sequences: found, next, by_sequence: true })
     }
 
-    /// Puts the body into a message, if it is stored apart. Nothing is lost if it has just left.
-    pub async fn fill_listed(&self, known: &Known, listed: &mut Listed) -> Result<(), StoreError> {
-        self.fill(known, &mut [&mut listed.message]).await
-    }
-
     /// Where these messages stand, without bodies that are stored apart; those that have left are left
     /// out. Redis cannot tell which of those that are ready are being delivered.
     pub async fn listed(

@@ -179,6 +179,7 @@ async fn a_long_body_that_is_missing_damages_its_message_alone() {
     desk.pod.restart().await;
     desk.steer("resume", json!({"what": "delivery"})).await;
     desk.until("it is halted", |stats| stats["halted"] == 1 && stats["delivered_total"] == 1).await;
+    assert_eq!(desk.state_of(1).await, "damaged");
     desk.cancel(1).await;
     desk.is_drained().await;
     assert_eq!(desk.received(), ["b1", "a2"]);
