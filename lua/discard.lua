@@ -13,7 +13,7 @@
 -- Returns: how many there were
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it finds none of them: no call number is needed.
--- include: schema, expect, bodies
+-- include: schema, expect, bodies, letters
 
 check_schema(KEYS[4])
 local known = redis.call('HMGET', KEYS[1], 'version', 'deleted')
@@ -27,9 +27,6 @@ for i, sequence in ipairs(sequences) do
   if scores[i] then letters[#letters + 1] = sequence end
 end
 if #letters == 0 then return 0 end
-local discarded = redis.call('ZREM', KEYS[2], unpack(letters))
-redis.call('HDEL', KEYS[3], unpack(letters))
-redis.call('ZREM', KEYS[6], unpack(letters))
-remove_bodies(KEYS[5], letters)
+local discarded = remove_letters(KEYS[2], KEYS[3], KEYS[6], KEYS[5], letters)
 redis.call('HINCRBY', KEYS[1], 'discarded', discarded)
 return discarded

@@ -13,7 +13,7 @@
 -- Returns: how many were removed
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it removes the next, if they are too old as well: no call number is needed.
--- include: schema, clock, expect, bodies
+-- include: schema, clock, expect, bodies, letters
 
 check_schema(KEYS[4])
 local known = redis.call('HMGET', KEYS[1], 'version', 'deleted')
@@ -24,9 +24,6 @@ expect('ZCARD', KEYS[2])
 local last = text(now_ms() - tonumber(ARGV[2]))
 local letters = redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', last, 'LIMIT', '0', ARGV[3])
 if #letters == 0 then return 0 end
-redis.call('ZREM', KEYS[6], unpack(letters))
-redis.call('ZREM', KEYS[2], unpack(letters))
-redis.call('HDEL', KEYS[3], unpack(letters))
-remove_bodies(KEYS[5], letters)
+remove_letters(KEYS[2], KEYS[3], KEYS[6], KEYS[5], letters)
 redis.call('HINCRBY', KEYS[1], 'expired', #letters)
 return #letters

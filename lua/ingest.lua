@@ -40,7 +40,7 @@
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, lists, attempts, wake, waiting, bodies
+-- include: schema, clock, call, epoch, expect, lists, attempts, wake, waiting, bodies, letters
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -294,12 +294,9 @@ if records.n > 0 then
     redis.call('ZADD', KEYS[7], 'LT', now_text, destination)
     wake(KEYS[10], destination)
   end
-  for letter in pairs(letters) do
-    redis.call('ZREM', KEYS[14], letter)
-    redis.call('HDEL', KEYS[15], letter)
-    redis.call('ZREM', KEYS[17], letter)
-    remove_bodies(KEYS[16], {letter})
-  end
+  local redriven = {}
+  for letter in pairs(letters) do redriven[#redriven + 1] = letter end
+  if #redriven > 0 then remove_letters(KEYS[14], KEYS[15], KEYS[17], KEYS[16], redriven) end
   for _, one in ipairs(remember) do
     local index, ms = one[1], window_ms + one[2]
     local in_epoch, sequence, digest, id = unpack(stamped_here[index])

@@ -94,7 +94,7 @@ pub(super) fn is_missing(error: &redis::RedisError) -> bool {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 18] = [
+const INCLUDES: [(&str, &str); 19] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
@@ -105,6 +105,7 @@ const INCLUDES: [(&str, &str); 18] = [
     ("head", include_str!("../../lua/include/head.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("left", include_str!("../../lua/include/left.lua")),
+    ("letters", include_str!("../../lua/include/letters.lua")),
     ("lists", include_str!("../../lua/include/lists.lua")),
     ("look", include_str!("../../lua/include/look.lua")),
     ("owner", include_str!("../../lua/include/owner.lua")),

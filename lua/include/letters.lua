@@ -1,0 +1,10 @@
+-- Dead letters: `dead` holds their sequences, `letters` what they are, `dead_at` when each was set aside,
+-- and `bodies` their long bodies.
+
+-- Removes these dead letters. Returns how many there were.
+local function remove_letters(dead, letters, dead_at, bodies, sequences)
+  redis.call('HDEL', letters, unpack(sequences))
+  redis.call('ZREM', dead_at, unpack(sequences))
+  remove_bodies(bodies, sequences)
+  return redis.call('ZREM', dead, unpack(sequences))
+end
