@@ -7,6 +7,7 @@
 mod file;
 mod overlay;
 mod topology;
+mod validate;
 
 use std::{
     net::SocketAddr,
@@ -312,104 +313,6 @@ impl Config {
         config = overlay::environment(config, environment)?;
         config.validate()?;
         Ok(config)
-    }
-
-    /// Checks everything that serde could not.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        // A call may be sent again for 50 s at most: its answer is kept for 60 s (`call.lua`).
-        let ranges: &[(&str, u64, u64, u64)] = &[
-            ("http.body_bytes_max", self.http.body_bytes_max as u64, 1, 256 << 20),
-            ("http.batch_bytes_max", self.http.batch_bytes_max as u64, 1, 1 << 30),
-            ("http.json_depth_max", self.http.json_depth_max as u64, 8, 10_000),
-            ("http.connections_max", self.http.connections_max as u64, 0, 1 << 20),
-            ("http.header_timeout_ms", self.http.header_timeout_ms, 10, 600_000),
-            ("http.idle_timeout_ms", self.http.idle_timeout_ms, 10, 3_600_000),
-            ("http.body_bytes_per_second_min", self.http.body_bytes_per_second_min, 0, 1 << 30),
-            ("http.body_window_ms", self.http.body_window_ms, 10, 600_000),
-            ("redis.partitions", self.redis.partitions.into(), 1, 4096),
-            ("redis.connections", self.redis.connections as u64, 1, 1024),
-            ("redis.timeout_ms", self.redis.timeout_ms, 10, 20_000),
-            ("redis.replicas", self.redis.replicas.into(), 0, 16),
-            ("ingest.batch_max", self.ingest.batch_max as u64, 1, 1024),
-            (
-                "ingest.bytes_in_flight_max",
-                self.ingest.bytes_in_flight_max as u64,
-                1 << 20,
-                1 << 40,
-            ),
-            ("ingest.retry_ms", self.ingest.retry_ms, 0, 30_000),
-            ("ingest.connections_max", self.ingest.connections_max as u64, 0, 1 << 20),
-            ("ingest.frames_in_flight_max", self.ingest.frames_in_flight_max as u64, 1, 1 << 16),
-            ("ingest.memory_high_percent", self.ingest.memory_high_percent.into(), 0, 100),
-            ("processor.concurrency", self.processor.concurrency as u64, 1, 100_000),
-            ("processor.lease_ms", self.processor.lease_ms, 100, 24 * 3_600_000),
-            ("sender.lease_ms", self.sender.lease_ms, 500, 600_000),
-            ("sender.run_max", self.sender.run_max as u64, 1, 1024),
-            ("shutdown_ms", self.shutdown_ms, 100, 3_600_000),
-        ];
-        for &(field, value, min, max) in ranges {
-            if !(min..=max).contains(&value) {
-                return Err(invalid(field, format!("{value} is outside {min} to {max}")));
-            }
-        }
-        self.validate_redis()?;
-        self.validate_destinations()?;
-        self.validate_topics()?;
-        self.validate_listeners()
-    }
-
-    fn validate_redis(&self) -> Result<(), ConfigError> {
-        let prefix = &self.redis.prefix;
-        if prefix.is_empty()
-            || !prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-        {
-            return Err(invalid("redis.prefix", "use letters, digits, '.', '_' and '-'".into()));
-        }
-        if !self.redis.is_embedded() {
-            self.redis.topology().map_err(|problem| invalid("redis.url", problem))?;
-        }
-        Ok(())
-    }
-
-    fn validate_destinations(&self) -> Result<(), ConfigError> {
-        let mut names = std::collections::HashSet::new();
-        for destination in &self.destinations {
-            let name = &destination.name;
-            if !names.insert(name) {
-                return Err(invalid(&format!("destination {name:?}"), "is defined twice".into()));
-            }
-            destination.validate().map_err(|error| {
-                invalid(&format!("destination {name:?}: {}", error.field), error.problem)
-            })?;
-        }
-        Ok(())
-    }
-
-    /// A topic may name destinations that are made over HTTP: whether they are there is not asked.
-    fn validate_topics(&self) -> Result<(), ConfigError> {
-        let mut names = std::collections::HashSet::new();
-        for topic in &self.topics {
-            let name = &topic.name;
-            if !names.insert(name) {
-                return Err(invalid(&format!("topic {name:?}"), "is defined twice".into()));
-            }
-            topic.validate().map_err(|error| {
-                invalid(&format!("topic {name:?}: {}", error.field), error.problem)
-            })?;
-        }
-        Ok(())
-    }
-
-    fn validate_listeners(&self) -> Result<(), ConfigError> {
-        let mut addresses = std::collections::HashSet::new();
-        for listener in &self.tcp {
-            let taken = !addresses.insert(listener.listen) || listener.listen == self.http.listen;
-            if taken && listener.listen.port() != 0 {
-                let problem = format!("{} is used by another listener", listener.listen);
-                return Err(invalid("tcp.listen", problem));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -17,21 +17,24 @@
 //! (`d` dropped, `s` skipped, `c` cancelled). A tombstone has no body. The charge is what the message
 //! counts for in `max_backlog_bytes`: the bytes of its body as it arrived.
 
+mod apart;
+mod prefix;
 mod short;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use apart::{INLINE_MAX, Part, fill, is_apart, read_with};
+use apart::{is_long, write_apart};
+use prefix::{charge_of_damaged, number, read_prefix};
+pub(super) use prefix::{letter, tombstone_of};
 use short::{ContentType, Id};
 
 use super::schema::{FIRST, known};
 use crate::domain::{
     Apart, Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, Place,
-    Processed, Sequence, Stamped, Tombstone, message::PRIORITY_DEFAULT,
+    Processed, Sequence, Stamped,
 };
-
-/// The longest body that stands in its record, in bytes. Longer ones stand apart.
-pub const INLINE_MAX: usize = 2048;
 
 /// A record, and what changes in the hash `bodies` with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,30 +43,6 @@ pub struct Written {
     pub record: Vec<u8>,
     /// Bodies to store apart; none: to remove.
     pub bodies: Vec<(Part, Option<Bytes>)>,
-}
-
-/// A body of a message that has two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The body as it is now.
-    Body,
-    /// The body as it arrived.
-    Input,
-}
-
-impl Part {
-    /// What follows the sequence in the name of the body's field.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Part::Body => "",
-            Part::Input => "i",
-        }
-    }
-
-    /// The body's field in the hash `bodies`.
-    pub fn field(self, sequence: Sequence) -> String {
-        format!("{sequence}{}", self.suffix())
-    }
 }
 
 /// What records of this schema begin with. All schemas so far have the same header.
@@ -126,17 +105,6 @@ fn write(out: &mut Vec<u8>, schema: u32, message: &Message, epoch: Epoch, charge
     out.extend_from_slice(&header);
     if !is_long(&message.body.bytes) {
         out.extend_from_slice(&message.body.bytes);
-    }
-}
-
-fn is_long(bytes: &Bytes) -> bool {
-    bytes.len() > INLINE_MAX
-}
-
-/// Says at the front of a record that its body stands apart.
-fn write_apart(out: &mut Vec<u8>, body: &Bytes) {
-    if is_long(body) {
-        out.extend_from_slice(format!("B{};", body.len()).as_bytes());
     }
 }
 
@@ -217,82 +185,6 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written
     Written { record: out, bodies }
 }
 
-/// As records and scripts spell it.
-pub(super) fn letter(tombstone: Tombstone) -> char {
-    match tombstone {
-        Tombstone::Dropped => 'd',
-        Tombstone::Skipped => 's',
-        Tombstone::Cancelled => 'c',
-    }
-}
-
-/// What [`letter`] spells.
-pub(super) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError> {
-    match letter {
-        Some(b'd') => Ok(Tombstone::Dropped),
-        Some(b's') => Ok(Tombstone::Skipped),
-        Some(b'c') => Ok(Tombstone::Cancelled),
-        other => Err(damaged(&format!("unknown tombstone {other:?}"))),
-    }
-}
-
-/// What stands before the format.
-struct Prefix {
-    tombstone: Option<Tombstone>,
-    /// The length of a body that stands apart.
-    apart: Option<u64>,
-    previous: Option<Sequence>,
-    priority: u8,
-}
-
-fn read_prefix(record: Bytes, sequence: Sequence) -> Result<(Prefix, Bytes), RecordError> {
-    let mut prefix = Prefix {
-        tombstone: None,
-        apart: None,
-        previous: Some(sequence.saturating_sub(1)),
-        priority: PRIORITY_DEFAULT,
-    };
-    let mut rest = record;
-    if rest.first() == Some(&b'T') {
-        prefix.tombstone = Some(tombstone_of(rest.get(1).copied())?);
-        rest = rest.slice(2..);
-    } else if rest.first() == Some(&b'B') {
-        let (length, after) = number(&rest, 1, b';')?;
-        prefix.apart = Some(length);
-        rest = rest.slice(after..);
-    }
-    match rest.first() {
-        Some(b'P') => {
-            let after = if rest.get(1) == Some(&b';') {
-                prefix.previous = None;
-                2
-            } else {
-                let (previous, after) = number(&rest, 1, b';')?;
-                prefix.previous = Some(previous);
-                after
-            };
-            rest = rest.slice(after..);
-        }
-        Some(b'N') => {
-            let (priority, after) = number(&rest, 1, b';')?;
-            prefix.previous = Some(0);
-            prefix.priority = priority as u8;
-            rest = rest.slice(after..);
-        }
-        _ => {}
-    }
-    Ok((prefix, rest))
-}
-
-/// The number from here to the next `end`, and where it goes on behind that.
-fn number(bytes: &[u8], from: usize, end: u8) -> Result<(u64, usize), RecordError> {
-    let rest = bytes.get(from..).unwrap_or_default();
-    let length = rest.iter().take(20).position(|&b| b == end);
-    let length = length.ok_or_else(|| damaged(&"a number has no end"))?;
-    let text = std::str::from_utf8(&rest[..length]).map_err(|e| damaged(&e))?;
-    Ok((text.parse().map_err(|e| damaged(&e))?, from + length + 1))
-}
-
 fn damaged(what: &dyn std::fmt::Display) -> RecordError {
     RecordError::Damaged(what.to_string())
 }
@@ -331,19 +223,6 @@ pub fn read_or_damaged(
         attempts,
         ..Stamped::unreadable(destination.clone(), sequence, error.to_string())
     })
-}
-
-/// The charge of a tombstone that cannot be read otherwise, as far as it is there: scripts write
-/// `T<how>D<charge>;` in the place of a record that they could not read.
-fn charge_of_damaged(record: &Bytes) -> u64 {
-    if record.get(2) == Some(&b'D') {
-        return number(record, 3, b';').map_or(0, |(charge, _)| charge);
-    }
-    let charge = || {
-        let (_, rest) = read_prefix(record.clone(), 1).ok()?;
-        Some(number(&rest, 1, b',').ok()?.0)
-    };
-    charge().unwrap_or_default()
 }
 
 fn read_whole(
@@ -394,45 +273,6 @@ fn read_whole(
         apart,
         damaged: None,
     })
-}
-
-/// True if a script that answers with this record gives its body behind it (`bytes_apart` in
-/// `lua/include/bodies.lua`).
-pub fn is_apart(record: &[u8]) -> bool {
-    let Some(rest) = record.strip_prefix(b"B") else { return false };
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    rest.get(digits) == Some(&b';') && rest[..digits].iter().any(|digit| *digit != b'0')
-}
-
-/// Reads a record with the body that a script gave behind it, if it did.
-pub fn read_with(
-    record: Bytes,
-    body: Option<Bytes>,
-    destination: &DestinationName,
-    sequence: Sequence,
-    attempts: Attempts,
-) -> Result<Stamped, RecordError> {
-    let mut message = read(record, destination, sequence, attempts)?;
-    if let Some(body) = body {
-        fill(&mut message, Part::Body, Some(body).filter(|body| !body.is_empty()))?;
-    }
-    Ok(message)
-}
-
-/// Puts a body that stands apart into its message, as it was found.
-pub fn fill(stamped: &mut Stamped, part: Part, found: Option<Bytes>) -> Result<(), RecordError> {
-    let found = found.ok_or_else(|| damaged(&"its body is missing"))?;
-    let (length, body) = match part {
-        Part::Body => (stamped.apart.body, Some(&mut stamped.message.body)),
-        Part::Input => (stamped.apart.input, stamped.input.as_mut()),
-    };
-    if length != Some(found.len() as u64) {
-        return Err(damaged(&"its body has another length than its record says"));
-    }
-    if let Some(body) = body {
-        body.bytes = found;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -494,38 +334,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn long_bodies_stand_apart_and_are_put_in_again() {
-        let long: &'static [u8] = &[b'x'; INLINE_MAX + 1];
-        let mut whole = Stamped { charge: 5, ..stamped("a", JSON, long) };
-        whole.input = Some(Body { content_type: JSON.into(), bytes: vec![b'i'; 3000].into() });
-        let Written { record, bodies } = of_stamped(&whole, Ordering::Key, FIRST);
-        assert!(record.starts_with(b"B2049;P41;1") && record.len() < 200, "{record:?}");
-        let input = whole.input.as_ref().unwrap().bytes.clone();
-        let apart = [(Part::Body, Some(long.into())), (Part::Input, Some(input.clone()))];
-        assert_eq!(bodies, apart);
-
-        let record = Bytes::from(record);
-        let attempts = whole.attempts.clone();
-        let mut found = read(record.clone(), &whole.destination, 42, attempts).unwrap();
-        assert_eq!(found.apart, Apart { body: Some(2049), input: Some(3000) });
-        assert_eq!(found.message.body.bytes, "");
-        // What was read without its bodies can be written again: the input stays where it is.
-        let again = Stamped { tombstone: Some(Tombstone::Dropped), ..found.clone() };
-        let again = of_stamped(&again, Ordering::Key, FIRST);
-        assert_eq!(again.bodies, [(Part::Body, None)]);
-        assert!(fill(&mut found, Part::Body, None).is_err());
-        assert!(fill(&mut found, Part::Body, Some("short".into())).is_err());
-        fill(&mut found, Part::Body, Some(long.into())).unwrap();
-        fill(&mut found, Part::Input, Some(input)).unwrap();
-        assert_eq!(Stamped { apart: Apart::default(), ..found }, whole);
-
-        // A shorter output has the longer one removed.
-        let shorter =
-            Stamped { apart: Apart { body: Some(2049), input: None }, ..stamped("a", JSON, b"{}") };
-        assert_eq!(of_stamped(&shorter, Ordering::Key, FIRST).bodies, [(Part::Body, None)]);
     }
 
     #[test]

@@ -20,28 +20,28 @@
 //! not: in `reseq-id` and `reseq-key` whatever is not ASCII, spaces and `%` are percent-encoded as
 //! UTF-8, so that a receiver has the original after percent-decoding (`decodeURIComponent`).
 
-use std::{
-    borrow::Borrow,
-    error::Error,
-    time::{Duration, SystemTime},
-};
+mod response;
+
+use std::{borrow::Borrow, error::Error, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use reqwest::{
-    Client, Response, StatusCode, Url, Version,
+    Client, Response, Url,
     header::{self, HeaderMap, HeaderName, HeaderValue},
 };
 
-use super::{answer::excerpt, envelope::origin_text};
-use crate::domain::{Stamped, TroubleKind, attempts::DETAIL_BYTES_MAX, destination::Headers};
+pub use response::{
+    content_encoding, drain, ends_with_connection, refusal, refusal_in_full, retry_after,
+};
+
+use super::envelope::origin_text;
+use crate::domain::{Stamped, TroubleKind, destination::Headers};
 
 /// A connection that is not there after this time counts as none.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Idle connections kept for each host.
 const IDLE_PER_HOST_MAX: usize = 256;
-/// The most of an answer that is read only to keep its connection usable, in bytes.
-const DRAIN_BYTES_MAX: u64 = 64 * 1024;
 
 /// What is percent-encoded in a header value, besides everything that is not ASCII. The space,
 /// because those at the ends of a value get lost; `%`, because decoding must give the original.
@@ -288,98 +288,9 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// How the answer's body is encoded, if it is: Reseq asks for no encoding and decodes none.
-pub fn content_encoding(answer: &Response) -> Option<String> {
-    let value = answer.headers().get(header::CONTENT_ENCODING)?;
-    let shown = excerpt(value.as_bytes());
-    (!shown.trim().is_empty() && !shown.trim().eq_ignore_ascii_case("identity")).then_some(shown)
-}
-
-/// True if only the end of the connection ends the answer's body: then one that broke off looks whole.
-pub fn ends_with_connection(answer: &Response) -> bool {
-    answer.version() < Version::HTTP_2
-        && answer.content_length().is_none()
-        && !answer.headers().contains_key(header::TRANSFER_ENCODING)
-}
-
-/// A status that is no success, in words.
-pub fn refusal(status: StatusCode) -> String {
-    if status.is_redirection() {
-        return format!("status {} (redirects are not followed)", status.as_u16());
-    }
-    format!("status {}", status.as_u16())
-}
-
-/// How long the answer asks to wait: `Retry-After` in seconds or as a date (RFC 9110, 10.2.3). A
-/// date that has passed asks for no wait; anything unreadable is as if it were not there.
-pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
-}
-
-/// A status that is no success, with the beginning of what the other side said, for the record of
-/// a message. The rest is read as by [`drain`].
-pub async fn refusal_in_full(answer: Response) -> String {
-    let status = refusal(answer.status());
-    let said = excerpt_of(answer, DETAIL_BYTES_MAX).await;
-    if said.is_empty() { status } else { format!("{status}: {said}") }
-}
-
-/// The beginning of an answer's body, at most so many bytes of it, as text; what came of it if it
-/// broke off.
-async fn excerpt_of(mut answer: Response, bytes_max: usize) -> String {
-    let mut body = BytesMut::new();
-    while body.len() < bytes_max
-        && let Ok(Some(chunk)) = answer.chunk().await
-    {
-        let room = bytes_max - body.len();
-        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-    }
-    if body.len() == bytes_max {
-        drain(answer).await;
-    }
-    String::from_utf8_lossy(&body).trim().to_owned()
-}
-
-/// Reads what is left of an answer, so that its connection can be used again; a long rest is not
-/// worth it, and closes the connection.
-pub async fn drain(mut answer: Response) {
-    let mut left = DRAIN_BYTES_MAX;
-    if answer.content_length().is_some_and(|announced| announced > left) {
-        return;
-    }
-    while let Ok(Some(chunk)) = answer.chunk().await {
-        left = left.saturating_sub(chunk.len() as u64);
-        if left == 0 {
-            return;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
-        let read = |text: &'static str| {
-            let headers = [(header::RETRY_AFTER, HeaderValue::from_static(text))];
-            retry_after(&headers.into_iter().collect(), now).map(|wait| wait.as_secs())
-        };
-        assert_eq!(read("120"), Some(120));
-        assert_eq!(read("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
-        assert_eq!(read("Sunday, 06-Nov-94 08:50:07 GMT"), Some(30));
-        assert_eq!(read("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
-        for unreadable in ["", "soon", "-1", "1.5", "99999999999999999999999"] {
-            assert_eq!(read(unreadable), None, "{unreadable}");
-        }
-        assert_eq!(retry_after(&HeaderMap::new(), now), None);
-    }
 
     #[test]
     fn every_header_of_a_delivery_is_listed() {

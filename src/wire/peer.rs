@@ -1,25 +1,27 @@
 //! The other end of an HTTP connection, as far as this process can know it: what it is doing, and
 //! whether it can still get what it is sent.
 
+mod body;
+mod stream;
+
 use std::{
     io,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use axum::body::{Body, Bytes, HttpBody};
-use futures::FutureExt;
-use http_body_util::Full;
-use hyper::body::{Frame, SizeHint};
+use axum::body::Body;
 use socket2::SockRef;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    io::Interest,
     net::TcpStream,
     time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
+
+use body::Answering;
+pub use body::Tracked;
+pub use stream::PeerIo;
 
 /// What is sent and not acknowledged for so long is lost, and the connection with it. Shorter than
 /// the default lease of a worker, so that what it was to get is given back before.
@@ -209,193 +211,11 @@ impl Peer {
 
     /// The stream, to be read and written by the one that serves the connection.
     pub fn io(&self) -> PeerIo {
-        PeerIo(self.clone())
+        PeerIo::new(self.clone())
     }
 
     /// This body, whose end says that the answer is on its way.
     pub fn answering(&self, body: Body) -> Body {
-        Body::new(Answering { body, peer: self.clone() })
-    }
-}
-
-/// The stream of a [`Peer`].
-pub struct PeerIo(Peer);
-
-impl PeerIo {
-    fn note<T>(&self, result: io::Result<T>) -> Poll<io::Result<T>> {
-        if let Err(error) = &result {
-            self.0.state().error = Some(error.kind());
-        }
-        Poll::Ready(result)
-    }
-
-    fn poll_try_write(
-        &self,
-        cx: &mut Context<'_>,
-        write: impl Fn(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        let stream = &self.0.0.stream;
-        loop {
-            if let Err(error) = ready!(stream.poll_write_ready(cx)) {
-                return self.note(Err(error));
-            }
-            match write(stream) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => {
-                    let mut state = self.0.state();
-                    if state.activity == Activity::Idle {
-                        state.since = Instant::now();
-                    }
-                    drop(state);
-                    return self.note(written);
-                }
-            }
-        }
-    }
-}
-
-impl AsyncRead for PeerIo {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let stream = &self.0.0.stream;
-        loop {
-            if let Err(error) = ready!(stream.poll_read_ready(cx)) {
-                return self.note(Err(error));
-            }
-            match stream.try_read(buffer.initialize_unfilled()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return self.note(Err(error)),
-                Ok(count) => {
-                    buffer.advance(count);
-                    let mut state = self.0.state();
-                    match state.activity {
-                        _ if count == 0 => state.has_ended = true,
-                        Activity::Idle => {
-                            (state.activity, state.since) = (Activity::Head, Instant::now());
-                        }
-                        _ => {}
-                    }
-                    return Poll::Ready(Ok(()));
-                }
-            }
-        }
-    }
-}
-
-impl AsyncWrite for PeerIo {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_try_write(cx, |stream| stream.try_write(bytes))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_try_write(cx, |stream| stream.try_write_vectored(parts))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    /// Called when all that was buffered is written.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(unconfirmed) = &mut self.0.state().unconfirmed {
-            unconfirmed.is_written = true;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.shut_down();
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// Passes a body on; at its end the answer is made.
-struct Answering {
-    body: Body,
-    peer: Peer,
-}
-
-impl HttpBody for Answering {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        self.peer.end();
-    }
-}
-
-/// A body of which somebody wants to know when it is lost.
-pub struct Tracked {
-    body: Full<Bytes>,
-    peer: Option<Peer>,
-    lost: Option<Lost>,
-}
-
-impl Tracked {
-    /// These bytes for this client; `lost` is called when they are known not to have arrived.
-    pub fn new(bytes: Bytes, peer: Option<Peer>, lost: Lost) -> Tracked {
-        Tracked { body: Full::new(bytes), peer, lost: Some(lost) }
-    }
-}
-
-impl HttpBody for Tracked {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        // All of it is with the connection now, which knows what becomes of it.
-        if let (Some(peer), Some(lost)) = (&self.peer.take(), self.lost.take()) {
-            peer.left().now_or_never();
-            peer.state().unconfirmed = Some(Unconfirmed { lost, is_written: false });
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        HttpBody::size_hint(&self.body)
-    }
-}
-
-impl Drop for Tracked {
-    fn drop(&mut self) {
-        if let Some(lost) = self.lost.take() {
-            lost();
-        }
+        Body::new(Answering::new(body, self.clone()))
     }
 }

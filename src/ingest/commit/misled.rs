@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::{Job, Worker};
+use super::{Job, worker::Worker};
 use crate::{
     domain::{Durability, Place},
     faults::planted,

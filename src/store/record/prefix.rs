@@ -1,0 +1,98 @@
+//! What stands before a record's format: scripts write it, and read it.
+
+use bytes::Bytes;
+
+use super::{RecordError, damaged};
+use crate::domain::{Sequence, Tombstone, message::PRIORITY_DEFAULT};
+
+/// As records and scripts spell it.
+pub(in crate::store) fn letter(tombstone: Tombstone) -> char {
+    match tombstone {
+        Tombstone::Dropped => 'd',
+        Tombstone::Skipped => 's',
+        Tombstone::Cancelled => 'c',
+    }
+}
+
+/// What [`letter`] spells.
+pub(in crate::store) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError> {
+    match letter {
+        Some(b'd') => Ok(Tombstone::Dropped),
+        Some(b's') => Ok(Tombstone::Skipped),
+        Some(b'c') => Ok(Tombstone::Cancelled),
+        other => Err(damaged(&format!("unknown tombstone {other:?}"))),
+    }
+}
+
+/// What stands before the format.
+pub(super) struct Prefix {
+    pub tombstone: Option<Tombstone>,
+    /// The length of a body that stands apart.
+    pub apart: Option<u64>,
+    pub previous: Option<Sequence>,
+    pub priority: u8,
+}
+
+pub(super) fn read_prefix(
+    record: Bytes,
+    sequence: Sequence,
+) -> Result<(Prefix, Bytes), RecordError> {
+    let mut prefix = Prefix {
+        tombstone: None,
+        apart: None,
+        previous: Some(sequence.saturating_sub(1)),
+        priority: PRIORITY_DEFAULT,
+    };
+    let mut rest = record;
+    if rest.first() == Some(&b'T') {
+        prefix.tombstone = Some(tombstone_of(rest.get(1).copied())?);
+        rest = rest.slice(2..);
+    } else if rest.first() == Some(&b'B') {
+        let (length, after) = number(&rest, 1, b';')?;
+        prefix.apart = Some(length);
+        rest = rest.slice(after..);
+    }
+    match rest.first() {
+        Some(b'P') => {
+            let after = if rest.get(1) == Some(&b';') {
+                prefix.previous = None;
+                2
+            } else {
+                let (previous, after) = number(&rest, 1, b';')?;
+                prefix.previous = Some(previous);
+                after
+            };
+            rest = rest.slice(after..);
+        }
+        Some(b'N') => {
+            let (priority, after) = number(&rest, 1, b';')?;
+            prefix.previous = Some(0);
+            prefix.priority = priority as u8;
+            rest = rest.slice(after..);
+        }
+        _ => {}
+    }
+    Ok((prefix, rest))
+}
+
+/// The number from here to the next `end`, and where it goes on behind that.
+pub(super) fn number(bytes: &[u8], from: usize, end: u8) -> Result<(u64, usize), RecordError> {
+    let rest = bytes.get(from..).unwrap_or_default();
+    let length = rest.iter().take(20).position(|&b| b == end);
+    let length = length.ok_or_else(|| damaged(&"a number has no end"))?;
+    let text = std::str::from_utf8(&rest[..length]).map_err(|e| damaged(&e))?;
+    Ok((text.parse().map_err(|e| damaged(&e))?, from + length + 1))
+}
+
+/// The charge of a tombstone that cannot be read otherwise, as far as it is there: scripts write
+/// `T<how>D<charge>;` in the place of a record that they could not read.
+pub(super) fn charge_of_damaged(record: &Bytes) -> u64 {
+    if record.get(2) == Some(&b'D') {
+        return number(record, 3, b';').map_or(0, |(charge, _)| charge);
+    }
+    let charge = || {
+        let (_, rest) = read_prefix(record.clone(), 1).ok()?;
+        Some(number(&rest, 1, b',').ok()?.0)
+    };
+    charge().unwrap_or_default()
+}

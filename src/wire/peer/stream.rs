@@ -1,0 +1,121 @@
+//! The stream of a connection, read and written by the server; the peer sees what it does.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::Instant,
+};
+
+use super::{Activity, Peer};
+
+/// The stream of a [`Peer`].
+pub struct PeerIo(Peer);
+
+impl PeerIo {
+    pub(super) fn new(peer: Peer) -> PeerIo {
+        PeerIo(peer)
+    }
+
+    fn note<T>(&self, result: io::Result<T>) -> Poll<io::Result<T>> {
+        if let Err(error) = &result {
+            self.0.state().error = Some(error.kind());
+        }
+        Poll::Ready(result)
+    }
+
+    fn poll_try_write(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let stream = &self.0.0.stream;
+        loop {
+            if let Err(error) = ready!(stream.poll_write_ready(cx)) {
+                return self.note(Err(error));
+            }
+            match write(stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => {
+                    let mut state = self.0.state();
+                    if state.activity == Activity::Idle {
+                        state.since = Instant::now();
+                    }
+                    drop(state);
+                    return self.note(written);
+                }
+            }
+        }
+    }
+}
+
+impl AsyncRead for PeerIo {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let stream = &self.0.0.stream;
+        loop {
+            if let Err(error) = ready!(stream.poll_read_ready(cx)) {
+                return self.note(Err(error));
+            }
+            match stream.try_read(buffer.initialize_unfilled()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return self.note(Err(error)),
+                Ok(count) => {
+                    buffer.advance(count);
+                    let mut state = self.0.state();
+                    match state.activity {
+                        _ if count == 0 => state.has_ended = true,
+                        Activity::Idle => {
+                            (state.activity, state.since) = (Activity::Head, Instant::now());
+                        }
+                        _ => {}
+                    }
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+}
+
+impl AsyncWrite for PeerIo {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_try_write(cx, |stream| stream.try_write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_try_write(cx, |stream| stream.try_write_vectored(parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Called when all that was buffered is written.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(unconfirmed) = &mut self.0.state().unconfirmed {
+            unconfirmed.is_written = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.shut_down();
+        Poll::Ready(Ok(()))
+    }
+}
