@@ -3,6 +3,10 @@
 # What only tests are built with.
 TEST_FEATURES := --features pause-points,planted-bugs,next-schema
 
+# Where cargo puts what it builds. Cargo is asked once, by the first recipe that needs it.
+TARGET_DIR = $(eval TARGET_DIR := $$(shell scripts/target-dir.sh))$(TARGET_DIR)
+RESEQ = "$(or $(TARGET_DIR),$(error cargo does not say where it builds))/release/reseq"
+
 # What is also run on newer servers.
 RIGHTS_TESTS := doors steering policies worker_api topics delivery_http journey_order journey_faults hand_over
 NEWER_TESTS := scripts_model scripts_cluster scripts_wrong_type journey_order journey_faults upgrades power_cut clocks
@@ -18,14 +22,14 @@ help: ## List the targets
 setup: ## Install what is missing (redis-server), check the rest (cargo, node)
 	@scripts/setup.sh
 
-build: ## Build target/release/reseq
+build: ## Build the release: target/release/reseq, or where cargo is set to build
 	cargo build --release --locked
 
 demo: setup build ## Show it: slow processing, order kept, pods killed (KILLS=0: none; DEMO_ARGS=...)
-	target/release/reseq demo $(if $(KILLS),--kills $(KILLS)) $(DEMO_ARGS)
+	$(RESEQ) demo $(if $(KILLS),--kills $(KILLS)) $(DEMO_ARGS)
 
 run: setup build ## Start the service with an embedded Redis and reseq.example.toml
-	target/release/reseq serve --config reseq.example.toml
+	$(RESEQ) serve --config reseq.example.toml
 
 test: setup ## Run all tests
 	cargo test --locked $(TEST_FEATURES)
@@ -43,11 +47,11 @@ test-newer: setup ## Run the tests of scripts and journeys on Redis 8 and Valkey
 	  RESEQ_TEST_REDIS_SERVER=$$server cargo test --locked --no-fail-fast $(TEST_FEATURES) \
 	    $(addprefix --test ,$(NEWER_TESTS)) </dev/null || exit 1; done
 
-bench: setup build ## Throughput, latency, cost; the ramp drawn into target/bench/ (BENCH_ARGS=...)
-	target/release/reseq bench --warm-up 20000 --ramp 10,25,50,75,100 --svg target/bench/ramp.svg $(BENCH_ARGS)
+bench: setup build ## Throughput, latency, cost; the ramp drawn into bench/ where cargo builds (BENCH_ARGS=...)
+	$(RESEQ) bench --warm-up 20000 --ramp 10,25,50,75,100 --svg "$(TARGET_DIR)/bench/ramp.svg" $(BENCH_ARGS)
 
 bench-fast: setup build ## The demo's case ten times faster, three runs, nothing killed
-	@for run in 1 2 3; do target/release/reseq demo --kills 0 --interval-ms 25 \
+	@for run in 1 2 3; do $(RESEQ) demo --kills 0 --interval-ms 25 \
 	  --work-min-ms 50 --work-max-ms 100 --messages 2000 || exit 1; done
 
 bench-keys: setup ## A million messages on a million ordering keys; is Redis empty afterwards?
@@ -74,7 +78,7 @@ lint: ## Check the formatting, and what clippy finds
 
 release-clean: build ## Show that the release has no pause points and no planted bugs
 	@for name in RESEQ_PAUSE_SOCKET RESEQ_PLANTED_BUG sender.accepted accepted_when_sent; do \
-	  if grep -qaF $$name target/release/reseq; then echo "the release has $$name"; exit 1; fi; \
+	  if grep -qaF $$name $(RESEQ); then echo "the release has $$name"; exit 1; fi; \
 	done; echo "the release has no pause points and no planted bugs"
 
 fmt: ## Format the code

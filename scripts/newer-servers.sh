@@ -2,14 +2,14 @@
 # Unpacks newer servers than this system's (Redis 8, Valkey) from Debian's packages into a folder, for
 # tests: nothing is installed. They bring their own C library. Optional; `make setup` does without.
 #
-#   scripts/newer-servers.sh [FOLDER]      (target/newer-servers)
+#   scripts/newer-servers.sh [FOLDER]      (newer-servers where cargo builds, which is target/ as a rule)
 #
 # Prints the programs that it made, one a line, for RESEQ_TEST_REDIS_SERVER.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SUITE=${SUITE:-trixie}
-folder=${1:-target/newer-servers}
+folder=${1:-$(scripts/target-dir.sh)/newer-servers}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 packages=(redis-server redis-tools valkey-server valkey-tools libc6 libssl3t64 libatomic1

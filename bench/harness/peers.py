@@ -7,10 +7,12 @@ import subprocess
 from dataclasses import dataclass
 
 from .brokers import BENCH, JAVA_CLASSES, InProcess, Kafka, RabbitMQ, Redis, jar_version
+from .cargo import target_dir
 from .cases import SEED
 from .contestants import RUN_SECONDS_MAX, Contestant, Load, Result
 from .processes import Failed, output_of
 
+RUST = target_dir(BENCH / "rust")
 ONE_AT_A_TIME = "one at a time"
 FOUR = Load("four at a time", 4)
 
@@ -134,7 +136,7 @@ PEERS = [
     Peer(
         "streams",
         "Redis Streams",
-        command=(BENCH / "rust/target/release/streams",),
+        command=(RUST / "release/streams",),
         broker=Redis,
         parts=(crate("redis"),),
         loads={"nothing": Load("batches of 100, no lease, no retry", 1, 1_000_000)},
@@ -142,7 +144,7 @@ PEERS = [
     Peer(
         "buffered",
         "in one process, futures",
-        command=(BENCH / "rust/target/release/buffered",),
+        command=(RUST / "release/buffered",),
         broker=InProcess,
         parts=(crate("futures"), crate("tokio")),
         loads={

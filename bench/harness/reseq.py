@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .brokers import BENCH, Redis
+from .cargo import target_dir
 from .cases import SEED
 from .contestants import RUN_SECONDS_MAX, Contestant, Load, Result
 from .processes import Failed, output_of
 
-RESEQ = Path(os.environ.get("RESEQ", BENCH.parent / "target/release/reseq"))
+RESEQ = Path(os.environ.get("RESEQ") or target_dir(BENCH.parent) / "release/reseq")
 ROLES = ("ingest", "processor", "sender")
 # By default a destination delivers 64 lanes at once; each of 100 destinations delivers its one anyway.
 ALL_LANES = ("--set", "destination.delivery.lanes_max=128")

@@ -91,8 +91,9 @@ async fn run_here(topology: Topology, seed: u64, storm: Duration) -> Report {
 
 /// Where what a run leaves is kept.
 pub fn folder() -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/torture");
-    std::fs::create_dir_all(&folder).expect("a folder can be made in target");
+    // The folder beside it: cargo builds wherever it is set to.
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("torture");
+    std::fs::create_dir_all(&folder).expect("a folder can be made where cargo builds");
     folder
 }
 
