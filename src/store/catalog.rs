@@ -189,6 +189,11 @@ impl Catalog {
         self.read_topics(|topics| topics.values().cloned().collect())
     }
 
+    /// The topic of this name, as far as this pod knows.
+    pub fn topic(&self, name: &TopicName) -> Option<Arc<KnownTopic>> {
+        self.read_topics(|topics| topics.get(name).cloned())
+    }
+
     /// Looks up one topic where the truth is.
     pub async fn refresh_topic(
         &self,
@@ -207,7 +212,7 @@ impl Catalog {
         &self,
         name: &TopicName,
     ) -> Result<Option<Arc<KnownTopic>>, StoreError> {
-        match self.read_topics(|topics| topics.get(name).cloned()) {
+        match self.topic(name) {
             Some(known) => Ok(Some(known)),
             None => self.refresh_topic(name).await,
         }
@@ -225,6 +230,19 @@ impl Catalog {
         if is_news {
             self.listeners.tell(name);
         }
+    }
+
+    /// Takes over those of these destinations that are newer than what is known of them, and tells
+    /// those who want to know.
+    fn change_all(&self, all: Vec<Arc<Known>>) {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let is_news = |known: &Arc<Known>| {
+            let held = names.by_name.get(&known.destination.name).map(|held| held.version);
+            held.is_none_or(|held| held < known.version) && names.insert(known)
+        };
+        let news: Vec<_> = all.into_iter().filter(is_news).collect();
+        drop(names);
+        news.iter().for_each(|known| self.listeners.tell(&known.destination.name));
     }
 
     fn read_topics<R>(&self, read: impl FnOnce(&TopicsByName) -> R) -> R {

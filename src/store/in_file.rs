@@ -124,12 +124,8 @@ impl InFile {
                 self.holds(name).await?;
             }
         }
-        if self.topics.is_empty() {
-            return Ok(());
-        }
-        let known = self.catalog.topics();
         for (name, of_file) in self.topics.iter() {
-            let known = known.iter().find(|known| known.topic.name == *name);
+            let known = self.catalog.topic(name);
             let is_same = known.map(|known| known.topic == *of_file);
             if is_news(is_same, self.shows_topic(name)) {
                 self.holds_topic(name).await?;

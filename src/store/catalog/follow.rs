@@ -7,18 +7,93 @@ use futures::future::try_join_all;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use super::{Catalog, TopicsByName};
+use super::{Catalog, KnownTopic};
 use crate::{
     domain::{DestinationName, TopicName},
     store::{
-        KnownTopic, StoreError, Wake,
+        StoreError, Wake,
         index::{Changes, Followed},
+        keys::IndexKeys,
     },
     telemetry,
 };
 
-/// Destinations that are looked up side by side where the index says that they are gone.
+/// Names that are looked up side by side where the index says that they are gone.
 const LOOKED_UP_MAX: usize = 32;
+
+/// What a catalog keeps of one index.
+trait Copied {
+    fn index(&self) -> IndexKeys;
+    /// Takes over what the index holds of these names, unless something newer is known.
+    fn take(&self, entries: &[(String, String)]);
+    /// All names that are held.
+    fn held(&self) -> Vec<String>;
+    fn holds(&self, name: &str) -> bool;
+    /// Looks up a name where the truth is.
+    fn look_up(&self, name: &str) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
+struct Destinations<'a>(&'a Catalog);
+
+impl Copied for Destinations<'_> {
+    fn index(&self) -> IndexKeys {
+        self.0.store.keys().destinations()
+    }
+
+    fn take(&self, entries: &[(String, String)]) {
+        let known = entries
+            .iter()
+            .filter_map(|(name, entry)| self.0.store.known_of_entry(name, entry).map(Arc::new));
+        self.0.change_all(known.collect());
+    }
+
+    fn held(&self) -> Vec<String> {
+        self.0.read(|names| names.by_name.keys().map(ToString::to_string).collect())
+    }
+
+    fn holds(&self, name: &str) -> bool {
+        self.0.read(|names| names.by_name.contains_key(name))
+    }
+
+    async fn look_up(&self, name: &str) -> Result<(), StoreError> {
+        let Ok(name) = name.parse::<DestinationName>() else { return Ok(()) };
+        self.0.refresh(&name).await.map(drop)
+    }
+}
+
+struct Topics<'a>(&'a Catalog);
+
+impl Copied for Topics<'_> {
+    fn index(&self) -> IndexKeys {
+        self.0.store.keys().topics()
+    }
+
+    fn take(&self, entries: &[(String, String)]) {
+        let known = entries.iter().filter_map(|(name, entry)| KnownTopic::of_entry(name, entry));
+        let known: Vec<_> = known.collect();
+        self.0.change_topics(|topics| {
+            for known in known {
+                let held = topics.get(&known.topic.name);
+                if held.is_none_or(|held| held.version < known.version) {
+                    topics.insert(known.topic.name.clone(), known.into());
+                }
+            }
+        });
+    }
+
+    fn held(&self) -> Vec<String> {
+        self.0.read_topics(|topics| topics.keys().map(ToString::to_string).collect())
+    }
+
+    fn holds(&self, name: &str) -> bool {
+        name.parse().is_ok_and(|name| self.0.topic(&name).is_some())
+    }
+
+    async fn look_up(&self, name: &str) -> Result<(), StoreError> {
+        let Ok(name) = name.parse::<TopicName>() else { return Ok(()) };
+        self.0.refresh_topic(&name).await.map(drop)
+    }
+}
 
 impl Catalog {
     /// Follows Redis until `stop`: told of a change, or once a second.
@@ -46,18 +121,20 @@ impl Catalog {
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
         let mut followed = self.followed.lock().await;
         let [destinations, topics] = &mut *followed;
+        let (of_destinations, of_topics) = (Destinations(self), Topics(self));
         tokio::try_join!(
-            self.catch_up_with_destinations(destinations),
-            self.catch_up_with_topics(topics)
+            self.catch_up_with(&of_destinations, destinations),
+            self.catch_up_with(&of_topics, topics)
         )?;
         Ok(())
     }
 
-    async fn catch_up_with_destinations(
+    async fn catch_up_with(
         &self,
+        copied: &impl Copied,
         followed: &mut Option<Followed>,
     ) -> Result<(), StoreError> {
-        let index = self.store.keys().destinations();
+        let index = copied.index();
         loop {
             let changes = match &*followed {
                 Some(followed) => self.store.index_changes(&index, followed).await?,
@@ -66,13 +143,13 @@ impl Catalog {
             match changes {
                 Changes::Nothing => return Ok(()),
                 Changes::Of(names, upto) => {
-                    self.take_over(names).await?;
+                    take_over(copied, names).await?;
                     *followed = Some(upto);
                 }
                 // What changes meanwhile, the next look finds.
                 Changes::Unknown => {
                     let now = self.store.index_now(&index).await?;
-                    self.reload().await?;
+                    self.reload(copied).await?;
                     *followed = Some(now);
                     return Ok(());
                 }
@@ -80,123 +157,46 @@ impl Catalog {
         }
     }
 
-    async fn take_over(&self, entries: Vec<(String, Option<String>)>) -> Result<(), StoreError> {
-        let mut gone = Vec::new();
-        for (name, entry) in entries {
-            match entry {
-                Some(entry) => self.take_entry(&name, &entry),
-                None => gone.extend(name.parse().ok()),
-            }
-        }
-        self.look_up_gone(gone).await
-    }
-
-    /// Takes over what the index holds of a destination, unless something newer is known.
-    fn take_entry(&self, name: &str, entry: &str) {
-        let Some(known) = self.store.known_of_entry(name, entry).map(Arc::new) else { return };
-        let name = &known.destination.name;
-        self.change(name, |names| {
-            let held = names.by_name.get(name).map(|held| held.version);
-            held.is_none_or(|held| held < known.version) && names.insert(&known)
-        });
-    }
-
-    /// Looks up destinations that the index no longer holds: the truth may be newer than the index.
-    async fn look_up_gone(&self, names: Vec<DestinationName>) -> Result<(), StoreError> {
-        let held: Vec<_> =
-            names.into_iter().filter(|name| self.get(name.as_str()).is_some()).collect();
-        for some in held.chunks(LOOKED_UP_MAX) {
-            try_join_all(some.iter().map(|name| self.refresh(name))).await?;
-        }
-        Ok(())
-    }
-
-    async fn reload(&self) -> Result<(), StoreError> {
-        let index = self.store.keys().destinations();
+    async fn reload(&self, copied: &impl Copied) -> Result<(), StoreError> {
+        let index = copied.index();
         let mut seen = HashSet::new();
         let mut cursor = 0;
         loop {
             let (next, entries) = self.store.index_page(&index, cursor).await?;
-            for (name, entry) in entries {
-                self.take_entry(&name, &entry);
-                seen.insert(name);
-            }
+            copied.take(&entries);
+            seen.extend(entries.into_iter().map(|(name, _)| name));
             cursor = next;
             if cursor == 0 {
                 break;
             }
         }
-        let all = self.read(|names| names.by_name.keys().cloned().collect::<Vec<_>>());
-        self.look_up_gone(all.into_iter().filter(|name| !seen.contains(name.as_str())).collect())
-            .await
-    }
-
-    async fn catch_up_with_topics(
-        &self,
-        followed: &mut Option<Followed>,
-    ) -> Result<(), StoreError> {
-        let index = self.store.keys().topics();
-        loop {
-            let changes = match &*followed {
-                Some(followed) => self.store.index_changes(&index, followed).await?,
-                None => Changes::Unknown,
-            };
-            match changes {
-                Changes::Nothing => return Ok(()),
-                Changes::Of(names, upto) => {
-                    self.change_topics(|topics| {
-                        names.iter().for_each(|(name, entry)| take_topic(topics, name, entry));
-                    });
-                    *followed = Some(upto);
-                }
-                Changes::Unknown => {
-                    let now = self.store.index_now(&index).await?;
-                    self.reload_topics().await?;
-                    *followed = Some(now);
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    async fn reload_topics(&self) -> Result<(), StoreError> {
-        let index = self.store.keys().topics();
-        let mut seen = HashSet::new();
-        let mut cursor = 0;
-        loop {
-            let (next, entries) = self.store.index_page(&index, cursor).await?;
-            self.change_topics(|topics| {
-                for (name, entry) in entries {
-                    take_topic(topics, &name, &Some(entry));
-                    seen.insert(name);
-                }
-            });
-            cursor = next;
-            if cursor == 0 {
-                break;
-            }
-        }
-        let gone: Vec<TopicName> = self.read_topics(|topics| {
-            topics.keys().filter(|name| !seen.contains(name.as_str())).cloned().collect()
-        });
-        for name in gone {
-            self.refresh_topic(&name).await?;
-        }
-        Ok(())
+        let mut gone = copied.held();
+        gone.retain(|name| !seen.contains(name));
+        look_up_all(copied, gone).await
     }
 }
 
-/// Takes over what the index holds of a topic, unless something newer is known.
-fn take_topic(topics: &mut TopicsByName, name: &str, entry: &Option<String>) {
-    let Some(entry) = entry else {
-        if let Ok(name) = name.parse::<TopicName>() {
-            topics.remove(&name);
+/// Takes over what an index holds of some names now.
+async fn take_over(
+    copied: &impl Copied,
+    names: Vec<(String, Option<String>)>,
+) -> Result<(), StoreError> {
+    let (mut there, mut gone) = (Vec::new(), Vec::new());
+    for (name, entry) in names {
+        match entry {
+            Some(entry) => there.push((name, entry)),
+            None => gone.push(name),
         }
-        return;
-    };
-    if let Some(known) = KnownTopic::of_entry(name, entry)
-        && topics.get(&known.topic.name).is_none_or(|held| held.version < known.version)
-    {
-        topics.insert(known.topic.name.clone(), known.into());
     }
+    copied.take(&there);
+    gone.retain(|name| copied.holds(name));
+    look_up_all(copied, gone).await
+}
+
+/// Looks up names that the index no longer holds: the truth may be newer than the index.
+async fn look_up_all(copied: &impl Copied, names: Vec<String>) -> Result<(), StoreError> {
+    for some in names.chunks(LOOKED_UP_MAX) {
+        try_join_all(some.iter().map(|name| copied.look_up(name))).await?;
+    }
+    Ok(())
 }
