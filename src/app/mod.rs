@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{StreamExt, TryStreamExt, stream};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -30,7 +31,7 @@ use vital::{Ended, Vital};
 use crate::{
     api::{self, Api},
     config::Config,
-    domain::Topic,
+    domain::{Destination, Topic},
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     processor::{Processor, Transform, Transforms, transform::jq},
@@ -38,6 +39,9 @@ use crate::{
     store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes, embedded::EmbeddedRedis},
     wire::{self, pace::Pace},
 };
+
+/// Destinations of the file that are made side by side.
+const DEFINED_AT_ONCE: usize = 16;
 
 /// Reseq, about to run. As a library: register transforms, then [`Reseq::start`].
 pub struct Reseq {
@@ -180,12 +184,7 @@ impl Parts {
         let watching = store.clone().watch_rights(background.clone());
         tokio::spawn(vital.watch("watch over rights", watching));
         let wakes = Wakes::default();
-        for destination in &config.destinations {
-            store.define(destination).await.map_err(|problem| AppError::Definition {
-                name: destination.name.clone(),
-                problem,
-            })?;
-        }
+        define_destinations(&store, &config.destinations).await?;
         let catalog = Catalog::load(store.clone()).await?;
         let following = catalog.clone().follow(wakes.listen(), background.clone());
         tokio::spawn(vital.watch("catalog", following));
@@ -201,6 +200,17 @@ impl Parts {
         let background = background.clone();
         Ok(Parts { store, catalog, in_file, wakes, due, client, transforms, metrics, background })
     }
+}
+
+/// Makes the destinations of the file, some side by side.
+async fn define_destinations(store: &Store, all: &[Destination]) -> Result<(), AppError> {
+    let defined = stream::iter(all).map(async |destination| {
+        let defined = store.define(destination).await;
+        let name = &destination.name;
+        defined.map_err(|problem| AppError::Definition { name: name.clone(), problem })
+    });
+    // The first of the file that cannot be made is told.
+    defined.buffered(DEFINED_AT_ONCE).try_for_each(async |_| Ok(())).await
 }
 
 /// Makes the topics of the file. Their destinations may be made over HTTP, and later.

@@ -12,8 +12,9 @@ use crate::{
 
 /// How often a destination is looked at, at most.
 const EVERY: Duration = Duration::from_secs(5);
-/// The most destinations that one look asks for: with more, a round takes several looks.
-const LOOK_MAX: usize = 500;
+/// The most destinations that one look asks for, of all senders together: with more, a round takes
+/// several looks.
+pub(super) const BACKLOGS_LOOK_MAX: usize = 500;
 
 /// What this pod has told of.
 #[derive(Default)]
@@ -26,16 +27,22 @@ pub(super) struct Backlogs {
 }
 
 impl Backlogs {
-    /// Tells the numbers of some of these partitions' destinations, if it is time. Those that are gone,
-    /// or that another pod has now, end with the round.
-    pub(super) async fn tell(&mut self, store: &Store, catalog: &Catalog, partitions: &[u16]) {
+    /// Tells the numbers of so many of these partitions' destinations, if it is time. Those that are
+    /// gone, or that another pod has now, end with the round.
+    pub(super) async fn tell(
+        &mut self,
+        store: &Store,
+        catalog: &Catalog,
+        partitions: &[u16],
+        some: usize,
+    ) {
         if self.telling.is_empty() {
             if self.begun.is_some_and(|begun| begun.elapsed() < EVERY) {
                 return;
             }
             self.begun = Some(Instant::now());
         }
-        let (some, is_over) = catalog.some(&mut self.round, partitions, LOOK_MAX);
+        let (some, is_over) = catalog.some(&mut self.round, partitions, some);
         self.tell_some(store, &some).await;
         if is_over {
             let telling = std::mem::take(&mut self.telling);

@@ -20,14 +20,14 @@ use crate::{
     store::{Catalog, Round, Store, Wake},
     telemetry,
 };
-use backlogs::Backlogs;
+use backlogs::{BACKLOGS_LOOK_MAX, Backlogs};
 use destination::{DestinationSender, Gauge, Poke};
 use holdings::Holdings;
 use ownership::{Freed, Ownership};
 use tenure::Tenure;
 
-/// The most destinations that one look for halted messages asks for. With more, a round takes several
-/// seconds.
+/// The most destinations that one look for halted messages asks for, of all senders together. With more,
+/// a round takes several seconds.
 const HALTED_LOOK_MAX: usize = 1000;
 
 /// What the sender needs of the rest.
@@ -81,7 +81,7 @@ struct Work {
 
 /// Dead letters are looked at for their age this often.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
-/// The most destinations whose dead letters one look asks for.
+/// The most destinations whose dead letters one look asks for, of all senders together.
 const EXPIRED_LOOK_MAX: usize = 200;
 
 impl Rounds {
@@ -89,6 +89,12 @@ impl Rounds {
     fn expires(&self) -> bool {
         self.expired_at.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY)
     }
+}
+
+/// This pod's part of a look, by its part of the partitions: all senders together ask no more of Redis
+/// the more of them there are.
+fn part_of(look_max: usize, owned: usize, partitions: u16) -> usize {
+    (look_max * owned).div_ceil(usize::from(partitions.max(1))).max(1)
 }
 
 impl Sender {
@@ -221,6 +227,8 @@ impl Work {
         telemetry::delivering(counts.iter().map(|(_, count)| count).sum());
         let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
         let rounds = self.rounds.clone();
+        let (owned, all) = (partitions.len(), store.keys().partitions());
+        let part = move |look_max| part_of(look_max, owned, all);
         self.house = Some(tokio::spawn(async move {
             if !counts.is_empty()
                 && let Err(error) = store.note_delivering(&counts).await
@@ -233,15 +241,32 @@ impl Work {
                 tracing::debug!(%error, "cannot look for what is overdue");
             }
             let mut rounds = rounds.lock().await;
-            let (some, _) = catalog.some(&mut rounds.halted, &partitions, HALTED_LOOK_MAX);
+            let (some, _) = catalog.some(&mut rounds.halted, &partitions, part(HALTED_LOOK_MAX));
             store.settle_all_halted(&some).await;
             if rounds.expires() {
-                let (some, is_over) =
-                    catalog.some(&mut rounds.expired, &partitions, EXPIRED_LOOK_MAX);
+                let some = part(EXPIRED_LOOK_MAX);
+                let (some, is_over) = catalog.some(&mut rounds.expired, &partitions, some);
                 store.expire_dead_letters(&some).await;
                 rounds.expired_at = is_over.then(Instant::now);
             }
-            rounds.backlogs.tell(&store, &catalog, &partitions).await;
+            let some = part(BACKLOGS_LOOK_MAX);
+            rounds.backlogs.tell(&store, &catalog, &partitions, some).await;
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_senders_together_ask_no_more_the_more_of_them_there_are() {
+        assert_eq!(part_of(500, 64, 64), 500);
+        assert_eq!((part_of(500, 1, 64), part_of(500, 0, 64)), (8, 1));
+        for pods in [2usize, 3, 7, 64] {
+            let owned = |pod| 64 / pods + usize::from(pod < 64 % pods);
+            let asked: usize = (0..pods).map(|pod| part_of(500, owned(pod), 64)).sum();
+            assert!((500..500 + pods).contains(&asked), "{asked} by {pods} pods");
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     domain::{Destination, DestinationName, Epoch, TopicName},
     telemetry,
 };
-pub use names::{Changed, ChangedNames, Round, Watch};
+pub use names::{Changed, ChangedNames, Counts, Round, Watch};
 use names::{Listeners, Names};
 
 /// What of a destination a person has paused.
@@ -152,7 +152,7 @@ impl Catalog {
     }
 
     /// Wakes up whenever a destination or a topic may have changed, without saying which.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<Counts> {
         self.listeners.changes()
     }
 
@@ -251,7 +251,7 @@ impl Catalog {
 
     fn change_topics<R>(&self, change: impl FnOnce(&mut TopicsByName) -> R) -> R {
         let changed = change(&mut self.topics.write().unwrap_or_else(PoisonError::into_inner));
-        self.listeners.tell_any();
+        self.listeners.tell_of_topics();
         changed
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Catalog, StoreError};
+use super::{Catalog, ChangedNames, StoreError};
 use crate::domain::{Destination, DestinationName, Topic, TopicName};
 
 /// The destinations and topics of this process's configuration file. Cheap to clone.
@@ -98,31 +98,46 @@ impl InFile {
         }
     }
 
-    /// Looks for removals until `stop`, whenever the catalogue has changed.
+    /// Looks for removals until `stop`, whenever the catalogue has changed: at what has changed, as a
+    /// file may hold very many.
     pub async fn watch(self, stop: CancellationToken) {
-        let mut changes = self.catalog.changes();
+        let (mut changes, mut changed) = (self.catalog.changes(), self.catalog.changed());
+        let (mut names, mut topics_seen) = (ChangedNames::Any, None);
         loop {
-            changes.mark_unchanged();
-            if let Err(error) = self.look().await {
-                // The next change, or the next request for one of them, looks again.
-                tracing::debug!(%error, "cannot look whether the destinations of the file are there");
-            }
+            // Not marked as seen: what comes from here on wakes again.
+            let topics = changes.borrow().topics;
+            let has_topics = topics_seen.replace(topics) != Some(topics);
+            let looked = self.look(&names, has_topics).await;
             tokio::select! {
                 () = stop.cancelled() => return,
-                changed = changes.changed() => if changed.is_err() { return },
+                news = changes.changed() => if news.is_err() { return },
+            }
+            names = changed.take();
+            if let Err(error) = looked {
+                // Which of them were not looked at is not known.
+                tracing::debug!(%error, "cannot look whether the destinations of the file are there");
+                (names, topics_seen) = (ChangedNames::Any, None);
             }
         }
     }
 
     /// Asks Redis about those that the catalogue lacks and those that were removed: what a process has
     /// heard may be older than the truth.
-    async fn look(&self) -> Result<(), StoreError> {
-        for (name, of_file) in self.destinations.iter() {
+    async fn look(&self, names: &ChangedNames, with_topics: bool) -> Result<(), StoreError> {
+        let news: Vec<&DestinationName> = match names {
+            ChangedNames::Any => self.destinations.keys().collect(),
+            ChangedNames::These(names) => names.iter().collect(),
+        };
+        for name in news {
+            let Some(of_file) = self.destinations.get(name) else { continue };
             let known = self.catalog.get(name.as_str());
             let is_same = known.map(|known| known.destination == *of_file);
             if is_news(is_same, self.shows(name)) {
                 self.holds(name).await?;
             }
+        }
+        if !with_topics {
+            return Ok(());
         }
         for (name, of_file) in self.topics.iter() {
             let known = self.catalog.topic(name);

@@ -93,8 +93,16 @@ impl Round {
 pub(super) struct Listeners {
     watched: Mutex<HashMap<DestinationName, Vec<Arc<Notify>>>>,
     changed: broadcast::Sender<DestinationName>,
-    /// Goes up with each change, of topics too.
-    any: watch::Sender<u64>,
+    any: watch::Sender<Counts>,
+}
+
+/// How many changes there were, or may have been.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Of destinations.
+    pub destinations: u64,
+    /// Of topics.
+    pub topics: u64,
 }
 
 impl Default for Listeners {
@@ -102,7 +110,7 @@ impl Default for Listeners {
         Listeners {
             watched: Mutex::default(),
             changed: broadcast::channel(BACKLOG_MAX).0,
-            any: watch::channel(0).0,
+            any: watch::channel(Counts::default()).0,
         }
     }
 }
@@ -114,14 +122,14 @@ impl Listeners {
         drop(watched);
         // Nobody needs to follow.
         let _ = self.changed.send(name.clone());
-        self.tell_any();
+        self.any.send_modify(|counts| counts.destinations += 1);
     }
 
-    pub(super) fn tell_any(&self) {
-        self.any.send_modify(|number| *number += 1);
+    pub(super) fn tell_of_topics(&self) {
+        self.any.send_modify(|counts| counts.topics += 1);
     }
 
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+    pub(super) fn changes(&self) -> watch::Receiver<Counts> {
         self.any.subscribe()
     }
 
