@@ -50,13 +50,17 @@ local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'orders', 'halt
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
--- The most messages of one lane that one call settles, and of all lanes that it hands out.
-local SETTLED_MAX, RUNS_MAX = '2000', 4000
+-- Over all lanes of a call: the most messages that it settles, that it hands out, that it reads to find
+-- those, and whose bytes it asks for. What a lane is refused for that, it is asked for again.
+local SETTLED_MAX, RUNS_MAX, READS_MAX, SIZED_MAX = 4096, 4000, 12000, 1000
 
 local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
 local orders, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 local lane_count, entry_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local settles_left, reads_left = SETTLED_MAX, READS_MAX
+-- How many messages a lane's first look reads: the run may end soon.
+local LOOK = math.max(32, math.floor(RUNS_MAX / lane_count))
 
 -- Of each lane what is asked, what is found to have left it (gone) and what may leave it now (run).
 local lanes, keys, settles, NONE = {}, {}, false, {}
@@ -116,6 +120,7 @@ local function common_prefix(lane, from, gone, finished)
   for _, sequence in ipairs(gone) do has_left[sequence] = true end
   local count = #gone + #finished
   local pending = redis.call('ZRANGE', lane.in_progress, from, '+inf', 'BYSCORE', 'LIMIT', '0', count)
+  reads_left = reads_left - #pending
   for _, sequence in ipairs(pending) do
     if not has_left[sequence] then
       if sequence ~= finished[#run + 1] then break end
@@ -125,37 +130,60 @@ local function common_prefix(lane, from, gone, finished)
   return run
 end
 
--- What has left a lane.
+-- What has left a lane. There may be more than one call settles: then it settles nothing of this lane,
+-- since the owner takes what it said for done.
 local function read_gone(lane)
   if lane.upto == '0' then return end
-  lane.gone = redis.call('ZRANGE', lane.ready, '-inf', lane.upto, 'BYSCORE', 'LIMIT', '0', SETTLED_MAX)
+  local most = settles_left + 1
+  local gone = redis.call('ZRANGE', lane.ready, '-inf', lane.upto, 'BYSCORE', 'LIMIT', '0', most)
+  settles_left = math.max(0, settles_left - #gone)
+  if #gone == most then error({err = 'more is to be settled than one call may'}) end
+  lane.gone = gone
+end
+
+-- Adds to a lane's run what is finished behind a sequence, without a gap. The longer the run, the more it
+-- reads at a time: where the run ends soon, little was read in vain.
+local function read_on(lane, after, most, size)
+  while most > 0 and reads_left > 0 do
+    local from, count = '(' .. after, math.min(size, most, reads_left)
+    local finished = redis.call('ZRANGE', lane.ready, from, '+inf', 'BYSCORE', 'LIMIT', '0', count)
+    local found = #finished
+    if found == 0 then return end
+    reads_left = reads_left - found
+    -- What is ready is in progress: if no more is in progress up to its end, it is the prefix itself.
+    local is_prefix = pending_upto(lane, from, finished[found]) == found
+    if not is_prefix then finished = common_prefix(lane, from, {}, finished) end
+    if #lane.run == 0 then
+      lane.run = finished
+    else
+      for _, sequence in ipairs(finished) do lane.run[#lane.run + 1] = sequence end
+    end
+    if not is_prefix or found < count then return end
+    after, most, size = finished[found], most - found, 2 * size
+  end
 end
 
 -- The sequences after those in hand that may leave.
 local function read_behind(lane, most)
   lane.is_prefix = is_gone_first(lane)
-  if most == 0 then return end
-  local from = '(' .. ARGV[lane.base + 3]
-  local finished = redis.call('ZRANGE', lane.ready, from, '+inf', 'BYSCORE', 'LIMIT', '0', most)
-  if #finished == 0 then return end
-  -- What is ready is in progress: if no more is in progress up to its end, it is the prefix itself.
-  local is_prefix = pending_upto(lane, from, finished[#finished]) == #finished
-  lane.run = is_prefix and finished or common_prefix(lane, from, {}, finished)
+  read_on(lane, ARGV[lane.base + 3], most, LOOK)
 end
 
 -- The same where nothing is in hand: behind what has left.
 local function read_front(lane, most)
-  local gone = lane.gone
+  local gone, size = lane.gone, math.min(most, LOOK)
   if #gone == 0 and most == 0 then return end
   local pending = redis.call('ZCARD', lane.in_progress)
   lane.is_all, lane.is_prefix = #gone == pending, true
   if lane.is_all then return end
   local finished = NONE
-  if most > 0 then finished = redis.call('ZRANGE', lane.ready, #gone, #gone + most - 1) end
+  if most > 0 then finished = redis.call('ZRANGE', lane.ready, #gone, #gone + size - 1) end
+  reads_left = reads_left - #finished
   local count, last = #gone + #finished, finished[#finished] or gone[#gone]
   if count == 0 then return end
   if count == pending or pending_upto(lane, '-inf', last) == count then
     lane.run = finished
+    if #finished == size then read_on(lane, last, most - size, 2 * size) end
   else
     lane.is_prefix = is_gone_first(lane)
     lane.run = common_prefix(lane, '-inf', gone, finished)
@@ -190,7 +218,7 @@ local function read_lanes()
   for number = 1, lane_count do
     local lane = lanes[number]
     lane.asks = lane.most > 0 and lane.not_before <= now
-    local most = lane.asks and math.min(lane.most, left) or 0
+    local most = lane.asks and math.max(0, math.min(lane.most, left, reads_left)) or 0
     lane.is_full = lane.asks and most == 0
     if ordering ~= 'none' then
       -- A lane whose keys cannot be read holds up no other.
@@ -259,13 +287,16 @@ end
 -- again, and what is behind it would be read each time. Of a lane that is in hand the front is not its
 -- head.
 local function shorten_refused(attempts)
-  local most, most_bytes = tonumber(ARGV[12]), tonumber(ARGV[13])
+  local most, most_bytes, sized = tonumber(ARGV[12]), tonumber(ARGV[13]), 0
   for _, lane in ipairs(lanes) do
     local run, short, bytes = lane.run, {}, 0
     local kept = lane.is_new and #run > 1 and attempts[run[1]]
     if kept and was_refused(kept) then
       for i = 1, math.min(#run, most) do
-        if most > 1 then bytes = bytes + bytes_of(run[i]) end
+        if sized == SIZED_MAX and i > 1 then break end
+        if most > 1 and sized < SIZED_MAX then
+          sized, bytes = sized + 1, bytes + bytes_of(run[i])
+        end
         if bytes > most_bytes and i > 1 then break end
         short[i] = run[i]
       end
@@ -289,6 +320,7 @@ local function answer_all()
       answer[1] = math.max(1, answer[1])
     else
       answer[2] = attempts[run[1]] or ''
+      room = room - #answer[2]
       for i = 1, #run do
         if room <= 0 and i > 1 then break end
         local record = record_of(before + i) or ''

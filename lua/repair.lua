@@ -32,8 +32,9 @@
 --   lanes' keys; then
 --   'keys': nothing: the types of all keys
 --   'messages': per message 3: its lane (from 1; 0: none holds it), sequence, '' or some of 'w' (it was
---     seen waiting), 't' (it was seen waiting although it stands elsewhere), 'f' (it needs no processing
---     any more), 'u<length>;' (its record of that length cannot be read)
+--     seen waiting), 'f' (it needs no processing any more), 'u<length>;' (its record of that length cannot
+--     be read), 'l<place>,<place>;' (all of the waiting list was read for it again, and this is where it
+--     was seen, from the end: -1 is the last; none: nowhere)
 --   'lane': the sequences of one lane, all, whose set in_progress has another type
 --   'leases': members of leases of messages that have no record
 --   'letters': sequences of dead letters
@@ -41,10 +42,10 @@
 --   'counters': per counter 3: its name, its value before the messages were counted, what was counted
 -- Returns: {cursor or how many messages were looked at, what is to be repaired, per finding 3: kind,
 --   what, 1 if it was repaired}, in a list each; and of messages {pending, ready, halted and ready, held,
---   bytes, sequence that is waiting and stands elsewhere…}
+--   bytes, sequence for which all of the waiting list is to be read…}: a long list is searched by no call
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it finds nothing more to repair: no call number is needed.
--- include: schema, clock, expect, attempts, head, wake, waiting, serial, bodies
+-- include: schema, clock, expect, attempts, head, wake, waiting, serial, bodies, withdrawn, lists
 
 check_schema(KEYS[1])
 local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'last')
@@ -63,8 +64,10 @@ local findings = {}
 
 -- Of more leases than this it is not found out which messages they are of.
 local LEASES_MAX = 20000
--- One call looks through so many elements of the waiting list, or once through all of it.
-local LOOKED_MAX = 1000000
+-- A waiting list up to this length is searched. Of a longer one the caller says where it has seen what;
+-- so much of it on each side is looked through, as what stands behind may have come or gone since, and
+-- so much of both ends, where messages come back. So many such looks make one call.
+local LIST_MAX, NEAR, LOOKS_MAX = 1000, 500, 20
 
 -- Notes a finding, and whether it is repaired.
 local function find(kind, what, is_repaired)
@@ -107,10 +110,10 @@ if part == 'lane' then
   local in_progress = KEYS[20 + 2 * lane_count]
   if not is_type(in_progress, 'zset') and find('wrong_type', in_progress) then
     redis.call('UNLINK', in_progress)
-    for i = first, #ARGV do
-      if redis.call('HEXISTS', KEYS[4], ARGV[i]) == 1 then
-        redis.call('ZADD', in_progress, ARGV[i], ARGV[i])
-      end
+    for from = first, #ARGV, 1000 do
+      local pairs_of = {n = 0}
+      for i = from, math.min(from + 999, #ARGV) do add(pairs_of, ARGV[i], ARGV[i]) end
+      redis.call('ZADD', in_progress, unpack(pairs_of))
     end
   end
   return {'0', findings}
@@ -201,7 +204,7 @@ if part == 'counters' then
   return {'ok', findings}
 end
 
-local leased, looked = nil, 0
+local leased, looks = nil, 0
 
 -- True if somebody may hold a lease on this message. All leases are looked through once.
 local function is_leased(sequence)
@@ -217,23 +220,54 @@ local function is_leased(sequence)
   return leased.all or leased[sequence]
 end
 
--- True while this call may look through the waiting list once more.
-local function has_room()
-  if ordering == 'none' then return true end
-  return looked == 0 or looked + redis.call('LLEN', KEYS[3]) <= LOOKED_MAX
+-- Whether this script itself can tell where a message waits.
+local is_searched = ordering == 'none' or redis.call('LLEN', KEYS[3]) <= LIST_MAX
+local ends
+
+-- Adds where each of these stands, from a place in the list on.
+local function note_places(places, from, listed)
+  for i, sequence in ipairs(listed) do places[sequence] = from + i - 1 end
+  return places
 end
 
-local function is_listed(sequence)
-  if ordering == 'none' then return redis.call('ZSCORE', KEYS[3], sequence) end
-  looked = looked + redis.call('LLEN', KEYS[3])
-  return redis.call('LPOS', KEYS[3], sequence, 'RANK', '-1')
+-- Where a message waits, nil if nowhere; false if it was seen in the list and is not near that any more.
+-- `at.places` says where it was seen.
+local function place_of(sequence, at)
+  if ordering == 'none' then return redis.call('ZSCORE', KEYS[3], sequence) or nil end
+  if is_searched then return redis.call('LPOS', KEYS[3], sequence, 'MAXLEN', LIST_MAX) or nil end
+  for place in string.gmatch(at.places, '%-%d+') do
+    place = tonumber(place)
+    if redis.call('LRANGE', KEYS[3], place, place)[1] == sequence then return place end
+    looks = looks + 1
+    local from = place - NEAR
+    local near = redis.call('LRANGE', KEYS[3], from, math.min(-1, place + NEAR))
+    -- Before the beginning of the list there is nothing.
+    from = math.max(from, -redis.call('LLEN', KEYS[3]))
+    local found = note_places({}, from, near)[sequence]
+    if found then return found end
+  end
+  if not ends then
+    looks = looks + 2
+    ends = note_places({}, 0, redis.call('LRANGE', KEYS[3], 0, 2 * NEAR - 1))
+    note_places(ends, -2 * NEAR, redis.call('LRANGE', KEYS[3], -2 * NEAR, -1))
+  end
+  if ends[sequence] then return ends[sequence] end
+  if at.places == '' then return nil end
+  return false
 end
 
-local function remove_listed(sequence)
+-- Takes a message out of what waits. From a long list nothing is removed but at its ends: what stands
+-- there instead is passed by claims. Sequences have no zeros in front.
+local function remove_listed(sequence, place)
   if ordering == 'none' then
     redis.call('ZREM', KEYS[3], sequence)
-  else
+  elseif is_searched then
     redis.call('LREM', KEYS[3], '0', sequence)
+  else
+    local blank = '0' .. sequence
+    while redis.call('SISMEMBER', KEYS[21], blank) == 1 do blank = '0' .. blank end
+    redis.call('LSET', KEYS[3], place, blank)
+    note_withdrawn(KEYS[2], KEYS[21], {blank})
   end
 end
 
@@ -304,7 +338,6 @@ local function halt_damaged(sequence, at)
   redis.call('ZADD', KEYS[8], text(now), sequence)
   if at.ready then count_by('halted_ready', 1) end
   if redis.call('ZREM', KEYS[7], destination .. '/' .. sequence) == 1 then count_by('delayed', -1) end
-  if at.was_listed then remove_listed(sequence) end
 end
 
 local to_wait = {}
@@ -329,7 +362,7 @@ local function put_back(lane, sequence, at, flags)
   end
 end
 
-local sums, doubles = {0, 0, 0, 0, 0}, {}
+local sums, to_look_for = {0, 0, 0, 0, 0}, {}
 
 local function count_pending(at, record, held)
   sums[1] = sums[1] + 1
@@ -360,6 +393,32 @@ local function check_stray(sequence, record, at, flags)
   end
 end
 
+-- A message of which it matters whether it waits: one that stands elsewhere must not, one that stands
+-- nowhere else must, and one that is damaged is halted.
+local function check_listed(lane, sequence, at, flags, is_damaged)
+  if not is_searched and not at.places then
+    to_look_for[#to_look_for + 1] = sequence
+    return
+  end
+  local place = place_of(sequence, at)
+  local stands = not at.is_pending or at.ready or at.halted or at.delayed
+  if place == false then return end
+  if stands then
+    -- What was withdrawn is passed by claims.
+    if place and redis.call('SISMEMBER', KEYS[21], sequence) == 0
+      and find(at.is_pending and 'twice' or 'left_over', sequence) then
+      remove_listed(sequence, place)
+    end
+  elseif is_damaged then
+    if find('damaged', sequence) then
+      if place then remove_listed(sequence, place) end
+      halt_damaged(sequence, at)
+    end
+  elseif not place and find('nowhere', sequence) then
+    put_back(lane, sequence, at, flags)
+  end
+end
+
 -- A pending message. Returns true if it is held behind another one.
 local function check_pending(lane, sequence, record, at, flags)
   local held = not at.ready and is_held(lane, sequence)
@@ -369,7 +428,10 @@ local function check_pending(lane, sequence, record, at, flags)
       remove_everywhere(sequence, at)
     end
   elseif not record or not is_whole(sequence, record, flags) then
-    if not at.halted and not held and not is_leased(sequence) and find('damaged', sequence) then
+    if at.halted or held or is_leased(sequence) then return held end
+    if at.was_listed and not (at.ready or at.delayed) then
+      check_listed(lane, sequence, at, flags, true)
+    elseif find('damaged', sequence) then
       halt_damaged(sequence, at)
     end
   elseif string.sub(record, 1, 1) == 'T' then
@@ -380,9 +442,7 @@ local function check_pending(lane, sequence, record, at, flags)
       count_by('delayed', -1)
     end
   elseif not (at.ready or at.halted or at.delayed or at.was_listed or held or is_leased(sequence)) then
-    if not is_listed(sequence) and find('nowhere', sequence) then
-      put_back(lane, sequence, at, flags)
-    end
+    check_listed(lane, sequence, at, flags, false)
   end
   return held
 end
@@ -402,10 +462,19 @@ local function check_hint(lane, sequence, at)
   end
 end
 
--- Looks at one message. False if it needs more of the waiting list than this call may look through.
+-- What is known of a message for which all of the list was read. All else about it was compared before.
+local function check_again(lane, sequence, record, at, flags)
+  local stands = not at.is_pending or at.ready or at.halted or at.delayed
+  if stands then return check_listed(lane, sequence, at, flags, false) end
+  if not at.ready and is_held(lane, sequence) or is_leased(sequence) then return end
+  if record and string.sub(record, 1, 1) == 'T' then return end
+  local is_damaged = not record or not is_whole(sequence, record, flags)
+  check_listed(lane, sequence, at, flags, is_damaged)
+end
+
+-- Looks at one message.
 local function check(lane, sequence, flags)
-  if lane > 0 and is_wrong[lane] then return true end
-  if not has_room() then return false end
+  if lane > 0 and is_wrong[lane] then return end
   local member = destination .. '/' .. sequence
   local record = redis.call('HGET', KEYS[4], sequence)
   local at = {
@@ -413,38 +482,30 @@ local function check(lane, sequence, flags)
     delayed = redis.call('ZSCORE', KEYS[7], member),
     ordered = redis.call('HEXISTS', KEYS[9], sequence) == 1,
     was_listed = string.find(flags, 'w', 1, true) ~= nil,
+    places = string.match(flags, 'l([%d,-]*);'),
   }
-  local is_pending
   if lane > 0 then
     at.ready_key = KEYS[21 + 2 * lane]
     at.ready = redis.call('ZSCORE', at.ready_key, sequence)
-    is_pending = redis.call('ZSCORE', KEYS[20 + 2 * lane], sequence)
+    at.is_pending = redis.call('ZSCORE', KEYS[20 + 2 * lane], sequence)
   end
-  if string.find(flags, 't', 1, true) then
-    -- It was seen to stand elsewhere before it was seen in the list: nothing comes back from there.
-    local stands = not is_pending or at.ready or at.halted or at.delayed
-    if stands and redis.call('SISMEMBER', KEYS[21], sequence) == 0 and is_listed(sequence)
-      and find(is_pending and 'twice' or 'left_over', sequence) then
-      remove_listed(sequence)
-    end
-    return true
-  end
-  if is_pending then
+  if at.places then return check_again(lane, sequence, record, at, flags) end
+  -- It was seen waiting and stands elsewhere: most of this has gone on meanwhile.
+  local is_double = at.was_listed and (not at.is_pending or at.ready or at.halted or at.delayed)
+  if at.is_pending then
     local held = check_pending(lane, sequence, record, at, flags)
     count_pending(at, record, held)
     check_hint(lane, sequence, at)
   else
     check_stray(sequence, record, at, flags)
   end
-  if at.was_listed and (not is_pending or at.ready or at.halted or at.delayed) then
-    doubles[#doubles + 1] = sequence
-  end
-  return true
+  if is_double then check_listed(lane, sequence, at, flags, false) end
 end
 
 local count = 0
 for i = first, #ARGV, 3 do
-  if not check(tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]) then break end
+  if looks >= LOOKS_MAX then break end
+  check(tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2])
   count = count + 1
 end
 if #to_wait > 0 then to_front(place, to_wait, now) end
@@ -465,5 +526,5 @@ if redis.call('HLEN', KEYS[9]) > 0 and not redis.call('ZSCORE', KEYS[15], destin
 end
 local summed = {}
 for i = 1, 5 do summed[i] = text(sums[i]) end
-for _, sequence in ipairs(doubles) do summed[#summed + 1] = sequence end
+for _, sequence in ipairs(to_look_for) do summed[#summed + 1] = sequence end
 return {text(count), findings, summed}

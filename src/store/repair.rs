@@ -95,8 +95,8 @@ struct Repairing<'a> {
     /// Sequences that have been looked at, and those that were seen waiting.
     seen: Bits,
     waiting: Bits,
-    /// Sequences that were seen waiting and stand elsewhere.
-    doubles: HashMap<Sequence, Option<Option<String>>>,
+    /// Messages for which all of a long list is to be read again: whether they wait matters.
+    to_look_for: HashMap<Sequence, Item>,
     /// Records that cannot be read, of lanes that are not known yet, and their lengths.
     unread: HashMap<Sequence, usize>,
     wrong_lanes: BTreeSet<Option<String>>,
@@ -126,7 +126,7 @@ impl Store {
             has_repaired: false,
             seen: Bits::default(),
             waiting: Bits::default(),
-            doubles: HashMap::new(),
+            to_look_for: HashMap::new(),
             unread: HashMap::new(),
             wrong_lanes: BTreeSet::new(),
             sums: [0; 5],
@@ -157,7 +157,7 @@ impl Repairing<'_> {
         self.has_repaired = false;
         (self.seen, self.waiting) = (Bits::default(), Bits::default());
         (self.sums, self.delayed) = ([0; 5], 0);
-        self.doubles.clear();
+        self.to_look_for.clear();
         self.unread.clear();
         self.wrong_lanes.clear();
         self.part("keys", &[]).await?;
@@ -170,7 +170,7 @@ impl Repairing<'_> {
         self.scan_lanes().await?;
         self.scan_strays().await?;
         self.rebuild_lanes().await?;
-        self.check_doubles().await?;
+        self.look_for_listed().await?;
         self.scan_letters().await?;
         self.scan_bodies().await?;
         Ok(true)
@@ -247,9 +247,18 @@ impl Repairing<'_> {
         Ok(self.run(part, &[], args).await?.0)
     }
 
-    /// Looks at messages, some at a time.
+    /// Looks at messages, and counts them.
     async fn messages(&mut self, items: Vec<Item>) -> Result<(), StoreError> {
-        let mut rest = &items[..];
+        let sums = self.look_at(items).await?;
+        for (sum, more) in self.sums.iter_mut().zip(sums) {
+            *sum += more;
+        }
+        Ok(())
+    }
+
+    /// Looks at messages, some at a time: the sums.
+    async fn look_at(&mut self, items: Vec<Item>) -> Result<[u64; 5], StoreError> {
+        let (mut rest, mut all) = (&items[..], [0; 5]);
         loop {
             let some = &rest[..rest.len().min(MESSAGES_MAX)];
             let (mut lanes, mut args): (Vec<Option<String>>, Vec<String>) = Default::default();
@@ -265,19 +274,19 @@ impl Repairing<'_> {
             }
             let (looked_at, sums) = self.run("messages", &lanes, &args).await?;
             let looked_at: usize = looked_at.parse().map_err(|_| super::unexpected("repair"))?;
-            for (sum, more) in self.sums.iter_mut().zip(&sums) {
+            for (sum, more) in all.iter_mut().zip(&sums) {
                 *sum += more;
             }
             for sequence in sums.iter().skip(5) {
                 let item = some.iter().find(|item| item.sequence == *sequence);
-                self.doubles.extend(item.map(|item| (*sequence, item.lane.clone())));
+                self.to_look_for.extend(item.map(|item| (*sequence, item.clone())));
             }
             if looked_at == 0 && !some.is_empty() {
                 return Err(super::unexpected("repair"));
             }
             rest = &rest[looked_at.min(some.len())..];
             if rest.is_empty() {
-                return Ok(());
+                return Ok(all);
             }
         }
     }

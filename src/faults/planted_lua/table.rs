@@ -12,13 +12,25 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub const BUGS: [Bug; 51] = [
+pub const BUGS: [Bug; 53] = [
     // Order.
     bug(
         "release compares no heads",
         "release",
         "if count == pending or pending_upto(lane, '-inf', last) == count then",
         "if true then",
+    ),
+    bug(
+        "what is behind a gap is released behind what is in hand",
+        "release",
+        "local is_prefix = pending_upto(lane, from, finished[found]) == found",
+        "local is_prefix = true",
+    ),
+    bug(
+        "what has not left yet is settled",
+        "release",
+        "'-inf', lane.upto, 'BYSCORE', 'LIMIT', '0', most)",
+        "'-inf', '+inf', 'BYSCORE', 'LIMIT', '0', most)",
     ),
     bug(
         "a halted head is released",

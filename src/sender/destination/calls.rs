@@ -22,7 +22,8 @@ use crate::{
 
 /// The most lanes of one call.
 pub(super) const CALL_LANES_MAX: usize = 256;
-/// One call settles no more lanes once it settles so many messages.
+/// One call settles no more messages than that, unless one lane alone has more (`SETTLED_MAX` in
+/// `lua/release.lua` is above both).
 const CALL_SETTLED_MAX: usize = 4_000;
 /// The most lanes whose names are kept for when there is room.
 const NAMED_MAX: usize = 1024;
@@ -83,10 +84,14 @@ impl DestinationSender {
         let mut requests: Vec<LaneRequest> = Vec::new();
         let mut settled = 0;
         while requests.len() < CALL_LANES_MAX
-            && settled < CALL_SETTLED_MAX
             && let Some(key) = self.to_ask.pop()
         {
             let Some(lane) = self.lanes.get_mut(&key) else { continue };
+            if !requests.is_empty() && settled + lane.settles() > CALL_SETTLED_MAX {
+                // The next call begins with it.
+                self.to_ask.push_front(key);
+                break;
+            }
             match lane.request(key.as_deref(), &rules, stop) {
                 Some(_) if stop && planted::is("drain_settles_nothing") => self.let_go(&key),
                 Some(request) => {

@@ -262,6 +262,11 @@ impl Lane {
         true
     }
 
+    /// How many messages the next call settles.
+    pub(super) fn settles(&self) -> usize {
+        self.settling.next_count()
+    }
+
     /// What to ask of Redis: to settle, to release more, or both. Nothing while the lane has
     /// enough in hand. What is settled by it stays in mind until it has been answered.
     pub(super) fn request(

@@ -38,6 +38,11 @@ impl Settling {
         self.carried.clone()
     }
 
+    /// How many messages [`Settling::carry`] would carry.
+    pub(super) fn next_count(&self) -> usize {
+        if self.carried.upto == 0 { self.fresh.count } else { self.carried.count }
+    }
+
     /// The call was carried out.
     pub(super) fn confirmed(&mut self) {
         self.carried = Settled::default();

@@ -15,6 +15,10 @@ use crate::{
 const PAGE: usize = 1000;
 /// The same for records.
 const RECORDS: usize = 200;
+/// The same where a value may be long: checkpoints and errors.
+const LONG_VALUES: usize = 100;
+/// So many places in the list are told of one message.
+const PLACES_MAX: usize = 4;
 
 /// A set of sequences, which are mostly close together.
 #[derive(Debug, Default)]
@@ -63,9 +67,7 @@ impl Repairing<'_> {
         }
         let mut end = -1;
         loop {
-            let mut pipe = redis::pipe();
-            pipe.lrange(self.keys.waiting(), end - PAGE as isize + 1, end);
-            let (found,): (Vec<Bytes>,) = self.store.query(&pipe).await?;
+            let found = self.waiting_before(end).await?;
             found.iter().filter_map(number).for_each(|sequence| {
                 waiting.insert(sequence);
             });
@@ -182,7 +184,7 @@ impl Repairing<'_> {
             let mut cursor = 0;
             loop {
                 let (next, found) =
-                    self.scan::<(Bytes, Bytes)>(command, &key, cursor, RECORDS).await?;
+                    self.scan::<(Bytes, Bytes)>(command, &key, cursor, LONG_VALUES).await?;
                 self.strays(found.iter().filter_map(|(member, _)| number(member))).await?;
                 cursor = next;
                 if cursor == 0 {
@@ -272,19 +274,71 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// What was seen waiting and stands elsewhere, or is gone: most of it has gone on meanwhile.
-    pub(super) async fn check_doubles(&mut self) -> Result<(), StoreError> {
-        let mut doubles = std::mem::take(&mut self.doubles);
-        let gone = self.waiting.all().filter(|sequence| !self.seen.has(*sequence));
-        let lane = self.lane_unknown();
-        doubles.extend(gone.map(|sequence| (sequence, lane.clone())));
-        if doubles.is_empty() {
+    /// Looks again at messages of which it matters whether they wait: at those that stand elsewhere or
+    /// are gone, most of which have gone on since they were seen in the list, and at those that were seen
+    /// nowhere. A long list is read in pages, and the script is told where each was seen.
+    pub(super) async fn look_for_listed(&mut self) -> Result<(), StoreError> {
+        let mut wanted = std::mem::take(&mut self.to_look_for);
+        let gone: Vec<_> = self.waiting.all().filter(|one| !self.seen.has(*one)).collect();
+        if wanted.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        let still = self.list_waiting().await?;
-        let still = doubles.into_iter().filter(|(sequence, _)| still.has(*sequence));
-        let item = |(sequence, lane)| Item { lane, sequence, flags: "t".to_owned() };
-        self.messages(still.map(item).collect()).await
+        let lane = self.lane_unknown();
+        for sequence in &gone {
+            let item = Item { lane: lane.clone(), sequence: *sequence, flags: String::new() };
+            wanted.entry(*sequence).or_insert(item);
+        }
+        let places = self.places_of(&wanted).await?;
+        // What is gone, and left the list meanwhile, is as it should be.
+        gone.iter().filter(|one| !places.contains_key(one)).for_each(|one| {
+            wanted.remove(one);
+        });
+        let items = wanted.into_values().map(|item| {
+            let places = places.get(&item.sequence).map(Vec::as_slice).unwrap_or_default();
+            let places: Vec<String> = places.iter().map(isize::to_string).collect();
+            let flags = format!("{}l{};", item.flags.replace('w', ""), places.join(","));
+            Item { flags, ..item }
+        });
+        // They are counted already.
+        self.look_at(items.collect()).await.map(drop)
+    }
+
+    /// Where these stand in what waits, counted from the end of the list: -1 is the last.
+    async fn places_of(
+        &self,
+        wanted: &HashMap<Sequence, Item>,
+    ) -> Result<HashMap<Sequence, Vec<isize>>, StoreError> {
+        let mut places: HashMap<Sequence, Vec<isize>> = HashMap::new();
+        if self.known.destination.ordering == Ordering::None {
+            let still = self.list_waiting().await?;
+            places.extend(wanted.keys().filter(|one| still.has(**one)).map(|one| (*one, vec![-1])));
+            return Ok(places);
+        }
+        let mut end = -1;
+        loop {
+            let found = self.waiting_before(end).await?;
+            for (before, sequence) in found.iter().rev().enumerate() {
+                let Some(sequence) = number(sequence).filter(|one| wanted.contains_key(one)) else {
+                    continue;
+                };
+                let of_it = places.entry(sequence).or_default();
+                if of_it.len() < PLACES_MAX {
+                    of_it.push(end - before as isize);
+                }
+            }
+            if found.len() < PAGE {
+                return Ok(places);
+            }
+            end -= PAGE as isize;
+        }
+    }
+
+    /// A page of the list of what waits, up to this place from its end.
+    async fn waiting_before(&self, end: isize) -> Result<Vec<Bytes>, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.lrange(self.keys.waiting(), end - PAGE as isize + 1, end);
+        let (found,): (Vec<Bytes>,) = self.store.query(&pipe).await?;
+        Ok(found)
     }
 
     /// Looks at dead letters.
@@ -338,6 +392,8 @@ impl Repairing<'_> {
     }
 }
 
+/// A sequence. One with zeros in front is none: a repair has put it in the place of another.
 fn number(text: &Bytes) -> Option<Sequence> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+    let text = std::str::from_utf8(text).ok().filter(|text| !text.starts_with('0'))?;
+    text.parse().ok()
 }

@@ -36,6 +36,7 @@ impl Watched {
         self.steer(name, &at, &owner, &first).await;
         self.look_at(name, count).await;
         self.withdraw_many(name, &at).await;
+        self.damage(name, &at).await;
         self.dead_letters(name, &at).await;
         self.history(name).await;
         self.define_again(name, definition).await;
@@ -84,9 +85,10 @@ impl Watched {
         let lanes = match at.destination.ordering {
             Ordering::Destination => vec![None],
             Ordering::Key | Ordering::None => {
-                // What a lane may hand out counts, not what it has: of few lanes.
-                let max = if at.destination.ordering == Ordering::Key { 16 } else { 256 };
-                let lanes = store.releasable_lanes(at, max).await.unwrap();
+                let lanes = store.releasable_lanes(at, 256).await.unwrap();
+                if at.destination.ordering == Ordering::Key {
+                    self.hold_lanes(name, &lanes).await;
+                }
                 lanes.into_iter().map(Some).collect()
             }
         };
@@ -120,6 +122,18 @@ impl Watched {
         self.complete(&leases[800..]).await;
         self.pass().await;
         (owner, leases[0].clone())
+    }
+
+    /// Notes how much these lanes hold: a script may ask for more than there is.
+    async fn hold_lanes(&mut self, name: &str, lanes: &[String]) {
+        let keys = self.service.store.keys().destination(&name.parse().unwrap());
+        for lane in lanes {
+            for key in [keys.in_progress(Some(lane)), keys.ready(Some(lane))] {
+                let count = self.service.redis.ask(&["ZCARD", &key]).await.unwrap();
+                self.holds(&key, count);
+            }
+        }
+        self.pass().await;
     }
 
     pub async fn lease(&mut self, name: &str) -> Vec<Value> {
@@ -278,7 +292,10 @@ impl Watched {
     /// Many that wait become dead letters.
     async fn withdraw_many(&mut self, name: &str, at: &Known) {
         let store = self.service.store.clone();
-        for _ in 0..6 {
+        for round in 0..6 {
+            if round == 5 {
+                self.foreign_leases(at, true).await;
+            }
             let which = Which {
                 state: Some(reseq::domain::State::Waiting),
                 limit: 200,
@@ -305,6 +322,7 @@ impl Watched {
             store.withdraw(at, Who::Person, &withdrawal).await.unwrap();
         }
         self.note("withdraw 200").await;
+        self.foreign_leases(at, false).await;
         let letters = self.get(&format!("destinations/{name}/stats")).await["dead"].clone();
         assert!(letters.as_u64().unwrap() >= 1_000, "{letters}");
         self.pass().await;

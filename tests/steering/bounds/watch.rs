@@ -90,6 +90,8 @@ pub struct Monitor {
     _writer: unix::OwnedWriteHalf,
     names: BTreeMap<String, &'static str>,
     line: Vec<u8>,
+    /// Keys that are known to hold no more than so many elements.
+    pub holding: BTreeMap<String, usize>,
 }
 
 /// A command that was carried out: its words, of which long ones are cut, and the bytes of all.
@@ -112,7 +114,7 @@ impl Monitor {
         let mut line = Vec::new();
         reader.read_until(b'\n', &mut line).await.unwrap();
         assert_eq!(line, b"+OK\r\n");
-        Monitor { reader, _writer: writer, names, line }
+        Monitor { reader, _writer: writer, names, line, holding: BTreeMap::new() }
     }
 
     /// What the calls cost that were made up to an `ECHO` of this marker.
@@ -131,7 +133,7 @@ impl Monitor {
                 call = Call::default();
             }
             cost.searches_a_list |= command.words[0].eq_ignore_ascii_case("LREM");
-            call.add(&command, &self.names);
+            call.add(&command, &self.names, &self.holding);
         }
     }
 }
@@ -149,14 +151,22 @@ struct Call {
 }
 
 impl Call {
-    fn add(&mut self, command: &Command, names: &BTreeMap<String, &'static str>) {
+    fn add(
+        &mut self,
+        command: &Command,
+        names: &BTreeMap<String, &'static str>,
+        holding: &BTreeMap<String, usize>,
+    ) {
         let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
         let verb = words[0].to_ascii_lowercase();
         if self.name.is_empty() {
             self.script = script_of(&verb, &words, names);
             self.name = self.script.unwrap_or(&verb).to_owned();
         }
-        let elements = elements_of(&verb, &words[1..]);
+        let mut elements = elements_of(&verb, &words[1..]);
+        if let ("zrange", Some(held)) = (&*verb, words.get(1).and_then(|key| holding.get(*key))) {
+            elements = elements.min(*held);
+        }
         if elements > self.most.0 {
             self.most = (elements, words[..words.len().min(6)].join(" "));
         }
@@ -235,6 +245,8 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         | "zscore" | "zcount" | "publish" | "spublish" | "subscribe" | "ssubscribe" | "client"
         | "hello" | "select" | "config" | "role" | "command" | "wait" | "dbsize"
         | "zremrangebyscore" | "sismember" | "zpopmin" | "acl" => 1,
+        // By its place, of which a list passes over those before it many at a time.
+        "lindex" | "lset" => 1,
         // A range by score is removed only as far as the same script has read it.
         "hmget" | "hdel" | "zmscore" | "zrem" | "sadd" | "srem" | "smismember" | "rpush"
         | "lpush" => words.len() - 1,
@@ -245,6 +257,10 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         "lrem" => LIST_MAX,
         "ltrim" => number(words, 1).max(1),
         "lrange" => range(words),
+        "lpos" if has(words, "MAXLEN") => {
+            let at = words.iter().position(|word| word.eq_ignore_ascii_case("MAXLEN"));
+            at.map_or(ALL, |at| number(words, at + 1))
+        }
         "zrange" if of_index => 1,
         "zrange" if has(words, "BYSCORE") => limit(words),
         "zrange" if key.ends_with(":leases") && range(words) == ALL => LEASES_MAX,
@@ -258,7 +274,7 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         }
         // These grow with what is defined, not with what waits.
         "hgetall" if of_index => 1,
-        "hkeys" | "hvals" | "hgetall" | "smembers" | "keys" | "lpos" | "linsert" | "lindex" => ALL,
+        "hkeys" | "hvals" | "hgetall" | "smembers" | "keys" | "lpos" | "linsert" => ALL,
         _ => panic!("say in elements_of how much {verb} {words:?} touches"),
     }
 }

@@ -1,0 +1,207 @@
+//! What one call reads over all that it is asked about: 256 lanes, leases of many, damage in long lists.
+
+use std::collections::BTreeMap;
+
+use reseq::store::{Known, LaneRequest, LogEntry, Owner, Settled};
+use serde_json::{Value, json};
+
+use super::{BATCH, Watched, arrival, known};
+
+/// The lanes of one call.
+const LANES: usize = 256;
+/// Messages of each.
+const LONG: usize = 256;
+/// Leases of a partition up to which a withdrawal looks for its messages among them (`LEASES_MAX` in
+/// `lua/withdraw.lua`).
+const LEASES: usize = 20_000;
+
+/// The key of a lane: of every second one the head is not finished.
+fn key_of(lane: usize) -> String {
+    if lane.is_multiple_of(2) { format!("stuck-{lane}") } else { format!("open-{lane}") }
+}
+
+impl Watched {
+    /// Lanes that all have many messages: of half of them no message may leave, because the first is not
+    /// finished. Each lane that has something to give gives all of it, in order.
+    pub async fn wide(&mut self) -> (std::sync::Arc<Known>, Owner) {
+        let name = "wide";
+        let definition = json!({"ordering": "key", "log_max": 5_000, "log_bodies": true, "max_backlog": 10_000_000});
+        self.service.define(name, definition).await;
+        let at = known(&self.service.store, name).await;
+        let of_lane = |n: usize| arrival(key_of(n % LANES), json!({"n": n}).to_string());
+        self.load(&at, LANES * LONG, of_lane, BATCH).await;
+        let keys = self.service.store.keys().destination(&at.destination.name);
+        for lane in (0..LANES).step_by(2) {
+            let ready = keys.ready(Some(&key_of(lane)));
+            let _: Vec<String> = self.service.redis.ask(&["ZPOPMIN", &ready]).await.unwrap();
+        }
+        self.watch().await;
+        for lane in 0..LANES {
+            let key = key_of(lane);
+            self.holds(&keys.ready(Some(&key)), LONG);
+            self.holds(&keys.in_progress(Some(&key)), LONG);
+        }
+        let owner = self.own(name).await;
+        self.pass().await;
+        let left = self.drain(&at, &owner).await;
+        self.note("release and settle 256 lanes").await;
+        for lane in 0..LANES {
+            let all = left.get(&key_of(lane)).cloned().unwrap_or_default();
+            let count = if lane.is_multiple_of(2) { 0 } else { LONG };
+            let wanted: Vec<u64> = (0..count).map(|n| (n * LANES + lane + 1) as u64).collect();
+            assert_eq!(all, wanted, "lane {}", key_of(lane));
+        }
+        (at, owner)
+    }
+
+    /// Hands out and settles until no lane is named any more: what left each.
+    async fn drain(&mut self, at: &Known, owner: &Owner) -> BTreeMap<String, Vec<u64>> {
+        let store = self.service.store.clone();
+        let mut left: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        // Each call looks at no fewer lanes than one, and most at many.
+        for calls in 0.. {
+            let lanes = store.releasable_lanes(at, LANES).await.unwrap();
+            if lanes.is_empty() {
+                break;
+            }
+            assert!(calls < LANES, "lanes are named again and again: {lanes:?}");
+            let request = |key: &String, settled| LaneRequest {
+                key: Some(key.clone()),
+                settled,
+                in_hand: 0,
+                want: 1024,
+            };
+            let asked: Vec<_> = lanes.iter().map(|key| request(key, Settled::default())).collect();
+            let runs = store.release(owner, at, &asked).await.unwrap().runs;
+            let mut settled = Vec::new();
+            for (key, run) in lanes.iter().zip(runs) {
+                assert_eq!(run.error, None);
+                let mut gone = Settled::default();
+                for message in &run.messages {
+                    gone.add(message, Some(LogEntry::of(message, 1, 1, true)));
+                    left.entry(key.clone()).or_default().push(message.place.sequence);
+                }
+                if gone.count > 0 {
+                    settled.push(LaneRequest { want: 0, ..request(key, gone) });
+                }
+            }
+            if !settled.is_empty() {
+                store.release(owner, at, &settled).await.unwrap();
+            }
+        }
+        left
+    }
+
+    /// What a call says has left is more than one call settles: of the lanes that it has no room for
+    /// nothing is settled, and the answer says so.
+    pub async fn settle_too_much(&mut self, at: &Known, owner: &Owner) {
+        let store = self.service.store.clone();
+        let keys = store.keys().destination(&at.destination.name);
+        let settled = Settled { upto: 1 << 40, ..Settled::default() };
+        let request = |lane| LaneRequest {
+            key: Some(key_of(lane)),
+            settled: settled.clone(),
+            in_hand: 0,
+            want: 0,
+        };
+        let asked: Vec<_> = (0..LANES).step_by(2).map(request).collect();
+        let before = self.count_ready(&asked, &keys).await;
+        let runs = store.release(owner, at, &asked).await.unwrap().runs;
+        self.note("settle more than there is room for").await;
+        let after = self.count_ready(&asked, &keys).await;
+        let mut refused = 0;
+        for ((run, before), after) in runs.iter().zip(before).zip(after) {
+            match &run.error {
+                Some(error) => {
+                    assert!(error.contains("settle"), "{error}");
+                    assert_eq!(after, before, "nothing of it is settled");
+                    refused += 1;
+                }
+                None => assert_eq!(after, 0, "all of it is settled"),
+            }
+        }
+        assert!((1..LANES / 2).contains(&refused), "{refused} lanes were refused");
+        self.pass().await;
+    }
+
+    async fn count_ready(
+        &self,
+        asked: &[LaneRequest],
+        keys: &reseq::store::keys::DestinationKeys,
+    ) -> Vec<usize> {
+        let mut counts = Vec::new();
+        for request in asked {
+            let key = keys.ready(request.key.as_deref());
+            counts.push(self.service.redis.ask(&["ZCARD", &key]).await.unwrap());
+        }
+        counts
+    }
+
+    /// So many leases of other destinations of the partition, or none of them any more.
+    pub async fn foreign_leases(&mut self, at: &Known, are_there: bool) {
+        let key = self.service.store.keys().partition(at.partition).leases();
+        let members: Vec<String> =
+            (0..LEASES - 3_000).map(|n| format!("another/{n}/secret")).collect();
+        for some in members.chunks(1_000) {
+            let mut words = vec![if are_there { "ZADD" } else { "ZREM" }, &key];
+            for member in some {
+                words.extend(are_there.then_some("99999999999999"));
+                words.push(member);
+            }
+            let _: u64 = self.service.redis.ask(&words).await.unwrap();
+        }
+        self.pass().await;
+    }
+
+    /// Damage of each kind that needs the list of what waits, far from both ends of it: all of it is found
+    /// and repaired.
+    pub async fn damage(&mut self, name: &str, at: &Known) {
+        let keys = self.service.store.keys().destination(&at.destination.name);
+        let redis = &self.service.redis;
+        let is_list = at.destination.ordering != reseq::domain::Ordering::None;
+        let all: Vec<String> = match is_list {
+            true => redis.ask(&["LRANGE", &keys.waiting(), "1500", "1520"]).await.unwrap(),
+            false => redis.ask(&["ZRANGE", &keys.waiting(), "1500", "1520"]).await.unwrap(),
+        };
+        let delayed = keys.partition.delayed();
+        let twice = format!("{name}/{}", all[2]);
+        let mut commands = vec![
+            ["HDEL", &keys.messages(), &all[0], &all[1]].map(str::to_owned).to_vec(),
+            vec!["ZADD".to_owned(), delayed, "99999999999999".to_owned(), twice],
+            vec!["HINCRBY".to_owned(), keys.hash(), "delayed".to_owned(), "1".to_owned()],
+        ];
+        for lost in [&all[3], &all[4]] {
+            commands.push(match is_list {
+                true => vec!["LREM".to_owned(), keys.waiting(), "0".to_owned(), lost.clone()],
+                false => vec!["ZREM".to_owned(), keys.waiting(), lost.clone()],
+            });
+        }
+        // What is gone, in the middle.
+        commands.push(match is_list {
+            true => ["LINSERT", &keys.waiting(), "BEFORE", &all[5], "777777777"]
+                .map(str::to_owned)
+                .to_vec(),
+            false => {
+                ["ZADD", &keys.waiting(), "777777777", "777777777"].map(str::to_owned).to_vec()
+            }
+        });
+        for command in &commands {
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            let _: redis::Value = self.service.redis.ask(&words).await.unwrap();
+        }
+        self.pass().await;
+        let done = self.post(&format!("destinations/{name}/repair"), json!({})).await;
+        self.note("repair").await;
+        let found = |kind: &str| {
+            let items = done.body["items"].as_array().unwrap();
+            let item = items.iter().find(|item| item["kind"] == kind);
+            item.map_or((Value::Null, Value::Null), |i| (i["found"].clone(), i["repaired"].clone()))
+        };
+        let two = || (json!(2), json!(2));
+        assert_eq!(found("damaged"), two(), "{}", done.body);
+        assert_eq!(found("nowhere"), two(), "{}", done.body);
+        assert_eq!(found("twice"), (json!(1), json!(1)), "{}", done.body);
+        assert_eq!(found("left_over"), (json!(1), json!(1)), "{}", done.body);
+        assert_eq!(done.body["counters_verified"], true, "{}", done.body);
+    }
+}
