@@ -46,11 +46,12 @@ impl Catalog {
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
         let mut followed = self.followed.lock().await;
         let [destinations, topics] = &mut *followed;
-        tokio::try_join!(
+        // To their ends: what is damaged in one keeps nobody from following the other.
+        let (of_destinations, of_topics) = tokio::join!(
             self.catch_up_with_destinations(destinations),
             self.catch_up_with_topics(topics)
-        )?;
-        Ok(())
+        );
+        of_destinations.and(of_topics)
     }
 
     async fn catch_up_with_destinations(
