@@ -24,10 +24,10 @@
 --   of leases, then the records ('': as it is stored); then, if there are several lanes, of each message
 --   its lane (from 1); then per body that is stored apart, or is not any more, 3: its message (from 1),
 --   '' or 'i' (the body as it arrived), the body or ''
--- Returns: {which (from 1), 'stale_lease' | 'settled', which, …}: all others were completed; settled:
---   it was completed before
+-- Returns: {which (from 1), 'stale_lease' | 'settled' | 'damaged', which, …}: all others were completed;
+--   settled: it was completed before; damaged: a key that it needs has another type, and its lease lasts
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL, UNREADABLE
--- include: schema, clock, call, expect, lists, leases, attempts, wake, waiting, serial
+-- include: schema, clock, call, expect, damage, lists, leases, attempts, wake, waiting, serial
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[1], number)
@@ -63,9 +63,13 @@ local attempts_kept = redis.call('HLEN', KEYS[4]) > 0
 -- A token names its lane: one that was tampered with, or that comes with the ordering of an old
 -- definition, must not reach into another. What is in order without keys stands in one lane, without
 -- gaps: of that its head says enough.
-local heads = {}
+local heads, is_damaged = {}, {}
 local function head_of(lane)
-  heads[lane] = heads[lane] or redis.call('ZRANGE', in_progress_of(lane), '0', '0')[1] or ''
+  if not heads[lane] then
+    local found = try('ZRANGE', in_progress_of(lane), '0', '0')
+    is_damaged[lane] = not found
+    heads[lane] = found and found[1] or ''
+  end
   return heads[lane]
 end
 local first
@@ -74,36 +78,76 @@ if ordering == 'destination' and lane_count == 1 and ARGV[6] == '' then
 end
 local function stands_in(lane, sequence, number)
   if first then return number >= first end
-  if ordering == 'key' and head_of(lane) == sequence then return true end
-  return redis.call('ZSCORE', in_progress_of(lane), sequence)
+  if head_of(lane) == sequence then return true end
+  return not is_damaged[lane] and redis.call('ZSCORE', in_progress_of(lane), sequence)
 end
 
-local answer, gone, finished, scores, done, before = {}, {}, {}, {}, 0, 0
-local records, done_as = {n = 0}, {}
+-- Of those that are not completed what to answer; false if a set of the lane cannot be read.
+local function why_not(lane, sequence, is_again, is_held)
+  if is_again then return 'settled' end
+  local score = redis.pcall('ZSCORE', ready_of(lane), sequence)
+  local can_read = type(score) ~= 'table'
+  if can_read and score then return 'settled' end
+  if is_held and (is_damaged[lane] or not can_read) then return 'damaged' end
+  return why_gone(KEYS[3], sequence)
+end
+
+local answer, taken, scores, before = {}, {n = 0}, {}, 0
 for lane = 1, lane_count do scores[lane] = {n = 0} end
+local function except(i, why)
+  local at = #answer
+  answer[at + 1], answer[at + 2] = text(i), why
+end
+local function lane_of(i) return lane_count > 1 and tonumber(ARGV[lane_base + i]) or 1 end
+-- What stands behind the records is about bodies that are stored apart.
+local body_base = lane_base + (lane_count > 1 and count or 0)
+local cannot_store, has_records = {}, false
+if #ARGV > body_base and not try('HLEN', KEYS[15]) then
+  for i = body_base + 1, #ARGV, 3 do cannot_store[tonumber(ARGV[i])] = true end
+end
 for i = 1, count do
-  local lane, sequence = lane_count > 1 and tonumber(ARGV[lane_base + i]) or 1, ARGV[sequence_base + i]
+  local lane, sequence = lane_of(i), ARGV[sequence_base + i]
   local number = tonumber(sequence)
   if number < before then return redis.error_reply('UNREADABLE the sequences must rise') end
-  if held[i] and number ~= before and stands_in(lane, sequence, number) then
-    before, done = number, done + 1
+  if held[i] and cannot_store[i] then
+    except(i, 'damaged')
+  elseif held[i] and number ~= before and stands_in(lane, sequence, number) then
+    before = number
     add(scores[lane], sequence, sequence)
-    gone[done], finished[done], done_as[i] = ARGV[member_base + i], sequence, sequence
-    local record = ARGV[record_base + i]
-    if record ~= '' then add(records, sequence, record) end
+    add(taken, i, lane)
+    has_records = has_records or ARGV[record_base + i] ~= ''
   else
-    local is_settled = number == before or redis.call('ZSCORE', ready_of(lane), sequence)
-    local at = #answer
-    answer[at + 1] = text(i)
-    answer[at + 2] = is_settled and 'settled' or why_gone(KEYS[3], sequence)
+    except(i, why_not(lane, sequence, number == before, held[i]))
   end
 end
 
-if records.n > 0 then expect('HLEN', KEYS[3]) end
+if has_records then expect('HLEN', KEYS[3]) end
+
+-- Adds to the sets of what is ready: the first that is written. Where one of them has another type, the
+-- messages of its lane stay under their leases.
+for lane = 1, lane_count do
+  local of_lane = scores[lane]
+  if of_lane.n > 0 and not try('ZADD', ready_of(lane), unpack(of_lane, 1, of_lane.n)) then
+    is_damaged[lane], scores[lane] = true, {n = 0}
+  end
+end
+
+local gone, finished, done, records, done_as = {}, {}, 0, {n = 0}, {}
+for at = 1, taken.n, 2 do
+  local i = taken[at]
+  local sequence, record = ARGV[sequence_base + i], ARGV[record_base + i]
+  if is_damaged[taken[at + 1]] then
+    except(i, 'damaged')
+  else
+    done = done + 1
+    gone[done], finished[done], done_as[i] = ARGV[member_base + i], sequence, sequence
+    if record ~= '' then add(records, sequence, record) end
+  end
+end
 
 -- Bodies to store apart, and those to remove.
 local bodies, no_bodies = {n = 0}, {}
-for i = lane_base + (lane_count > 1 and count or 0) + 1, #ARGV, 3 do
+for i = body_base + 1, #ARGV, 3 do
   local sequence = done_as[tonumber(ARGV[i])]
   if sequence and ARGV[i + 2] == '' then
     no_bodies[#no_bodies + 1] = sequence .. ARGV[i + 1]
@@ -111,7 +155,6 @@ for i = lane_base + (lane_count > 1 and count or 0) + 1, #ARGV, 3 do
     add(bodies, sequence .. ARGV[i + 1], ARGV[i + 2])
   end
 end
-if bodies.n > 0 or #no_bodies > 0 then expect('HLEN', KEYS[15]) end
 
 -- What went wrong before is kept; the counts begin anew, for the delivery.
 local function forget_attempts()
@@ -130,24 +173,6 @@ end
 -- Of lanes that are keys, those whose heads are ready now.
 local heads_ready = {n = 0}
 
--- Adds to the sets of what is ready: the first that is written. If one of them has another type, what
--- was written is taken back.
-local function make_ready()
-  for lane = 1, lane_count do
-    local of_lane = scores[lane]
-    local added = of_lane.n == 0 or redis.pcall('ZADD', ready_of(lane), unpack(of_lane, 1, of_lane.n))
-    if type(added) == 'table' then
-      for before = 1, lane - 1 do
-        if scores[before].n > 0 then
-          -- Score and member are the same.
-          redis.call('ZREM', ready_of(before), unpack(scores[before], 1, scores[before].n))
-        end
-      end
-      return added
-    end
-  end
-end
-
 -- What follows from messages of a lane that are ready now. True if one that may leave is among them.
 local function finish(lane, of_lane, now)
   if ordering == 'none' then
@@ -165,8 +190,6 @@ local function finish(lane, of_lane, now)
 end
 
 if done > 0 then
-  local failed = make_ready()
-  if failed then return failed end
   local now = now_ms()
   redis.call('ZREM', KEYS[5], unpack(gone, 1, done))
   if records.n > 0 then redis.call('HSET', KEYS[3], unpack(records, 1, records.n)) end

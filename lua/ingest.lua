@@ -36,11 +36,12 @@
 --   'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter that it replaces>,<its
 --   epoch>;' 'r;' (it has been processed before)
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence,
---   epoch, id of what was stamped before}…}
+--   epoch, id of what was stamped before}…}; or {arrival, 'damaged', which of KEYS, '0', ''}: that key has
+--   another type, and nothing of the arrival was stored
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, lists, attempts, wake, waiting, bodies, letters
+-- include: schema, clock, call, epoch, expect, damage, lists, attempts, wake, waiting, bodies, letters
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -82,15 +83,31 @@ local body_base = lane_base + (lane_count > 1 and count or 0)
 local more = {}
 for i = body_base + 3 * body_count + 1, #ARGV, 3 do more[tonumber(ARGV[i])] = i end
 
+-- Of keys that not every arrival needs, whether they have another type: found out once.
+local damaged_keys = {}
+local function is_damaged(command, at)
+  if damaged_keys[at] == nil then damaged_keys[at] = not try(command, KEYS[at]) end
+  return damaged_keys[at]
+end
+
 -- The last sequence stamped in each lane that is still pending; and, where lanes are serial, whether
--- one of its messages is not finished.
-local previous, was_empty, busy, empty = {}, {}, {}, {}
+-- one of its messages is not finished. Of a lane that cannot be read the place of the key in KEYS.
+local previous, was_empty, busy, empty, damaged_lanes = {}, {}, {}, {}, {}
 for lane = 1, lane_count do
-  previous[lane] = redis.call('ZRANGE', in_progress_of(lane), '-1', '-1')[1]
+  local found = try('ZRANGE', in_progress_of(lane), '-1', '-1')
+  if not found then damaged_lanes[lane] = 17 + 2 * lane end
+  previous[lane] = found and found[1]
   was_empty[lane] = not previous[lane]
-  if was_empty[lane] and ordering == 'key' then empty[#empty + 1] = lane end
+  if found and was_empty[lane] and ordering == 'key' then empty[#empty + 1] = lane end
   if serial and not was_empty[lane] then
-    busy[lane] = redis.call('ZCARD', in_progress_of(lane)) > redis.call('ZCARD', ready_of(lane))
+    if is_damaged('ZCARD', 18 + 2 * lane) then
+      damaged_lanes[lane] = 18 + 2 * lane
+    else
+      busy[lane] = redis.call('ZCARD', in_progress_of(lane)) > redis.call('ZCARD', ready_of(lane))
+    end
+  end
+  if not needs_processing and is_damaged('ZCARD', 18 + 2 * lane) then
+    damaged_lanes[lane] = damaged_lanes[lane] or 18 + 2 * lane
   end
 end
 
@@ -104,19 +121,23 @@ if #empty > 0 then
   end
 end
 
--- What is known of an idempotency key: epoch, sequence, digest, id; from this batch or before.
+-- What is known of an idempotency key: epoch, sequence, digest, id; from this batch or before. Where it
+-- cannot be read: nil, and the place of the key in KEYS.
 local stamped_here = {}
 local function first_of(index)
   if stamped_here[index] then return unpack(stamped_here[index]) end
+  local at = window_ms == 0 and 13 or seen_base + index
   local kept
   if window_ms == 0 then
-    kept = redis.call('HGET', KEYS[13], name_of(index))
+    kept = redis.pcall('HGET', KEYS[at], name_of(index))
   else
-    kept = redis.call('GET', KEYS[seen_base + index])
+    kept = redis.pcall('GET', KEYS[at])
   end
+  if type(kept) == 'table' then return nil, at end
   if not kept then return nil end
   local in_epoch, sequence, deadline, digest, id =
     string.match(kept, '^(%d+) (%d+) (%d+) (%S+) ?(.*)$')
+  if not in_epoch then return nil, at end
   if tonumber(in_epoch) < born then return nil end
   if window_ms == 0 then
     -- Nobody will receive what is a tombstone: its key is free.
@@ -175,6 +196,24 @@ local function stand(lane, sequence, due, priority, is_finished)
   end
 end
 
+-- Of those with a body stored apart: where it cannot be stored.
+local cannot_store = {}
+if body_count > 0 and is_damaged('HLEN', 16) then
+  for i = body_base + 1, body_base + 3 * body_count, 3 do cannot_store[tonumber(ARGV[i])] = 16 end
+end
+
+-- The place in KEYS of what the options of an arrival need and cannot be read; nil where there is none.
+local function damaged_of(lane, is_delayed, is_finished, letter)
+  if letter then
+    for _, one in ipairs({{'ZCARD', 14}, {'HLEN', 15}, {'HLEN', 16}, {'ZCARD', 17}}) do
+      if is_damaged(one[1], one[2]) then return one[2] end
+    end
+  end
+  if is_delayed and is_damaged('ZCARD', 11) then return 11 end
+  if is_delayed and serial and is_damaged('HLEN', 12) then return 12 end
+  if is_finished and is_damaged('ZCARD', 18 + 2 * lane) then return 18 + 2 * lane end
+end
+
 local left_out, stamped_as = 0, {}
 for arrival = 1, count do
   local lane = lane_count > 1 and tonumber(ARGV[lane_base + arrival]) or 1
@@ -188,10 +227,21 @@ for arrival = 1, count do
     index = tonumber(index)
     in_epoch, at, same, first_id = first_of(index)
   end
-  if options ~= '' then letter, letter_epoch = string.match(options, 'l(%d+),(%d+);') end
+  local damaged = not in_epoch and (at or damaged_lanes[lane] or cannot_store[arrival])
+  local due, priority, is_finished = nil, '4', not needs_processing
+  if options ~= '' then
+    letter, letter_epoch = string.match(options, 'l(%d+),(%d+);')
+    local delay, instant = string.match(options, 'd(%d+);'), string.match(options, 'a(%d+);')
+    due = delay and now + tonumber(delay) or tonumber(instant)
+    priority = string.match(options, 'p(%d);') or '4'
+    is_finished = is_finished or string.find(options, 'r;', 1, true) ~= nil
+    damaged = damaged or damaged_of(lane, (due or 0) > now, is_finished, letter)
+  end
   local refusal
   if in_epoch then
     refusal = {arrival, same == digest and 'duplicate' or 'conflict', at, in_epoch, first_id}
+  elseif damaged then
+    refusal = {arrival, 'damaged', text(damaged), '0', ''}
   elseif letter and (letters[letter] or tonumber(letter_epoch) < born
       or not redis.call('ZSCORE', KEYS[14], letter)) then
     -- It went before, or with an earlier destination of this name.
@@ -207,13 +257,6 @@ for arrival = 1, count do
   else
     last, room, room_bytes, bytes = last + 1, room - 1, room_bytes - charge, bytes + charge
     local sequence = text(last)
-    local due, priority, is_finished = nil, '4', not needs_processing
-    if options ~= '' then
-      local delay, instant = string.match(options, 'd(%d+);'), string.match(options, 'a(%d+);')
-      due = delay and now + tonumber(delay) or tonumber(instant)
-      priority = string.match(options, 'p(%d);') or '4'
-      is_finished = is_finished or string.find(options, 'r;', 1, true) ~= nil
-    end
     if letter then letters[letter] = true end
     if ordering == 'key' then record = with_prefix('P' .. previous[lane] .. ';', record) end
     if ordering == 'none' then record = with_prefix('N' .. priority .. ';', record) end
@@ -234,22 +277,11 @@ for i = body_base + 1, body_base + 3 * body_count, 3 do
   if sequence then add(bodies, sequence .. ARGV[i + 1], ARGV[i + 2]) end
 end
 
--- Of what these arrivals have no use for nothing is asked.
+-- What all arrivals need.
 expect('HLEN', KEYS[5])
 expect('ZCARD', KEYS[6], KEYS[7])
 expect(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[4])
 if ordering ~= 'destination' then expect('ZCARD', KEYS[8]) end
-if #held_due > 0 then expect('HLEN', KEYS[12]) end
-if #delays > 0 then expect('ZCARD', KEYS[11]) end
-if next(letters) then
-  expect('HLEN', KEYS[15])
-  expect('ZCARD', KEYS[17])
-end
-if bodies.n > 0 or next(letters) then expect('HLEN', KEYS[16]) end
-for lane = 1, lane_count do
-  if finished[lane].n > 0 then expect('ZCARD', ready_of(lane)) end
-end
-
 if records.n > 0 then
   redis.call('HSET', KEYS[3], 'last', text(last), 'bytes', text(pending_bytes + bytes))
   redis.call('HSET', KEYS[5], unpack(records, 1, records.n))

@@ -34,12 +34,12 @@
 --   them in hand  [8] reason, in words  [9] failed attempts,
 --   with this one (0: as noted)  [10] trouble as JSON, or ''  [11] number of lanes  [12] most dead
 --   letters (0: no limit); then the lanes' keys, then per message 2: its lane (from 1), sequence
--- Returns: {'done' | 'ordered' | 'settled' | 'full' …} in order; full: there is no room for another dead
---   letter, and the message stays
+-- Returns: {'done' | 'ordered' | 'settled' | 'full' | 'damaged' …} in order; full: there is no room for
+--   another dead letter, and the message stays; damaged: a set of its lane has another type
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
 -- Sent again it changes nothing more: no call number is needed.
--- include: schema, clock, epoch, expect, owner, attempts, head, wake, waiting, serial, bodies, withdrawn
+-- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, bodies, withdrawn
 
 check_schema(KEYS[1])
 local now = now_ms()
@@ -69,7 +69,10 @@ expect_waiting(place)
 expect('HLEN', KEYS[5], KEYS[6], KEYS[9], KEYS[11], KEYS[18])
 expect('ZCARD', KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[13], KEYS[19], KEYS[21])
 expect('SCARD', KEYS[20])
-for i = 22, #KEYS do expect('ZCARD', KEYS[i]) end
+local damaged_lanes = {}
+for i = 22, #KEYS do
+  if not try('ZCARD', KEYS[i]) then damaged_lanes[math.floor((i - 20) / 2)] = true end
+end
 
 -- The record without its body, marked as a tombstone. Of a record that cannot be read nothing is kept but
 -- what it counts for, if that can be told.
@@ -187,8 +190,8 @@ for i = 13 + lane_count, #ARGV, 2 do
   local lane_key = ARGV[12 + lane]
   local in_progress, ready = KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]
   local record = records[sequence]
-  local stood = 'settled'
-  if redis.call('ZSCORE', in_progress, sequence) then
+  local stood = damaged_lanes[lane] and 'damaged' or 'settled'
+  if not damaged_lanes[lane] and redis.call('ZSCORE', in_progress, sequence) then
     if string.sub(record, 1, 1) ~= 'T' then
       local is_full = how == 's' and room_for_letters <= 0
       stood = is_full and 'full' or take_out(lane, sequence, in_progress, ready)
@@ -197,7 +200,7 @@ for i = 13 + lane_count, #ARGV, 2 do
       forget_order(sequence)
     end
   end
-  if stood == 'settled' or stood == 'full' then
+  if stood == 'settled' or stood == 'full' or stood == 'damaged' then
     answer[#answer + 1] = stood
   elseif stood == 'in hand' then
     order(lane_key, sequence)

@@ -35,9 +35,10 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
                     wrong.push(format!("{what}: it wrote before it met the key"));
                 }
                 Err(_) => refused += 1,
-                // A release says so of that lane alone, and goes on with the others.
-                Ok(answer) if format!("{answer:?}").contains("WRONGTYPE") => {
-                    assert!(call.script == "release", "{what}");
+                // They say so of that lane, or of what needs the key, and go on with the others.
+                Ok(answer) if says_damaged(&answer) => {
+                    let scripts = ["release", "ingest", "complete", "withdraw"];
+                    assert!(scripts.contains(&call.script), "{what}");
                     named.push(key.clone());
                 }
                 Ok(_) => unnoticed.push(what),
@@ -124,7 +125,7 @@ async fn so_it_is_where_lanes_are_serial_and_where_nothing_is_in_order() {
     for (ordering, processing, expected) in [("key", "serial", 5), ("none", "parallel", 9)] {
         let calls = populate_few(&mut connection, ordering, processing).await;
         let count = few_calls_of(&calls).len();
-        let mut unnoticed = Vec::new();
+        let (mut unnoticed, mut named) = (Vec::new(), 0);
         for number in 0..count {
             let keys = few_calls_of(&calls).remove(number).keys;
             for (at, key) in keys.iter().enumerate().filter(|(_, key)| !key.contains(":wake:")) {
@@ -138,14 +139,157 @@ async fn so_it_is_where_lanes_are_serial_and_where_nothing_is_in_order() {
                         assert!(error.to_string().contains("WRONGTYPE"), "{what}: {error}");
                         assert_eq!(digest(&mut connection).await, before, "{what}: it wrote");
                     }
+                    Ok(answer) if says_damaged(&answer) => named += 1,
                     Ok(_) => unnoticed.push(what),
                 }
             }
         }
+        assert!(named > 3, "{ordering}, {processing}: {named}");
         let other = |what: &&String| !what.contains(":active:worker");
         let unnoticed: Vec<&String> = unnoticed.iter().filter(other).collect();
         assert_eq!(unnoticed.len(), expected, "{ordering}, {processing}: {unnoticed:#?}");
     }
+}
+
+/// Sequences of lane `a` are odd, those of lane `b` even: 1 to 4. As many as are waiting are claimed, at
+/// most two.
+async fn two_lanes(connection: &mut MultiplexedConnection, processing: &'static str) -> Calls {
+    redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
+    let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
+    calls.processing = processing;
+    run(connection, &calls.found()).await;
+    let defined = run(connection, &calls.define("{}")).await;
+    calls.version = redis::from_redis_value::<(String, u8, u8, String, String)>(defined).unwrap().0;
+    let owned = run(connection, &calls.own("me")).await;
+    calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
+    let arrivals: Vec<Arrival> =
+        (0..4).map(|number| Arrival::new(1 + number % 2, "", RECORD)).collect();
+    run(connection, &calls.ingest(&["a", "b"], &[], &arrivals)).await;
+    run(connection, &calls.claim("s1", 2)).await;
+    calls
+}
+
+/// True if an answer says of a part of the call that what Redis holds of it is damaged.
+fn says_damaged(answer: &Value) -> bool {
+    let text = format!("{answer:?}");
+    text.contains("WRONGTYPE") || text.contains("damaged")
+}
+
+/// What a script answers, in words.
+fn words(answer: &Value) -> Vec<String> {
+    match answer {
+        Value::Array(parts) => parts.iter().flat_map(words).collect(),
+        Value::Int(number) => vec![number.to_string()],
+        Value::BulkString(bytes) => vec![String::from_utf8_lossy(bytes).into_owned()],
+        Value::SimpleString(text) => vec![text.clone()],
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn members(connection: &mut MultiplexedConnection, key: &str) -> Vec<String> {
+    redis::cmd("ZRANGE").arg(key).arg(0).arg(-1).query_async(connection).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_call_that_meets_one_lane_of_another_type_serves_the_others() {
+    let redis = TestRedis::start().await;
+    let mut connection = redis.connection().await;
+    let lanes = ["a", "b"];
+    for (processing, spoilt_set) in
+        [("parallel", "in"), ("parallel", "ready"), ("serial", "in"), ("serial", "ready")]
+    {
+        let what = format!("{processing}, {spoilt_set}");
+        let calls = two_lanes(&mut connection, processing).await;
+        let of_b = [calls.keys.in_progress(Some("b")), calls.keys.ready(Some("b"))];
+        let spoilt = &of_b[usize::from(spoilt_set == "ready")];
+        spoil(&mut connection, spoilt).await;
+
+        let completed = calls.complete("s1", &lanes, &[(1, 1), (2, 2)]);
+        assert_eq!(words(&run(&mut connection, &completed).await), ["2", "damaged"], "{what}");
+        let ready_of_a = members(&mut connection, &calls.keys.ready(Some("a"))).await;
+        assert_eq!(ready_of_a, ["1"], "{what}");
+        let leases = members(&mut connection, &calls.keys.partition.leases()).await;
+        assert_eq!(leases, [calls.member(2, "s1")], "{what}: the other lease lasts");
+        let counted = count_of(&mut connection, &calls, "ready").await;
+        assert_eq!(counted, Some(1), "{what}");
+        // Sent again, it is answered the same.
+        assert_eq!(words(&run(&mut connection, &completed).await), ["2", "damaged"], "{what}");
+
+        // What is not ready when it arrives needs only the set of those in progress; but with serial
+        // lanes both are compared.
+        let arrivals = [Arrival::new(1, "", RECORD), Arrival::new(2, "", RECORD)];
+        let answer = words(&run(&mut connection, &calls.ingest(&lanes, &[], &arrivals)).await);
+        if spoilt_set == "ready" && processing == "parallel" {
+            assert_eq!(answer, ["5"], "{what}");
+        } else {
+            let index = if spoilt_set == "ready" { "22" } else { "21" };
+            assert_eq!(answer, ["5", "2", "damaged", index, "0", ""], "{what}");
+            let records: u64 = redis::cmd("HLEN")
+                .arg(calls.keys.messages())
+                .query_async(&mut connection)
+                .await
+                .unwrap();
+            assert_eq!(records, 5, "{what}: nothing is stored of the other");
+            assert_eq!(count_of(&mut connection, &calls, "last").await, Some(5), "{what}");
+        }
+        let processed = calls_again(&calls);
+        let answer = words(&run(&mut connection, &processed.ingest(&lanes, &[], &arrivals)).await);
+        assert_eq!(answer[1..3], ["2", "damaged"], "{what}: {answer:?}");
+
+        let withdrawn = calls.withdraw("c", "", &lanes, &[(2, 4), (1, 3)]);
+        let answer = words(&run(&mut connection, &withdrawn).await);
+        assert_eq!(answer, ["damaged", "done"], "{what}");
+        let kind: String =
+            redis::cmd("TYPE").arg(spoilt).query_async(&mut connection).await.unwrap();
+        assert_eq!(kind, "string", "{what}: it stays as it is");
+    }
+}
+
+async fn count_of(
+    connection: &mut MultiplexedConnection,
+    calls: &Calls,
+    counter: &str,
+) -> Option<u64> {
+    redis::cmd("HGET").arg(calls.keys.hash()).arg(counter).query_async(connection).await.unwrap()
+}
+
+/// An arrival that needs a key of another type is refused; those that need it not are stamped.
+#[tokio::test]
+async fn an_ingest_refuses_only_arrivals_that_need_what_is_damaged() {
+    let redis = TestRedis::start().await;
+    let mut connection = redis.connection().await;
+    let plain = || Arrival::new(1, "", RECORD);
+    for (window, options, seen) in [
+        (LONG, "", "1:digest"),
+        ("0", "", "1:digest"),
+        (LONG, "d9999;", ""),
+        (LONG, "l8,9000000000000000;", ""),
+    ] {
+        let mut calls = two_lanes(&mut connection, "parallel").await;
+        calls.window = window;
+        let keys = &calls.keys;
+        let (spoilt, index) = match (options, window) {
+            ("", "0") => (keys.unique(), "13"),
+            ("", _) => (keys.seen("once"), "21"),
+            ("d9999;", _) => (keys.partition.delayed(), "11"),
+            _ => (keys.letters(), "15"),
+        };
+        if options.starts_with('l') {
+            let mut dead = redis::cmd("ZADD");
+            dead.arg(keys.dead()).arg(8).arg(8).exec_async(&mut connection).await.unwrap();
+        }
+        spoil(&mut connection, &spoilt).await;
+        let arrivals = [plain(), Arrival::new(1, seen, RECORD).with(options), plain()];
+        let answer = run(&mut connection, &calls.ingest(&["a"], &["once"], &arrivals)).await;
+        assert_eq!(words(&answer), ["5", "2", "damaged", index, "0", ""], "{spoilt}");
+        let stamped = members(&mut connection, &calls.keys.in_progress(Some("a"))).await;
+        assert_eq!(stamped, ["1", "3", "5", "6"], "{spoilt}");
+    }
+    // The first arrival of these calls has a body that is stored apart.
+    let calls = two_lanes(&mut connection, "parallel").await;
+    spoil(&mut connection, &calls.keys.bodies()).await;
+    let answer = run(&mut connection, &calls.ingest(&["a"], &[], &[plain(), plain()])).await;
+    assert_eq!(words(&answer), ["5", "1", "damaged", "16", "0", ""]);
 }
 
 /// Three messages in lane `a`; one is claimed, or all are.

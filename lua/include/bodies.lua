@@ -9,12 +9,14 @@ local function bytes_apart(record)
   return tonumber(string.match(record, '^B(%d+);')) or 0
 end
 
--- Puts bodies into answers: `wanted` holds {answer, place in it, sequence}. A missing one stays ''.
+-- Puts bodies into answers: `wanted` holds {answer, place in it, sequence}. A missing one stays '', and each
+-- where they cannot be read: these messages are damaged, and hide no other.
 local function put_bodies(bodies, wanted)
   for from = 1, #wanted, 1000 do
     local upto, fields = math.min(from + 999, #wanted), {}
     for i = from, upto do fields[#fields + 1] = wanted[i][3] end
-    for i, body in ipairs(redis.call('HMGET', bodies, unpack(fields))) do
+    local found = redis.pcall('HMGET', bodies, unpack(fields))
+    for i, body in ipairs(found.err and {} or found) do
       local one = wanted[from + i - 1]
       one[1][one[2]] = body or ''
     end

@@ -110,7 +110,7 @@ impl Arrivals {
                         self.tally.covers(*old);
                     }
                     Ingested::Gone => self.tally.gone += 1,
-                    Ingested::Conflict => self.tally.refused += 1,
+                    Ingested::Conflict | Ingested::Damaged => self.tally.refused += 1,
                     Ingested::BacklogFull => {
                         self.tally.refused += 1;
                         is_full = true;

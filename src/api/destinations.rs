@@ -49,12 +49,26 @@ pub(super) async fn all_stats(State(api): State<Api>) -> Result<Json<Value>, Pro
     let mut lines = Vec::with_capacity(all.len());
     let mut totals = Map::new();
     for some in all.chunks(STATS_AT_ONCE) {
-        let numbers = api.store.backlogs(some).await?;
-        for (known, stats) in some.iter().zip(&numbers) {
+        let numbers = api.store.backlogs_each(some).await;
+        for (known, stats) in some.iter().zip(numbers) {
+            let stats = match stats {
+                Err(StoreError::Failed(_) | StoreError::Unreadable(_)) => {
+                    let damaged = json!(["all of it"]);
+                    lines.push(Map::from_iter([
+                        ("name".to_owned(), json!(known.destination.name)),
+                        ("damaged".to_owned(), damaged),
+                    ]));
+                    continue;
+                }
+                stats => stats?,
+            };
             let stats = json!(stats);
             let line = LINE.iter().map(|field| ((*field).to_owned(), stats[*field].clone()));
             let mut line: Map<String, Value> = line.collect();
             line.insert("name".into(), json!(known.destination.name));
+            if let Some(damaged) = stats.get("damaged") {
+                line.insert("damaged".into(), damaged.clone());
+            }
             lines.push(line);
             for (field, value) in stats.as_object().into_iter().flatten() {
                 // The sum of last sequences tells nobody anything.

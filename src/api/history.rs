@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{
     Api,
     request::{Target, cursor_of, limit_of, query_of},
-    shown::{Gone, Items},
+    shown::{Gone, Items, Left},
 };
 use crate::{
     domain::{Sequence, State as MessageState},
@@ -34,7 +34,7 @@ pub(super) async fn log(
     State(api): State<Api>,
     Path(destination): Path<String>,
     query: Result<Query<Listing>, QueryRejection>,
-) -> Result<Json<Items<Gone>>, Problem> {
+) -> Result<Json<Items<Left>>, Problem> {
     let target = Target::find(&api, &destination).await?;
     let listing = query_of(query)?;
     let limit = limit_of(listing.limit)?;
@@ -42,17 +42,15 @@ pub(super) async fn log(
     let newest = api.store.log_newest(target.known(), before, limit).await?;
     let mut items = Vec::with_capacity(newest.sequences.len());
     for some in newest.sequences.chunks(AT_ONCE) {
-        let entries = api.store.log_entries(target.known(), some).await?;
-        let found: Vec<(Sequence, LogEntry)> = some
-            .iter()
-            .zip(entries)
-            .filter_map(|(sequence, entry)| Some((*sequence, entry?)))
-            .collect();
+        let entries = api.store.log_found(target.known(), some).await?;
+        let found = some.iter().zip(entries);
+        let found: Vec<(Sequence, Result<LogEntry, String>)> =
+            found.filter_map(|(sequence, entry)| Some((*sequence, entry?))).collect();
         let dead = letters_among(&target, &found).await?;
-        let shown = |(sequence, entry): &(Sequence, LogEntry)| {
-            Gone::of(*sequence, entry, dead.contains(sequence))
-        };
-        items.extend(found.iter().map(shown));
+        items.extend(found.into_iter().map(|(sequence, entry)| match entry {
+            Ok(entry) => Left::Gone(Gone::of(sequence, &entry, dead.contains(&sequence))),
+            Err(damaged) => Left::Damaged { sequence, damaged },
+        }));
     }
     Ok(Json(Items { items, next_cursor: newest.next.map(|next| next.to_string()) }))
 }
@@ -60,12 +58,14 @@ pub(super) async fn log(
 /// Which of those that were skipped are dead letters still.
 async fn letters_among(
     target: &Target,
-    entries: &[(Sequence, LogEntry)],
+    entries: &[(Sequence, Result<LogEntry, String>)],
 ) -> Result<HashSet<Sequence>, Problem> {
     let store = target.api.store.clone();
     let skipped: Vec<Sequence> = entries
         .iter()
-        .filter(|(_, entry)| entry.outcome == MessageState::Skipped)
+        .filter(|(_, entry)| {
+            entry.as_ref().is_ok_and(|entry| entry.outcome == MessageState::Skipped)
+        })
         .map(|(sequence, _)| *sequence)
         .collect();
     let dead = store.are_dead(target.known(), &skipped).await?;

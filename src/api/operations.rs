@@ -25,7 +25,11 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
         return Err(Problem::temporary(unavailable, "draining", "this pod is stopping", 1));
     }
     match api.store.check_ready().await {
-        Ok(()) => Ok(ready(&api.store)),
+        Ok(()) => {
+            // What is over is not to be told.
+            api.store.look_at_damage().await;
+            Ok(ready(&api.store))
+        }
         Err(error @ (StoreError::NewerSchema(_) | StoreError::NoRights(_))) => Err(error.into()),
         Err(error) => {
             tracing::debug!(%error, "not ready");

@@ -3,7 +3,7 @@
 //! What is finished gets its orders first, and what blocks it is cancelled after that: else what
 //! stands behind a halted head would be delivered while the purge is under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{
     Json,
@@ -43,7 +43,8 @@ pub(super) async fn purge(
 ) -> Result<Json<Value>, Problem> {
     let target = Target::find(&api, &destination).await?;
     let Purge { dry_run, key } = read_optional(body, api.batch_bytes_max)?;
-    let mut purging = Purging { target, key, last: 0, cancelled: 0, ordered: 0 };
+    let damaged = BTreeSet::new();
+    let mut purging = Purging { target, key, last: 0, cancelled: 0, ordered: 0, damaged };
     let store = &api.store;
     let counts = store.counts(purging.target.known()).await?;
     // What comes from here on is left alone, or it would never end.
@@ -59,7 +60,11 @@ pub(super) async fn purge(
     let done = purging.cancel_all().await;
     let (cancelled, ordered) = (purging.cancelled, purging.ordered);
     done.map_err(|problem| half_way(problem, &[("cancelled", cancelled), ("ordered", ordered)]))?;
-    Ok(Json(json!({"cancelled": cancelled, "ordered": ordered})))
+    let mut answer = json!({"cancelled": cancelled, "ordered": ordered});
+    if !purging.damaged.is_empty() {
+        answer["damaged"] = json!(purging.damaged.len());
+    }
+    Ok(Json(answer))
 }
 
 fn by_state(counts: &Stats) -> BTreeMap<String, u64> {
@@ -81,7 +86,12 @@ struct Purging {
     last: Sequence,
     cancelled: u64,
     ordered: u64,
+    /// Of damaged lanes: they stay. The first so many are counted.
+    damaged: BTreeSet<Sequence>,
 }
+
+/// The most messages of damaged lanes that are counted.
+const DAMAGED_MAX: usize = 10_000;
 
 impl Purging {
     async fn cancel_all(&mut self) -> Result<(), Problem> {
@@ -175,8 +185,11 @@ impl Purging {
                 trouble: None,
                 messages: &messages,
             };
-            for answer in self.target.withdraw(&withdrawal).await? {
+            let answers = self.target.withdraw(&withdrawal).await?;
+            for (answer, (_, sequence)) in answers.into_iter().zip(&messages) {
                 match answer {
+                    Withdrawn::Damaged if self.damaged.len() >= DAMAGED_MAX => {}
+                    Withdrawn::Damaged => drop(self.damaged.insert(*sequence)),
                     Withdrawn::Done => self.cancelled += 1,
                     Withdrawn::Ordered => self.ordered += 1,
                     // A purge makes no dead letters.

@@ -111,6 +111,18 @@ pub(super) struct Letter {
     inside: Option<Inside>,
 }
 
+/// What the log says of a message.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Left {
+    Gone(Gone),
+    /// Its entry cannot be read.
+    Damaged {
+        sequence: Sequence,
+        damaged: String,
+    },
+}
+
 /// A message that is gone.
 #[derive(Serialize)]
 pub(super) struct Gone {

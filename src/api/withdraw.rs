@@ -53,6 +53,11 @@ pub(super) async fn one(
     match answers.first() {
         Some(Withdrawn::Done) => Ok(done(sequence, state)),
         Some(Withdrawn::Full) => Err(no_room_for_letters(target)),
+        Some(Withdrawn::Damaged) => {
+            let detail = "what Redis holds of the message's lane is damaged: see /readyz; reseq repair finds \
+                          and repairs it. Nothing has changed";
+            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", detail))
+        }
         Some(Withdrawn::Ordered) => ordered(target, sequence, state).await,
         Some(Withdrawn::Settled) | None => match fate(target, sequence).await? {
             Fate::Ended(ended) if ended == state => Ok(done(sequence, state)),

@@ -183,6 +183,8 @@ impl Parts {
         tokio::spawn(vital.watch("presence", presence));
         let watching = store.clone().watch_rights(background.clone());
         tokio::spawn(vital.watch("watch over rights", watching));
+        let watching = store.clone().watch_damage(background.clone());
+        tokio::spawn(vital.watch("watch over what is damaged", watching));
         let wakes = Wakes::default();
         define_destinations(&store, &config.destinations).await?;
         let catalog = Catalog::load(store.clone()).await?;

@@ -49,6 +49,7 @@ pub(super) struct HttpServer {
     routes: TowerToHyperService<Router>,
     header_timeout: Duration,
     idle_timeout: Duration,
+    acknowledge_timeout: Duration,
     connections: Connections,
     reserve: Connections,
     /// Descriptors of connections, those that are being closed among them.
@@ -68,6 +69,7 @@ impl HttpServer {
             routes: TowerToHyperService::new(routes),
             header_timeout: Duration::from_millis(settings.header_timeout_ms),
             idle_timeout: Duration::from_millis(settings.idle_timeout_ms),
+            acknowledge_timeout: Duration::from_millis(settings.acknowledge_timeout_ms),
             connections: Connections::new(connections_max),
             reserve: Connections::new(RESERVE),
             sockets: Arc::new(Semaphore::new(connections_max + RESERVE + CLOSING_MAX)),
@@ -87,7 +89,7 @@ impl HttpServer {
                 () = server.stop.cancelled() => return,
                 next = next => next,
             };
-            let peer = Peer::new(stream);
+            let peer = Peer::new(stream, server.acknowledge_timeout);
             let (place, is_reserve) = match server.connections.take(&peer) {
                 Some(place) => (Some(place), false),
                 None => (server.reserve.take(&peer), true),

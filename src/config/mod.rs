@@ -66,6 +66,9 @@ pub struct Http {
     /// A connection without a request, or whose answer is not read, is closed after so many
     /// milliseconds.
     pub idle_timeout_ms: u64,
+    /// What is sent to a client and not acknowledged by its system for so many milliseconds is lost, and
+    /// the connection with it.
+    pub acknowledge_timeout_ms: u64,
     /// The least speed of a body that has begun, and of a TCP frame, in bytes a second; 0: none.
     pub body_bytes_per_second_min: u64,
     /// That speed is the mean over so many milliseconds.
@@ -179,6 +182,7 @@ impl Default for Http {
             json_depth_max: 128,
             connections_max: 0,
             header_timeout_ms: 15_000,
+            acknowledge_timeout_ms: 15_000,
             idle_timeout_ms: 75_000,
             body_bytes_per_second_min: 1024,
             body_window_ms: 10_000,

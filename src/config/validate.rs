@@ -12,6 +12,7 @@ impl Config {
             ("http.json_depth_max", self.http.json_depth_max as u64, 8, 10_000),
             ("http.connections_max", self.http.connections_max as u64, 0, 1 << 20),
             ("http.header_timeout_ms", self.http.header_timeout_ms, 10, 600_000),
+            ("http.acknowledge_timeout_ms", self.http.acknowledge_timeout_ms, 100, 600_000),
             ("http.idle_timeout_ms", self.http.idle_timeout_ms, 10, 3_600_000),
             ("http.body_bytes_per_second_min", self.http.body_bytes_per_second_min, 0, 1 << 30),
             ("http.body_window_ms", self.http.body_window_ms, 10, 600_000),

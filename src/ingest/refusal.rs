@@ -66,6 +66,12 @@ pub enum Refusal {
          idempotency key"
     )]
     NotConfirmed,
+    /// What Redis holds of its lane, or of its idempotency key, is damaged.
+    #[error(
+        "what Redis holds of its lane, or of what else it needs, is damaged: see /readyz; reseq repair \
+         finds and repairs it. Nothing was stored"
+    )]
+    Damaged,
     /// The deployment cannot give the destination's `durability`; says what to change.
     #[error("{0}; nothing was stored")]
     CannotConfirm(String),
@@ -92,6 +98,7 @@ impl Refusal {
             Refusal::NoRights(_) => (StatusCode::SERVICE_UNAVAILABLE, "no_rights"),
             Refusal::NewerSchema(_) => (StatusCode::SERVICE_UNAVAILABLE, "newer_schema"),
             Refusal::NotConfirmed => (StatusCode::SERVICE_UNAVAILABLE, "not_confirmed"),
+            Refusal::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "damaged"),
             Refusal::CannotConfirm(_) => (StatusCode::SERVICE_UNAVAILABLE, "cannot_confirm"),
             Refusal::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "aborted"),
             Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),

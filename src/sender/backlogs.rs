@@ -1,6 +1,11 @@
 //! How much is pending, halted and dead at the destinations of owned partitions, as metrics.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Bound,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -15,6 +20,8 @@ const EVERY: Duration = Duration::from_secs(5);
 /// The most destinations that one look asks for, of all senders together: with more, a round takes
 /// several looks.
 pub(super) const BACKLOGS_LOOK_MAX: usize = 500;
+/// How many of these are looked at for damaged messages: a part of the halted ones of each.
+const DAMAGED_LOOK_MAX: usize = 10;
 
 /// What this pod has told of.
 #[derive(Default)]
@@ -24,6 +31,10 @@ pub(super) struct Backlogs {
     /// In the last round, and so far in this one.
     told: HashSet<DestinationName>,
     telling: HashSet<DestinationName>,
+    /// Destinations with halted messages, and how far these have been looked at for damaged ones.
+    halted: BTreeMap<DestinationName, usize>,
+    /// The last of them that was looked at.
+    looked_at: Option<DestinationName>,
 }
 
 impl Backlogs {
@@ -44,12 +55,36 @@ impl Backlogs {
         }
         let (some, is_over) = catalog.some(&mut self.round, partitions, some);
         self.tell_some(store, &some).await;
+        self.find_damaged(store, catalog).await;
         if is_over {
             let telling = std::mem::take(&mut self.telling);
             for name in self.told.difference(&telling) {
                 telemetry::backlog(name.as_str(), None);
             }
             self.told = telling;
+        }
+    }
+
+    /// Looks for damaged messages among those that are halted, at some destinations in turn: who met
+    /// them may not be there any more.
+    async fn find_damaged(&mut self, store: &Store, catalog: &Catalog) {
+        for _ in 0..DAMAGED_LOOK_MAX.min(self.halted.len()) {
+            let after = self.looked_at.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            let next = self.halted.range((after, Bound::Unbounded)).next();
+            let Some((name, from)) = next.or_else(|| self.halted.iter().next()) else { return };
+            let (name, from) = (name.clone(), *from);
+            self.looked_at = Some(name.clone());
+            let found = match catalog.get(name.as_str()) {
+                Some(known) => store.find_damaged(&known, from).await,
+                None => Ok(None),
+            };
+            match found {
+                Ok(Some(next)) => drop(self.halted.insert(name, next)),
+                Ok(None) => drop(self.halted.remove(&name)),
+                Err(error) => {
+                    tracing::debug!(destination = %name, %error, "cannot look for what is damaged");
+                }
+            }
         }
     }
 
@@ -66,6 +101,9 @@ impl Backlogs {
                         dead: numbers.dead,
                     };
                     telemetry::backlog(name.as_str(), Some(backlog));
+                    if numbers.halted > 0 {
+                        self.halted.entry(name.clone()).or_default();
+                    }
                 }
                 // What was told stays told until its server answers.
                 Err(error) => {

@@ -200,6 +200,7 @@ impl Store {
                 }
                 error.into()
             });
+            let answer = answer.and_then(fitting);
             self.observe(Called { name: &name_of(pipe), keys: &[] }, &answer);
             answer
         }))
@@ -222,6 +223,10 @@ impl Store {
 
     /// Makes one call where a key is, wherever that is by now.
     async fn at<T: FromRedisValue>(&self, key: &[u8], work: Work<'_>) -> Result<T, StoreError> {
+        self.value_at(key, work).await.and_then(fitting)
+    }
+
+    async fn value_at(&self, key: &[u8], work: Work<'_>) -> Result<Value, StoreError> {
         let links = &self.inner.links;
         let mut redirects = Redirects::new();
         let mut route = links.route(key).await?;
@@ -249,7 +254,7 @@ enum Work<'a> {
 }
 
 impl Work<'_> {
-    async fn run<T: FromRedisValue>(&self, channel: &mut Channel) -> RedisResult<T> {
+    async fn run(&self, channel: &mut Channel) -> RedisResult<Value> {
         match self {
             Work::Script(call) => call.run(channel).await,
             Work::Commands(pipe) => pipe.query_async(channel).await,
@@ -335,6 +340,18 @@ pub(super) fn answered<T>(
         Some(error) if some.iter().all(Option::is_none) => Err(error),
         _ => Ok(some),
     }
+}
+
+/// The answer as it should be. Read only here, so that an answer that holds something else is not taken
+/// for one that did not come: for the client library both are errors of parsing.
+pub(super) fn fitting<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
+    redis::from_redis_value(answer).map_err(|error| StoreError::Unreadable(error.to_string()))
+}
+
+/// Those of these that are texts: a hint that is none names nothing, and hides no other.
+pub(super) fn texts(answer: Option<Value>, what: &str) -> Result<Vec<String>, StoreError> {
+    let all: Vec<Vec<u8>> = read(answer, what)?;
+    Ok(all.into_iter().filter_map(|one| String::from_utf8(one).ok()).collect())
 }
 
 /// Reads one of the answers of a look.

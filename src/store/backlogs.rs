@@ -23,8 +23,9 @@ const FIELDS: [&str; 12] = [
     "withdrawn",
 ];
 
-/// A hash's numbers, length of the waiting list, messages being delivered, halted, dead letters.
-type Answer = (Vec<Option<i64>>, u64, Option<u64>, u64, u64);
+/// What is counted beside the fields, in the order in which it is asked for.
+const COUNTED: [&str; 4] = ["waiting", "delivering", "halted", "dead"];
+
 impl Store {
     /// The numbers of destinations, in order, without their heads.
     pub async fn backlogs<K: Borrow<Known>>(&self, all: &[K]) -> Result<Vec<Stats>, StoreError> {
@@ -39,11 +40,15 @@ impl Store {
         let looks = all.iter().map(|known| self.look_at(known.borrow()));
         let answers = self.query_each(&looks.collect::<Vec<_>>()).await;
         let read = |(known, answer): (&K, Result<Vec<Value>, StoreError>)| {
-            let answer = redis::from_redis_value(Value::Array(answer?));
-            let answer = answer.map_err(|_| super::unexpected("a look at numbers"))?;
-            Ok(stats(known.borrow(), answer))
+            Ok(stats(known.borrow(), answer?))
         };
-        all.iter().zip(answers).map(read).collect()
+        let mut all_stats: Vec<_> = all.iter().zip(answers).map(read).collect();
+        for (known, stats) in all.iter().zip(&mut all_stats) {
+            if let Err(StoreError::Failed(_)) = stats {
+                *stats = self.backlog_damaged(known.borrow()).await;
+            }
+        }
+        all_stats
     }
 
     fn look_at(&self, known: &Known) -> Pipeline {
@@ -62,21 +67,53 @@ impl Store {
     pub(super) async fn backlog_now(&self, known: &Known) -> Result<Stats, StoreError> {
         let mut pipe = self.look_at(known);
         pipe.atomic();
-        Ok(stats(known, self.query(&pipe).await?))
+        match self.query(&pipe).await {
+            Ok(answers) => Ok(stats(known, answers)),
+            Err(StoreError::Failed(_)) => self.backlog_damaged(known).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The numbers that can be read, where some keys have another type.
+    async fn backlog_damaged(&self, known: &Known) -> Result<Stats, StoreError> {
+        Ok(stats(known, self.query_lenient(&self.look_at(known)).await?))
     }
 }
 
-fn stats(known: &Known, (numbers, listed, delivering, halted, dead): Answer) -> Stats {
+fn stats(known: &Known, answers: Vec<Value>) -> Stats {
+    let mut answers = answers.into_iter();
+    let (mut damaged, mut numbers) = (Vec::new(), [0_u64; FIELDS.len()]);
+    let fields = answers.next().unwrap_or(Value::Nil);
+    match redis::from_redis_value::<Vec<Value>>(fields) {
+        Ok(fields) if fields.len() == FIELDS.len() => {
+            for ((value, number), name) in fields.into_iter().zip(&mut numbers).zip(FIELDS) {
+                match redis::from_redis_value::<Option<i64>>(value) {
+                    // What was damaged may have made a number go below nothing.
+                    Ok(found) => *number = found.unwrap_or_default().max(0).unsigned_abs(),
+                    Err(_) => damaged.push(name),
+                }
+            }
+        }
+        _ => damaged.push("the destination's hash"),
+    }
+    let mut counted = [0_u64; COUNTED.len()];
+    for ((name, count), answer) in COUNTED.iter().zip(&mut counted).zip(answers) {
+        // Nothing but a note of what is being delivered may be missing.
+        match redis::from_redis_value::<Option<u64>>(answer) {
+            Ok(Some(found)) => *count = found,
+            Ok(None) if *name == "delivering" => {}
+            _ => damaged.push(name),
+        }
+    }
+    let [listed, delivering, halted, dead] = counted;
     let number = |name: &str| {
         let at = FIELDS.iter().position(|field| *field == name);
-        // What was damaged may have made a number go below nothing.
-        at.and_then(|at| numbers.get(at).copied().flatten())
-            .map_or(0, |number| number.max(0) as u64)
+        at.map_or(0, |at| numbers[at])
     };
     let pending = number("last").saturating_sub(number("settled"));
     let waiting = listed.saturating_sub(number("withdrawn")) + number("held");
     let finished = number("ready").saturating_sub(number("halted_ready"));
-    let delivering = delivering.unwrap_or_default().min(finished);
+    let delivering = delivering.min(finished);
     let elsewhere = waiting + finished + number("delayed") + halted;
     Stats {
         last_sequence: number("last"),
@@ -94,6 +131,7 @@ fn stats(known: &Known, (numbers, listed, delivering, halted, dead): Answer) -> 
         skipped_total: number("skipped"),
         cancelled_total: number("cancelled"),
         paused: known.paused,
+        damaged,
         head: None,
         heads: Vec::new(),
     }

@@ -133,10 +133,13 @@ impl Store {
                 trouble: Trouble::new(Stage::Transform, TroubleKind::Damaged, error.to_string()),
             }
         });
-        let caller = self.caller_anew("damaged");
-        if let Err(error) = self.fail(&caller, known, &failed.collect::<Vec<_>>()).await {
+        let (caller, failed) = (self.caller_anew("damaged"), failed.collect::<Vec<_>>());
+        if let Err(error) = self.fail(&caller, known, &failed).await {
             tracing::debug!(destination = %name, %error, "cannot halt what is damaged");
         }
+        // From now on they are found halted, until they leave.
+        let sequences: Vec<_> = failed.iter().map(|one| one.token.sequence).collect();
+        self.note_damaged_messages(known, &sequences);
     }
 
     /// Hands claimed messages of one destination back, without counting an attempt.

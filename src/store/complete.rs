@@ -1,13 +1,19 @@
 //! The ends of a lease: complete, fail, extend (`lua/complete.lua`, `lua/fail.lua`,
 //! `lua/extend.lua`).
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
 use super::{Caller, Claimers, Known, Store, StoreError, attempts, record, unexpected};
-use crate::domain::{LeaseToken, Sequence, Stamped, Trouble};
+use crate::{
+    domain::{LeaseToken, Sequence, Stamped, Trouble},
+    faults::planted,
+};
 
 /// How many messages one command reads, without bodies that are stored apart: what attempts left may be
 /// 75 kB each.
@@ -25,6 +31,8 @@ pub enum Status {
     StaleLease,
     /// The message had been finished before; nothing was changed, and nothing needs to be.
     Settled,
+    /// What Redis holds of its lane, or of its destination, is damaged. The lease lasts as long as it did.
+    Damaged,
 }
 
 impl FromRedisValue for Status {
@@ -34,6 +42,7 @@ impl FromRedisValue for Status {
             "halted" => Ok(Status::Halted),
             "stale_lease" => Ok(Status::StaleLease),
             "settled" => Ok(Status::Settled),
+            "damaged" => Ok(Status::Damaged),
             other => Err(ParsingError::from(format!("unknown status {other:?}"))),
         }
     }
@@ -151,6 +160,20 @@ impl Store {
             call.arg(which).arg(part.suffix()).arg(body.as_deref().unwrap_or_default());
         }
         let exceptions = self.run::<Vec<(usize, Status)>>(name, &call).await;
+        let damaged = exceptions.iter().flatten().filter(|(_, status)| *status == Status::Damaged);
+        let mut damaged_keys = BTreeSet::new();
+        for (which, _) in damaged {
+            let at = order.get(usize::wrapping_sub(*which, 1)).copied();
+            let Some(one) = at.and_then(|at| completions.get(at)) else { continue };
+            let lane = known.destination.lane_key(one.token.key.as_deref());
+            damaged_keys.extend([keys.in_progress(lane), keys.ready(lane), keys.bodies()]);
+        }
+        if !damaged_keys.is_empty() {
+            self.note_damaged_keys(known, name, damaged_keys.into_iter().collect());
+            if planted::is("damaged_lane_fails_all") {
+                return Err(StoreError::Failed("one of the lanes is damaged".into()));
+            }
+        }
         let statuses = exceptions.and_then(|exceptions| {
             let mut statuses = vec![Status::Ok; completions.len()];
             for (which, status) in exceptions {

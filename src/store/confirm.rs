@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::{
     Store, StoreError,
-    ask::Redirects,
+    ask::{Redirects, fitting},
     connect::{self, Channel, slot_of},
     damage::Called,
     scripts::{Call, is_missing},
@@ -45,6 +45,7 @@ impl Store {
         };
         let begun = Instant::now();
         let result = self.confirmed_at(call, &wait).await;
+        let result = result.and_then(|(answer, confirmed)| Ok((fitting(answer)?, confirmed)));
         let (name, keys) = call.described();
         self.observe(Called { name, keys }, &result);
         self.note(transition, begun, &result);
@@ -62,11 +63,11 @@ impl Store {
         Some(Wait { command, local, replicas, ms })
     }
 
-    async fn confirmed_at<T: FromRedisValue>(
+    async fn confirmed_at(
         &self,
         call: &Call<'_>,
         wait: &Wait,
-    ) -> Result<(T, bool), StoreError> {
+    ) -> Result<(Value, bool), StoreError> {
         let links = &self.inner.links;
         let mut redirects = Redirects::new();
         let mut route = links.route(call.route()).await?;
@@ -104,8 +105,8 @@ struct Wait {
 }
 
 /// A call that was waited for.
-struct Waited<T> {
-    answer: T,
+struct Waited {
+    answer: Value,
     is_confirmed: bool,
     /// The connection can be used again.
     keep: bool,
@@ -116,11 +117,7 @@ struct Waited<T> {
 impl Wait {
     /// Sends the call and the wait in one write, and between them the question how far the history of
     /// replication is: nothing of others comes between.
-    async fn run<T: FromRedisValue>(
-        &self,
-        call: &Call<'_>,
-        channel: &mut Channel,
-    ) -> RedisResult<Waited<T>> {
+    async fn run(&self, call: &Call<'_>, channel: &mut Channel) -> RedisResult<Waited> {
         let answers = self.send(call.by_hash(), channel).await?;
         let (answer, info, waited) = match answers {
             (Err(error), ..) if is_missing(&error) => self.send(call.by_source(), channel).await?,
@@ -130,8 +127,7 @@ impl Wait {
         let seen = info.and_then(|info| Replication::read(&info));
         let keep = waited.as_ref().err().is_none_or(|error| !connect::is_broken(error));
         let is_confirmed = waited.is_ok_and(|reached| self.is_reached(reached));
-        let answer = redis::from_redis_value(answer?)?;
-        Ok(Waited { answer, is_confirmed, keep, seen })
+        Ok(Waited { answer: answer?, is_confirmed, keep, seen })
     }
 
     async fn send(

@@ -176,6 +176,8 @@ impl From<RedisError> for StoreError {
             // after a write.
             ErrorKind::Server(_) | ErrorKind::Extension => StoreError::Failed(error.to_string()),
             ErrorKind::UnexpectedReturnType => StoreError::Unreadable(error.to_string()),
+            // `Parse` among them: what came back is not in the protocol of Redis, so the call may have been
+            // carried out. An answer that only holds something else than it should is read elsewhere (`ask`).
             _ if error.is_connection_refusal() => StoreError::Unavailable(error.to_string()),
             _ => StoreError::Unconfirmed(error.to_string()),
         }
@@ -214,6 +216,17 @@ mod tests {
             assert!(matches!(error, E::Failed(_)), "{code} {detail}: {error:?}");
             assert!(!error.is_temporary());
         }
+    }
+
+    #[test]
+    fn an_answer_in_another_protocol_says_nothing_of_the_call_and_one_with_another_content_is_damage()
+     {
+        let error = redis::parse_redis_value(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();
+        let error = StoreError::from(error);
+        assert!(matches!(error, StoreError::Unconfirmed(_)) && error.is_temporary(), "{error:?}");
+        let answer = redis::parse_redis_value(b"$4\r\nmany\r\n").unwrap();
+        let error = crate::store::ask::fitting::<u64>(answer).unwrap_err();
+        assert!(matches!(error, StoreError::Unreadable(_)) && !error.is_temporary(), "{error:?}");
     }
 
     #[test]

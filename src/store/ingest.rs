@@ -1,6 +1,6 @@
 //! Stamping arrivals (`lua/ingest.lua`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use redis::Value;
@@ -29,6 +29,8 @@ pub enum Ingested {
     BacklogFull,
     /// The dead letter that it was to replace is not there any more. Nothing was stored.
     Gone,
+    /// What Redis holds of its lane, or of what it names, is damaged. Nothing was stored.
+    Damaged,
 }
 
 /// What the arguments of a batch are made of.
@@ -197,7 +199,13 @@ impl Store {
         // Boxed: the futures of its callers would become too deep for the compiler.
         let answer = Box::pin(self.run_durably(name, &call, destination.durability)).await;
         let answer = answer.and_then(|(answer, confirmed)| {
-            let ingested = read_answer(answer, epoch, arrivals.len())?;
+            let (ingested, damaged) = read_answer(answer, epoch, arrivals.len())?;
+            for at in damaged {
+                let (_, keys) = call.described();
+                let key =
+                    keys.get(usize::wrapping_sub(at, 1)).map(|key| String::from_utf8_lossy(key));
+                self.note_damaged_keys(known, name, key.into_iter().map(Into::into).collect());
+            }
             // What was refused promises nothing that had to be confirmed.
             let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
             if confirmed || !ingested.iter().any(promises) {
@@ -213,7 +221,12 @@ impl Store {
     }
 }
 
-fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested>, StoreError> {
+/// What became of each arrival; and which keys of the call are damaged, from 1.
+fn read_answer(
+    answer: Value,
+    epoch: Epoch,
+    count: usize,
+) -> Result<(Vec<Ingested>, BTreeSet<usize>), StoreError> {
     type Exception = (usize, String, u64, Epoch, String);
     let Value::Array(mut parts) = answer else { return Err(unexpected("ingest")) };
     if parts.is_empty() {
@@ -229,6 +242,8 @@ fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested
         .pop()
         .and_then(|first| redis::from_redis_value(first).ok())
         .ok_or_else(|| unexpected("ingest"))?;
+    let damaged = exceptions.iter().filter(|exception| exception.1 == "damaged");
+    let damaged = damaged.map(|exception| exception.2 as usize).collect();
     let mut exceptions = exceptions.into_iter().peekable();
     let result = (1..=count).map(|arrival| {
         let listed = exceptions.next_if(|exception| exception.0 == arrival);
@@ -242,8 +257,9 @@ fn read_answer(answer: Value, epoch: Epoch, count: usize) -> Result<Vec<Ingested
             "conflict" => Ok(Ingested::Conflict),
             "backlog_full" => Ok(Ingested::BacklogFull),
             "gone" => Ok(Ingested::Gone),
+            "damaged" => Ok(Ingested::Damaged),
             _ => Err(unexpected("ingest")),
         }
     });
-    result.collect()
+    Ok((result.collect::<Result<_, _>>()?, damaged))
 }

@@ -1,7 +1,7 @@
 //! Dead letters: messages set aside with their reason, their attempts and their place
 //! (`lua/withdraw.lua` writes them, `lua/ingest.lua` and `lua/discard.lua` take them away).
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
 
@@ -57,11 +57,21 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.hmget(keys.letters(), &sequences);
         let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
-        let found = letters.into_iter().zip(sequences);
-        // What was redriven or discarded in between is left out.
-        let found = found.filter_map(|(letter, sequence)| Some((letter?, sequence)));
-        let letters = found.map(|(letter, sequence)| read_or_damaged(known, sequence, letter));
-        Ok((letters.collect(), last))
+        // What was redriven or discarded in between is left out; what is still listed is damaged.
+        let gone = letters.iter().zip(&sequences).filter(|(letter, _)| letter.is_none());
+        let gone: Vec<Sequence> = gone.map(|(_, sequence)| *sequence).collect();
+        let listed = self.are_dead(known, &gone).await?;
+        let listed: HashSet<Sequence> = gone
+            .into_iter()
+            .zip(listed)
+            .filter(|(_, is_dead)| *is_dead)
+            .map(|(one, _)| one)
+            .collect();
+        let found = letters.into_iter().zip(sequences).filter_map(|(letter, sequence)| {
+            let letter = letter.or_else(|| listed.contains(&sequence).then(Bytes::new))?;
+            Some(read_or_damaged(known, sequence, letter))
+        });
+        Ok((found.collect(), last))
     }
 
     /// The dead letters of these sequences, without bodies that are stored apart; none where there is none.

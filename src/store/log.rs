@@ -115,11 +115,22 @@ impl Store {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
+        // An entry that cannot be read tells nothing, and hides no other.
+        let found = self.log_found(known, sequences).await?;
+        Ok(found.into_iter().map(|entry| entry?.ok()).collect())
+    }
+
+    /// The same, for people: of an entry that cannot be read, why.
+    pub async fn log_found(
+        &self,
+        known: &Known,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<Result<LogEntry, String>>>, StoreError> {
         let mut pipe = redis::pipe();
         pipe.hmget(self.keys().destination(&known.destination.name).log(), sequences);
         let (entries,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
-        // An entry that cannot be read tells nothing, and hides no other.
-        Ok(entries.into_iter().map(|entry| LogEntry::decode(&entry?).ok()).collect())
+        let read = |entry: Bytes| LogEntry::decode(&entry).map_err(|error| error.to_string());
+        Ok(entries.into_iter().map(|entry| entry.map(read)).collect())
     }
 
     /// Puts the bodies that are stored apart into entries. An entry whose body has gone meanwhile loses

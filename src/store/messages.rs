@@ -124,8 +124,11 @@ impl Store {
                     .arg(at)
                     .arg("COUNT")
                     .arg(limit.min(READ_MAX));
-                let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
-                let mut found: Vec<Sequence> = found.into_iter().map(|(s, _)| s).collect();
+                let ((next, found),): ((u64, Vec<(Bytes, Bytes)>),) = self.query(&pipe).await?;
+                // A field that is no sequence names no message.
+                let sequence = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
+                let mut found: Vec<Sequence> =
+                    found.iter().filter_map(|(field, _)| sequence(field)).collect();
                 found.sort_unstable();
                 let next = (next != 0).then_some(next);
                 return Ok(Candidates { sequences: found, next, by_sequence: false });
@@ -278,8 +281,9 @@ impl Store {
                 for key in &found {
                     pipe.zscore(key, sequence);
                 }
-                let scores: Vec<Option<f64>> = self.query_at(prefix.as_bytes(), &pipe).await?;
-                let at = scores.iter().position(Option::is_some);
+                // A lane of another type holds nothing.
+                let scores = self.query_lenient(&pipe).await?;
+                let at = scores.iter().position(|score| *score != redis::Value::Nil);
                 if let Some(key) = at.and_then(|at| found[at].strip_prefix(&prefix)) {
                     return Ok(Some(Some(key.to_owned())));
                 }

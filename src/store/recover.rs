@@ -73,10 +73,12 @@ impl Store {
         let found = self.query_each(&looks.collect::<Vec<_>>()).await;
         let read = |found: Option<Vec<redis::Value>>| {
             let mut found = found.unwrap_or_default().into_iter();
-            let mut next = || ask::read::<Vec<String>>(found.next(), "a look for what is overdue");
-            Ok(Overdue::of(&next()?, &next()?))
+            // What is no text names no message, and hides none.
+            let mut next =
+                || ask::texts(found.next(), "a look for what is overdue").unwrap_or_default();
+            Overdue::of(&next(), &next())
         };
-        ask::answered(found)?.into_iter().map(read).collect()
+        Ok(ask::answered(found)?.into_iter().map(read).collect())
     }
 
     /// Takes up again all that is over in these partitions. A destination that is gone only loses

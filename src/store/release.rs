@@ -180,7 +180,13 @@ impl Store {
             .into_iter();
         let orders = answer.next().ok_or_else(|| unexpected("release"))?;
         let orders = redis::from_redis_value(orders).map_err(|_| unexpected("release"))?;
-        let runs = answer.map(|lane| read_run(lane, known)).collect::<Result<_, _>>()?;
+        let runs: Vec<LaneRun> =
+            answer.map(|lane| read_run(lane, known)).collect::<Result<_, _>>()?;
+        for (lane, _) in lanes.iter().zip(&runs).filter(|(_, run)| run.error.is_some()) {
+            let set = set_key(known, lane.key.as_deref());
+            let of_lane = vec![keys.in_progress(set), keys.ready(set)];
+            self.note_damaged_keys(known, transition, of_lane);
+        }
         Ok(Released { orders, runs })
     }
 
@@ -251,10 +257,12 @@ impl Store {
     ) -> Result<Vec<Vec<String>>, StoreError> {
         let found = ask::answered(self.query_each(looks).await)?;
         let read = |found: Option<Vec<Value>>| match found {
-            Some(found) => ask::read(found.into_iter().next(), "a look at a partition"),
+            Some(found) => ask::texts(found.into_iter().next(), "a look at a partition"),
             None => Ok(Vec::new()),
         };
-        found.into_iter().map(read).collect()
+        let found = found.into_iter().map(read);
+        // What cannot be read in one partition hides nothing in the others.
+        Ok(found.map(Result::unwrap_or_default).collect())
     }
 
     /// Where lanes are keys: lanes whose heads may leave now, the longest waiting first. A hint.
@@ -267,11 +275,12 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.zrange_withscores(&key, 0, max as isize - 1).cmd("TIME");
         // In this order: what was hinted at by then has a time that is not after it.
-        type Found = (Vec<(String, u64)>, ask::ServerTime);
+        type Found = (Vec<(Vec<u8>, f64)>, ask::ServerTime);
         let (lanes, time): Found = self.query_at(key.as_bytes(), &pipe).await?;
-        let now_ms = ask::server_ms(time);
+        let now_ms = ask::server_ms(time) as f64;
         let due = lanes.into_iter().take_while(|(_, not_before)| *not_before <= now_ms);
-        Ok(due.map(|(lane, _)| lane).collect())
+        // What is no text names no lane, and hides none.
+        Ok(due.filter_map(|(lane, _)| String::from_utf8(lane).ok()).collect())
     }
 
     /// Notes how many messages of a destination are being delivered just now, for people to see.

@@ -94,12 +94,13 @@ pub(super) fn is_missing(error: &redis::RedisError) -> bool {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 19] = [
+const INCLUDES: [(&str, &str); 20] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
     ("changes", include_str!("../../lua/include/changes.lua")),
     ("clock", include_str!("../../lua/include/clock.lua")),
+    ("damage", include_str!("../../lua/include/damage.lua")),
     ("epoch", include_str!("../../lua/include/epoch.lua")),
     ("expect", include_str!("../../lua/include/expect.lua")),
     ("head", include_str!("../../lua/include/head.lua")),

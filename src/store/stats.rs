@@ -4,7 +4,7 @@ use bytes::Bytes;
 use redis::Pipeline;
 use serde::Serialize;
 
-use super::{Known, Listed, Paused, Store, StoreError, record};
+use super::{Known, Listed, Paused, Store, StoreError, ask, record};
 use crate::domain::{Ordering, Sequence, State, Trouble};
 
 /// How many heads are listed where lanes are keys.
@@ -46,6 +46,10 @@ pub struct Stats {
     pub cancelled_total: u64,
     /// What a person has paused.
     pub paused: Paused,
+    /// What of it cannot be read: fields of the destination's hash, or keys. Those numbers are 0, and what
+    /// follows from them is wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<&'static str>,
     /// The oldest of the lanes' heads.
     pub head: Option<Head>,
     /// Where there are many lanes, the oldest heads.
@@ -79,7 +83,12 @@ impl Store {
     /// The numbers of a destination.
     pub async fn stats(&self, known: &Known) -> Result<Stats, StoreError> {
         let counts = self.counts(known).await?;
-        let heads = self.heads(known, counts.delivering > 0).await?;
+        let heads = self.heads(known, counts.delivering > 0).await;
+        let heads = match self.noted(known, "stats", heads) {
+            // The numbers are told all the same.
+            Err(StoreError::Failed(_) | StoreError::Unreadable(_)) => Vec::new(),
+            heads => heads?,
+        };
         Ok(Stats {
             head: heads.first().cloned(),
             heads: match known.destination.ordering {
@@ -125,9 +134,17 @@ impl Store {
         pipe.zrange(keys.partition.leases(), 0, 10 * CANDIDATES_MAX - 1);
         pipe.zrange(keys.partition.delayed(), 0, 10 * CANDIDATES_MAX - 1);
         pipe.zrange(keys.halted(), 0, CANDIDATES_MAX - 1);
-        type Answer = (Vec<Sequence>, Vec<String>, Vec<String>, Vec<String>, Vec<Sequence>);
-        let (mut sequences, mut lanes, leases, delayed, halted): Answer = self.query(&pipe).await?;
-        sequences.extend(halted);
+        let answers = self.query_lenient(&pipe).await?.into_iter();
+        let answers = answers.map(|answer| ask::texts(Some(answer), "a look for heads"));
+        // What cannot be read names no head, and hides none.
+        let mut answers = answers.map(Result::unwrap_or_default);
+        let mut next = || answers.next().unwrap_or_default();
+        let numbers = |all: Vec<String>| -> Vec<Sequence> {
+            all.iter().filter_map(|text| text.parse().ok()).collect()
+        };
+        let mut sequences = numbers(next());
+        let (mut lanes, leases, delayed) = (next(), next(), next());
+        sequences.extend(numbers(next()));
         for member in leases.iter().chain(&delayed) {
             let mut parts = member.split('/');
             if parts.next() == Some(name.as_str()) {

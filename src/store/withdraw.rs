@@ -1,6 +1,6 @@
 //! Having messages leave without being delivered (`lua/withdraw.lua`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
@@ -26,6 +26,8 @@ pub enum Withdrawn {
     Settled,
     /// It stays: there is no room for another dead letter (`dead_letters_max`).
     Full,
+    /// It stays: what Redis holds of its lane is damaged.
+    Damaged,
 }
 
 /// Which messages are to leave, and why.
@@ -62,6 +64,7 @@ impl FromRedisValue for Withdrawn {
             "ordered" => Ok(Withdrawn::Ordered),
             "settled" => Ok(Withdrawn::Settled),
             "full" => Ok(Withdrawn::Full),
+            "damaged" => Ok(Withdrawn::Damaged),
             other => Err(ParsingError::from(format!("unknown outcome {other:?}"))),
         }
     }
@@ -130,10 +133,17 @@ impl Store {
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
         }
-        for (lane, sequence) in places {
-            call.arg(lane).arg(sequence);
+        for (lane, sequence) in &places {
+            call.arg(*lane).arg(*sequence);
         }
-        self.run(name, &call).await
+        let answers: Vec<Withdrawn> = self.run(name, &call).await?;
+        let damaged = answers.iter().zip(&places).filter(|(one, _)| **one == Withdrawn::Damaged);
+        let damaged: BTreeSet<usize> = damaged.map(|(_, (lane, _))| *lane).collect();
+        for lane in damaged.into_iter().filter_map(|lane| lanes.get(lane - 1)) {
+            let of_lane = vec![keys.in_progress(*lane), keys.ready(*lane)];
+            self.note_damaged_keys(known, name, of_lane);
+        }
+        Ok(answers)
     }
 
     /// The orders that wait at a destination, from this cursor on (first 0), some at a time; and the

@@ -23,9 +23,6 @@ use body::Answering;
 pub use body::Tracked;
 pub use stream::PeerIo;
 
-/// What is sent and not acknowledged for so long is lost, and the connection with it. Shorter than
-/// the default lease of a worker, so that what it was to get is given back before.
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(15);
 /// A client that had closed the connection before its answer came says so within this time: its
 /// system resets the connection when the answer arrives.
 const RESET_WITHIN: Duration = Duration::from_secs(1);
@@ -72,12 +69,13 @@ struct Unconfirmed {
 }
 
 impl Peer {
-    /// The other end of this connection.
-    pub fn new(stream: TcpStream) -> Peer {
+    /// The other end of this connection. What is sent and not acknowledged for so long is lost, and the
+    /// connection with it.
+    pub fn new(stream: TcpStream, unacknowledged_max: Duration) -> Peer {
         // An answer is small and awaited: it must not wait for more to go with it.
         let _ = stream.set_nodelay(true);
         // No keepalive beside it: a time-out of the connection then means that what was sent is lost.
-        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX));
+        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(unacknowledged_max));
         let state = State {
             activity: Activity::Idle,
             since: Instant::now(),

@@ -29,6 +29,12 @@ impl Problem {
         Problem { status, code, detail: detail.into(), retry_after: None, more: Map::new() }
     }
 
+    /// True if what Redis holds of one destination is why: others are not concerned.
+    pub fn is_damage(&self) -> bool {
+        self.status == StatusCode::INTERNAL_SERVER_ERROR
+            && matches!(self.code, "damaged" | "unreadable")
+    }
+
     /// A 400: what the client sent cannot be.
     pub fn invalid_field(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_field", detail)

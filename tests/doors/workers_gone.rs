@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 use super::{Service, place, said};
@@ -114,6 +114,29 @@ async fn what_was_in_an_answer_that_could_not_be_written_is_given_back() {
     within("the answer begins", stream.read_exact(&mut first)).await.unwrap();
     drop(stream);
     all_are_there(&service.pod, 12).await;
+}
+
+#[tokio::test]
+async fn what_was_in_an_answer_that_is_never_acknowledged_is_given_back() {
+    let service = Service::start_with(|settings| Settings {
+        http: "body_bytes_max = 1048576\nacknowledge_timeout_ms = 500\nidle_timeout_ms = 600000"
+            .into(),
+        ..settings
+    })
+    .await;
+    service.define("work", json!({"transform": {"kind": "worker"}})).await;
+    for _ in 0..8 {
+        send(&service, 1 << 20).await;
+    }
+    // A worker whose process stands still: its system has room for little, and takes no more.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let address = service.pod.addresses.http().unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    stream.write_all(request(json!({})).as_bytes()).await.unwrap();
+    all_are_there(&service.pod, 8).await;
+    assert!(service.pod.metric("reseq_leases_given_back_total").await >= 1.0);
+    drop(stream);
 }
 
 #[tokio::test]

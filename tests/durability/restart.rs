@@ -1,9 +1,15 @@
 //! How long deliveries wait after a failover or a restart: not for an owner that says that it has
 //! stopped, nor for one that cannot be.
 
-use std::{path::Path, process::Command, sync::Arc};
+use std::{
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
 
 use reseq::store::{StoreError, embedded::EmbeddedRedis};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use super::{
@@ -14,6 +20,7 @@ use crate::support::{
     pods::{Pod, Settings, client},
     receiver::{Desk, Receiver},
     redis::TestRedis,
+    wait::eventually,
 };
 
 /// Longer than any test waits: what must wait for it to end is never seen.
@@ -79,6 +86,27 @@ async fn only_who_vouches_for_this_very_epoch_ends_the_quarantine() {
     assert_eq!(other.release(owned.epoch).await.unwrap(), 1);
 }
 
+/// The server in a data directory. That of a pod which is ended by SIGKILL goes on without it: it ends with this.
+struct ServerIn(PathBuf);
+
+impl ServerIn {
+    fn process(&self) -> Option<Pid> {
+        let client = redis::Client::open(format!("unix://{}/redis.sock", self.0.display())).ok()?;
+        let mut connection = client.get_connection().ok()?;
+        let info: String = redis::cmd("INFO").arg("server").query(&mut connection).ok()?;
+        let id = info.lines().find_map(|line| line.strip_prefix("process_id:"))?;
+        Pid::from_raw(id.trim().parse().ok()?)
+    }
+}
+
+impl Drop for ServerIn {
+    fn drop(&mut self) {
+        if let Some(process) = self.process() {
+            let _ = kill_process(process, Signal::KILL);
+        }
+    }
+}
+
 /// How long releases waited when the epoch began, in each partition.
 async fn quarantines(data_dir: &Path) -> Vec<u64> {
     let url = format!("unix://{}/redis.sock", data_dir.display());
@@ -99,6 +127,7 @@ async fn quarantines(data_dir: &Path) -> Vec<u64> {
 async fn after_a_clean_stop_of_an_embedded_redis_nobody_is_waited_for_and_after_any_other_all() {
     let home = tempfile::tempdir().unwrap();
     let data_dir = home.path().join("data");
+    let server = ServerIn(data_dir.clone());
     let desk = Arc::new(Desk::default());
     let receiver = Receiver::http(&desk).await;
     let mut embedded = settings("", &receiver);
@@ -131,10 +160,20 @@ async fn after_a_clean_stop_of_an_embedded_redis_nobody_is_waited_for_and_after_
     // A server that dies leaves no evidence, and neither does one before it.
     pod.drains().await;
     let redis = EmbeddedRedis::start(&data_dir).await.unwrap();
-    let id = rustix::process::Pid::from_raw(redis.process_id().try_into().unwrap()).unwrap();
-    rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+    let id = Pid::from_raw(redis.process_id().try_into().unwrap()).unwrap();
+    kill_process(id, Signal::KILL).unwrap();
     drop(redis);
     pod.restart().await;
     send(&pod, "after a crash").await;
     assert!(is_whole(quarantines(&data_dir).await));
+
+    // The pod ends by SIGKILL; nothing of it is left.
+    drop(pod);
+    assert!(server.process().is_some());
+    drop(server);
+    eventually("its server has ended", async || {
+        let connected = UnixStream::connect(data_dir.join("redis.sock"));
+        connected.map_or(Ok(()), |_| Err("it answers".to_owned()))
+    })
+    .await;
 }

@@ -34,11 +34,12 @@ macro_rules! scene {
     };
 }
 
-const SCENES: [Of; 17] = [
+const SCENES: [Of; 18] = [
     scene!(failures, "journey"),
     scene!(unclear_answers, "journey"),
     scene!(sent_twice, "journey"),
     scene!(deep_body, "journey"),
+    scene!(damaged_lane, "journey"),
     scene!(batches, "pause points"),
     scene!(lost_answer, "pause points"),
     scene!(full, "pause points"),
@@ -56,7 +57,7 @@ const SCENES: [Of; 17] = [
 
 /// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
 /// two, whichever comes first. What is sent before the answer to the one before may also pass it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 22] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 24] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -71,6 +72,13 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 22] = [
     ("unclear_is_yes", "an unclear answer accepts all", "unclear_answers", &[Anomaly::Lost]),
     ("headers_ignored", "headers beside JSON do nothing", "sent_twice", &[Anomaly::Doubled]),
     ("deep_body_embedded", "any JSON is embedded in leases", "deep_body", &[Anomaly::Stuck]),
+    (
+        "damaged_lane_fails_all",
+        "one damaged lane fails the call for all",
+        "damaged_lane",
+        &[Anomaly::Stuck],
+    ),
+    ("damage_unnamed", "what is damaged is not noted", "damaged_lane", &[Anomaly::Unnamed]),
     ("batches_side_by_side", "ingest calls not in turn", "batches", &[Anomaly::Reordered]),
     ("call_renumbered", "a lost call again as a new one", "lost_answer", &[Anomaly::Doubled]),
     (

@@ -58,6 +58,8 @@ pub enum Anomaly {
     Unanswered,
     /// An attempt that had failed is not counted, and its wait forgotten.
     AttemptForgotten,
+    /// Something is damaged, and nothing names it.
+    Unnamed,
 }
 
 impl fmt::Display for Anomaly {
@@ -73,6 +75,7 @@ impl fmt::Display for Anomaly {
             Anomaly::ProcessedTwice => "processed twice",
             Anomaly::Unanswered => "unanswered",
             Anomaly::AttemptForgotten => "attempt forgotten",
+            Anomaly::Unnamed => "unnamed",
         };
         f.pad(name)
     }

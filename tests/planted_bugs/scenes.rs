@@ -107,6 +107,37 @@ pub async fn deep_body(bug: Option<String>) -> Ended {
     (if count == Some(2) { Ok(()) } else { Err(Anomaly::Stuck) }, 2)
 }
 
+/// A worker completes messages of two lanes in one call; a key of one lane has another type.
+pub async fn damaged_lane(bug: Option<String>) -> Ended {
+    let with_worker = |settings: &mut Settings| {
+        let fields =
+            "url = \"http://127.0.0.1:9/\"\nordering = \"key\"\ntransform = { kind = \"worker\" }";
+        *settings = settings.clone().destination("work", fields);
+    };
+    let manners = Manners::default();
+    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, with_worker).await;
+    let post = async |path: &str, body: Value| {
+        let request = client().post(scene.pods[0].url(path)).json(&body);
+        request.send().await.unwrap().json::<Value>().await.unwrap()
+    };
+    for key in ["a", "b"] {
+        post("/v1/messages", json!({"destinations": ["work"], "body": key, "key": key})).await;
+    }
+    let lease = json!({"destinations": ["work"], "max": 2, "min": 2, "wait_ms": 10_000});
+    let leases = post("/v1/leases", lease).await["leases"].clone();
+    let ready = "reseq:{p00}:d:work:ready:a";
+    scene.redis.ask::<()>(&["SET", ready, "of another type"]).await.unwrap();
+    let item = |lease: &Value| json!({"token": lease["token"], "body": 1});
+    let items: Vec<Value> = leases.as_array().unwrap().iter().map(item).collect();
+    let results = post("/v1/leases/complete", json!({"items": items})).await["results"].clone();
+    if results[0]["status"] != "damaged" || results[1]["status"] != "ok" {
+        return (Err(Anomaly::Stuck), 2);
+    }
+    let answer = client().get(scene.pods[0].url("/readyz")).send().await.unwrap();
+    let names_it = answer.text().await.unwrap().contains("damaged: work: complete: ");
+    (if names_it { Ok(()) } else { Err(Anomaly::Unnamed) }, 2)
+}
+
 /// The first batch of a stream is held before its call, while the next ones come.
 pub async fn batches(bug: Option<String>) -> Ended {
     let manners = Manners::default();

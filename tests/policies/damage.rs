@@ -9,15 +9,15 @@ use crate::desk::{Desk, ERP};
 const DAMAGE: [&str; 4] = ["missing", "garbage", "cut", "of another version"];
 
 impl Desk {
-    async fn redis_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+    pub(super) async fn redis_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         self.redis.ask(words).await.unwrap()
     }
 
-    fn keys(&self) -> reseq::store::keys::DestinationKeys {
+    pub(super) fn keys(&self) -> reseq::store::keys::DestinationKeys {
         reseq::store::Keys::new("reseq", 64).destination(&ERP.parse().unwrap())
     }
 
-    async fn damage(&self, how: &str, sequence: &str) {
+    pub(super) async fn damage(&self, how: &str, sequence: &str) {
         let messages = self.keys().messages();
         let record = match how {
             "missing" => {
@@ -32,14 +32,14 @@ impl Desk {
         assert_eq!(added, 0);
     }
 
-    async fn send_four(&self) {
+    pub(super) async fn send_four(&self) {
         for (body, key) in [("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")] {
             self.send(body, json!({"key": key})).await;
         }
     }
 
     /// Works on all that is waiting: each body comes back as it went.
-    async fn work(&self) -> usize {
+    pub(super) async fn work(&self) -> usize {
         let leases = self.lease(json!({"max": 9, "wait_ms": 20_000})).await;
         for lease in &leases {
             let body = lease["body"].clone();
@@ -49,25 +49,25 @@ impl Desk {
     }
 
     /// Ends the pod, so that no sender has anything in hand.
-    async fn let_go(&mut self) {
+    pub(super) async fn let_go(&mut self) {
         self.pod.drains().await;
     }
 
-    async fn state_of(&self, sequence: u64) -> Value {
+    pub(super) async fn state_of(&self, sequence: u64) -> Value {
         let shown = self.get(&format!("/v1/destinations/{ERP}/messages/{sequence}")).await;
         shown["state"].clone()
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub(super) async fn get(&self, path: &str) -> Value {
         self.ok("GET", path, Value::Null).await
     }
 
-    async fn cancel(&self, sequence: u64) {
+    pub(super) async fn cancel(&self, sequence: u64) {
         let path = format!("/v1/destinations/{ERP}/messages/{sequence}");
         self.ok("DELETE", &path, Value::Null).await;
     }
 
-    fn received(&self) -> Vec<String> {
+    pub(super) fn received(&self) -> Vec<String> {
         self.receiver.bodies().into_iter().map(|body| body.trim_matches('"').to_owned()).collect()
     }
 }

@@ -5,6 +5,7 @@
 mod support;
 
 mod damage;
+mod damage_told;
 mod desk;
 mod gone;
 mod halted;

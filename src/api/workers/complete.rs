@@ -9,7 +9,9 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{CALL_BYTES_MAX, ITEMS_MAX, Items, Results, bytes_left, group, messages_of};
+use super::{
+    CALL_BYTES_MAX, ITEMS_MAX, Items, Results, bytes_left, group, messages_of, unless_damaged,
+};
 use crate::{
     api::{Api, read_json},
     domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
@@ -47,7 +49,10 @@ pub(in crate::api) async fn complete(
     let (mut results, groups) = group(&api, tokens).await?;
     for of_one in groups {
         // The message's own part of the record: only the holder of the lease can change it.
-        let held = messages_of(&api, &of_one).await?;
+        let Some(held) = messages_of(&api, &of_one).await? else {
+            results.damaged(&of_one.at);
+            continue;
+        };
         let known = of_one.known;
         let (mut at, mut completions) = (Vec::new(), Vec::new());
         for ((index, token), message) in of_one.at.into_iter().zip(of_one.tokens).zip(held) {
@@ -67,7 +72,10 @@ pub(in crate::api) async fn complete(
             let caller = api.callers.take(&api, name);
             let answer = api.store.complete(&caller, &known, some).await;
             api.callers.put_back(name, caller);
-            results.fill(&at, &answer?);
+            match unless_damaged(answer)? {
+                Some(statuses) => results.fill(&at, &statuses),
+                None => results.damaged(&at[..some.len()]),
+            }
             at.drain(..some.len());
         }
     }

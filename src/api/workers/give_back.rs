@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{
     ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, RETRY_MS_MAX, Results, bytes_left,
-    check_range, group, half_a_minute, messages_of,
+    check_range, group, half_a_minute, messages_of, unless_damaged,
 };
 use crate::{
     api::{Api, read_json, shown::rfc3339},
@@ -66,7 +66,10 @@ pub(in crate::api) async fn fail(
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
     let (mut results, groups) = group(&api, tokens).await?;
     for of_one in groups {
-        let held = messages_of(&api, &of_one).await?;
+        let Some(held) = messages_of(&api, &of_one).await? else {
+            results.damaged(&of_one.at);
+            continue;
+        };
         let Group { known, at, tokens } = of_one;
         let of_each = at.iter().zip(tokens).zip(held);
         let of_each = of_each.map(|((&index, token), message)| {
@@ -83,7 +86,10 @@ pub(in crate::api) async fn fail(
             let caller = api.callers.take(&api, name);
             let answer = api.store.fail(&caller, &known, failed).await;
             api.callers.put_back(name, caller);
-            let statuses = answer?;
+            let Some(statuses) = unless_damaged(answer)? else {
+                results.damaged(at);
+                continue;
+            };
             api.due.note_failed(known.partition, failed, &statuses);
             api.store.settle_failed(&known, failed, &statuses).await;
             results.fill(at, &statuses);
@@ -152,7 +158,12 @@ pub(in crate::api) async fn extend(
         for (lease_ms, (mut at, extensions)) in by_length {
             let lease = Duration::from_millis(lease_ms);
             for some in cut(&extensions, ITEMS_MAX, ATTEMPTS_BYTES_MAX, size) {
-                let (deadline_ms, statuses) = api.store.extend(&known, some, lease).await?;
+                let answer = api.store.extend(&known, some, lease).await;
+                let Some((deadline_ms, statuses)) = unless_damaged(answer)? else {
+                    results.damaged(&at[..some.len()]);
+                    at.drain(..some.len());
+                    continue;
+                };
                 for (&index, status) in at.iter().zip(&statuses) {
                     if *status == Status::Ok {
                         results.results[index].deadline = Some(rfc3339(deadline_ms));
@@ -179,7 +190,10 @@ pub(in crate::api) async fn release(
         let caller = api.callers.take(&api, name);
         let answer = api.store.unclaim(&caller, &known, &tokens).await;
         api.callers.put_back(name, caller);
-        results.fill(&at, &answer?);
+        match unless_damaged(answer)? {
+            Some(statuses) => results.fill(&at, &statuses),
+            None => results.damaged(&at),
+        }
     }
     Ok(Json(results))
 }

@@ -61,6 +61,9 @@ fn one() -> usize {
 #[derive(Serialize)]
 pub(in crate::api) struct Leases {
     leases: Vec<Lease>,
+    /// Destinations of which nothing can be claimed, because what Redis holds there is damaged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damaged: Vec<DestinationName>,
 }
 
 /// A message under a worker's lease.
@@ -119,7 +122,7 @@ pub(in crate::api) async fn lease(
         let claiming = claim(api.clone(), request.clone(), place.clone());
         let Ok(claimed) = api.tasks.spawn(claiming).await else { return Err(draining()) };
         let (leases, handed) = claimed?;
-        if !leases.is_empty() || Instant::now() >= deadline || api.stop.is_cancelled() {
+        if !leases.leases.is_empty() || Instant::now() >= deadline || api.stop.is_cancelled() {
             return answer(leases, handed, peer);
         }
         let poll = (Instant::now() + request.poll()).min(deadline);
@@ -135,8 +138,8 @@ pub(in crate::api) async fn lease(
 }
 
 /// The answer that names these leases, and gives them back when it is known to be lost.
-fn answer(leases: Vec<Lease>, handed: Handed, peer: Option<Peer>) -> Result<Response, Problem> {
-    let text = serde_json::to_vec(&Leases { leases }).map_err(|error| {
+fn answer(leases: Leases, handed: Handed, peer: Option<Peer>) -> Result<Response, Problem> {
+    let text = serde_json::to_vec(&leases).map_err(|error| {
         let detail = format!("the messages cannot be written as JSON: {error}");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable", detail)
     })?;
@@ -204,7 +207,7 @@ async fn claim(
     api: Api,
     request: Arc<LeaseRequest>,
     place: Option<Arc<Place>>,
-) -> Result<(Vec<Lease>, Handed), Problem> {
+) -> Result<(Leases, Handed), Problem> {
     let mut names = request.destinations.clone();
     api.callers.served.sort(&mut names);
     let mut all = Vec::with_capacity(names.len());
@@ -225,6 +228,7 @@ async fn claim(
     let mut weights: u64 = all.iter().map(|known| u64::from(known.destination.weight)).sum();
     let lease = Duration::from_millis(request.lease_ms);
     let (mut leases, mut handed) = (Vec::new(), Handed::new(api.clone()));
+    let (mut damaged, is_alone) = (Vec::new(), request.destinations.len() == 1);
     for known in all {
         let left = request.max - leases.len();
         if left == 0 {
@@ -237,6 +241,12 @@ async fn claim(
             Ok((known, claimed)) => {
                 handed.add(known, &claimed);
                 claimed
+            }
+            // The others go on; the next time, too, others come first.
+            Err(problem) if problem.is_damage() && !is_alone => {
+                api.callers.served.note(&name);
+                damaged.push(name);
+                continue;
             }
             // What is claimed already would be lost until its leases run out.
             Err(_) if !leases.is_empty() => break,
@@ -252,7 +262,7 @@ async fn claim(
         let shown = |(token, message)| shown(token, message, &deadline, depth_max);
         leases.extend(claimed.messages.into_iter().map(shown));
     }
-    Ok((leases, handed))
+    Ok((Leases { leases, damaged }, handed))
 }
 
 async fn claim_from(

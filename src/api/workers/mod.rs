@@ -22,7 +22,7 @@ use line::{Lines, Served};
 use super::Api;
 use crate::{
     domain::{DestinationName, LeaseToken, OnExhausted, Stamped},
-    store::{Caller, Known, Status},
+    store::{Caller, Known, Status, StoreError},
     wire::problem::Problem,
 };
 
@@ -106,6 +106,11 @@ impl Results {
         at.iter().zip(statuses).for_each(|(&index, &status)| self.set(index, status));
     }
 
+    /// What is damaged at their destination keeps these from what was asked.
+    fn damaged(&mut self, at: &[usize]) {
+        at.iter().for_each(|&index| self.set(index, Status::Damaged));
+    }
+
     /// Tells of those of these items that are halted what their destination does with them.
     fn exhausted(&mut self, at: &[usize], policy: OnExhausted) {
         let fate = match policy {
@@ -157,7 +162,6 @@ async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Pr
     Ok((Results { results: tokens.into_iter().map(stale).collect() }, groups))
 }
 
-/// The messages of these leases, as far as they are there.
 /// The bytes of what attempts at a message left behind, about.
 fn bytes_left(message: &Stamped) -> usize {
     let attempts = &message.attempts;
@@ -165,13 +169,24 @@ fn bytes_left(message: &Stamped) -> usize {
     attempts.checkpoint.as_ref().map_or(0, String::len) + details.sum::<usize>()
 }
 
-async fn messages_of(api: &Api, group: &Group) -> Result<Vec<Option<Stamped>>, Problem> {
+/// The answer, or none where what Redis holds of that destination is damaged: then its items say so,
+/// and those of the others go on.
+fn unless_damaged<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Problem> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(StoreError::Failed(_) | StoreError::Unreadable(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The messages of these leases, as far as they are there; none at all where they cannot be read.
+async fn messages_of(api: &Api, group: &Group) -> Result<Option<Vec<Option<Stamped>>>, Problem> {
     let sequences: Vec<u64> = group.tokens.iter().map(|token| token.sequence).collect();
     // Its body is needed only where it is kept beside the output.
-    match group.known.destination.log_bodies {
-        true => Ok(api.store.messages(&group.known, &sequences).await?),
-        false => Ok(api.store.headers(&group.known, &sequences).await?),
-    }
+    unless_damaged(match group.known.destination.log_bodies {
+        true => api.store.messages(&group.known, &sequences).await,
+        false => api.store.headers(&group.known, &sequences).await,
+    })
 }
 
 fn check_range(

@@ -211,6 +211,7 @@ fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
         Ingested::Stamped(place) => Ok(Receipt { place, durability, duplicate_of: None }),
         Ingested::Duplicate(place, id) => Ok(Receipt { place, durability, duplicate_of: Some(id) }),
         Ingested::Conflict => Err(Refusal::Conflict),
+        Ingested::Damaged => Err(Refusal::Damaged),
         // No arrival of a producer replaces a dead letter.
         Ingested::BacklogFull | Ingested::Gone => Err(Refusal::BacklogFull),
     }

@@ -192,7 +192,7 @@ impl DestinationSender {
             }
             if let Some(error) = &run.error {
                 let key = request.key.as_deref();
-                tracing::error!(destination = %self.name, key, error, "a lane cannot be read");
+                tracing::debug!(destination = %self.name, key, error, "a lane cannot be read");
                 // Nothing of it was settled: the same is asked again.
                 self.lingering.insert((Instant::now() + run.wait, request.key.clone()));
                 continue;

@@ -9,7 +9,7 @@ use futures::{
 
 use super::{Answer, CALL_LANES_MAX, DestinationSender, LaneKey};
 use crate::{
-    domain::{Destination, OnExhausted, Tombstone},
+    domain::{Destination, OnExhausted, Tombstone, TroubleKind},
     faults::{
         pause::{Point, point},
         planted,
@@ -95,7 +95,8 @@ impl DestinationSender {
                     self.tell(&key, &head);
                 }
                 // Somebody else saw to it, or it is not the head any more.
-                Err(StoreError::WrongHead) => {
+                // Or its lane is damaged: whoever asks for it next is told, and the others go on.
+                Err(StoreError::WrongHead | StoreError::Failed(_)) => {
                     self.let_go(&key);
                     self.look = true;
                 }
@@ -119,6 +120,11 @@ impl DestinationSender {
         telemetry::exhausted(destination, outcome);
         let (attempts, trouble) = (head.failed, excerpt(head.trouble.detail.as_bytes()));
         if head.fate == Fate::Halt {
+            if head.trouble.kind == TroubleKind::Damaged
+                && let Some(current) = &self.current
+            {
+                self.store.note_damaged_messages(&current.known, &[sequence]);
+            }
             tracing::error!(
                 destination,
                 sequence,
@@ -167,6 +173,10 @@ async fn carry_out(
                 messages: &[(key.clone(), sequence)],
             };
             let answers = store.withdraw(known, Who::Owner(owner), &withdrawal).await?;
+            // Its lane is let go of: nothing of it can be released before it can be read.
+            if answers.first() == Some(&Withdrawn::Damaged) {
+                return Err(StoreError::WrongHead);
+            }
             if answers.first() == Some(&Withdrawn::Full) {
                 store.halt(owner, known, refused).await?;
                 return Ok(Fate::Halt);

@@ -153,6 +153,6 @@ impl DestinationSender {
 }
 
 fn count_done(answers: &[Withdrawn]) -> usize {
-    let is_done = |answer: &&Withdrawn| !matches!(answer, Withdrawn::Ordered | Withdrawn::Full);
+    let is_done = |answer: &&Withdrawn| matches!(answer, Withdrawn::Done | Withdrawn::Settled);
     answers.iter().filter(is_done).count()
 }

@@ -122,11 +122,12 @@ impl Catalog {
         let mut followed = self.followed.lock().await;
         let [destinations, topics] = &mut *followed;
         let (of_destinations, of_topics) = (Destinations(self), Topics(self));
-        tokio::try_join!(
+        // To their ends: what is damaged in one keeps nobody from following the other.
+        let (destinations, topics) = tokio::join!(
             self.catch_up_with(&of_destinations, destinations),
             self.catch_up_with(&of_topics, topics)
-        )?;
-        Ok(())
+        );
+        destinations.and(topics)
     }
 
     async fn catch_up_with(

@@ -1,0 +1,152 @@
+//! Looks whether what is known to be damaged is still so.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use redis::Pipeline;
+use tokio_util::sync::CancellationToken;
+
+use super::types;
+use crate::{
+    domain::{DestinationName, Sequence},
+    store::{Known, Store, StoreError, record},
+};
+
+/// How often a pod looks, while it knows of anything.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Looks at single places under way at once.
+const LOOKS_MAX: usize = 8;
+/// How many halted messages one look for damage takes: their records are read.
+pub const HALTED_LOOK_MAX: usize = 100;
+
+impl Store {
+    /// Looks once a second whether what is known to be damaged is still so, until `stop`.
+    pub async fn watch_damage(self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(LOOK_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            stop.run_until_cancelled(self.look_at_damage()).await;
+        }
+    }
+
+    /// Looks whether what is known to be damaged is still so, and forgets what is not. What cannot be
+    /// looked at is left as it is.
+    pub async fn look_at_damage(&self) {
+        if !self.has_damage() {
+            return;
+        }
+        let _looking = self.inner.damage.looking.lock().await;
+        let (calls, messages) = {
+            let kept = self.inner.damage.lock();
+            let with_keys = kept.calls.iter().filter(|(_, failure)| !failure.suspects.is_empty());
+            let calls: Vec<_> =
+                with_keys.map(|(at, failure)| (at.clone(), failure.suspects.clone())).collect();
+            let messages: Vec<(String, Vec<Sequence>)> = kept
+                .messages
+                .iter()
+                .map(|(place, all)| (place.clone(), all.iter().copied().collect()))
+                .collect();
+            (calls, messages)
+        };
+        let calls = stream::iter(calls).map(|(at, keys)| self.look_at_keys(at, keys));
+        calls.buffer_unordered(LOOKS_MAX).for_each(async |()| {}).await;
+        let messages = stream::iter(messages).map(|(place, all)| self.look_at_messages(place, all));
+        messages.buffer_unordered(LOOKS_MAX).for_each(async |()| {}).await;
+    }
+
+    /// Looks which of the keys of a call that failed have another type than they should.
+    async fn look_at_keys(&self, at: (String, String), keys: Vec<String>) {
+        let mut pipe = Pipeline::new();
+        for key in &keys {
+            pipe.cmd("TYPE").arg(key);
+        }
+        let kinds: Vec<String> = match self.query(&pipe).await {
+            Ok(kinds) => kinds,
+            Err(error) => return tracing::debug!(%error, "cannot look at what is damaged"),
+        };
+        let looked_at = keys.iter().zip(kinds);
+        let wrong = looked_at.filter(|(key, kind)| !types::fits(self.keys(), key, kind));
+        let wrong: Vec<String> = wrong.map(|(key, _)| key.clone()).collect();
+        self.inner.damage.change(|kept| {
+            let Some(failure) = kept.calls.get_mut(&at) else { return };
+            // Others may have been noted meanwhile.
+            failure.suspects.retain(|key| wrong.contains(key) || !keys.contains(key));
+            if failure.suspects.is_empty() {
+                kept.calls.remove(&at);
+            } else {
+                failure.last = tokio::time::Instant::now();
+            }
+        });
+    }
+
+    async fn look_at_messages(&self, place: String, sequences: Vec<Sequence>) {
+        let Ok(name) = place.parse::<DestinationName>() else { return };
+        let damaged = match self.damaged_among(&name, &sequences).await {
+            Ok(damaged) => damaged,
+            Err(error) => return tracing::debug!(%error, "cannot look at what is damaged"),
+        };
+        self.inner.damage.change(|kept| {
+            let Some(all) = kept.messages.get_mut(&place) else { return };
+            all.retain(|sequence| damaged.contains(sequence) || !sequences.contains(sequence));
+            if all.is_empty() {
+                kept.messages.remove(&place);
+            }
+        });
+    }
+
+    /// Which of these messages are halted and cannot be read. What is damaged is halted as soon as
+    /// somebody meets it, until it leaves or is tried again.
+    async fn damaged_among(
+        &self,
+        name: &DestinationName,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Sequence>, StoreError> {
+        let keys = self.keys().destination(name);
+        let mut pipe = Pipeline::new();
+        pipe.zscore_multiple(keys.halted(), sequences).hmget(keys.messages(), sequences);
+        let (halted, records): (Vec<Option<f64>>, Vec<Option<Bytes>>) = self.query(&pipe).await?;
+        let (mut damaged, mut apart) = (Vec::new(), Vec::new());
+        for ((sequence, _), record) in
+            sequences.iter().zip(halted).zip(records).filter(|((_, since), _)| since.is_some())
+        {
+            let record = record.unwrap_or_default();
+            match record::read(record, name, *sequence, Default::default()) {
+                Ok(message) => apart.extend(message.apart.body.map(|length| (*sequence, length))),
+                Err(_) => damaged.push(*sequence),
+            }
+        }
+        if !apart.is_empty() {
+            let mut pipe = Pipeline::new();
+            for (sequence, _) in &apart {
+                pipe.cmd("HSTRLEN").arg(keys.bodies()).arg(*sequence);
+            }
+            let lengths: Vec<u64> = self.query(&pipe).await?;
+            let other = apart.iter().zip(lengths).filter(|((_, should), is)| should != is);
+            damaged.extend(other.map(|((sequence, _), _)| *sequence));
+        }
+        Ok(damaged)
+    }
+
+    /// Looks for damaged messages among those of a destination that are halted, from this rank on: who
+    /// met them may have ended since. Where the next look goes on; none at the end.
+    pub async fn find_damaged(
+        &self,
+        known: &Known,
+        from: usize,
+    ) -> Result<Option<usize>, StoreError> {
+        let name = &known.destination.name;
+        let mut pipe = Pipeline::new();
+        let last = (from + HALTED_LOOK_MAX - 1) as isize;
+        pipe.zrange(self.keys().destination(name).halted(), from as isize, last);
+        let (halted,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        if halted.is_empty() {
+            return Ok(None);
+        }
+        let damaged = self.damaged_among(name, &halted).await?;
+        if !damaged.is_empty() {
+            self.note_damaged_messages(known, &damaged);
+        }
+        Ok((halted.len() == HALTED_LOOK_MAX).then_some(from + HALTED_LOOK_MAX))
+    }
+}

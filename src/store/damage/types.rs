@@ -1,0 +1,90 @@
+//! The type that each key should have.
+
+use crate::store::Keys;
+
+/// True if a key of this type is as it should be; also where that is not known. `none`: there is no
+/// such key.
+pub(super) fn fits(keys: &Keys, key: &str, kind: &str) -> bool {
+    kind == "none" || expected(keys, key).is_none_or(|expected| expected.contains(&kind))
+}
+
+/// The types that a key may have; none where its name says nothing.
+fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]> {
+    let rest = key.strip_prefix(keys.prefix())?.strip_prefix(':')?;
+    let Some((_, noun)) = rest.split_once("}:") else {
+        return match rest {
+            "meta" => Some(&["hash"]),
+            "pods" => Some(&["zset"]),
+            _ => None,
+        };
+    };
+    if let Some(of_destination) = noun.strip_prefix("d:") {
+        let Some((_, noun)) = of_destination.split_once(':') else { return Some(&["hash"]) };
+        // A lane's key may hold anything, colons too.
+        let (noun, rest) = noun.split_once(':').map_or((noun, None), |(a, b)| (a, Some(b)));
+        return match (noun, rest) {
+            ("waiting", None) => Some(&["list", "zset"]),
+            ("withdrawn", None) => Some(&["set"]),
+            (
+                "messages" | "bodies" | "attempts" | "orders" | "letters" | "unique" | "log",
+                None,
+            ) => Some(&["hash"]),
+            ("log", Some("order")) => Some(&["list"]),
+            ("halted" | "dead" | "dead-at" | "lanes" | "previous", None) => Some(&["zset"]),
+            ("in-progress" | "ready", _) => Some(&["zset"]),
+            ("seen", Some(_)) | ("delivering", None) => Some(&["string"]),
+            _ => None,
+        };
+    }
+    match noun {
+        "epoch" | "destinations" | "topics" => Some(&["hash"]),
+        "owner" => Some(&["string"]),
+        "active:builtin" | "active:worker" | "releasable" | "leases" | "delayed" => Some(&["zset"]),
+        "destinations:changes" | "destinations:removed" | "topics:changes" | "topics:removed" => {
+            Some(&["zset"])
+        }
+        noun if noun.starts_with("calls:") => Some(&["string"]),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::keys::Claimers;
+
+    #[test]
+    fn each_key_has_a_type() {
+        let keys = Keys::new("reseq", 64);
+        let erp = keys.destination(&"erp".parse().unwrap());
+        let partition = &erp.partition;
+        for (key, kind) in [
+            (keys.meta(), "hash"),
+            (keys.pods(), "zset"),
+            (keys.destinations().hash(), "hash"),
+            (keys.topics().removed(), "zset"),
+            (partition.epoch(), "hash"),
+            (partition.owner(), "string"),
+            (partition.active(Claimers::Worker), "zset"),
+            (partition.leases(), "zset"),
+            (partition.call("pod:claim:erp"), "string"),
+            (erp.hash(), "hash"),
+            (erp.waiting(), "list"),
+            (erp.waiting(), "zset"),
+            (erp.messages(), "hash"),
+            (erp.bodies(), "hash"),
+            (erp.withdrawn(), "set"),
+            (erp.log(), "hash"),
+            (erp.log_order(), "list"),
+            (erp.dead_at(), "zset"),
+            (erp.in_progress(None), "zset"),
+            (erp.in_progress(Some("a:order")), "zset"),
+            (erp.ready(Some("")), "zset"),
+            (erp.seen("k:1"), "string"),
+        ] {
+            assert!(fits(&keys, &key, kind) && fits(&keys, &key, "none"), "{key}");
+            assert!(!fits(&keys, &key, "stream"), "{key}");
+        }
+        assert!(fits(&keys, "another", "stream"));
+    }
+}
