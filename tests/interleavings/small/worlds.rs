@@ -21,6 +21,8 @@ const DEFINITION: Definition = Definition {
     crashes_max: 0,
     log_max: 1,
     dead_letters_max: 0,
+    letters_age: false,
+    gives_up: None,
     previous_keys_max: 1,
 };
 
