@@ -34,7 +34,7 @@ macro_rules! scene {
     };
 }
 
-const SCENES: [Of; 17] = [
+const SCENES: [Of; 18] = [
     scene!(failures, "journey"),
     scene!(unclear_answers, "journey"),
     scene!(sent_twice, "journey"),
@@ -52,11 +52,12 @@ const SCENES: [Of; 17] = [
     scene!(worker_hangs_up, "sockets"),
     scene!(closes_its_direction, "pause points"),
     scene!(made_again, "pause points"),
+    scene!(comes_and_goes, "journey"),
 ];
 
 /// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
 /// two, whichever comes first. What is sent before the answer to the one before may also pass it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 22] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 23] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -129,6 +130,7 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 22] = [
         "made_again",
         &[Anomaly::Lost],
     ),
+    ("gone_series_kept", "series of what is gone go on", "comes_and_goes", &[Anomaly::Stuck]),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
