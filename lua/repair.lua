@@ -448,7 +448,8 @@ local function check_pending(lane, sequence, record, at, flags)
 end
 
 local function check_hint(lane, sequence, at)
-  if not at.ready or at.halted or at.ordered then return end
+  -- Also where it has an order: that ends, and leaves no hint, where the message was dropped meanwhile.
+  if not at.ready or at.halted then return end
   local in_progress = KEYS[20 + 2 * lane]
   if not is_head(ordering, in_progress, sequence) then return end
   local key = ordering == 'none' and sequence or ARGV[7 + lane]

@@ -60,4 +60,30 @@ impl Store {
         }
         Ok(())
     }
+
+    /// Marks messages as damaged whose bodies are not there, or have another length than their records say,
+    /// without reading the bodies.
+    pub(super) async fn find_missing_bodies(
+        &self,
+        known: &Known,
+        messages: &mut [&mut Stamped],
+    ) -> Result<(), StoreError> {
+        let mut apart: Vec<_> =
+            messages.iter_mut().filter(|message| message.apart.body.is_some()).collect();
+        if apart.is_empty() {
+            return Ok(());
+        }
+        let key = self.keys().destination(&known.destination.name).bodies();
+        let mut pipe = redis::pipe();
+        for message in &apart {
+            pipe.cmd("HSTRLEN").arg(&key).arg(Part::Body.field(message.place.sequence));
+        }
+        let lengths: Vec<u64> = self.query(&pipe).await?;
+        for (message, length) in apart.iter_mut().zip(lengths) {
+            if message.apart.body != Some(length) {
+                message.damaged = Some("its body is missing, or has another length".to_owned());
+            }
+        }
+        Ok(())
+    }
 }

@@ -95,7 +95,9 @@ impl Store {
             let from = page * LOOK_MAX;
             let (sequences, is_last) = self.halted_in_processing(known, from).await?;
             if !sequences.is_empty() {
-                let messages = self.headers(known, &sequences).await?;
+                let mut messages = self.headers(known, &sequences).await?;
+                let mut present: Vec<_> = messages.iter_mut().flatten().collect();
+                self.find_missing_bodies(known, &mut present).await?;
                 // What is damaged stays: a person may know more.
                 let readable = messages.iter().flatten().filter(|one| one.damaged.is_none());
                 let lanes = readable.map(|message| {

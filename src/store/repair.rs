@@ -300,6 +300,8 @@ impl Repairing<'_> {
             flags.push('w');
         }
         let lane = match record::read(bytes, &destination.name, sequence, Default::default()) {
+            // A tombstone of what could not be read keeps its place and nothing else: its key is not known.
+            Ok(message) if message.damaged.is_some() => self.lane_unknown(),
             Ok(message) => {
                 let is_finished = message.processed.is_some()
                     || destination.transform.kind == TransformKind::None;
@@ -310,7 +312,7 @@ impl Repairing<'_> {
             }
             Err(_) => {
                 flags.push_str(&format!("u{length};"));
-                (destination.ordering != Ordering::Key).then_some(None)
+                self.lane_unknown()
             }
         };
         Item { lane, sequence, flags }

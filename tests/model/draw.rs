@@ -36,6 +36,10 @@ pub enum Kind {
     CarryOut,
     Retry,
     Discard,
+    Expire,
+    GiveUp,
+    Damage,
+    Repair,
     Pause,
     Define,
     BeginRemove,
@@ -56,7 +60,7 @@ pub enum Twist {
 }
 
 /// How often each kind comes up, of their sum.
-const KINDS: [(u32, Kind); 26] = [
+const KINDS: [(u32, Kind); 30] = [
     (16, Kind::Ingest),
     (20, Kind::Claim),
     (26, Kind::Complete),
@@ -74,6 +78,10 @@ const KINDS: [(u32, Kind); 26] = [
     (6, Kind::CarryOut),
     (11, Kind::Retry),
     (2, Kind::Discard),
+    (2, Kind::Expire),
+    (2, Kind::GiveUp),
+    (3, Kind::Damage),
+    (2, Kind::Repair),
     (2, Kind::Pause),
     (3, Kind::Define),
     (1, Kind::BeginRemove),

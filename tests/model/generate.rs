@@ -10,7 +10,7 @@ use reseq::domain::{Ordering, Sequence, TransformKind};
 
 use super::{
     draw::{CALLERS, Draw, Kind, Twist},
-    op::{Call, Deadline, Failure, Gone, Known, LaneRequest, Op, Output, Refused, Token},
+    op::{Call, Deadline, Failure, Gone, Harm, Known, LaneRequest, Op, Output, Refused, Token},
     state::{Definition, Lane, NAMES, Name, Stand, State, Until},
 };
 use pick::{arrival, deadline, deadlines, definition, lanes_of, nonempty, output};
@@ -48,11 +48,13 @@ impl Callers {
             crashes_max: 2,
             log_max: 3,
             dead_letters_max: 0,
+            letters_age: true,
+            gives_up: None,
             previous_keys_max: 2,
         };
         let (key, none) = (Ordering::Key, Ordering::None);
         let kinds = [
-            Definition { attempts_max: 0, ..plain },
+            Definition { attempts_max: 0, dead_letters_max: 1, ..plain },
             Definition { ordering: key, serial: true, has_window: false, crashes_max: 1, ..plain },
             Definition { kind: TransformKind::None, max_backlog_bytes: 60, ..plain },
             Definition {
@@ -70,7 +72,8 @@ impl Callers {
     /// The operation that was meant; none if there is nothing to do it with.
     pub fn resolve(&mut self, draw: &Draw, state: &State) -> Option<(Op, bool)> {
         let name = self.name_for(draw, state);
-        let by_script = !matches!(draw.kind, Kind::Restart | Kind::Pass);
+        let by_hand = [Kind::Restart, Kind::Pass, Kind::Damage, Kind::Repair];
+        let by_script = !by_hand.contains(&draw.kind);
         let memory_full = draw.twist == Twist::MemoryFull && by_script;
         if let Some(op) = self.mend(draw, name, state) {
             return Some((op, memory_full));
@@ -96,6 +99,7 @@ impl Callers {
             Kind::Pass => Op::Pass(deadline(draw, name, state)),
             Kind::Repeat => self.last.get(&draw.caller)?.clone(),
             Kind::Late => self.last.get(&draw.caller)?.clone().late(),
+            Kind::Damage => pick::to_damage(draw, name, state)?,
             _ => self.about(draw, name, state)?,
         };
         Some((op, memory_full))
@@ -109,7 +113,9 @@ impl Callers {
         let found = match draw.kind {
             Kind::Retry => rotated.find(|name| pick::to_retry(draw, name, state).is_some()),
             Kind::Postpone | Kind::Halt => rotated.find(|name| has_hand(name)),
-            Kind::Discard => rotated.find(|name| pick::has_letters(name, state)),
+            Kind::Discard | Kind::Expire => rotated.find(|name| pick::has_letters(name, state)),
+            Kind::GiveUp => rotated.find(|name| pick::has_halted(name, state)),
+            Kind::Damage => rotated.find(|name| pick::to_damage(draw, name, state).is_some()),
             Kind::CarryOut => rotated.find(|name| pick::has_orders(name, state)),
             _ => None,
         };
@@ -143,6 +149,12 @@ impl Callers {
                 });
                 let at = draw.many[0].0 as usize % all.len().max(1);
                 all.get(at).filter(|_| draw.many[0].1 < 128).cloned().map(Op::Pass)
+            }
+            Kind::Expire => {
+                let letters =
+                    destination.map(|found| &found.letters).filter(|_| draw.many[0].1 < 160);
+                let young = letters?.iter().find(|(_, letter)| !letter.is_old)?;
+                Some(Op::Pass(Deadline::Letter { name, sequence: *young.0 }))
             }
             Kind::Ingest | Kind::Claim | Kind::Complete | Kind::Withdraw => match destination {
                 None => Some(Op::Define { name, definition: definition(draw, name, state) }),
@@ -190,6 +202,13 @@ impl Callers {
                 self.end_of_lease(draw, call, known, state)
             }
             Kind::Reap => Some(Op::Reap { known }),
+            Kind::Expire => known.definition.letters_age.then_some(Op::Expire { known }),
+            Kind::GiveUp => Some(Op::GiveUp { known }),
+            Kind::Repair => {
+                let is_current = all.last().is_some_and(|last| last.version == known.version);
+                let harm = if is_current { pick::harm(draw, name, state) } else { Harm::Nothing };
+                Some(Op::Repair { known, harm })
+            }
             Kind::Release => {
                 Some(Op::Release { who, epoch, known, lanes: self.requests(draw, known, state)? })
             }
@@ -352,10 +371,12 @@ impl Callers {
         lanes.rotate_left(start);
         let requests = lanes.into_iter().zip(&draw.many).map(|(lane, &(_, share, want))| {
             let hand = self.in_hand.get(&(known.name, lane)).map_or(&[][..], |hand| hand);
+            // What cannot be read is not delivered, nor what is behind it.
+            let whole = hand.iter().take_while(|one| !one.is_damaged).count();
             // All of it, some of it, or nothing yet; or a new start that knows of nothing.
             let settled = match share {
-                0..110 => hand.len(),
-                110..240 => share as usize % (hand.len() + 1),
+                0..110 => whole,
+                110..240 => share as usize % (whole + 1),
                 _ => 0,
             };
             let (gone, left) = hand.split_at(settled);

@@ -78,6 +78,7 @@ fn broken(destination: &Destination) -> Option<String> {
         }
         if matches!(message.stand, Stand::Halted(Stage::Delivery))
             && !destination.is_head(*sequence)
+            && !message.is_damaged()
         {
             return Some(format!("{sequence} was halted in delivery, and is no head"));
         }

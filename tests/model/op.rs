@@ -1,11 +1,13 @@
 //! What can be asked of a partition, and what it may answer.
 
+use std::collections::BTreeSet;
+
 use reseq::{
     domain::{Sequence, Tombstone},
     store::{INLINE_MAX, Status, Withdrawn},
 };
 
-use super::state::{Definition, Key, Lane, Left, Name, Until};
+use super::state::{Damage, Definition, Key, Lane, Left, Name, Until};
 
 /// A call that must not be carried out twice: who makes it, and the how-manieth it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,6 +106,8 @@ pub struct Gone {
     pub idempotency_key: Option<String>,
     /// Its body is stored apart from its record.
     pub is_apart: bool,
+    /// It could not be read: it is never delivered.
+    pub is_damaged: bool,
 }
 
 impl Gone {
@@ -115,6 +119,7 @@ impl Gone {
             charge: message.charge,
             idempotency_key: message.idempotency_key.clone(),
             is_apart: message.tombstone.is_none() && message.body.len() > INLINE_MAX,
+            is_damaged: message.is_damaged,
         }
     }
 }
@@ -122,12 +127,28 @@ impl Gone {
 /// A deadline that passes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Deadline {
-    Lease { name: Name, sequence: Sequence },
-    Delay { name: Name, sequence: Sequence },
-    Postponed { name: Name },
+    Lease {
+        name: Name,
+        sequence: Sequence,
+    },
+    Delay {
+        name: Name,
+        sequence: Sequence,
+    },
+    Postponed {
+        name: Name,
+    },
     Owner,
     Quarantine,
-    Seen { name: Name, idempotency_key: String },
+    Seen {
+        name: Name,
+        idempotency_key: String,
+    },
+    /// A dead letter gets too old.
+    Letter {
+        name: Name,
+        sequence: Sequence,
+    },
 }
 
 /// A lane's head and what came of the attempt at its delivery.
@@ -139,6 +160,24 @@ pub struct Refused {
     pub lane: Lane,
     pub sequence: Sequence,
     pub attempts: u32,
+}
+
+/// What is done by hand just before a repair, so that sets and records disagree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Harm {
+    Nothing,
+    /// No hint says any more that there is anything to do.
+    Hints,
+    /// What waits is listed nowhere.
+    Waiting,
+    /// Counters count something else.
+    Counters,
+    /// A message stands among the delayed, too.
+    Twice(Sequence),
+    /// Traces of messages that are not there, and a body of one.
+    LeftOver,
+    /// Dead letters that are there are not listed, and the other way round.
+    Letters,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -220,6 +259,25 @@ pub enum Op {
     Discard {
         known: Known,
         letters: Vec<Sequence>,
+    },
+    /// Dead letters go that are too old.
+    Expire {
+        known: Known,
+    },
+    /// What is to become of messages whose attempts at processing are used up.
+    GiveUp {
+        known: Known,
+    },
+    /// By hand, in Redis.
+    Damage {
+        name: Name,
+        sequence: Sequence,
+        damage: Damage,
+    },
+    /// After this harm: a look that changes nothing, a repair, and another look that finds nothing.
+    Repair {
+        known: Known,
+        harm: Harm,
     },
     /// `""`, `"ingest"`, `"delivery"` or both.
     Pause {
@@ -303,6 +361,7 @@ pub struct Given {
     pub idempotency_key: Option<String>,
     pub tombstone: Option<Tombstone>,
     pub left: Left,
+    pub is_damaged: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -357,6 +416,10 @@ pub enum Reply {
         waits: bool,
     },
     Discarded(u64),
+    Expired(u64),
+    GivenUp(usize),
+    /// The kinds of what was found, and repaired.
+    Repaired(BTreeSet<String>),
     Paused {
         changed: bool,
     },

@@ -2,10 +2,11 @@
 //! in the model's words.
 
 mod ask;
+mod harm;
 mod keep;
 mod words;
 
-pub use ask::REASON;
+pub use ask::{GIVEN_UP, REASON};
 #[allow(unused_imports)] // Only who goes back names it.
 pub use keep::Kept;
 
@@ -17,7 +18,7 @@ use std::{
 use redis::aio::MultiplexedConnection;
 use reseq::{
     config,
-    domain::{Destination, Processing, Sequence, Stamped},
+    domain::{Destination, OnExhausted, Processing, Sequence, Stamped, Tombstone},
     store::{DeadLetter, Keys, Known as StoreKnown, LogEntry, OwnerToken, Paused, Store},
 };
 use sha2::{Digest, Sha256};
@@ -109,6 +110,12 @@ fn destination(name: Name, definition: &Definition) -> Destination {
     }
     made.log_max = definition.log_max;
     made.dead_letters_max = definition.dead_letters_max;
+    made.dead_letters_max_age_ms = if definition.letters_age { LONG.as_millis() as u64 } else { 0 };
+    made.on_exhausted = match definition.gives_up {
+        None => OnExhausted::Halt,
+        Some(Tombstone::Skipped) => OnExhausted::Skip,
+        Some(_) => OnExhausted::Drop,
+    };
     made.previous_keys_max = definition.previous_keys_max;
     made
 }

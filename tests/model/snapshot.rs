@@ -50,6 +50,11 @@ fn when(until: Until) -> String {
     }
 }
 
+/// Of a dead letter.
+fn age(is_old: bool) -> String {
+    if is_old { "too old".to_owned() } else { "kept".to_owned() }
+}
+
 fn letter(tombstone: Tombstone) -> char {
     match tombstone {
         Tombstone::Dropped => 'd',

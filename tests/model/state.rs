@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reseq::{
     domain::{Ordering, Sequence, Stage, Tombstone, TransformKind, TroubleKind},
-    store::Claimers,
+    store::{Claimers, INLINE_MAX},
 };
 
 /// The destinations of the model.
@@ -62,6 +62,10 @@ pub struct Definition {
     pub log_max: u64,
     /// 0: no limit.
     pub dead_letters_max: u64,
+    /// Dead letters that are too old go.
+    pub letters_age: bool,
+    /// As what messages leave whose attempts are used up, if they do not stay halted.
+    pub gives_up: Option<Tombstone>,
     pub previous_keys_max: u64,
 }
 
@@ -121,6 +125,17 @@ impl Left {
     }
 }
 
+/// What was done to a message by hand, in Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Damage {
+    /// Its record is missing.
+    Missing,
+    /// Its record cannot be read.
+    Unreadable,
+    /// Its record is whole; its body, which is stored apart, is missing.
+    NoBody,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
     pub epoch: u64,
@@ -138,6 +153,8 @@ pub struct Message {
     /// How it is to leave when it comes out of the hand it is in.
     pub order: Option<Tombstone>,
     pub stand: Stand,
+    /// What Redis does not hold of it. All else stays known here.
+    pub damage: Option<Damage>,
 }
 
 impl Message {
@@ -148,6 +165,27 @@ impl Message {
 
     pub fn is_halted(&self) -> bool {
         matches!(self.stand, Stand::Halted(_))
+    }
+
+    /// True if Redis has a record of it, whatever the record says.
+    pub fn has_record(&self) -> bool {
+        self.damage != Some(Damage::Missing)
+    }
+
+    /// True if nothing can be read of it.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self.damage, Some(Damage::Missing | Damage::Unreadable))
+    }
+
+    /// True if it is to be halted: of what is damaged a tombstone keeps only its place.
+    pub fn is_damaged(&self) -> bool {
+        self.damage.is_some() && self.tombstone.is_none()
+    }
+
+    /// The length of its body, if Redis holds it apart from the record.
+    pub fn length_apart(&self) -> Option<usize> {
+        let is_apart = self.tombstone.is_none() && self.body.len() > INLINE_MAX;
+        (is_apart && self.damage != Some(Damage::NoBody)).then_some(self.body.len())
     }
 
     /// True if it may be handed to a sender when its turn comes.
@@ -161,6 +199,9 @@ impl Message {
 pub struct Letter {
     pub stage: Stage,
     pub was_halted: bool,
+    pub reason: &'static str,
+    /// It is older than any destination keeps dead letters.
+    pub is_old: bool,
     /// As it was when it was set aside.
     pub message: Message,
 }
@@ -179,6 +220,11 @@ pub struct Destination {
     pub skipped: u64,
     pub cancelled: u64,
     pub discarded: u64,
+    pub expired: u64,
+    /// What damaged messages counted for that have left: nobody could tell.
+    pub lost_bytes: u64,
+    /// The lengths of bodies that no record names any more.
+    pub left_bodies: BTreeMap<Sequence, usize>,
     pub messages: BTreeMap<Sequence, Message>,
     /// Those that are waiting, in the order in which they will be claimed.
     pub waiting: Vec<Sequence>,
@@ -201,7 +247,7 @@ impl Destination {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.messages.values().map(|message| message.charge).sum()
+        self.messages.values().map(|message| message.charge).sum::<u64>() + self.lost_bytes
     }
 
     pub fn orders(&self) -> u64 {

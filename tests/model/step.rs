@@ -1,5 +1,6 @@
 //! What each operation does to a partition, and answers.
 
+mod damage;
 mod define;
 mod ingest;
 mod leases;
@@ -10,13 +11,14 @@ use reseq::domain::{Ordering, Sequence};
 
 use super::{
     op::{Deadline, Given, Known, Op, Refusal, Reply},
-    state::{Destination, Kept, Lane, Left, Message, Name, Server, Stand, State, Until},
+    state::{Damage, Destination, Kept, Lane, Left, Message, Name, Server, Stand, State, Until},
 };
+use damage::{damage, repair};
 use define::{FORGETTING, begin_remove, define, end_remove, pause};
 use ingest::ingest;
 use leases::{claim, claimed, complete, extend, fail, overdue, reap, unclaim};
 use owner::{disown, halt, own, postpone, release};
-use person::{discard, retry, withdraw};
+use person::{discard, expire, give_up, retry, withdraw};
 
 /// Carries out an operation, or refuses it. `memory_full`: Redis takes nothing more in.
 pub fn step(state: &mut State, op: &Op, memory_full: bool) -> Reply {
@@ -38,7 +40,10 @@ fn numbered(state: &mut State, op: &Op) -> Answer {
         Some((number, kept)) if *number == call.number => {
             return Ok(match kept {
                 Kept::Whole(reply) => reply.clone(),
-                Kept::Claimed { name, sequences } => claimed(state, name, sequences, &call),
+                Kept::Claimed { name, sequences } => {
+                    let (name, sequences) = (*name, sequences.clone());
+                    claimed(state, name, &sequences, &call)
+                }
             });
         }
         Some((number, _)) if *number > call.number => return Err(Refusal::StaleCall),
@@ -81,13 +86,18 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
             retry(state, known, *lane, *sequence, repaired.as_deref())
         }
         Op::Discard { known, letters } => discard(state, known, letters),
+        Op::Expire { known } => expire(state, known),
+        Op::GiveUp { known } => give_up(state, known),
+        Op::Damage { name, sequence, damage: how } => Ok(damage(state, name, *sequence, *how)),
+        Op::Repair { known, harm } => repair(state, known, *harm),
         Op::Pause { name, paused } => pause(state, name, paused),
         Op::Define { name, definition } => define(state, name, *definition),
         Op::BeginRemove { name } => begin_remove(state, name, true),
         Op::EndRemove { name } => end_remove(state, name, FORGETTING),
         Op::Remove { name, purge } => {
-            begin_remove(state, name, *purge)?;
-            end_remove(state, name, usize::MAX)
+            let removed = begin_remove(state, name, *purge)?;
+            end_remove(state, name, usize::MAX)?;
+            Ok(removed)
         }
         Op::Remake { name, definition } => {
             begin_remove(state, name, true)?;
@@ -162,6 +172,10 @@ fn put(state: &mut State, name: Name, sequences: &[Sequence], at: usize) {
     for sequence in &sequences {
         if let Some(message) = destination.messages.get_mut(sequence) {
             message.stand = Stand::Waiting;
+            // Only its record says which priority it has.
+            if message.is_unreadable() && at != usize::MAX {
+                message.priority = reseq::domain::message::PRIORITY_DEFAULT;
+            }
         }
     }
     let was_empty = destination.waiting.is_empty();
@@ -196,8 +210,34 @@ fn holds(message: &Message, by: &str) -> bool {
     matches!(&message.stand, Stand::Leased { secret, .. } if secret == by)
 }
 
+/// As it is stored: a body that is missing leaves its record as it was.
+pub fn stored(sequence: Sequence, message: &Message) -> Given {
+    if message.damage != Some(Damage::NoBody) {
+        return given(sequence, message, Left::default());
+    }
+    let message = Message { damage: None, body: String::new(), ..message.clone() };
+    Given { is_damaged: true, ..given(sequence, &message, Left::default()) }
+}
+
+/// As it is handed out. Of what is damaged nothing can be told.
 pub fn given(sequence: Sequence, message: &Message, left: Left) -> Given {
+    if message.is_unreadable() || message.is_damaged() {
+        return Given {
+            sequence,
+            epoch: 0,
+            previous: Some(sequence - 1),
+            key: None,
+            body: String::new(),
+            priority: reseq::domain::message::PRIORITY_DEFAULT,
+            charge: 0,
+            idempotency_key: None,
+            tombstone: message.tombstone,
+            left,
+            is_damaged: message.is_damaged(),
+        };
+    }
     Given {
+        is_damaged: false,
         sequence,
         epoch: message.epoch,
         previous: message.previous,
@@ -234,6 +274,12 @@ fn pass(state: &mut State, deadline: &Deadline) {
             }
         }
         Deadline::Quarantine => state.quarantine = state.quarantine.map(|_| Until::Past),
+        Deadline::Letter { name, sequence } => {
+            let letters = state.destinations.get_mut(name).map(|found| &mut found.letters);
+            if let Some(letter) = letters.and_then(|letters| letters.get_mut(sequence)) {
+                letter.is_old = true;
+            }
+        }
         Deadline::Seen { name, idempotency_key } => {
             if let Some(seen) = state.seen.get_mut(&(*name, idempotency_key.clone())) {
                 seen.until = Until::Past;

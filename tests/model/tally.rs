@@ -1,5 +1,7 @@
 //! How often what the test is for did happen.
 
+mod damage;
+
 use std::collections::BTreeMap;
 
 use reseq::{
@@ -13,7 +15,7 @@ use super::{
 };
 
 /// What must have happened at least once for the test to mean anything.
-pub const WANTED: [&str; 96] = [
+pub const WANTED: [&str; 118] = [
     "quarantine ended by a vouch",
     "vouched for another epoch",
     "stamped",
@@ -110,6 +112,28 @@ pub const WANTED: [&str; 96] = [
     "UNKNOWN_DESTINATION",
     "NOT_OWNER",
     "QUARANTINE",
+    "damaged: its record is missing",
+    "damaged: its record cannot be read",
+    "damaged: its body is missing",
+    "damaged, and claimed",
+    "damaged, and handed to a sender",
+    "damaged, and halted in delivery",
+    "damaged, and withdrawn",
+    "damaged, and a dead letter",
+    "damaged, and retried",
+    "damaged, and completed",
+    "damaged, and released beside it",
+    "damaged, and removed",
+    "dead letters full",
+    "dead letters too old",
+    "dead letters too young",
+    "given up",
+    "damaged, and not given up",
+    "nothing to repair",
+    "repaired: damaged",
+    "repaired: beside the rest of what was damaged",
+    "repaired: hint",
+    "repaired: nowhere",
 ];
 
 /// As [`WANTED`], of what is refused.
@@ -209,6 +233,12 @@ impl Tally {
                 }
             }
             (_, Reply::Discarded(1..)) => self.count("discarded"),
+            (_, Reply::Expired(1..)) => self.count("dead letters too old"),
+            (Op::Expire { known }, Reply::Expired(0)) => {
+                let kept =
+                    destination(before, known).is_some_and(|found| !found.letters.is_empty());
+                self.count_if(kept, "dead letters too young");
+            }
             (_, Reply::Paused { changed: true }) => self.count("paused"),
             (Op::Remove { .. } | Op::EndRemove { .. }, Reply::Removed { purged: 1.. }) => {
                 self.count("removed with messages pending");
@@ -223,6 +253,7 @@ impl Tally {
             }
             _ => {}
         }
+        self.tell_damage(op, reply, before, after);
         self.tell_state(before, after);
     }
 

@@ -53,11 +53,12 @@ const SCENES: [Of; 18] = [
     scene!(worker_hangs_up, "sockets"),
     scene!(closes_its_direction, "pause points"),
     scene!(made_again, "pause points"),
+    scene!(comes_and_goes, "journey"),
 ];
 
 /// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
 /// two, whichever comes first. What is sent before the answer to the one before may also pass it.
-const BUGS: [(&str, &str, &str, &[Anomaly]); 24] = [
+const BUGS: [(&str, &str, &str, &[Anomaly]); 25] = [
     (
         "accepted_when_sent",
         "settles before the receiver's answer",
@@ -137,6 +138,7 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 24] = [
         "made_again",
         &[Anomaly::Lost],
     ),
+    ("gone_series_kept", "series of what is gone go on", "comes_and_goes", &[Anomaly::Stuck]),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

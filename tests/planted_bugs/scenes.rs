@@ -471,3 +471,26 @@ pub async fn made_again(bug: Option<String>) -> Ended {
     .await;
     (verdict, scene.sent)
 }
+
+/// A destination is made, delivers, and is removed.
+pub async fn comes_and_goes(bug: Option<String>) -> Ended {
+    let manners = Manners::default();
+    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let path = scene.pods[0].url("/v1/destinations/passing");
+    let definition = json!({"url": "http://127.0.0.1:9/"});
+    assert_eq!(client().put(&path).json(&definition).send().await.unwrap().status(), 201);
+    let sent = client().post(format!("{path}/messages")).body("1").send().await.unwrap();
+    assert_eq!(sent.status(), 202);
+    let has_series = async |scene: &Scene| {
+        let metrics = client().get(scene.pods[0].url("/metrics")).send().await.unwrap();
+        metrics.text().await.unwrap().contains("destination=\"passing\"")
+    };
+    let verdict = async {
+        scene.until(has_series).await?;
+        let removed = client().delete(format!("{path}?purge=true")).send().await.unwrap();
+        assert_eq!(removed.status(), 200);
+        scene.until(async |scene| !has_series(scene).await).await
+    }
+    .await;
+    (verdict, 1)
+}

@@ -28,6 +28,8 @@ pub struct Kitchen {
     pub redis: TestRedis,
     pub pods: Vec<Pod>,
     pub settings: Settings,
+    /// Recipes that compare no epochs.
+    without_epochs: Option<TempDir>,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -37,7 +39,8 @@ impl Kitchen {
         let alone = ONE_AT_A_TIME.lock().await;
         let redis = TestRedis::start().await;
         let settings = Settings::new(redis.url());
-        let mut kitchen = Kitchen { redis, pods: Vec::new(), settings, _alone: alone };
+        let mut kitchen =
+            Kitchen { redis, pods: Vec::new(), settings, without_epochs: None, _alone: alone };
         for _ in 0..count {
             kitchen.add_pod().await;
         }
@@ -58,7 +61,8 @@ impl Kitchen {
     pub fn start(&self, recipe: &str, args: &[&str], settings: &[(&str, &str)]) -> Cook {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/recipes").join(recipe);
+        let patched = self.without_epochs.as_ref().map(|dir| dir.path().to_owned());
+        let script = patched.unwrap_or_else(recipes).join(recipe);
         let runs_in = if recipe.ends_with(".sh") { "sh" } else { "node" };
         let mut command = Command::new(runs_in);
         command.arg(script).args(args).env("RESEQ_URL", self.urls());
@@ -66,6 +70,25 @@ impl Kitchen {
         command.stdin(Stdio::null()).stdout(file("found")).stderr(file("errors"));
         let child = command.spawn().expect("it is installed");
         Cook { recipe: recipe.to_owned(), child, dir }
+    }
+
+    /// From here on recipes compare sequences alone, and not epochs.
+    pub fn forget_epochs(&mut self) {
+        const RIGHT: &str = "one.epoch > other.epoch || \
+                             (one.epoch === other.epoch && one.sequence > other.sequence);";
+        let dir = tempfile::tempdir().unwrap();
+        for file in std::fs::read_dir(recipes()).unwrap() {
+            let (path, name) = file.map(|file| (file.path(), file.file_name())).unwrap();
+            if name == "lib.mjs" {
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert_eq!(text.matches(RIGHT).count(), 1);
+                let wrong = text.replace(RIGHT, "one.sequence > other.sequence;");
+                std::fs::write(dir.path().join(name), wrong).unwrap();
+            } else if path.is_file() {
+                std::fs::copy(&path, dir.path().join(name)).unwrap();
+            }
+        }
+        self.without_epochs = Some(dir);
     }
 
     /// Runs a recipe to its end; what it found is its last line.
@@ -87,6 +110,10 @@ impl Kitchen {
     pub async fn forgotten(&self) {
         forgotten(&mut self.redis.connection().await).await;
     }
+}
+
+fn recipes() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/recipes")
 }
 
 /// A recipe that runs; it ends when this is dropped.

@@ -71,6 +71,16 @@ async fn a_kitchen_that_is_made_again_calls_all_orders() {
     assert_eq!(found["shared"], 0, "{found}");
 }
 
+/// What the tests of destinations that are made again are for.
+#[tokio::test]
+async fn who_compares_sequences_alone_skips_what_comes_to_a_destination_that_is_made_again() {
+    let mut kitchen = Kitchen::open(1).await;
+    kitchen.forget_epochs();
+    let settings = [("ORDERS", "150"), ("DAYS", "2")];
+    let found = kitchen.cook("01-rotating-codes.mjs", &settings).await;
+    assert_eq!((&found["placed"], &found["called"]), (&json!(300), &json!(150)), "{found}");
+}
+
 #[tokio::test]
 async fn accounts_are_right_though_their_destination_is_made_again() {
     let kitchen = Kitchen::open(1).await;

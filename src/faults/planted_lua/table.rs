@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub const BUGS: [Bug; 53] = [
+pub const BUGS: [Bug; 64] = [
     // Order.
     bug(
         "release compares no heads",
@@ -255,4 +255,62 @@ end",
     bug("the backlog has no cap", "ingest", "room <= 0 or room_bytes < charge and", "false and"),
     bug("pending bytes are not given back", "release", "counted(7, -bytes)", "counted(7, 0)"),
     bug("attempts are not counted", "fail", "attempts[1] = attempts[1] + 1", ""),
+    // Damage and its repair; bodies apart; dead letters.
+    bug(
+        "a withdrawal needs a record",
+        "withdraw",
+        "redis.call('HGET', KEYS[5], ARGV[i + 1]) or ''",
+        "redis.call('HGET', KEYS[5], ARGV[i + 1])",
+    ),
+    bug(
+        "a lane is released without its damaged message",
+        "release",
+        "local record = record_of(before + i) or ''",
+        "local record = record_of(before + i)
+        if not record then break end",
+    ),
+    bug(
+        "a repair halts what is in a hand",
+        "repair",
+        "if not at.halted and not held and not is_leased(sequence) and find('damaged', sequence)",
+        "if not at.halted and not held and find('damaged', sequence)",
+    ),
+    bug(
+        "a repair makes no hint for a head with an order",
+        "repair",
+        "if not at.ready or at.halted then return end",
+        "if not at.ready or at.halted or at.ordered then return end",
+    ),
+    bug("a dry run repairs", "repair", "ARGV[5] == '1'", "true"),
+    bug(
+        "a repair takes what is leased for lost",
+        "repair",
+        "at.was_listed or held or is_leased(sequence)",
+        "at.was_listed or held",
+    ),
+    bug(
+        "a long body outlives its message",
+        "include/left",
+        "if #removed > 0 then redis.call('HDEL', bodies, unpack(removed)) end",
+        "",
+    ),
+    bug(
+        "a long body goes before its dead letter",
+        "include/left",
+        "for _, sequence in ipairs(no_letters(dead, sequences)) do kept[sequence] = true end",
+        "for _, sequence in ipairs(sequences) do kept[sequence] = true end",
+    ),
+    bug(
+        "dead letters have no maximum",
+        "withdraw",
+        "how == 's' and room_for_letters <= 0",
+        "false",
+    ),
+    bug("dead letters expire before their time", "expire", "'-inf', last,", "'-inf', '+inf',"),
+    bug(
+        "what a dead letter has is left when it expires",
+        "include/letters",
+        "remove_bodies(bodies, sequences)",
+        "",
+    ),
 ];

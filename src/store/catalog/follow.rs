@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Catalog, KnownTopic};
 use crate::{
     domain::{DestinationName, TopicName},
+    faults::planted,
     store::{
         StoreError, Wake,
         index::{Changes, Followed},
@@ -103,7 +104,11 @@ impl Catalog {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = tick.tick() => telemetry::forget_gone(),
+                _ = tick.tick() => {
+                    if !planted::is("gone_series_kept") {
+                        telemetry::forget_gone();
+                    }
+                }
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Definitions | Wake::Everything) => {}
                     Ok(_) => continue,

@@ -221,10 +221,15 @@ impl Sender {
         }
         let unsettled = self.hands.values().any(|hand| hand.passed > 0);
         let next = self.hands.iter().find(|(_, hand)| hand.passed < hand.messages.len());
-        if let Some((lane, hand)) = next.filter(|_| !(world.settles_each && unsettled)) {
+        // What is before a damaged message has left before that is halted.
+        let is_next_damaged = next.is_some_and(|(_, hand)| hand.messages[hand.passed].is_damaged);
+        let settles_first = unsettled && (world.settles_each || is_next_damaged);
+        if let Some((lane, hand)) = next.filter(|_| !settles_first) {
             let message = &hand.messages[hand.passed];
             let is_refused = message.sequence == 1 && message.left.troubles.is_empty();
-            let Some(how) = world.refuses.filter(|_| is_refused) else {
+            let refuses = world.refuses.filter(|_| is_refused);
+            // What cannot be read is halted.
+            let Some(how) = refuses.or(message.is_damaged.then_some(None)) else {
                 return Some(Next::Deliver(*lane));
             };
             let (lane, sequence, attempts) = (*lane, message.sequence, self.attempts + 1);
@@ -356,9 +361,12 @@ impl Sender {
                 None
             }
             (Op::Postpone { refused, .. } | Op::Halt { refused }, _) => {
+                let hand = self.hands.get(&refused.lane);
+                let head = hand.and_then(|hand| hand.messages.get(hand.passed));
+                let was_damaged = head.is_some_and(|head| head.is_damaged);
                 self.attempts = refused.attempts;
                 self.hands.remove(&refused.lane);
-                Some("delivery refused")
+                Some(if was_damaged { "halted as damaged" } else { "delivery refused" })
             }
             (Op::Withdraw { .. }, Reply::Withdrawn(_)) => Some("order carried out"),
             _ => None,

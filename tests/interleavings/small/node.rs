@@ -10,7 +10,7 @@ use reseq::domain::{Sequence, Tombstone};
 use crate::{
     model::{
         op::{Arrival, Deadline, Op},
-        state::{Definition, Lane, Message, Server, Stand, State, Until},
+        state::{Damage, Definition, Lane, Message, Server, Stand, State, Until},
         step::step,
     },
     small::actors::{NAME, Next, OTHER, Processor, Producer, Sender, known},
@@ -58,6 +58,10 @@ pub enum Person {
     Remake,
     /// The same with another destination of the partition.
     RemakeOther,
+    /// Defines the destination otherwise, with what is pending.
+    Redefine,
+    /// Cancels what is damaged, once it is halted.
+    CancelDamaged,
 }
 
 /// How often something may still go wrong.
@@ -74,6 +78,8 @@ pub struct Troubles {
     pub slow_processors: u8,
     /// The lease of a sender that lives ends; it goes on as if it had not.
     pub paused_senders: u8,
+    /// The record of a message is lost.
+    pub damages: u8,
     /// Redis is another server from here on.
     pub restarts: u8,
     /// The same, and it has forgotten the last calls.
@@ -98,6 +104,7 @@ pub enum Action {
     Deliver(usize, Lane),
     Dies(Actor),
     Person(Op),
+    Damage(Op),
     Reap(Op),
     Pass(Deadline),
     Restart,
@@ -222,6 +229,14 @@ impl Node {
         if self.state.destinations[NAME].messages.iter().any(is_over) {
             all.push(Action::Reap(Op::Reap { known: known(&self.state) }));
         }
+        if self.troubles.damages > 0 {
+            let pending = self.state.destinations[NAME].messages.iter();
+            let whole = pending.filter(|(_, message)| message.tombstone.is_none());
+            troubles.extend(whole.map(|(&sequence, _)| {
+                let damage = Damage::Missing;
+                Action::Damage(Op::Damage { name: NAME, sequence, damage })
+            }));
+        }
         if self.troubles.restarts > 0 && self.state.server == Server::This {
             troubles.push(Action::Restart);
         }
@@ -268,6 +283,17 @@ impl Node {
             }
             Person::Remake => Op::Remake { name: NAME, definition: world.definition },
             Person::RemakeOther => Op::Remake { name: OTHER, definition: world.definition },
+            Person::Redefine => {
+                let definition = Definition { log_max: 2, attempts_max: 9, ..world.definition };
+                Op::Define { name: NAME, definition }
+            }
+            Person::CancelDamaged => {
+                let mut halted = destination.messages.iter();
+                let (sequence, message) = halted.find(|(_, m)| m.is_halted() && m.is_damaged())?;
+                let messages = vec![(destination.lane_of(*sequence, message), *sequence)];
+                let how = Tombstone::Cancelled;
+                Op::Withdraw { who: None, known, how, failed: None, messages }
+            }
             Person::Retry => {
                 let mut halted = destination.messages.iter().filter(|(_, m)| m.is_halted());
                 let (sequence, message) = halted.next()?;
@@ -330,6 +356,7 @@ impl Node {
             | Action::AnswerLost(_, op)
             | Action::Late(op)
             | Action::Person(op)
+            | Action::Damage(op)
             | Action::Reap(op) => Some(op.clone()),
             Action::Pass(deadline) => Some(Op::Pass(deadline.clone())),
             Action::Restart => Some(Op::Restart),

@@ -21,6 +21,8 @@ const DEFINITION: Definition = Definition {
     crashes_max: 0,
     log_max: 1,
     dead_letters_max: 0,
+    letters_age: false,
+    gives_up: None,
     previous_keys_max: 1,
 };
 
@@ -67,7 +69,7 @@ fn one_by_one(bodies: [&str; 2]) -> Vec<Vec<Vec<Arrival>>> {
 
 /// Worlds that are small enough to try every order with the real scripts.
 pub fn small() -> Vec<World> {
-    [dying(), again(), standing(), seen_to(), removed()].concat()
+    [dying(), again(), standing(), seen_to(), removed(), changed()].concat()
 }
 
 /// Somebody dies, or is slow.
@@ -311,6 +313,31 @@ fn removed() -> Vec<World> {
             person: Some(Person::RemakeOther),
             wanted: &["removed and made again"],
             ..remade("another destination is made again")
+        },
+    ]
+}
+
+/// A record is lost, or the destination is defined otherwise, whatever anybody holds.
+fn changed() -> Vec<World> {
+    let none = Troubles::default();
+    let keyed = Definition { ordering: Ordering::Key, ..DEFINITION };
+    let two_lanes = vec![vec![vec![arrival("a", Some("a")), arrival("b", Some("b"))]]];
+    let damaged = |name| World {
+        processors: 1,
+        person: Some(Person::CancelDamaged),
+        troubles: Troubles { damages: 1, ..none },
+        wanted: &["a record is lost", "halted as damaged", "withdrawn at once"],
+        ..plain(name)
+    };
+    vec![
+        World { definition: keyed, producers: two_lanes, ..damaged("two lanes, a record is lost") },
+        World { claim: 2, ..damaged("one lane, a record is lost") },
+        World {
+            processors: 1,
+            producers: one_by_one(["a", "b"]),
+            person: Some(Person::Redefine),
+            wanted: &["ingest refused: STALE_DEFINITION", "refused: STALE_DEFINITION"],
+            ..plain("a destination is defined otherwise")
         },
     ]
 }

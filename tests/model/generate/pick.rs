@@ -7,8 +7,8 @@ use reseq::{
 
 use super::super::{
     draw::Draw,
-    op::{Arrival, Deadline, Due, Known, Output, Redrive, Token},
-    state::{Definition, Destination, Key, Lane, Message, Name, Stand, State, Until},
+    op::{Arrival, Deadline, Due, Harm, Known, Op, Output, Redrive, Token},
+    state::{Damage, Definition, Destination, Key, Lane, Message, Name, Stand, State, Until},
 };
 
 pub const KEYS: [Key; 4] = [None, Some("a"), Some("b"), Some("{x}:y")];
@@ -45,7 +45,9 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
     };
     let letters = state.destinations.get(name).map(|destination| &destination.letters);
     let is_redriven = idempotency % 8 < 3 && body < 200;
-    let Some((sequence, letter)) = letters.and_then(|all| all.first_key_value()) else {
+    // What is damaged is never redriven.
+    let whole = letters.and_then(|all| all.iter().find(|(_, one)| one.message.damage.is_none()));
+    let Some((sequence, letter)) = whole else {
         // The letter that was meant is gone.
         let (epoch, processed) = (state.epoch, idempotency < 128);
         let redrive = (body == 0).then_some(Redrive { letter: 1, epoch, processed });
@@ -125,6 +127,12 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
         crashes_max: u32::from(e / 4 % 3),
         log_max: u64::from(e % 3) * 2,
         dead_letters_max: if d % 4 == 1 { 1 } else { 0 },
+        letters_age: c % 4 > 0,
+        gives_up: match c / 4 % 4 {
+            0 => Some(Tombstone::Skipped),
+            1 => Some(Tombstone::Dropped),
+            _ => None,
+        },
         previous_keys_max: u64::from(a / 4 % 4),
     }
 }
@@ -155,6 +163,55 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
 
 pub fn has_letters(name: Name, state: &State) -> bool {
     state.destinations.get(name).is_some_and(|found| !found.letters.is_empty())
+}
+
+pub fn has_halted(name: Name, state: &State) -> bool {
+    let mut messages = state.destinations.get(name).into_iter().flat_map(|d| d.messages.values());
+    messages.any(|message| message.stand == Stand::Halted(Stage::Transform))
+}
+
+/// A message of which something is lost or destroyed in Redis.
+pub fn to_damage(draw: &Draw, name: Name, state: &State) -> Option<Op> {
+    let (at, how, _) = draw.many[0];
+    let destination = state.destinations.get(name)?;
+    let whole = destination.messages.iter();
+    let whole =
+        whole.filter(|(_, message)| message.tombstone.is_none() && message.damage.is_none());
+    let whole: Vec<(Sequence, bool)> =
+        whole.map(|(sequence, message)| (*sequence, message.length_apart().is_some())).collect();
+    let (sequence, is_apart) = *whole.get(at as usize % whole.len().max(1))?;
+    let damage = match how % 5 {
+        _ if is_apart && how < 160 => Damage::NoBody,
+        0 | 1 => Damage::Unreadable,
+        _ => Damage::Missing,
+    };
+    Some(Op::Damage { name, sequence, damage })
+}
+
+/// What sets and records disagree on before a repair.
+pub fn harm(draw: &Draw, name: Name, state: &State) -> Harm {
+    let (at, what, _) = draw.many[0];
+    let lives = |found: &&Destination| !found.deleted;
+    let Some(destination) = state.destinations.get(name).filter(lives) else {
+        return Harm::Nothing;
+    };
+    let stands = |message: &Message| {
+        let stands = matches!(message.stand, Stand::Ready | Stand::Halted(_));
+        stands && message.tombstone.is_none() && message.damage.is_none()
+    };
+    let twice = destination.messages.iter().filter(|(_, message)| stands(message));
+    let twice: Vec<Sequence> = twice.map(|(sequence, _)| *sequence).collect();
+    // What needs no processing would be ready, where nobody processes.
+    let is_processed = destination.definition.kind != TransformKind::None;
+    match what % 8 {
+        0 => Harm::Hints,
+        1 if is_processed => Harm::Waiting,
+        2 => Harm::Counters,
+        3 if !twice.is_empty() => Harm::Twice(twice[at as usize % twice.len()]),
+        4 => Harm::LeftOver,
+        5 => Harm::Letters,
+        _ => Harm::Nothing,
+    }
 }
 
 pub fn has_orders(name: Name, state: &State) -> bool {

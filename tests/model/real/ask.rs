@@ -20,6 +20,8 @@ use crate::scripts::Calls;
 
 /// Why messages are withdrawn.
 pub const REASON: &str = "why";
+/// Why they leave by policy.
+pub const GIVEN_UP: &str = "its attempts were used up";
 /// An answer, to be told once it is known which epochs and versions there are.
 pub type Told = Box<dyn FnOnce(&mut Real) -> Reply>;
 
@@ -168,6 +170,17 @@ impl Real {
             Op::Withdraw { .. } | Op::Retry { .. } | Op::Discard { .. } | Op::Pause { .. } => {
                 self.ask_as_person(op).await
             }
+            Op::Expire { known } => {
+                told(Reply::Expired(store.expire(&self.known_of(known)).await?))
+            }
+            Op::GiveUp { known } => {
+                told(Reply::GivenUp(store.settle_halted(&self.known_of(known)).await?))
+            }
+            Op::Damage { name, sequence, damage } => {
+                self.damage(name, *sequence, *damage).await;
+                told(Reply::Done)
+            }
+            Op::Repair { known, harm } => told(self.repair(known, *harm).await?),
             Op::Define { name, definition } | Op::Remake { name, definition } => {
                 let name = *name;
                 if matches!(op, Op::Remake { .. }) {
@@ -279,7 +292,7 @@ impl Real {
     }
 
     /// The members of leases, or of delayed, that are of a destination.
-    async fn members(&mut self, name: Name, key: &str) -> Vec<String> {
+    pub(super) async fn members(&mut self, name: Name, key: &str) -> Vec<String> {
         let mut members: Vec<String> = self.run(&["ZRANGE", key, "0", "-1"]).await;
         members.retain(|member| member.split('/').next() == Some(name));
         members
@@ -322,6 +335,7 @@ impl Real {
                 }
                 return;
             }
+            Deadline::Letter { name, sequence } => (of(name).dead_at(), vec![sequence.to_string()]),
             Deadline::Seen { name, idempotency_key } => {
                 let key = of(name).seen(idempotency_key);
                 let kept: String = self.run(&["GET", &key]).await;

@@ -129,6 +129,7 @@ impl Real {
             charge: message.charge,
             idempotency_key: message.idempotency_key.clone(),
             tombstone: message.tombstone,
+            is_damaged: message.damaged.is_some() && message.tombstone.is_none(),
             left: Left {
                 failed: attempts.failed,
                 crashes: attempts.crashes,

@@ -2,16 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use reseq::{
-    domain::{Ordering, Sequence, Stage},
-    store::INLINE_MAX,
-};
+use reseq::domain::{Ordering, Sequence, Stage};
 
-use super::{Snapshot, attempts, letter, record, when};
+use super::{Snapshot, age, attempts, letter, record, when};
 use crate::model::{
     real::{self, REASON},
     state::{Destination, Lane, Message, Name, Server, Stand, State, Until},
-    step::given,
+    step::stored,
 };
 
 /// What Redis must hold when the partition is in this state; of destinations, only for these.
@@ -98,6 +95,7 @@ fn of_hash(all: &mut Snapshot, name: Name, destination: &Destination) {
         ("skipped", destination.skipped),
         ("cancelled", destination.cancelled),
         ("discarded", destination.discarded),
+        ("expired", destination.expired),
     ];
     let definition = destination.definition;
     let mut texts = vec![
@@ -152,25 +150,22 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
     }
     for (sequence, one) in &destination.letters {
         put("dead", sequence.to_string(), sequence.to_string());
-        put("dead-at", sequence.to_string(), when(Until::Past));
-        if let Some(length) = length_apart(&one.message) {
-            put("bodies", sequence.to_string(), length);
+        put("dead-at", sequence.to_string(), age(one.is_old));
+        if let Some(length) = one.message.length_apart() {
+            put("bodies", sequence.to_string(), length.to_string());
         }
-        let message = given(*sequence, &one.message, Default::default());
+        let message = stored(*sequence, &one.message);
         let halted_in = one.was_halted.then_some(one.stage);
         let left = attempts(&one.message.left, halted_in, false);
-        let text = format!("{:?}, {REASON}, {}, {left:?}", one.stage, record(&message));
+        let text = format!("{:?}, {}, {}, {left:?}", one.stage, one.reason, record(&message));
         put("letters", sequence.to_string(), text);
+    }
+    for (sequence, length) in &destination.left_bodies {
+        put("bodies", sequence.to_string(), length.to_string());
     }
     for (at, (sequence, outcome)) in destination.log.iter().enumerate() {
         put("log", at.to_string(), format!("{sequence} {outcome:?}"));
     }
-}
-
-/// The length of a body that is stored apart from its record.
-fn length_apart(message: &Message) -> Option<String> {
-    let is_apart = message.tombstone.is_none() && message.body.len() > INLINE_MAX;
-    is_apart.then(|| message.body.len().to_string())
 }
 
 fn of_message(
@@ -190,10 +185,11 @@ fn of_message(
         Lane::Key(key) => format!("{hash}:{noun}:{key}"),
     };
     put(of_lane("in-progress"), at.clone(), at.clone());
-    let text = record(&given(sequence, message, Default::default()));
-    put(format!("{hash}:messages"), at.clone(), text);
-    if let Some(length) = length_apart(message) {
-        put(format!("{hash}:bodies"), at.clone(), length);
+    if message.has_record() {
+        put(format!("{hash}:messages"), at.clone(), record(&stored(sequence, message)));
+    }
+    if let Some(length) = message.length_apart() {
+        put(format!("{hash}:bodies"), at.clone(), length.to_string());
     }
     let halted_in = match message.stand {
         Stand::Halted(stage) => Some(stage),

@@ -7,7 +7,7 @@ use reseq::{
     store::LogEntry,
 };
 
-use super::{Fields, Snapshot, attempts, record, when};
+use super::{Fields, Snapshot, age, attempts, record, when};
 use crate::model::{
     real::{self, Dump, Real, bytes_of},
     state::{Left, NAMES, Name, State, Until},
@@ -28,9 +28,8 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
         let pairs = content.chunks(2).map(|pair| (pair[0].clone(), pair[pair.len() - 1].clone()));
         let noun = key.rsplit_once("d:").map_or("", |(_, rest)| rest);
         let noun = noun.split_once(':').map_or("", |(_, noun)| noun);
-        let is_instant = key == "releasable"
-            || key.starts_with("active:")
-            || matches!(noun, "lanes" | "halted" | "dead-at");
+        let is_instant =
+            key == "releasable" || key.starts_with("active:") || matches!(noun, "lanes" | "halted");
         let mut fields = Fields::new();
         match (kind.as_str(), key.as_str(), noun) {
             ("zset", "leases", _) => {
@@ -42,6 +41,11 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                 let pairs =
                     pairs.filter(|(member, _)| names.iter().any(|of| is_member(member, of)));
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
+            }
+            ("zset", _, "dead-at") => {
+                // [`Real::pass`] sets it to long ago.
+                let pairs = pairs.map(|(member, ms)| (member, age(real::number(&ms) == 1)));
+                fields.extend(pairs);
             }
             ("zset", ..) if is_instant => {
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
@@ -82,7 +86,10 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
             Some(caller) => format!("calls:{}", caller.split_once(':').expect("pod:actor").1),
             None => key,
         };
-        all.insert(renamed, fields);
+        // What a pod halts in its own name, of what it could not read.
+        if !renamed.starts_with("calls:damaged") {
+            all.insert(renamed, fields);
+        }
     }
     read_by_the_store(real, &mut all, &unread).await;
     all
@@ -163,7 +170,10 @@ async fn read_by_the_store(
             let key = format!("d:{name}:{noun}");
             let Some(content) = unread.get(&key) else { continue };
             let order = unread.get(&format!("{key}:order")).cloned().unwrap_or_default();
-            let raw = [content.clone(), order].concat();
+            // A body that is stored apart is read with its message.
+            let bodies = all.get(&format!("d:{name}:bodies")).into_iter().flatten();
+            let bodies = bodies.map(|(field, length)| format!("{field} {length}")).collect();
+            let raw = [content.clone(), order, bodies].concat();
             let fields = match real.read_before(name, &key, &raw) {
                 Some(fields) => fields,
                 None => {

@@ -5,7 +5,7 @@ use reseq::{domain::Ordering, store::Claimers};
 use super::{Answer, notice_server};
 use crate::model::{
     op::{Refusal, Reply},
-    state::{Definition, Destination, Name, State},
+    state::{Definition, Destination, Message, Name, State},
 };
 
 pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
@@ -41,6 +41,9 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
         skipped: 0,
         cancelled: 0,
         discarded: 0,
+        expired: 0,
+        lost_bytes: 0,
+        left_bodies: Default::default(),
         messages: Default::default(),
         waiting: Vec::new(),
         lanes: Default::default(),
@@ -112,5 +115,6 @@ pub fn end_remove(state: &mut State, name: Name, removed_max: usize) -> Answer {
     state.active_worker.remove(name);
     state.releasable.remove(name);
     state.note_removal(name, removed_max);
-    Ok(Reply::Removed { purged: destination.pending() })
+    let purged = destination.count(Message::has_record);
+    Ok(Reply::Removed { purged })
 }

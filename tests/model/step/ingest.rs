@@ -37,7 +37,7 @@ fn first_of<'a>(
     let first = destination.unique.get(key)?;
     // Nobody will receive what is a tombstone: its key is free.
     let message = destination.messages.get(&first.sequence)?;
-    message.tombstone.is_none().then_some(first)
+    (message.has_record() && message.tombstone.is_none()).then_some(first)
 }
 
 fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full: bool) -> Ingested {
@@ -90,6 +90,7 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
         left: Left::default(),
         order: None,
         stand: Stand::Ready,
+        damage: None,
     };
     let is_busy = destination.unfinished(lane).is_some();
     destination.messages.insert(sequence, message);

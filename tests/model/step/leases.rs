@@ -36,15 +36,24 @@ pub fn claim(
     Ok(taken)
 }
 
-/// What is still held of a claim.
-pub fn claimed(state: &State, name: Name, sequences: &[Sequence], call: &Call) -> Reply {
-    let messages = state.destinations.get(name).map(|destination| &destination.messages);
-    let held = sequences.iter().filter_map(|sequence| {
-        let message = messages?.get(sequence)?;
-        let is_mine = holds(message, &call.secret());
-        is_mine.then(|| given(*sequence, message, message.left.clone()))
-    });
-    Reply::Claimed(held.collect())
+/// What is still held of a claim. What is damaged is halted, and not told.
+pub fn claimed(state: &mut State, name: Name, sequences: &[Sequence], call: &Call) -> Reply {
+    let mut told = Vec::new();
+    for sequence in sequences {
+        let messages = state.destinations.get_mut(name).map(|found| &mut found.messages);
+        let message = messages.and_then(|messages| messages.get_mut(sequence));
+        let Some(message) = message.filter(|message| holds(message, &call.secret())) else {
+            continue;
+        };
+        if message.is_damaged() {
+            message.left.failed += 1;
+            message.left.note(TroubleKind::Damaged);
+            message.stand = Stand::Halted(Stage::Transform);
+        } else {
+            told.push(given(*sequence, message, message.left.clone()));
+        }
+    }
+    Reply::Claimed(told)
 }
 
 /// Ends the leases that these tokens hold, each by `end`, which tells where the message goes from
@@ -71,11 +80,16 @@ fn end_leases<'a>(
                 }
                 status
             }
-            Some(_) => Status::StaleLease,
+            Some(message) => why_gone(message),
         });
     }
     wait_in_front(state, name, &back);
     Reply::Statuses(statuses)
+}
+
+/// Without a record it looks as if the message had left.
+fn why_gone(message: &Message) -> Status {
+    if message.has_record() { Status::StaleLease } else { Status::Settled }
 }
 
 pub fn complete(state: &mut State, known: &Known, items: &[(Token, Output)]) -> Reply {
@@ -106,7 +120,7 @@ pub fn complete(state: &mut State, known: &Known, items: &[(Token, Output)]) -> 
                 Status::Ok
             }
             Some((true, message)) if message.is_finished() => Status::Settled,
-            Some(_) => Status::StaleLease,
+            Some((_, message)) => why_gone(message),
         };
     }
     for set in sets {
@@ -158,6 +172,7 @@ fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &Kn
         left: Left { troubles: message.left.troubles.clone(), ..Left::default() },
         order: message.order,
         stand: Stand::Ready,
+        damage: None,
     };
 }
 

@@ -71,13 +71,16 @@ pub fn release(
     };
     remember(destination, &emptied, known.definition.previous_keys_max);
     if known.definition.log_max == 0 && lanes.iter().any(|request| request.settled_to > 0) {
-        destination.log.clear();
+        for (sequence, _) in std::mem::take(&mut destination.log) {
+            destination.left_bodies.remove(&sequence);
+        }
     }
     for Gone { sequence, tombstone, idempotency_key, .. } in gone {
         if known.definition.log_max > 0 {
             destination.log.push((*sequence, *tombstone));
             while destination.log.len() as u64 > known.definition.log_max {
-                destination.log.remove(0);
+                let (oldest, _) = destination.log.remove(0);
+                destination.left_bodies.remove(&oldest);
             }
         }
         // Another message may have the key by now: the one that has left was a tombstone.

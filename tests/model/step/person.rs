@@ -8,7 +8,8 @@ use reseq::{
 use super::{Answer, advance, current, may_leave, notice_server, owner::owns, wait_in_front};
 use crate::model::{
     op::{Known, Refusal, Reply},
-    state::{Lane, Left, Letter, Message, Name, Stand, State, Until},
+    real::{GIVEN_UP, REASON},
+    state::{Damage, Lane, Left, Letter, Message, Name, Stand, State, Until},
 };
 
 pub fn withdraw(
@@ -30,10 +31,18 @@ pub fn withdraw(
     }
     let is_owned = matches!(state.owner, Some((_, Until::Future)));
     let no_sender_has_it = state.quarantine != Some(Until::Future) && (who.is_some() || !is_owned);
+    let as_what = AsWhat { how, failed, reason: REASON };
     let all = messages.iter().map(|(lane, sequence)| {
-        withdraw_one(state, known.name, *lane, *sequence, no_sender_has_it, how, failed)
+        withdraw_one(state, known.name, *lane, *sequence, no_sender_has_it, &as_what)
     });
     Ok(Reply::Withdrawn(all.collect()))
+}
+
+/// As what a message leaves, and why.
+struct AsWhat {
+    how: Tombstone,
+    failed: Option<u32>,
+    reason: &'static str,
 }
 
 fn withdraw_one(
@@ -42,9 +51,9 @@ fn withdraw_one(
     lane: Lane,
     sequence: Sequence,
     no_sender_has_it: bool,
-    how: Tombstone,
-    failed: Option<u32>,
+    as_what: &AsWhat,
 ) -> Withdrawn {
+    let AsWhat { how, failed, reason } = *as_what;
     let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
     let definition = destination.definition;
     let found = destination.messages.get_mut(&sequence);
@@ -81,8 +90,13 @@ fn withdraw_one(
     let was_finished = message.is_finished();
     let was_held = matches!(message.stand, Stand::Held { .. });
     if how == Tombstone::Skipped {
-        let letter = letter_of(message, failed);
+        let letter = letter_of(message, failed, reason);
         destination.letters.insert(sequence, letter);
+    } else if let Some(length) = message.length_apart().filter(|_| message.is_unreadable()) {
+        destination.left_bodies.insert(sequence, length);
+    }
+    if message.is_unreadable() {
+        destination.lost_bytes += message.charge;
     }
     destination.waiting.retain(|at| *at != sequence);
     if let Some(message) = destination.messages.get_mut(&sequence) {
@@ -91,6 +105,11 @@ fn withdraw_one(
         message.left = Left::default();
         message.order = None;
         message.stand = Stand::Ready;
+        if message.is_unreadable() {
+            (message.charge, message.damage) = (0, Some(Damage::Unreadable));
+        } else {
+            message.damage = None;
+        }
     }
     let is_head = destination.is_head(sequence);
     if definition.serial && !was_finished && !was_held {
@@ -102,7 +121,7 @@ fn withdraw_one(
     Withdrawn::Done
 }
 
-fn letter_of(message: &Message, failed: Option<u32>) -> Letter {
+fn letter_of(message: &Message, failed: Option<u32>, reason: &'static str) -> Letter {
     let stage = match message.stand {
         Stand::Ready | Stand::Halted(Stage::Delivery) => Stage::Delivery,
         _ => Stage::Transform,
@@ -113,7 +132,7 @@ fn letter_of(message: &Message, failed: Option<u32>) -> Letter {
         message.left.failed = failed;
         message.left.note(TroubleKind::Rejected);
     }
-    Letter { stage, was_halted, message }
+    Letter { stage, was_halted, reason, is_old: false, message }
 }
 
 pub fn retry(
@@ -123,11 +142,15 @@ pub fn retry(
     sequence: Sequence,
     repaired: Option<&str>,
 ) -> Answer {
-    let found = state.destinations.get(known.name);
-    let is_there = found.is_some_and(|found| found.messages.contains_key(&sequence));
-    // Without a record there is nothing to repair: nobody is asked.
-    if repaired.is_some() && !is_there {
-        return Err(Refusal::WrongHead);
+    if repaired.is_some() {
+        let found = state.destinations.get(known.name);
+        match found.and_then(|found| found.messages.get(&sequence)) {
+            // Without a record there is nothing to repair: nobody is asked.
+            None => return Err(Refusal::WrongHead),
+            Some(message) if !message.has_record() => return Err(Refusal::WrongHead),
+            Some(message) if message.is_unreadable() => return Err(Refusal::WrongState),
+            Some(_) => {}
+        }
     }
     let destination = current(state, known)?;
     if destination.head(lane).is_none_or(|(head, _)| head != sequence) {
@@ -148,6 +171,7 @@ pub fn retry(
     }
     if let Some(body) = repaired {
         message.body = body.to_owned();
+        message.damage = None;
     }
     if is_finished {
         message.stand = Stand::Ready;
@@ -165,4 +189,37 @@ pub fn discard(state: &mut State, known: &Known, letters: &[Sequence]) -> Answer
     let discarded = (before - destination.letters.len()) as u64;
     destination.discarded += discarded;
     Ok(Reply::Discarded(discarded))
+}
+
+pub fn expire(state: &mut State, known: &Known) -> Answer {
+    let destination = current(state, known)?;
+    let before = destination.letters.len();
+    destination.letters.retain(|_, letter| !letter.is_old);
+    let expired = (before - destination.letters.len()) as u64;
+    destination.expired += expired;
+    Ok(Reply::Expired(expired))
+}
+
+/// What is halted in its processing leaves as the definition says; what is damaged waits for people.
+pub fn give_up(state: &mut State, known: &Known) -> Answer {
+    let Some(destination) = state.destinations.get(known.name) else {
+        return Ok(Reply::GivenUp(0));
+    };
+    let halted = destination.messages.iter().filter(|(_, message)| {
+        message.stand == Stand::Halted(Stage::Transform) && message.damage.is_none()
+    });
+    let of = |(sequence, message): (&Sequence, &Message)| {
+        (known.definition.lane_of(*sequence, message.key), *sequence)
+    };
+    let messages: Vec<(Lane, Sequence)> = halted.map(of).collect();
+    let Some(how) = known.definition.gives_up.filter(|_| !messages.is_empty()) else {
+        return Ok(Reply::GivenUp(messages.len()));
+    };
+    current(state, known)?;
+    notice_server(state);
+    let as_what = AsWhat { how, failed: None, reason: GIVEN_UP };
+    for (lane, sequence) in &messages {
+        withdraw_one(state, known.name, *lane, *sequence, false, &as_what);
+    }
+    Ok(Reply::GivenUp(messages.len()))
 }

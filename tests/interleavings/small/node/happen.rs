@@ -55,6 +55,10 @@ impl Node {
                 }
                 came_up.extend(told(reply));
             }
+            (Action::Damage(_), _) => {
+                self.troubles.damages -= 1;
+                came_up.push("a record is lost");
+            }
             (Action::Reap(_), Some(Reply::Reaped { leases, .. })) => {
                 came_up.push(if *leases > 0 { "lease reaped" } else { "delay reaped" });
             }

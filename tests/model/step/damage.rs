@@ -1,0 +1,129 @@
+//! What is done to messages by hand in Redis, and what a repair finds and does.
+
+use std::collections::BTreeSet;
+
+use reseq::domain::{Sequence, Stage, TroubleKind};
+
+use super::{Answer, current, may_leave, wait_in_front};
+use crate::model::{
+    op::{Harm, Known, Reply},
+    state::{Damage, Destination, Message, Name, Stand, State, Until},
+};
+
+pub fn damage(state: &mut State, name: Name, sequence: Sequence, how: Damage) -> Reply {
+    let destination = state.destinations.get_mut(name);
+    if let Some(message) = destination.and_then(|found| found.messages.get_mut(&sequence)) {
+        message.damage = Some(how);
+    }
+    Reply::Done
+}
+
+pub fn repair(state: &mut State, known: &Known, harm: Harm) -> Answer {
+    let name = known.name;
+    current(state, known)?;
+    let mut kinds = BTreeSet::new();
+    if harm == Harm::Hints && renew_hints(state, name) {
+        kinds.insert("hint");
+    }
+    if let Some(destination) = state.destinations.get_mut(name) {
+        halt_damaged(destination, &mut kinds);
+        remove_bodies(destination, &mut kinds);
+        forget_charges(destination, &mut kinds);
+    }
+    if harm == Harm::Waiting && put_back(state, name) {
+        kinds.insert("nowhere");
+    }
+    kinds.extend(match harm {
+        Harm::Nothing | Harm::Hints | Harm::Waiting => &[][..],
+        Harm::Counters => &["counter"],
+        Harm::Twice(_) => &["twice"],
+        Harm::LeftOver => &["left_over", "body"],
+        Harm::Letters => &["dead_letter"],
+    });
+    Ok(Reply::Repaired(kinds.into_iter().map(str::to_owned).collect()))
+}
+
+/// All hints are made again, none of them for later. True if there is any.
+fn renew_hints(state: &mut State, name: Name) -> bool {
+    state.active_builtin.remove(name);
+    state.active_worker.remove(name);
+    state.releasable.remove(name);
+    let Some(destination) = state.destinations.get_mut(name) else { return false };
+    destination.lanes.clear();
+    let (waits, has_orders) = (!destination.waiting.is_empty(), destination.orders() > 0);
+    let claimers = destination.definition.claimers();
+    let heads = destination
+        .lanes_in_use()
+        .into_iter()
+        .filter(|lane| destination.head(*lane).is_some_and(|(_, head)| head.may_leave()));
+    let heads: Vec<_> = heads.collect();
+    if waits {
+        state.active(claimers).insert(name);
+    }
+    if has_orders {
+        state.releasable.insert(name, Until::Past);
+    }
+    for lane in &heads {
+        may_leave(state, name, *lane, Until::Past);
+    }
+    waits || has_orders || !heads.is_empty()
+}
+
+/// What is in nobody's hand and not whole is halted where it stands.
+fn halt_damaged(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
+    let mut halted = Vec::new();
+    for (sequence, message) in &mut destination.messages {
+        let stage = match message.stand {
+            Stand::Leased { .. } | Stand::Held { .. } | Stand::Halted(_) => continue,
+            Stand::Ready => Stage::Delivery,
+            Stand::Waiting | Stand::Delayed { .. } => Stage::Transform,
+        };
+        if message.is_damaged() {
+            message.left.note(TroubleKind::Damaged);
+            message.stand = Stand::Halted(stage);
+            halted.push(*sequence);
+            kinds.insert("damaged");
+        }
+    }
+    destination.waiting.retain(|sequence| !halted.contains(sequence));
+}
+
+/// Bodies go that no record, dead letter or entry of the log names.
+fn remove_bodies(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
+    for message in destination.messages.values_mut().filter(|message| message.is_unreadable()) {
+        if message.length_apart().is_some() {
+            message.body.clear();
+            kinds.insert("body");
+        }
+    }
+    let Destination { messages, letters, log, left_bodies, .. } = destination;
+    let before = left_bodies.len();
+    left_bodies.retain(|sequence, _| {
+        let is_named = messages.get(sequence).is_some_and(Message::has_record);
+        is_named || letters.contains_key(sequence) || log.iter().any(|(at, _)| at == sequence)
+    });
+    if left_bodies.len() < before {
+        kinds.insert("body");
+    }
+}
+
+/// What cannot be read counts for nothing any more.
+fn forget_charges(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
+    let before = destination.bytes();
+    destination.lost_bytes = 0;
+    for message in destination.messages.values_mut().filter(|message| message.is_unreadable()) {
+        message.charge = 0;
+    }
+    if destination.bytes() != before {
+        kinds.insert("counter");
+    }
+}
+
+/// What stands nowhere waits, the first that was stamped in front. True if there is any.
+fn put_back(state: &mut State, name: Name) -> bool {
+    let Some(destination) = state.destinations.get_mut(name) else { return false };
+    let mut waiting = std::mem::take(&mut destination.waiting);
+    waiting.sort_unstable();
+    wait_in_front(state, name, &waiting);
+    !waiting.is_empty()
+}
