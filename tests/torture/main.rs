@@ -3,16 +3,26 @@
 
 use std::time::Duration;
 
+use level::Level;
 use plan::{Kind, Topology, plan};
 use report::Report;
+use world::FLOWING;
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admin;
+mod bulk;
+mod damage;
+mod kind;
+mod level;
+mod limits;
 mod link;
 mod load;
 mod measure;
+mod names;
 mod plan;
+mod process;
 mod report;
 mod run;
 mod servers;
@@ -49,7 +59,9 @@ async fn torture(topology: Topology) {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let seed = setting("TORTURE_SEED").map_or(SEED, |text| text.parse().expect("a seed"));
     let share = if wanted.is_some() { 1 } else { Topology::ALL.len() as u32 };
-    let report: Report = run::run(topology, seed, storm(share)).await;
+    let level = setting("TORTURE_DURABILITY")
+        .map_or(Level::default_of(topology), |text| text.parse().expect("a durability"));
+    let report: Report = run::run(topology, level, seed, storm(share)).await;
     let text = report.text();
     println!("\n{text}");
     let file = run::folder().join(format!("{seed}-{topology}.md"));
@@ -75,7 +87,7 @@ async fn nothing_goes_wrong_on_a_cluster() {
 
 #[test]
 fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
-    let of = |seed| plan(seed, Topology::Single, Duration::from_secs(600), 5);
+    let of = |seed| plan(seed, Topology::Single, Duration::from_secs(600), FLOWING);
     assert_eq!(of(7), of(7));
     assert_ne!(of(7), of(8));
 }
@@ -83,7 +95,7 @@ fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
 #[test]
 fn a_plan_has_every_kind_and_some_at_once_but_never_two_on_one_victim() {
     for topology in Topology::ALL {
-        let plan = plan(1, topology, Duration::from_secs(600), 5);
+        let plan = plan(1, topology, Duration::from_secs(600), FLOWING);
         let count = |kind: Kind| plan.iter().filter(|fault| fault.kind == kind).count();
         for kind in Kind::all(topology) {
             assert!(count(kind) > 3, "{kind}: {}", count(kind));
