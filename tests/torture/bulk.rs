@@ -1,13 +1,19 @@
 //! Destinations with a long backlog, which are purged and removed while the storm goes on.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
+use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
     admin,
+    plan::PODS,
     support::{
+        pods::client,
         producer::{Item, Producer},
         wait::eventually,
     },
@@ -22,6 +28,10 @@ pub const REMOVED: &str = "backlog-2";
 const WAITING: u64 = 20_000;
 /// Messages of one request, for both.
 const AT_ONCE: usize = 2500;
+/// Requests side by side.
+const REQUESTS: usize = 8;
+/// A request that is not answered by then is made again.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How many messages a destination delivers after it was made again.
 const USED: usize = 20;
 
@@ -68,7 +78,7 @@ pub async fn fill_ahead(world: &World) -> Result<(), String> {
 /// Sends in until so many wait in each.
 async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> {
     let line = json!({"destinations": names, "body": "waits, and is never delivered"}).to_string();
-    let body = vec![line; AT_ONCE].join("\n");
+    let (body, client) = (vec![line; AT_ONCE].join("\n"), client());
     loop {
         let mut waiting = u64::MAX;
         for name in names {
@@ -78,15 +88,19 @@ async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> 
         if waiting >= wanted {
             return Ok(());
         }
-        for pod in world.addresses[..crate::plan::PODS].iter() {
-            let request = crate::support::pods::client().post(pod.url("/v1/messages"));
+        let missing = (wanted - waiting).div_ceil(AT_ONCE as u64) as usize;
+        let requests = (0..missing.min(REQUESTS)).map(|number| {
+            let request = client.post(world.addresses[number % PODS].url("/v1/messages"));
             let request = request.header("content-type", "application/x-ndjson");
-            let request = request.timeout(std::time::Duration::from_secs(30));
-            // Whatever was not taken is sent in the next round.
-            if let Ok(answer) = request.body(body.clone()).send().await {
-                let _ = answer.bytes().await;
+            let request = request.timeout(ANSWER_MAX).body(body.clone());
+            async move {
+                // Whatever was not taken is sent in the next round.
+                if let Ok(answer) = request.send().await {
+                    let _ = answer.bytes().await;
+                }
             }
-        }
+        });
+        join_all(requests).await;
     }
 }
 
@@ -120,7 +134,7 @@ pub async fn remove_and_use(world: &Arc<World>) -> Result<(), String> {
         let producer = Producer::new(REMOVED, &world.doors(), &world.ledger);
         (producer, world.journal.messages_of(REMOVED))
     };
-    producer.patience = std::time::Duration::from_secs(120);
+    producer.patience = Duration::from_secs(120);
     for _ in 0..USED {
         let number = world.used.fetch_add(1, Ordering::SeqCst);
         producer.send(Item::new(&[REMOVED], None, REMOVED, number)).await;

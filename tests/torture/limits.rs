@@ -29,9 +29,11 @@ pub async fn rights(world: &World, planned: Planned) -> Result<Instant, String> 
     let commands: Vec<&str> = rules.iter().filter_map(|rule| rule.strip_prefix('+')).collect();
     let command = commands[planned.bytes % commands.len()];
     let (less, more, seen) = match planned.kind {
-        Kind::ChannelsTaken => {
-            ("resetchannels".to_owned(), "&reseq:*".to_owned(), "channel".to_owned())
-        }
+        Kind::ChannelsTaken => (
+            "resetchannels".to_owned(),
+            "&reseq:*".to_owned(),
+            "lacks rights for wake-ups".to_owned(),
+        ),
         _ => (format!("-{command}"), format!("+{command}"), format!("+{command}")),
     };
     servers.acl(&[&less]).await;

@@ -56,10 +56,12 @@ async fn run_here(topology: Topology, level: Level, seed: u64, storm: Duration) 
     let world = Arc::new(World::start(topology, level, seed, &file).await);
     let mut report = Report::new(topology, level, seed, storm, &planned);
 
+    let filling = Instant::now();
+    report.problems.extend(bulk::fill_ahead(&world).await.err());
+    println!("  backlogs filled in {:.1} s", filling.elapsed().as_secs_f64());
     let producers = load::producers(&world);
     let workers = load::workers(&world);
     warm_up(&world).await;
-    report.problems.extend(bulk::fill_ahead(&world).await.err());
     let (begun, promised) = (Instant::now(), world.ledger.count());
     report.faults = storm_of(&world, &planned, &mut report.problems).await;
     report.storm = begun.elapsed();
@@ -134,7 +136,10 @@ async fn storm_of(
     let mut struck = Vec::new();
     for (fault, outcome) in planned.iter().zip(strikes) {
         match outcome.await {
-            Ok(Ok(one)) => struck.push(one),
+            Ok(Ok(one)) => {
+                println!("  took {:6.1} s: {fault}", (one.ended - one.begun).as_secs_f64());
+                struck.push(one);
+            }
             Ok(Err(problem)) => problems.push(format!("{fault}: {problem}")),
             Err(error) => problems.push(format!("{fault}: {}", said(error))),
         }
