@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use support::{
     checker::{Found, Rule, check},
-    examiner::{Anomaly, Held, Order, Subject, examine},
+    examiner::{Anomaly, Held, Losses, Order, Subject, examine},
     journal::{Delivery, Headers, Journal},
     ledger::{Ledger, Promise},
+    long::{long_form, short_form, written_down},
     transformer::transformed,
 };
 
@@ -115,12 +116,17 @@ struct Case {
     promises: Vec<Promise>,
     deliveries: Vec<Delivery>,
     held: Held,
+    losses: Losses,
+    /// Epochs and sequences.
+    destroyed: Vec<(u64, u64)>,
+    is_removed: bool,
 }
 
 impl Case {
     fn sound() -> Case {
         let deliveries = promises().iter().map(delivery).collect();
-        Case { promises: promises(), deliveries, held: Held::new() }
+        let (promises, held, destroyed) = (promises(), Held::new(), Vec::new());
+        Case { promises, deliveries, held, losses: Losses::None, destroyed, is_removed: false }
     }
 
     /// Which anomalies are found, and how often.
@@ -128,8 +134,12 @@ impl Case {
         let (ledger, journal) = (Ledger::default(), Journal::default());
         self.promises.into_iter().for_each(|promise| ledger.promise(promise));
         self.deliveries.into_iter().for_each(|delivery| journal.note(delivery));
-        let subject = Subject { destination: "erp", order, is_transformed: true };
-        let (_, anomalies) = examine(&ledger, &journal, &self.held, &[subject]);
+        for (epoch, sequence) in self.destroyed {
+            ledger.destroy("erp", epoch, sequence);
+        }
+        let is_removed = self.is_removed;
+        let subject = Subject { destination: "erp", order, is_transformed: true, is_removed };
+        let (_, anomalies) = examine(&ledger, &journal, &self.held, &[subject], self.losses);
         let counted = Anomaly::ALL.map(|name| (name, anomalies.count(name)));
         counted.into_iter().filter(|(_, count)| *count > 0).collect()
     }
@@ -216,4 +226,91 @@ fn a_delivery_that_names_another_place_than_promised_is_found() {
     case.headers(3).id = "other".into();
     case.headers(2).previous = 2;
     assert_eq!(case.found(Order::Key), [(Anomaly::WrongPlace, 2)]);
+}
+
+#[test]
+fn what_was_destroyed_may_be_missing_and_no_other() {
+    let without_second = |destroyed: &[(u64, u64)]| {
+        let mut case = Case::sound();
+        case.deliveries.remove(1);
+        case.destroyed = destroyed.to_vec();
+        case.found(Order::Key)
+    };
+    assert_eq!(without_second(&[(7, 2)]), []);
+    let lost = [(Anomaly::Lost, 1), (Anomaly::WrongPlace, 1)];
+    assert_eq!(without_second(&[(7, 1)]), lost);
+    // In another epoch it is another message.
+    assert_eq!(without_second(&[(8, 2)]), [(Anomaly::Lost, 1)]);
+}
+
+/// The fourth message was delivered, forgotten, and stamped and delivered again in the next epoch.
+fn placed_again(promised_epoch: u64) -> Case {
+    let mut case = Case::sound();
+    case.losses = Losses::Unconfirmed;
+    case.promises[3].epoch = Some(promised_epoch);
+    case.deliveries.push(case.deliveries[3].clone());
+    case.headers(4).epoch = 8;
+    case
+}
+
+#[test]
+fn a_place_may_change_only_if_nobody_was_promised_it_and_losses_are_expected() {
+    assert_eq!(placed_again(8).found(Order::Key), []);
+    let mut strict = placed_again(8);
+    strict.losses = Losses::None;
+    let found = strict.found(Order::Key);
+    assert!(found.contains(&(Anomaly::UnrecognisableRepeat, 1)), "{found:?}");
+    assert_eq!(placed_again(7).found(Order::Key), [(Anomaly::UnrecognisableRepeat, 1)]);
+    let mut below = placed_again(8);
+    below.headers(4).epoch = 6;
+    let found = below.found(Order::Key);
+    assert!(found.contains(&(Anomaly::UnrecognisableRepeat, 1)), "{found:?}");
+}
+
+#[test]
+fn after_a_loss_a_message_names_the_last_one_that_was_promised_or_a_later_one() {
+    let named = |previous: u64| {
+        let mut case = placed_again(8);
+        case.headers(4).previous = previous;
+        case.found(Order::Key)
+    };
+    assert_eq!(named(2), []);
+    assert_eq!(named(0), [(Anomaly::WrongPlace, 1)]);
+    assert_eq!(named(5), [(Anomaly::WrongPlace, 1)]);
+}
+
+#[test]
+fn only_what_is_removed_begins_again() {
+    let begun_again = |is_removed: bool| {
+        let mut case = Case::sound();
+        case.is_removed = is_removed;
+        case.promises.push(Promise {
+            epoch: Some(8),
+            sequence: 1,
+            id: None,
+            body: "5".into(),
+            ..case.promises[0].clone()
+        });
+        case.deliveries.push(delivery(&promises()[0]));
+        case.deliveries[4].body = transformed("5");
+        case.headers(4).epoch = 8;
+        case.found(Order::Key)
+    };
+    assert_eq!(begun_again(true), []);
+    assert_eq!(begun_again(false), [(Anomaly::WrongPlace, 1)]);
+}
+
+#[test]
+fn a_long_body_is_written_down_short_only_if_it_came_to_the_byte() {
+    let short = short_form("one", 7, 5000);
+    let long = long_form(&short);
+    assert_eq!(long.len(), 5000);
+    assert_eq!(written_down(long.clone()), short);
+    assert_eq!(written_down(transformed(&long)), transformed(&short));
+    assert_eq!(written_down(short.clone()), short);
+    let mut other = long.clone();
+    other.replace_range(3000..3001, "x");
+    assert_eq!(written_down(other.clone()), other);
+    let cut = format!("{}\"}}", &long[..4000]);
+    assert_eq!(written_down(cut.clone()), cut);
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 pub use super::examiner::Found;
 use super::{
-    examiner::{Held, Order, Subject, examine},
+    examiner::{Held, Losses, Order, Subject, examine},
     journal::Journal,
     ledger::Ledger,
     pods::{Pod, client},
@@ -31,9 +31,10 @@ pub fn check(ledger: &Ledger, journal: &Journal, rules: &[Rule]) -> Found {
         destination: rule.destination,
         order: if rule.by_key { Order::Key } else { Order::Destination },
         is_transformed: rule.is_transformed,
+        is_removed: false,
     };
     let subjects: Vec<Subject> = rules.iter().map(subject).collect();
-    let (found, anomalies) = examine(ledger, journal, &Held::new(), &subjects);
+    let (found, anomalies) = examine(ledger, journal, &Held::new(), &subjects, Losses::None);
     assert!(anomalies.is_empty(), "{}", anomalies.told.join("\n"));
     found
 }

@@ -31,22 +31,27 @@ pub struct SlotMove<'a> {
 impl TestCluster {
     /// Starts the masters, gives each a third of the slots, and waits until all three agree.
     pub async fn start() -> TestCluster {
-        TestCluster::start_with(false, 2000).await
+        TestCluster::start_with(false, 2000, &[]).await
     }
 
     /// The same, with a replica of each master, which takes over when its master has not answered
     /// for about a second.
     pub async fn start_with_replicas() -> TestCluster {
-        TestCluster::start_with(true, 1000).await
+        TestCluster::start_with_replicas_and(&[]).await
     }
 
-    async fn start_with(replicas: bool, node_timeout_ms: u32) -> TestCluster {
+    /// The same with extra arguments for each node.
+    pub async fn start_with_replicas_and(extra_args: &[&str]) -> TestCluster {
+        TestCluster::start_with(true, 1000, extra_args).await
+    }
+
+    async fn start_with(replicas: bool, node_timeout_ms: u32, extra_args: &[&str]) -> TestCluster {
         let mut nodes = Vec::new();
         let mut bus_ports = Vec::new();
         let count = if replicas { 2 * SLOTS.len() } else { SLOTS.len() };
         for _ in 0..count {
             // The default bus port is the port + 10000, which a high port does not leave room for.
-            let (node, bus_port) = start_node(node_timeout_ms).await;
+            let (node, bus_port) = start_node(node_timeout_ms, extra_args).await;
             nodes.push(node);
             bus_ports.push(bus_port);
         }
@@ -271,7 +276,7 @@ fn port_of_owner(line: &str, slot: u16) -> Option<u16> {
     address.rsplit(':').next()?.parse().ok()
 }
 
-async fn start_node(node_timeout_ms: u32) -> (TestRedis, u16) {
+async fn start_node(node_timeout_ms: u32, extra_args: &[&str]) -> (TestRedis, u16) {
     let (bus_port, timeout) = (free_port().to_string(), node_timeout_ms.to_string());
     let args = [
         "--cluster-enabled",
@@ -285,5 +290,5 @@ async fn start_node(node_timeout_ms: u32) -> (TestRedis, u16) {
         "--repl-diskless-sync-delay",
         "0",
     ];
-    (TestRedis::start_on_tcp(&args).await, bus_port.parse().unwrap())
+    (TestRedis::start_on_tcp(&[&args[..], extra_args].concat()).await, bus_port.parse().unwrap())
 }

@@ -1,19 +1,14 @@
 //! Holds what receivers journalled against what producers were promised and what Redis still
 //! holds, and names each thing that must not be.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+pub use super::anomaly::{Anomalies, Anomaly};
 use super::{
     journal::{Delivery, Headers, Journal},
     ledger::{Ledger, Promise},
     transformer::transformed,
 };
-
-/// Of each anomaly so many are told in full.
-const TOLD_MAX: usize = 5;
 
 /// What stays in order in a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,82 +28,18 @@ pub struct Subject {
     pub order: Order,
     /// The transform puts its mark around each body.
     pub is_transformed: bool,
+    /// It is removed, and made again under its name.
+    pub is_removed: bool,
 }
 
-/// A thing that must not be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Anomaly {
-    /// Promised, not delivered, and no longer in Redis.
-    Lost,
-    /// A first delivery after one of a higher place in its lane; or places against the order in
-    /// which a producer sent.
-    Reordered,
-    /// Delivered, and nobody sent it in.
-    Invented,
-    /// One epoch and sequence for two messages, or two for one message.
-    DoubledSequence,
-    /// Delivered at a promised place, with another body.
-    BodyMismatch,
-    /// A repeat that differs from the first in more than its attempt.
-    UnrecognisableRepeat,
-    /// A delivery whose headers are not as promised, or that names another one as the one before.
-    WrongPlace,
-    /// Promised, not delivered by the deadline, and still in Redis; or anything else that did not
-    /// come to its end.
-    Stuck,
-}
-
-impl Anomaly {
-    pub const ALL: [Anomaly; 8] = [
-        Anomaly::Lost,
-        Anomaly::Reordered,
-        Anomaly::Invented,
-        Anomaly::DoubledSequence,
-        Anomaly::BodyMismatch,
-        Anomaly::UnrecognisableRepeat,
-        Anomaly::WrongPlace,
-        Anomaly::Stuck,
-    ];
-}
-
-impl fmt::Display for Anomaly {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Anomaly::Lost => "lost",
-            Anomaly::Reordered => "reordered",
-            Anomaly::Invented => "invented",
-            Anomaly::DoubledSequence => "doubled sequence",
-            Anomaly::BodyMismatch => "body mismatch",
-            Anomaly::UnrecognisableRepeat => "unrecognisable repeat",
-            Anomaly::WrongPlace => "wrong place",
-            Anomaly::Stuck => "stuck",
-        })
-    }
-}
-
-/// Anomalies by name: how many, and the first of each in full.
-#[derive(Debug, Default)]
-pub struct Anomalies {
-    counts: BTreeMap<Anomaly, usize>,
-    pub told: Vec<String>,
-}
-
-impl Anomalies {
-    pub fn note(&mut self, anomaly: Anomaly, what: impl FnOnce() -> String) {
-        let count = self.counts.entry(anomaly).or_default();
-        *count += 1;
-        if *count <= TOLD_MAX {
-            self.told.push(format!("{anomaly}: {}", what()));
-        }
-    }
-
-    pub fn count(&self, anomaly: Anomaly) -> usize {
-        self.counts.get(&anomaly).copied().unwrap_or_default()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.counts.is_empty()
-    }
+/// What Redis may have lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Losses {
+    /// Nothing.
+    None,
+    /// What was not confirmed when a primary was lost. No producer was promised it; but it may have
+    /// been delivered, and then it is delivered again at another place, in a higher epoch.
+    Unconfirmed,
 }
 
 /// What was found to be right.
@@ -122,6 +53,11 @@ pub struct Found {
     pub repeats_of: BTreeMap<String, usize>,
     /// Deliveries that said that they were not the first attempt.
     pub later_attempts: usize,
+    /// Messages that were delivered at a place that nobody was promised and Redis forgot, and then at
+    /// another.
+    pub placed_again: usize,
+    /// Messages that were destroyed on purpose, and not delivered.
+    pub destroyed: usize,
 }
 
 /// Destination and sequence of what is pending in Redis.
@@ -136,12 +72,18 @@ pub fn examine(
     journal: &Journal,
     held: &Held,
     subjects: &[Subject],
+    losses: Losses,
 ) -> (Found, Anomalies) {
     let (promises, deliveries) = (ledger.all(), journal.all());
+    let destroyed = ledger.destroyed();
     let mut examiner = Examiner {
         ledger,
         subjects,
+        losses,
+        destroyed: destroyed.iter().map(|(name, _, at)| (name.as_str(), *at)).collect(),
+        as_promised: HashSet::new(),
         promised: HashMap::new(),
+        sequences: HashMap::new(),
         at: HashMap::new(),
         first: HashMap::new(),
         seen_at: HashMap::new(),
@@ -153,11 +95,32 @@ pub fn examine(
     for promise in &promises {
         examiner.promise(promise);
     }
-    for delivery in &deliveries {
-        examiner.delivery(delivery);
+    let mut last_of: HashMap<(&str, &str), usize> = HashMap::new();
+    if losses == Losses::Unconfirmed {
+        examiner.deliveries_as_promised(&deliveries);
+        // What has no headers does not say its place. Its last delivery had the place that lasted.
+        let without = deliveries.iter().enumerate().filter(|(_, one)| one.headers.is_none());
+        last_of
+            .extend(without.map(|(at, one)| ((one.destination.as_str(), one.body.as_str()), at)));
+    }
+    for (at, delivery) in deliveries.iter().enumerate() {
+        let body = (delivery.destination.as_str(), delivery.body.as_str());
+        match last_of.get(&body).is_some_and(|last| *last > at) {
+            true => examiner.repeated(delivery),
+            false => examiner.delivery(delivery),
+        }
     }
     for ((destination, body), promise) in &examiner.promised {
         if examiner.first.contains_key(&(*destination, body.as_str())) {
+            continue;
+        }
+        let is_destroyed = destroyed.iter().any(|(name, epoch, sequence)| {
+            name == destination
+                && promise.epoch.is_none_or(|promised| promised == *epoch)
+                && promise.sequence == *sequence
+        });
+        if is_destroyed {
+            examiner.found.destroyed += 1;
             continue;
         }
         let is_held = held.contains(&((*destination).to_owned(), promise.sequence));
@@ -171,6 +134,13 @@ pub fn examine(
 struct Examiner<'a> {
     ledger: &'a Ledger,
     subjects: &'a [Subject],
+    losses: Losses,
+    /// Destination and sequence of what was destroyed on purpose.
+    destroyed: HashSet<(&'a str, u64)>,
+    /// Where losses are expected: what was delivered as it was promised, be it later.
+    as_promised: HashSet<(&'a str, &'a str)>,
+    /// The promised sequences of each lane.
+    sequences: HashMap<Lane<'a>, BTreeSet<u64>>,
     /// By destination and the body that must be delivered.
     promised: HashMap<(&'a str, String), &'a Promise>,
     /// By destination and place.
@@ -225,6 +195,23 @@ impl<'a> Examiner<'a> {
             let what = || format!("{other:?} and {promise:?}");
             self.anomalies.note(Anomaly::DoubledSequence, what);
         }
+        let is_keyed = self.subject(destination).order == Order::Key;
+        let lane = (destination, promise.key.as_deref().filter(|_| is_keyed));
+        self.sequences.entry(lane).or_default().insert(promise.sequence);
+    }
+
+    fn deliveries_as_promised(&mut self, deliveries: &'a [Delivery]) {
+        for Delivery { destination, body, headers } in deliveries {
+            let promise = self.promised.get(&(destination.as_str(), body.clone())).copied();
+            if headers.as_ref().is_some_and(|headers| is_as_promised(headers, promise)) {
+                self.as_promised.insert((destination, body));
+            }
+        }
+    }
+
+    fn repeated(&mut self, delivery: &'a Delivery) {
+        self.found.repeats += 1;
+        *self.found.repeats_of.entry(delivery.destination.clone()).or_default() += 1;
     }
 
     fn delivery(&mut self, delivery: &'a Delivery) {
@@ -232,22 +219,44 @@ impl<'a> Examiner<'a> {
         if let Some(headers) = &delivery.headers {
             self.found.later_attempts += usize::from(headers.attempt > 1);
         }
-        if let Some(first) = self.first.get(&(name, delivery.body.as_str())) {
-            if but_attempt(first) != but_attempt(delivery) {
+        let promise = self.promised.get(&(name, delivery.body.clone())).copied();
+        if let Some(first) = self.first.get(&(name, delivery.body.as_str())).copied() {
+            let is_the_same = but_attempt(first) == but_attempt(delivery);
+            if !is_the_same && self.is_placed_again(first, delivery, promise) {
+                self.found.placed_again += 1;
+                self.first.insert((name, &delivery.body), delivery);
+                self.first_delivery(delivery, promise);
+                return;
+            }
+            if !is_the_same {
                 let what = || format!("{delivery:?} repeats {first:?}");
                 self.anomalies.note(Anomaly::UnrecognisableRepeat, what);
             }
-            self.found.repeats += 1;
-            *self.found.repeats_of.entry(name.to_owned()).or_default() += 1;
+            self.repeated(delivery);
             return;
         }
         self.first.insert((name, &delivery.body), delivery);
-        let promise = self.promised.get(&(name, delivery.body.clone())).copied();
         if promise.is_none() && !self.is_doubtful(delivery) {
             self.unknown(delivery);
             return;
         }
         self.first_delivery(delivery, promise);
+    }
+
+    /// Redis lost the first place of a message, and nobody was promised it.
+    fn is_placed_again(
+        &self,
+        first: &Delivery,
+        again: &Delivery,
+        promise: Option<&Promise>,
+    ) -> bool {
+        let (Some(first), Some(again)) = (&first.headers, &again.headers) else { return false };
+        self.losses == Losses::Unconfirmed
+            && again.epoch > first.epoch
+            && promise.is_none_or(|promise| {
+                promise.sequence != first.sequence
+                    || promise.epoch.is_some_and(|epoch| epoch != first.epoch)
+            })
     }
 
     /// Sent in, and the answer was lost.
@@ -296,20 +305,41 @@ impl<'a> Examiner<'a> {
             self.anomalies.note(Anomaly::Reordered, what);
         }
         let Some(headers) = headers else { return };
-        if !is_as_promised(headers, promise) {
+        let is_later = self.as_promised.contains(&(name, delivery.body.as_str()));
+        if !is_as_promised(headers, promise) && !is_later {
             let what = || format!("{headers:?}, and promised was {promise:?}");
             self.anomalies.note(Anomaly::WrongPlace, what);
         }
-        let before = before.map_or(0, |(_, sequence)| sequence);
         let is_right = match order {
             // There are fewer keys than are remembered, so a gap is visible in each lane.
-            Order::Destination | Order::Key => headers.previous == before,
+            Order::Destination | Order::Key => self.follows(headers, before, lane),
             Order::None => headers.previous == 0,
         };
         if !is_right {
-            let what = || format!("{headers:?} follows {before} in lane {lane:?}");
+            let what = || format!("{headers:?} follows {before:?} in lane {lane:?}");
             self.anomalies.note(Anomaly::WrongPlace, what);
         }
+    }
+
+    /// True if a delivery names the one before it in its lane, which was at `before`.
+    fn follows(&self, headers: &Headers, before: Option<Place>, lane: Lane) -> bool {
+        let (named, last) = (headers.previous, before.map_or(0, |(_, sequence)| sequence));
+        // In its place stood one that was destroyed, and left the lane.
+        let is_behind_destroyed = named > last && self.destroyed.contains(&(lane.0, named));
+        // Of a destination that was removed and made again the first message follows none.
+        let is_again = self.subject(lane.0).is_removed && named == 0 && headers.sequence == 1;
+        // Some before it were delivered, and Redis forgot them; but none that was promised.
+        let is_after_loss = self.losses == Losses::Unconfirmed
+            && before.is_some_and(|(epoch, _)| epoch < Some(headers.epoch))
+            && named <= last
+            && self.last_promised(lane, headers.sequence) <= named;
+        named == last || is_behind_destroyed || is_again || is_after_loss
+    }
+
+    /// The highest promised sequence of a lane below this one.
+    fn last_promised(&self, lane: Lane, below: u64) -> u64 {
+        let of_lane = self.sequences.get(&lane);
+        of_lane.and_then(|all| all.range(..below).next_back().copied()).unwrap_or_default()
     }
 }
 

@@ -1,12 +1,19 @@
 //! A server of HTTP/1.1, small enough to cut a connection at any point of an exchange.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
     net::{TcpListener, TcpStream},
 };
 use tokio_util::task::AbortOnDropHandle;
+
+/// A free port of the loopback.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A request that has been read to its end.
 pub struct Request {
@@ -48,8 +55,16 @@ impl Answer {
 pub async fn serve<F: Future<Output = Option<Answer>> + Send>(
     handle: impl Fn(Request) -> F + Send + Sync + 'static,
 ) -> (SocketAddr, AbortOnDropHandle<()>) {
+    serve_at(ANY, handle).await
+}
+
+/// Serves there.
+pub async fn serve_at<F: Future<Output = Option<Answer>> + Send>(
+    address: SocketAddr,
+    handle: impl Fn(Request) -> F + Send + Sync + 'static,
+) -> (SocketAddr, AbortOnDropHandle<()>) {
     let handle = Arc::new(handle);
-    accept(move |stream| {
+    accept_at(address, move |stream| {
         let handle = handle.clone();
         async move {
             // A client that is killed breaks the exchange; what was accepted is accepted.
@@ -63,7 +78,14 @@ pub async fn serve<F: Future<Output = Option<Answer>> + Send>(
 pub async fn accept<F: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(TcpStream) -> F + Send + Sync + 'static,
 ) -> (SocketAddr, AbortOnDropHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    accept_at(ANY, serve).await
+}
+
+async fn accept_at<F: Future<Output = ()> + Send + 'static>(
+    address: SocketAddr,
+    serve: impl Fn(TcpStream) -> F + Send + Sync + 'static,
+) -> (SocketAddr, AbortOnDropHandle<()>) {
+    let listener = TcpListener::bind(address).await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(async move {
         loop {

@@ -35,6 +35,8 @@ pub struct Ledger {
     pages: Mutex<Pages>,
     /// Bodies that were sent and not answered: they may be there.
     doubtful: Mutex<HashSet<String>>,
+    /// Destination, epoch and sequence of messages that were destroyed in Redis on purpose.
+    destroyed: Mutex<HashSet<(String, u64, u64)>>,
     /// Answers that said that the message had been there before.
     duplicates: AtomicUsize,
     /// Requests that were made again.
@@ -55,6 +57,17 @@ impl Ledger {
 
     pub fn is_doubtful(&self, body: &str) -> bool {
         self.doubtful.lock().unwrap().contains(body)
+    }
+
+    /// This message may be lost: it was destroyed in Redis.
+    pub fn destroy(&self, destination: &str, epoch: u64, sequence: u64) {
+        let place = (destination.to_owned(), epoch, sequence);
+        self.destroyed.lock().unwrap().insert(place);
+    }
+
+    /// Destination, epoch and sequence of the messages that may be lost.
+    pub fn destroyed(&self) -> HashSet<(String, u64, u64)> {
+        self.destroyed.lock().unwrap().clone()
     }
 
     pub fn note_duplicate(&self) {

@@ -1,6 +1,7 @@
 //! What the tests share. Each test binary uses a part of it.
 #![allow(dead_code)]
 
+pub mod anomaly;
 pub mod checker;
 pub mod cluster;
 pub mod control;
@@ -9,6 +10,7 @@ pub mod gate;
 pub mod http;
 pub mod journal;
 pub mod ledger;
+pub mod long;
 pub mod pods;
 pub mod ports;
 pub mod power;

@@ -12,6 +12,7 @@ use tokio::{io::BufStream, net::TcpStream};
 
 use super::{
     ledger::{Ledger, Promise},
+    long::{long_form, short_form},
     pods::{Addresses, client},
     receiver::{read_frame, write_frame},
     wait::{LOOK_EVERY, PATIENCE, within},
@@ -34,9 +35,14 @@ impl Item {
         Item { destinations, key, body }
     }
 
+    /// The same with a body of so many bytes.
+    pub fn long(self, producer: &str, number: usize, bytes: usize) -> Item {
+        Item { body: short_form(producer, number, bytes), ..self }
+    }
+
     fn line(&self) -> String {
         let mut value = json!({"destinations": self.destinations, "idempotency_key": self.body});
-        value["body"] = serde_json::from_str(&self.body).unwrap();
+        value["body"] = serde_json::from_str(&long_form(&self.body)).unwrap();
         if let Some(key) = &self.key {
             value["key"] = json!(key);
         }

@@ -19,6 +19,7 @@ use super::{
     gate::{Gate, Point},
     http::{self, Answer, Request},
     journal::{Delivery, Headers, Journal},
+    long::written_down,
 };
 
 /// How an exchange fails.
@@ -185,7 +186,21 @@ impl Receiver {
 }
 
 async fn answer(desk: &Desk, request: Request) -> Option<Answer> {
-    let delivery = Delivery {
+    match desk.take(delivered(request)).await {
+        None => Some(Answer::status(200)),
+        Some(Fault::CutAnswered) => Some(Answer { is_last: true, ..Answer::status(200) }),
+        Some(Fault::Refused) => Some(Answer::status(500)),
+        Some(Fault::Unavailable) => Some(Answer { is_last: true, ..Answer::status(503) }),
+        Some(Fault::AskedToWait) => {
+            Some(Answer { header: "retry-after: 0\r\n", ..Answer::status(503) })
+        }
+        Some(Fault::CutUnread | Fault::CutAccepted) => None,
+    }
+}
+
+/// What a request over HTTP brings.
+pub fn delivered(request: Request) -> Delivery {
+    Delivery {
         destination: request.header("reseq-destination").to_owned(),
         headers: Some(Headers {
             epoch: request.number("reseq-epoch"),
@@ -195,17 +210,7 @@ async fn answer(desk: &Desk, request: Request) -> Option<Answer> {
             key: request.headers.get("reseq-key").map(|key| decoded(key)),
             attempt: request.number("reseq-attempt"),
         }),
-        body: request.body,
-    };
-    match desk.take(delivery).await {
-        None => Some(Answer::status(200)),
-        Some(Fault::CutAnswered) => Some(Answer { is_last: true, ..Answer::status(200) }),
-        Some(Fault::Refused) => Some(Answer::status(500)),
-        Some(Fault::Unavailable) => Some(Answer { is_last: true, ..Answer::status(503) }),
-        Some(Fault::AskedToWait) => {
-            Some(Answer { header: "retry-after: 0\r\n", ..Answer::status(503) })
-        }
-        Some(Fault::CutUnread | Fault::CutAccepted) => None,
+        body: written_down(request.body),
     }
 }
 
@@ -221,7 +226,8 @@ async fn converse(
 ) -> std::io::Result<()> {
     loop {
         let Some(body) = read_frame(&mut stream, with_length).await? else { return Ok(()) };
-        let delivery = Delivery { destination: destination.to_owned(), body, headers: None };
+        let (destination, body) = (destination.to_owned(), written_down(body));
+        let delivery = Delivery { destination, body, headers: None };
         let fault = desk.take(delivery).await;
         let text = match fault {
             None | Some(Fault::CutAnswered) => "OK",

@@ -1,9 +1,10 @@
 //! A TCP proxy that stands between two processes and can be told to misbehave.
 
 use std::{
+    collections::HashMap,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -16,7 +17,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::support::http::accept;
+use crate::{names::Names, support::http::accept};
 
 /// How it treats what comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,9 @@ pub enum Weather {
 /// Where connections lead at this moment; none: they are refused.
 pub type Target = Arc<dyn Fn() -> Option<SocketAddr> + Send + Sync>;
 
+/// Ports of servers, and the links through which they are reached.
+pub type Ports = Arc<OnceLock<HashMap<u16, u16>>>;
+
 /// One proxy; dropping it ends it.
 pub struct Link {
     pub address: SocketAddr,
@@ -43,17 +47,26 @@ pub struct Link {
 
 impl Link {
     pub async fn to(target: Target) -> Link {
+        Link::translating(target, &Ports::default()).await
+    }
+
+    /// One to a server that names other servers in its answers: these are named by their links, so
+    /// that clients find all of them through links.
+    pub async fn translating(target: Target, ports: &Ports) -> Link {
+        let ports = ports.clone();
         let (weather, watched) = watch::channel(Weather::Fair);
         let struck = Arc::new(AtomicUsize::new(0));
         let shared = struck.clone();
         let (address, server) = accept(move |client| {
             let (watched, struck, target) = (watched.clone(), shared.clone(), target());
+            let ports = ports.clone();
             async move {
                 let Some(target) = target else { return };
                 // What cannot be reached, the client sees as a closed connection.
                 let Ok(server) = TcpStream::connect(target).await else { return };
                 let _ = server.set_nodelay(true);
-                join(client, server, watched, &struck).await;
+                let names = Names { ports, kept: Vec::new() };
+                join(client, server, watched, &struck, names).await;
             }
         })
         .await;
@@ -75,13 +88,14 @@ async fn join(
     server: TcpStream,
     weather: watch::Receiver<Weather>,
     struck: &AtomicUsize,
+    names: Names,
 ) {
     let (client_in, client_out) = client.into_split();
     let (server_in, server_out) = server.into_split();
     // Either direction's end ends both, and so cuts the connection.
     tokio::select! {
-        () = pump(client_in, server_out, weather.clone(), struck) => {}
-        () = pump(server_in, client_out, weather, struck) => {}
+        () = pump(client_in, server_out, weather.clone(), struck, Names::default()) => {}
+        () = pump(server_in, client_out, weather, struck, names) => {}
     }
 }
 
@@ -90,8 +104,9 @@ async fn pump(
     mut to: tokio::net::tcp::OwnedWriteHalf,
     mut weather: watch::Receiver<Weather>,
     struck: &AtomicUsize,
+    mut names: Names,
 ) {
-    let mut bytes = vec![0; 16 << 10];
+    let mut bytes = vec![0; 64 << 10];
     let mut gone_through = 0;
     let mut last = *weather.borrow_and_update();
     loop {
@@ -118,7 +133,8 @@ async fn pump(
             }
         }
         gone_through += read;
-        if to.write_all(&bytes[..sent]).await.is_err() {
+        let passed = names.translated(&bytes[..sent]);
+        if to.write_all(&passed).await.is_err() {
             return;
         }
         if sent < read {

@@ -32,7 +32,7 @@ const AHEAD_MAX: usize = 5000;
 /// Answers to frames that have not come by then never will.
 const ANSWERS_MAX: Duration = Duration::from_secs(30);
 /// Messages with ordering keys have so many.
-const KEYS: usize = 50;
+pub const KEYS: usize = 50;
 /// Workers side by side.
 const WORKERS: usize = 2;
 
@@ -40,23 +40,34 @@ const WORKERS: usize = 2;
 struct Stream {
     name: &'static str,
     destinations: &'static [&'static str],
-    per_second: u64,
+    per_minute: u64,
 }
 
 const BATCHES: [Stream; 2] = [
-    Stream { name: "both", destinations: &["orders", "accounts"], per_second: 90 },
-    Stream { name: "lines", destinations: &["lines"], per_second: 90 },
+    Stream { name: "both", destinations: &["orders", "accounts"], per_minute: 5400 },
+    Stream { name: "lines", destinations: &["lines"], per_minute: 5400 },
 ];
-const SINGLES: Stream = Stream { name: "loose", destinations: &["loose"], per_second: 20 };
+const SINGLES: [Stream; 2] = [
+    Stream { name: "loose", destinations: &["loose"], per_minute: 1200 },
+    Stream { name: "invoices", destinations: &["invoices"], per_minute: 1200 },
+];
+/// Long bodies.
+const LONG: Stream = Stream {
+    name: "long",
+    destinations: &["orders", "accounts", "lines", "loose"],
+    per_minute: 20,
+};
+/// As long as a body may be, less what the transform puts around it.
+const LONG_BYTES: usize = (1 << 20) - 64;
 const FRAMES: [Stream; 2] = [
-    Stream { name: "frames-1", destinations: &["frames"], per_second: 50 },
-    Stream { name: "frames-2", destinations: &["frames"], per_second: 50 },
+    Stream { name: "frames-1", destinations: &["frames"], per_minute: 3000 },
+    Stream { name: "frames-2", destinations: &["frames"], per_minute: 3000 },
 ];
 
 impl Stream {
     /// How many to send now, if `sent` were sent since `begun`.
     fn due(&self, world: &World, begun: Instant, sent: usize) -> usize {
-        let by_now = begun.elapsed().as_millis() as u64 * self.per_second / 1000;
+        let by_now = begun.elapsed().as_millis() as u64 * self.per_minute / 60_000;
         let behind = |name: &&str| {
             world.ledger.count_of(name).saturating_sub(world.journal.messages_of(name))
         };
@@ -67,7 +78,9 @@ impl Stream {
     }
 
     fn item(&self, number: usize) -> Item {
-        Item::new(self.destinations, Some(format!("key-{}", number % KEYS)), self.name, number)
+        let key = Some(format!("key-{}", number % KEYS));
+        let item = Item::new(self.destinations, key, self.name, number);
+        if self.name == LONG.name { item.long(self.name, number, LONG_BYTES) } else { item }
     }
 }
 
@@ -77,7 +90,9 @@ pub fn producers(world: &Arc<World>) -> Vec<(&'static str, JoinHandle<()>)> {
     for stream in &BATCHES {
         all.push((stream.name, tokio::spawn(batches(world.clone(), stream))));
     }
-    all.push((SINGLES.name, tokio::spawn(singles(world.clone()))));
+    for stream in SINGLES.iter().chain([&LONG]) {
+        all.push((stream.name, tokio::spawn(singles(world.clone(), stream))));
+    }
     for (door, stream) in FRAMES.iter().enumerate() {
         all.push((stream.name, tokio::spawn(frames(world.clone(), stream, door))));
     }
@@ -108,11 +123,11 @@ async fn batches(world: Arc<World>, stream: &Stream) {
     }
 }
 
-async fn singles(world: Arc<World>) {
-    let (mut producer, begun, mut sent) = (producer(&world, &SINGLES), Instant::now(), 0);
+async fn singles(world: Arc<World>, stream: &Stream) {
+    let (mut producer, begun, mut sent) = (producer(&world, stream), Instant::now(), 0);
     while !is_over(&world) {
-        for _ in 0..SINGLES.due(&world, begun, sent) {
-            producer.send(SINGLES.item(sent)).await;
+        for _ in 0..stream.due(&world, begun, sent) {
+            producer.send(stream.item(sent)).await;
             sent += 1;
             producer.turn();
         }

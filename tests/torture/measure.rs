@@ -9,7 +9,7 @@ use crate::{
     plan::{Between, Kind},
     strike::Struck,
     support::{journal::Journal, ledger::Ledger, transformer::transformed},
-    world::SUBJECTS,
+    world::{FLOWING, SUBJECTS},
 };
 
 /// Of one destination, by the time when a message was both promised and not yet delivered.
@@ -52,7 +52,8 @@ pub fn recoveries(
             Kind::Receiver(_) | Kind::Link(Between::Receiver, _) => {
                 &flows[fault.planned.target..=fault.planned.target]
             }
-            _ => &flows[..],
+            Kind::ReceiverKilled => &flows[FLOWING - 1..FLOWING],
+            _ => &flows[..FLOWING],
         };
         let times: Option<Vec<Duration>> =
             touched.iter().map(|flow| flow.after(fault.from)).collect();

@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    level::Level,
     plan::{Kind, Planned, Topology},
     strike::Struck,
     support::{
@@ -21,6 +22,7 @@ const THROUGHPUT_MIN: f64 = 30.0;
 
 pub struct Report {
     topology: Topology,
+    level: Level,
     seed: u64,
     planned_for: Duration,
     planned: Vec<Planned>,
@@ -43,9 +45,16 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(topology: Topology, seed: u64, storm: Duration, planned: &[Planned]) -> Report {
+    pub fn new(
+        topology: Topology,
+        level: Level,
+        seed: u64,
+        storm: Duration,
+        planned: &[Planned],
+    ) -> Report {
         Report {
             topology,
+            level,
             seed,
             planned_for: storm,
             planned: planned.to_vec(),
@@ -118,9 +127,10 @@ impl Report {
         let kinds: BTreeSet<Kind> = self.faults.iter().map(|fault| fault.planned.kind).collect();
         writeln!(
             text,
-            "Topology {}, seed {}, a storm of {} s: {} faults of {} kinds, {} of them at the same \
+            "Topology {}, durability {}, seed {}, a storm of {} s: {} faults of {} kinds, {} of them at the same \
              time as another.\n",
             self.topology,
+            self.level,
             self.seed,
             self.planned_for.as_secs(),
             self.faults.len(),
@@ -128,13 +138,15 @@ impl Report {
             self.overlapping(),
         )?;
         writeln!(text, "| messages | |\n| --- | ---: |")?;
-        let Found { messages, repeats, later_attempts, .. } = &self.found;
+        let Found { messages, repeats, later_attempts, placed_again, destroyed, .. } = &self.found;
         for (name, count) in [
             ("acknowledged", self.acknowledged),
             ("acknowledged again, as duplicates", self.duplicates),
             ("requests and connections made again", self.again),
             ("delivered, each for the first time", *messages),
             ("repeated, all recognisable", *repeats),
+            ("delivered again at another place, promised at that one only", *placed_again),
+            ("destroyed in Redis on purpose, and not delivered", *destroyed),
             ("deliveries that were not the first attempt", *later_attempts),
             ("deliveries in all", self.deliveries),
         ] {

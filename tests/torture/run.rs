@@ -14,6 +14,8 @@ use tokio::{
 };
 
 use crate::{
+    bulk, damage,
+    level::Level,
     load,
     measure::recoveries,
     plan::{Planned, Topology, plan},
@@ -25,7 +27,7 @@ use crate::{
         pods::client,
         wait::eventually,
     },
-    world::{SUBJECTS, World, revive},
+    world::{FLOWING, SUBJECTS, World, revive},
 };
 
 /// Each destination has had so many before the storm begins.
@@ -40,19 +42,23 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 const HELD_MAX: usize = 100_000;
 
 /// Runs a storm of this length, and reports on it.
-pub async fn run(topology: Topology, seed: u64, storm: Duration) -> Report {
+pub async fn run(topology: Topology, level: Level, seed: u64, storm: Duration) -> Report {
     // The faults run on this thread: their futures need not be `Send`.
-    LocalSet::new().run_until(run_here(topology, seed, storm)).await
+    LocalSet::new().run_until(run_here(topology, level, seed, storm)).await
 }
 
-async fn run_here(topology: Topology, seed: u64, storm: Duration) -> Report {
-    let planned = plan(seed, topology, storm, SUBJECTS.len());
-    println!("torture: {topology}, seed {seed}, {} s, {} faults", storm.as_secs(), planned.len());
+async fn run_here(topology: Topology, level: Level, seed: u64, storm: Duration) -> Report {
+    let planned = plan(seed, topology, storm, FLOWING);
+    let (seconds, count) = (storm.as_secs(), planned.len());
+    println!("torture: {topology}, {level}, seed {seed}, {seconds} s, {count} faults");
     planned.iter().for_each(|fault| println!("  {fault}"));
     let file = folder().join(format!("{seed}-{topology}.journal"));
-    let world = Arc::new(World::start(topology, seed, &file).await);
-    let mut report = Report::new(topology, seed, storm, &planned);
+    let world = Arc::new(World::start(topology, level, seed, &file).await);
+    let mut report = Report::new(topology, level, seed, storm, &planned);
 
+    let filling = Instant::now();
+    report.problems.extend(bulk::fill_ahead(&world).await.err());
+    println!("  backlogs filled in {:.1} s", filling.elapsed().as_secs_f64());
     let producers = load::producers(&world);
     let workers = load::workers(&world);
     warm_up(&world).await;
@@ -73,7 +79,9 @@ async fn run_here(topology: Topology, seed: u64, storm: Duration) -> Report {
     report.drain = begun.elapsed();
     workers.iter().for_each(JoinHandle::abort);
 
-    let (found, anomalies) = examine(&world.ledger, &world.journal, &held, &SUBJECTS);
+    world.receiver_process.is_read().await;
+    let losses = level.losses();
+    let (found, anomalies) = examine(&world.ledger, &world.journal, &held, &SUBJECTS, losses);
     (report.found, report.anomalies) = (found, anomalies);
     if held.is_empty() {
         nothing_left(&world, &mut report.problems).await;
@@ -98,7 +106,7 @@ pub fn folder() -> PathBuf {
 }
 
 async fn warm_up(world: &World) {
-    for subject in &SUBJECTS {
+    for subject in &SUBJECTS[..FLOWING] {
         let name = subject.destination;
         eventually(&format!("{name} is warm"), async || match world.journal.messages_of(name) {
             count if count >= WARM => Ok(()),
@@ -129,7 +137,10 @@ async fn storm_of(
     let mut struck = Vec::new();
     for (fault, outcome) in planned.iter().zip(strikes) {
         match outcome.await {
-            Ok(Ok(one)) => struck.push(one),
+            Ok(Ok(one)) => {
+                println!("  took {:6.1} s: {fault}", (one.ended - one.begun).as_secs_f64());
+                struck.push(one);
+            }
             Ok(Err(problem)) => problems.push(format!("{fault}: {problem}")),
             Err(error) => problems.push(format!("{fault}: {}", said(error))),
         }
@@ -164,15 +175,23 @@ async fn heal(world: &World, problems: &mut Vec<String>) {
 async fn drain(world: &World, report: &mut Report) -> Held {
     let (begun, problems) = (Instant::now(), &mut report.problems);
     let mut held = Held::new();
-    for subject in &SUBJECTS {
+    problems.extend(bulk::clear(world).await.err());
+    for subject in &SUBJECTS[..FLOWING] {
         let name = subject.destination;
         loop {
             let numbers = ask(world, &format!("/v1/destinations/{name}/stats")).await;
             if numbers.as_ref().is_ok_and(|numbers| numbers["pending"] == 0) {
                 let numbers = numbers.unwrap_or_default();
                 report.dead += numbers["dead"].as_u64().unwrap_or_default();
-                if numbers["delivered_total"] != numbers["last_sequence"] {
+                let of = |field: &str| numbers[field].as_u64().unwrap_or_default();
+                let gone = of("skipped_total") + of("cancelled_total");
+                let destroyed = world.ledger.destroyed();
+                let destroyed = destroyed.iter().filter(|(of, ..)| of == name).count() as u64;
+                if gone > destroyed || of("delivered_total") + gone != of("last_sequence") {
                     problems.push(format!("{name}: not all was delivered: {numbers}"));
+                }
+                if of("dead") > 0 {
+                    problems.extend(damage::discard(world, name).await.err());
                 }
                 break;
             }
@@ -181,6 +200,7 @@ async fn drain(world: &World, report: &mut Report) -> Held {
                 held.extend(pending(world, name).await);
                 break;
             }
+            damage::cancel_again(world, name).await;
             sleep(Duration::from_millis(100)).await;
         }
     }

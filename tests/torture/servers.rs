@@ -1,20 +1,19 @@
 //! The Redis of a run, in each topology, and what is done to it.
 //!
-//! A primary that is lost takes with it what its replicas have not yet received. So that the
-//! examination can be strict, its writes are paused and its replicas are in sync before it goes.
+//! A primary that is lost takes with it what its replicas have not yet received. Where the level of
+//! durability does not promise otherwise, its writes are paused and its replicas are in sync before it
+//! goes.
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
 use crate::{
-    plan::Topology,
+    level::Level,
+    plan::{Kind, Topology},
     support::{
         cluster::TestCluster,
-        redis::TestRedis,
+        redis::{PASSWORD, TestRedis, minimal_rules},
         sentinel::{SERVICE, TestSentinel},
         wait::eventually,
     },
@@ -30,64 +29,110 @@ const DEAD_AFTER_MS: &str = "2500";
 /// Slots that one fault moves.
 const MOVES: usize = 3;
 
+/// What the pods' user may do beyond the rules that each deployment needs: rights for `replicas`, for
+/// `fsynced`, for sentinels' primaries and for clusters.
+const MORE_RULES: [&str; 6] =
+    ["+wait", "+config|get", "+role", "+cluster|slots", "+cluster|info", "+asking"];
+
+/// The pods' user, as a server is told at its start, so that it is there after a restart.
+fn user() -> Vec<String> {
+    let mut words = vec!["svc".to_owned(), "on".to_owned(), format!(">{PASSWORD}")];
+    words.extend(minimal_rules());
+    words.extend(MORE_RULES.map(str::to_owned));
+    words
+}
+
 async fn tell_all(nodes: &[TestRedis], words: &[&str]) {
     for node in nodes {
         node.ask::<()>(words).await.expect("a server takes a setting");
     }
 }
 
-pub enum Servers {
+pub struct Servers {
+    set: Set,
+    level: Level,
+}
+
+enum Set {
     Single(TestRedis),
     Sentinel(TestSentinel),
     Cluster(TestCluster),
 }
 
 impl Servers {
-    pub async fn start(topology: Topology) -> Servers {
-        match topology {
-            // With `everysec` Redis holds writes back while the disk is slow to sync, and SIGKILL
-            // loses them (docs/REDIS.md, Durability). Handed to the operating system at once, they
-            // are kept.
-            Topology::Single => {
-                Servers::Single(TestRedis::start_on_tcp(&["--appendfsync", "no"]).await)
-            }
+    pub async fn start(topology: Topology, level: Level) -> Servers {
+        // With `everysec` Redis holds writes back while the disk is slow to sync, and SIGKILL
+        // loses them (docs/REDIS.md, Durability). Handed to the operating system at once, they
+        // are kept.
+        let fsync = if level == Level::Fsynced { "always" } else { "no" };
+        let user = user();
+        let mut args = vec!["--appendfsync", fsync, "--user"];
+        args.extend(user.iter().map(String::as_str));
+        let set = match topology {
+            Topology::Single => Set::Single(TestRedis::start_on_tcp(&args).await),
             Topology::Sentinel => {
-                let servers = TestSentinel::start(REPLICAS).await;
+                // In the file, which these servers rewrite: a user may be there only once.
+                let config = format!("appendfsync {fsync}\nuser {}", user.join(" "));
+                let servers = TestSentinel::start_with(REPLICAS, &config).await;
                 let set = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", DEAD_AFTER_MS];
                 tell_all(&servers.sentinels, &set).await;
-                Servers::Sentinel(servers)
+                Set::Sentinel(servers)
             }
             Topology::Cluster => {
-                let servers = TestCluster::start_with_replicas().await;
+                let servers = TestCluster::start_with_replicas_and(&args).await;
                 let set = ["CONFIG", "SET", "cluster-node-timeout", DEAD_AFTER_MS];
                 tell_all(&servers.nodes, &set).await;
-                Servers::Cluster(servers)
+                Set::Cluster(servers)
             }
+        };
+        Servers { set, level }
+    }
+
+    /// How many replicas each primary has.
+    pub fn replicas(topology: Topology) -> usize {
+        match topology {
+            Topology::Single => 0,
+            Topology::Sentinel => REPLICAS,
+            Topology::Cluster => 1,
         }
     }
 
-    /// As pods are told, unless they are given a link to [`Servers::address`].
-    pub fn url(&self) -> String {
-        match self {
-            Servers::Single(server) => server.url().to_owned(),
-            Servers::Sentinel(servers) => servers.url(),
-            Servers::Cluster(servers) => servers.url(),
+    /// The ports of all servers, and of those that watch over them.
+    pub fn ports(&self) -> Vec<u16> {
+        let mut ports: Vec<u16> = self.nodes().iter().map(TestRedis::port).collect();
+        if let Set::Sentinel(servers) = &self.set {
+            ports.extend(servers.sentinels.iter().map(TestRedis::port));
+        }
+        ports
+    }
+
+    /// As pods are told, which reach each port through another one.
+    pub fn url_through(&self, link: impl Fn(u16) -> u16) -> String {
+        let hosts = |servers: &[TestRedis]| {
+            let hosts = servers.iter().map(|one| format!("127.0.0.1:{}", link(one.port())));
+            format!("svc:{PASSWORD}@{}", hosts.collect::<Vec<_>>().join(","))
+        };
+        match &self.set {
+            Set::Single(server) => format!("redis://{}", hosts(std::slice::from_ref(server))),
+            Set::Sentinel(servers) => {
+                format!("redis+sentinel://{}/{SERVICE}", hosts(&servers.sentinels))
+            }
+            Set::Cluster(servers) => format!("redis+cluster://{}", hosts(&servers.nodes[..3])),
         }
     }
 
-    /// The one address that a link can lead to, if there is one.
-    pub fn address(&self) -> Option<SocketAddr> {
-        match self {
-            Servers::Single(server) => Some(SocketAddr::from(([127, 0, 0, 1], server.port()))),
-            _ => None,
+    /// Changes the rights of the pods' user on all servers.
+    pub async fn acl(&self, rules: &[&str]) {
+        for node in self.nodes() {
+            node.acl(rules).await;
         }
     }
 
     fn nodes(&self) -> &[TestRedis] {
-        match self {
-            Servers::Single(server) => std::slice::from_ref(server),
-            Servers::Sentinel(servers) => &servers.nodes,
-            Servers::Cluster(servers) => &servers.nodes,
+        match &self.set {
+            Set::Single(server) => std::slice::from_ref(server),
+            Set::Sentinel(servers) => &servers.nodes,
+            Set::Cluster(servers) => &servers.nodes,
         }
     }
 
@@ -116,10 +161,10 @@ impl Servers {
 
     /// The index of the server that takes the writes of a destination.
     pub async fn primary_of(&self, destination: &str) -> usize {
-        match self {
-            Servers::Single(_) => 0,
-            Servers::Sentinel(servers) => servers.primary().await,
-            Servers::Cluster(servers) => servers.master_of(self.slot_of(destination).await).await,
+        match &self.set {
+            Set::Single(_) => 0,
+            Set::Sentinel(servers) => servers.primary().await,
+            Set::Cluster(servers) => servers.master_of(self.slot_of(destination).await).await,
         }
     }
 
@@ -131,7 +176,7 @@ impl Servers {
     /// Returns when it died.
     pub async fn kill_primary(&self, destination: &str, lasts: Duration) -> Instant {
         let before = self.primary_of(destination).await;
-        self.pause(before).await;
+        self.pause_before(Kind::PrimaryKilled, before).await;
         self.node(before).kill();
         let killed = Instant::now();
         self.another(destination, before).await;
@@ -145,11 +190,12 @@ impl Servers {
     /// the primary.
     pub async fn freeze_primary(&self, destination: &str, lasts: Duration) -> Instant {
         let before = self.primary_of(destination).await;
-        self.pause(before).await;
+        self.pause_before(Kind::PrimaryFrozen, before).await;
         let node = self.node(before);
         node.freeze();
         let frozen = Instant::now();
         self.another(destination, before).await;
+        self.has_no_replica(before).await;
         sleep(lasts).await;
         node.thaw();
         self.demoted(before).await;
@@ -160,16 +206,16 @@ impl Servers {
     /// Another server takes over from the primary of a destination while both live.
     pub async fn fail_over(&self, destination: &str) -> Instant {
         let begun = Instant::now();
-        match self {
-            Servers::Single(_) => {}
-            Servers::Sentinel(servers) => {
+        match &self.set {
+            Set::Single(_) => {}
+            Set::Sentinel(servers) => {
                 let before = servers.primary().await;
                 // The sentinels do not ask the old primary to wait.
-                self.pause(before).await;
+                self.pause_before(Kind::Failover, before).await;
                 servers.failover().await;
                 self.demoted(before).await;
             }
-            Servers::Cluster(servers) => {
+            Set::Cluster(servers) => {
                 let master = self.primary_of(destination).await;
                 servers.failover(master).await;
             }
@@ -180,7 +226,7 @@ impl Servers {
 
     /// Moves slots under load, that of a destination first, to another master and back.
     pub async fn move_slots(&self, destination: &str) -> Instant {
-        if let Servers::Cluster(servers) = self {
+        if let Set::Cluster(servers) = &self.set {
             let slot = self.slot_of(destination).await;
             for slot in (slot..=u16::MAX).take(MOVES).map(|slot| slot % 16_384) {
                 let home = servers.master_of(slot).await;
@@ -201,15 +247,36 @@ impl Servers {
     }
 
     async fn another(&self, destination: &str, than: usize) {
-        match self {
-            Servers::Single(_) => {}
-            Servers::Sentinel(servers) => drop(servers.other_primary(than).await),
-            Servers::Cluster(servers) => {
+        match &self.set {
+            Set::Single(_) => {}
+            Set::Sentinel(servers) => drop(servers.other_primary(than).await),
+            Set::Cluster(servers) => {
                 // A slot of the destination, as seen by those that answer.
                 let slot = self.slot_of(destination).await;
                 servers.other_master(slot, than).await;
             }
         }
+    }
+
+    async fn pause_before(&self, kind: Kind, primary: usize) {
+        if !self.level.survives(kind) {
+            self.pause(primary).await;
+        }
+    }
+
+    /// Waits until no answering server is a replica of this one. One that comes back while another
+    /// still follows it makes a majority with it, without the new primary.
+    async fn has_no_replica(&self, of: usize) {
+        let port = self.node(of).port().to_string();
+        eventually("the others follow the new primary", async || {
+            for node in self.nodes().iter().filter(|node| node.is_answering()) {
+                if node.info("role").await == "slave" && node.info("master_port").await == port {
+                    return Err(format!("{} does not", node.url()));
+                }
+            }
+            Ok(())
+        })
+        .await;
     }
 
     /// Pauses the writes of a primary, and waits until its replicas have all that it has.
@@ -251,10 +318,10 @@ impl Servers {
 
     /// Waits until everything is as it was.
     async fn whole(&self) {
-        match self {
-            Servers::Single(_) => {}
-            Servers::Sentinel(servers) => servers.wait_until_ok().await,
-            Servers::Cluster(servers) => {
+        match &self.set {
+            Set::Single(_) => {}
+            Set::Sentinel(servers) => servers.wait_until_ok().await,
+            Set::Cluster(servers) => {
                 servers.wait_until_ok().await;
                 eventually("every replica is in sync", async || {
                     for node in &servers.nodes {

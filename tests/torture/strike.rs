@@ -2,7 +2,7 @@
 
 use std::{
     future::Future,
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -11,10 +11,11 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tokio::time::sleep;
 
 use crate::{
+    bulk, damage, limits,
     link::{Link, Weather},
     plan::{Between, Kind, Mood, PODS, Planned, Trouble},
     support::{pods::client, receiver::Fault, redis::TestRedis, wait::LOOK_EVERY},
-    world::{SUBJECTS, World, ends, revive},
+    world::{FLOWING, SUBJECTS, World, ends, revive},
 };
 
 /// A fault that has met nothing by then has not fired.
@@ -36,7 +37,7 @@ pub struct Struck {
 
 /// Strikes, waits as long as planned, and undoes it. An error says why it did not fire, or was not
 /// recovered from.
-pub async fn strike(world: &World, planned: Planned) -> Result<Struck, String> {
+pub async fn strike(world: &Arc<World>, planned: Planned) -> Result<Struck, String> {
     let begun = Instant::now();
     let from = match planned.kind {
         Kind::Kill(_) | Kind::FreezeShort(_) | Kind::FreezeLong(_) | Kind::Scale(_) => {
@@ -44,6 +45,13 @@ pub async fn strike(world: &World, planned: Planned) -> Result<Struck, String> {
         }
         Kind::Link(between, trouble) => link(world, planned, between, trouble).await?,
         Kind::Receiver(mood) => receiver(world, planned, mood).await?,
+        Kind::ReceiverKilled => receiver_killed(world, planned).await?,
+        Kind::Damaged => damage::strike(world, planned).await?,
+        Kind::RightsTaken | Kind::ChannelsTaken => limits::rights(world, planned).await?,
+        Kind::ConnectionsFull => limits::connections(world, planned).await?,
+        Kind::DescriptorsGone => limits::descriptors(world, planned).await?,
+        Kind::Purged => bulk::purge(world).await.map(|()| Instant::now())?,
+        Kind::Removed => bulk::remove_and_use(world).await.map(|()| Instant::now())?,
         Kind::WorkerForgets => {
             world.forgetting.fetch_add(1, Ordering::SeqCst);
             let before = Instant::now();
@@ -59,8 +67,13 @@ pub async fn strike(world: &World, planned: Planned) -> Result<Struck, String> {
 }
 
 /// Waits until there is what shows that a fault met something.
-async fn fires(what: &str, look: impl AsyncFnMut() -> Option<()>) -> Result<(), String> {
+pub async fn fires(what: &str, look: impl AsyncFnMut() -> Option<()>) -> Result<(), String> {
     until(FIRES_MAX, what, look).await
+}
+
+/// Waits until something is well again.
+pub async fn heals(what: &str, look: impl AsyncFnMut() -> Option<()>) -> Result<(), String> {
+    until(HEALS_MAX, what, look).await
 }
 
 async fn until(
@@ -123,7 +136,7 @@ async fn link(
     trouble: Trouble,
 ) -> Result<Instant, String> {
     let links: Vec<&Link> = match between {
-        Between::Redis => vec![&world.redis_links[planned.target]],
+        Between::Redis => world.redis_links[planned.target].iter().collect(),
         Between::Receiver => vec![&world.receiver_links[planned.target]],
         Between::Ingest => world.ingest_links[planned.target].iter().collect(),
     };
@@ -155,6 +168,22 @@ async fn receiver(world: &World, planned: Planned, mood: Mood) -> Result<Instant
     desk.slow_down(0);
     desk.always(None);
     fired.map(|()| Instant::now())
+}
+
+/// The process dies, and is there again: it has fired when it has accepted something since.
+async fn receiver_killed(world: &World, planned: Planned) -> Result<Instant, String> {
+    let name = SUBJECTS[FLOWING - 1].destination;
+    world.receiver_process.kill();
+    let killed = Instant::now();
+    sleep(planned.lasts).await;
+    world.receiver_process.restart().await;
+    world.receiver_process.is_read().await;
+    let before = world.journal.messages_of(name);
+    heals("the receiver's process accepts again", async || {
+        (world.journal.messages_of(name) > before).then_some(())
+    })
+    .await?;
+    Ok(killed)
 }
 
 async fn redis(world: &World, planned: Planned) -> Result<Instant, String> {
@@ -198,7 +227,7 @@ fn process(server: &TestRedis) -> Result<Pid, String> {
     Pid::from_raw(id).ok_or_else(|| "no process".to_owned())
 }
 
-async fn ask<T: redis::FromRedisValue>(
+pub async fn ask<T: redis::FromRedisValue>(
     connection: &mut MultiplexedConnection,
     words: &[&str],
 ) -> Result<T, String> {
@@ -274,7 +303,7 @@ async fn disk_full(server: &TestRedis, lasts: Duration) -> Result<Instant, Strin
         fires("a write that found no room", async || is_refused(&mut connection).await).await;
     sleep(lasts).await;
     limit(None)?;
-    until(HEALS_MAX, "Redis writes its append-only file again", async || {
+    heals("Redis writes its append-only file again", async || {
         (status(&mut connection).await == "ok").then_some(())
     })
     .await?;

@@ -1,6 +1,7 @@
 //! All processes of a run, and the links between them.
 
 use std::{
+    collections::HashMap,
     net::SocketAddr,
     path::Path,
     sync::{
@@ -13,8 +14,11 @@ use std::{
 use tokio::sync::Mutex;
 
 use crate::{
-    link::Link,
+    bulk::REMOVED,
+    level::Level,
+    link::{Link, Ports},
     plan::{PODS, Role, Topology},
+    process::ReceiverProcess,
     servers::Servers,
     support::{
         examiner::{Order, Subject},
@@ -29,21 +33,37 @@ use crate::{
 
 /// The leases of processors, senders and workers.
 pub const LEASE_MS: u64 = 2000;
+/// Partitions of the deployment.
+pub const PARTITIONS: u16 = 8;
+/// The most file descriptors of a pod.
+pub const DESCRIPTORS: u32 = 1024;
 /// A pod that is not ready, or has not ended, by then is stuck.
 const POD_MAX: Duration = Duration::from_secs(60);
 /// The slowest transform.
 const SLOWEST_MS: u64 = 20;
 
-/// All destinations, in the order in which faults count them.
-pub const SUBJECTS: [Subject; 5] = [
-    Subject { destination: "orders", order: Order::Destination, is_transformed: true },
-    Subject { destination: "accounts", order: Order::Key, is_transformed: true },
-    Subject { destination: "frames", order: Order::Destination, is_transformed: false },
-    Subject { destination: "lines", order: Order::Destination, is_transformed: false },
-    Subject { destination: "loose", order: Order::None, is_transformed: true },
+/// A destination that is not removed.
+const fn subject(destination: &'static str, order: Order, is_transformed: bool) -> Subject {
+    Subject { destination, order, is_transformed, is_removed: false }
+}
+
+/// So many of [`SUBJECTS`] have messages all the time, and are struck by faults: those whose receivers
+/// are in this process, and then the one whose receiver is a process of its own.
+pub const FLOWING: usize = 6;
+
+/// All destinations whose deliveries are examined, in the order in which faults count them.
+pub const SUBJECTS: [Subject; 7] = [
+    subject("orders", Order::Destination, true),
+    subject("accounts", Order::Key, true),
+    subject("frames", Order::Destination, false),
+    subject("lines", Order::Destination, false),
+    subject("loose", Order::None, true),
+    subject("invoices", Order::Key, false),
+    Subject { is_removed: true, ..subject(REMOVED, Order::Destination, false) },
 ];
 
 pub struct World {
+    pub level: Level,
     pub redis: Mutex<Servers>,
     pub journal: Arc<Journal>,
     pub ledger: Arc<Ledger>,
@@ -51,55 +71,70 @@ pub struct World {
     pub pods: Vec<Mutex<Pod>>,
     /// Of all pods, to be asked without waiting for a fault that has the pod in hand.
     pub addresses: Vec<Addresses>,
-    /// Between each pod and Redis.
-    pub redis_links: Vec<Link>,
+    /// Between each pod and every server of Redis.
+    pub redis_links: Vec<Vec<Link>>,
     /// Before each ingest pod: HTTP, TCP.
     pub ingest_links: Vec<[Link; 2]>,
     /// Before each destination's receiver.
     pub receiver_links: Vec<Link>,
+    /// Of the receivers in this process.
     pub desks: Vec<Arc<Desk>>,
+    pub receiver_process: ReceiverProcess,
+    /// Messages that were sent to the destination that is removed.
+    pub used: AtomicUsize,
     /// So many times a worker is to forget what it has.
     pub forgetting: AtomicUsize,
     /// Producers send nothing more.
     pub is_over: AtomicBool,
-    _receivers: Vec<Receiver>,
+    receivers: Vec<Receiver>,
     _transformer: Transformer,
 }
 
 impl World {
-    /// Starts everything, and keeps the journal in `file`.
-    pub async fn start(topology: Topology, seed: u64, file: &Path) -> World {
-        let redis = Servers::start(topology).await;
+    /// Starts everything, and keeps the journals in `file` and beside it.
+    pub async fn start(topology: Topology, level: Level, seed: u64, file: &Path) -> World {
+        let redis = Servers::start(topology, level).await;
         let journal = Arc::new(Journal::in_file(file).expect("the journal can be made"));
         let transformer = Transformer::start(seed, SLOWEST_MS).await;
+        let replicas = Servers::replicas(topology);
         let mut settings = Settings {
-            partitions: 8,
+            partitions: PARTITIONS,
             tcp: vec![("frames", "lines")],
             sender_lease_ms: LEASE_MS,
             processor_lease_ms: LEASE_MS,
             shutdown_ms: 5000,
-            redis: "timeout_ms = 1500\nconnections = 2".into(),
+            redis: format!("timeout_ms = 1500\nconnections = 2\nreplicas = {replicas}"),
             ingest: "retry_ms = 1000".into(),
-            ..Settings::new(&redis.url())
+            descriptors: Some(DESCRIPTORS),
+            ..Settings::new("")
         };
+        let receiver_process =
+            ReceiverProcess::start(&file.with_extension("process"), &journal).await;
         let (mut desks, mut receivers, mut receiver_links) = (Vec::new(), Vec::new(), Vec::new());
-        for subject in &SUBJECTS {
-            let desk = Desk::sharing(&journal);
-            let receiver = match subject.destination {
-                "lines" => Receiver::lines(&desk, "lines").await,
-                _ => Receiver::http(&desk).await,
+        for (index, subject) in SUBJECTS[..FLOWING].iter().enumerate() {
+            let address = if index + 1 < FLOWING {
+                let desk = Desk::sharing(&journal);
+                let receiver = match subject.destination {
+                    "lines" => Receiver::lines(&desk, "lines").await,
+                    _ => Receiver::http(&desk).await,
+                };
+                let address = receiver.address;
+                desks.push(desk);
+                receivers.push(receiver);
+                address
+            } else {
+                receiver_process.address
             };
-            let address = receiver.address;
             let link = Link::to(Arc::new(move || Some(address))).await;
-            let fields = fields(subject, link.address, &transformer.url());
+            let fields = fields(subject, level, link.address, &transformer.url());
             settings = settings.destination(subject.destination, &fields);
-            desks.push(desk);
-            receivers.push(receiver);
             receiver_links.push(link);
         }
-        let (pods, addresses, redis_links) = pods(settings, redis.address()).await;
+        receivers.push(Receiver::http(&Desk::sharing(&journal)).await);
+        let (pods, addresses, redis_links) = pods(settings, &redis).await;
         let ingest_links = ingest_links(&addresses).await;
         World {
+            level,
             redis: Mutex::new(redis),
             journal,
             ledger: Arc::default(),
@@ -109,11 +144,18 @@ impl World {
             ingest_links,
             receiver_links,
             desks,
+            receiver_process,
+            used: AtomicUsize::new(0),
             forgetting: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
-            _receivers: receivers,
+            receivers,
             _transformer: transformer,
         }
+    }
+
+    /// The receiver of destinations with a long backlog: the last.
+    pub fn backlog_url(&self) -> String {
+        self.receivers.last().map(Receiver::url).unwrap_or_default()
     }
 
     /// Where producers send to: the links before the ingest pods.
@@ -127,20 +169,18 @@ impl World {
     }
 }
 
-/// Starts the pods of each role, each with a link of its own to Redis where that has one address.
+/// Starts the pods of each role, each with links of its own to all servers of Redis.
 async fn pods(
     settings: Settings,
-    redis: Option<SocketAddr>,
-) -> (Vec<Mutex<Pod>>, Vec<Addresses>, Vec<Link>) {
+    redis: &Servers,
+) -> (Vec<Mutex<Pod>>, Vec<Addresses>, Vec<Vec<Link>>) {
     let (mut pods, mut addresses, mut links) = (Vec::new(), Vec::new(), Vec::new());
     for role in Role::ALL {
         for number in 1..=PODS {
+            let (of_pod, ports) = redis_links(redis).await;
             let mut settings = settings.clone();
-            if redis.is_some() {
-                let link = Link::to(Arc::new(move || redis)).await;
-                settings.redis_url = format!("redis://{}", link.address);
-                links.push(link);
-            }
+            settings.redis_url = redis.url_through(|port| ports[&port]);
+            links.push(of_pod);
             let pod =
                 Pod::start(&format!("{}-{number}", role.name()), role.name(), &settings).await;
             addresses.push(pod.addresses.clone());
@@ -148,6 +188,20 @@ async fn pods(
         }
     }
     (pods, addresses, links)
+}
+
+/// A link to each server, through which the servers are named by these links. By the ports of servers:
+/// those of their links.
+async fn redis_links(redis: &Servers) -> (Vec<Link>, HashMap<u16, u16>) {
+    let (names, mut links, mut ports) = (Ports::default(), Vec::new(), HashMap::new());
+    for port in redis.ports() {
+        let server = SocketAddr::from(([127, 0, 0, 1], port));
+        let link = Link::translating(Arc::new(move || Some(server)), &names).await;
+        ports.insert(port, link.address.port());
+        links.push(link);
+    }
+    let _ = names.set(ports.clone());
+    (links, ports)
 }
 
 async fn ingest_links(addresses: &[Addresses]) -> Vec<[Link; 2]> {
@@ -162,7 +216,7 @@ async fn ingest_links(addresses: &[Addresses]) -> Vec<[Link; 2]> {
 }
 
 /// The fields of a destination. Nothing is ever given up, and all is tried again soon.
-fn fields(subject: &Subject, receiver: SocketAddr, transformer: &str) -> String {
+fn fields(subject: &Subject, level: Level, receiver: SocketAddr, transformer: &str) -> String {
     let again = "backoff_ms = 20, backoff_max_ms = 500, attempts_max = 0";
     let transform = match subject.destination {
         "orders" | "accounts" => format!(
@@ -184,7 +238,7 @@ fn fields(subject: &Subject, receiver: SocketAddr, transformer: &str) -> String 
     let window = if scheme == "tcp" { "window = 50, " } else { "" };
     format!(
         "url = \"{scheme}://{receiver}{path}\"\nordering = \"{ordering}\"\n\
-         idempotency_window_ms = 300000\nlog_max = 100\ntransform = {transform}\n\
+         durability = \"{level}\"\nidempotency_window_ms = 300000\nlog_max = 100\ntransform = {transform}\n\
          delivery = {{ {window}timeout_ms = 3000, {again} }}"
     )
 }

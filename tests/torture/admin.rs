@@ -1,0 +1,65 @@
+//! What people do over the HTTP API while faults go on: asked again, of another pod, until it is done.
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::{
+    support::{pods::client, wait::LOOK_EVERY},
+    world::World,
+};
+
+/// What has not been done by then never will.
+const DONE_MAX: Duration = Duration::from_secs(300);
+/// A purge of a million messages is one request.
+const ANSWER_MAX: Duration = Duration::from_secs(240);
+
+/// Asks once, one pod: the status and the answer.
+async fn once(
+    world: &World,
+    pod: usize,
+    method: &Method,
+    path: &str,
+    body: &Value,
+) -> Result<(u16, Value), String> {
+    let url = world.addresses[pod].url(path);
+    let mut request = client().request(method.clone(), url).timeout(ANSWER_MAX);
+    if !body.is_null() {
+        request = request.header("content-type", "application/json").body(body.to_string());
+    }
+    let answer = request.send().await.map_err(|error| error.to_string())?;
+    let status = answer.status().as_u16();
+    let text = answer.text().await.map_err(|error| error.to_string())?;
+    Ok((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
+}
+
+/// Asks until `is_done` takes a status. A pod that is away, or cannot, is followed by the next.
+pub async fn ask(
+    world: &World,
+    method: Method,
+    path: &str,
+    body: Value,
+    is_done: impl Fn(u16, &Value) -> bool,
+) -> Result<Value, String> {
+    let begun = Instant::now();
+    let mut last = String::new();
+    for round in 0.. {
+        match once(world, round % world.addresses.len(), &method, path, &body).await {
+            Ok((status, answer)) if is_done(status, &answer) => return Ok(answer),
+            Ok((status, answer)) => last = format!("{status} {answer}"),
+            Err(problem) => last = problem,
+        }
+        if begun.elapsed() > DONE_MAX {
+            break;
+        }
+        sleep(LOOK_EVERY * 5).await;
+    }
+    Err(format!("not within {DONE_MAX:?}: {method} {path}: {last}"))
+}
+
+/// Asks until it is done: any status of success will do.
+pub async fn done(world: &World, method: Method, path: &str, body: Value) -> Result<Value, String> {
+    ask(world, method, path, body, |status, _| (200..300).contains(&status)).await
+}

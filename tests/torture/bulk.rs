@@ -1,0 +1,159 @@
+//! Destinations with a long backlog, which are purged and removed while the storm goes on.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::{
+    admin,
+    plan::PODS,
+    support::{
+        pods::client,
+        producer::{Item, Producer},
+        wait::eventually,
+    },
+    world::World,
+};
+
+/// The one that is purged.
+pub const PURGED: &str = "backlog-1";
+/// The one that is removed, made again, and used.
+pub const REMOVED: &str = "backlog-2";
+/// How many messages wait there at least when a fault strikes.
+const WAITING: u64 = 20_000;
+/// Messages of one request, for both.
+const AT_ONCE: usize = 2500;
+/// Requests side by side.
+const REQUESTS: usize = 8;
+/// A request that is not answered by then is made again.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// How many messages a destination delivers after it was made again.
+const USED: usize = 20;
+
+/// So many wait before the storm begins.
+fn filled_ahead() -> u64 {
+    crate::setting("TORTURE_BACKLOG").map_or(WAITING, |text| text.parse().expect("a number"))
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/destinations/{name}")
+}
+
+/// A worker, that never comes, is to process its messages.
+async fn define(world: &World, name: &str, transform: &str) -> Result<(), String> {
+    let definition = json!({
+        "url": world.backlog_url(),
+        "transform": {"kind": transform},
+        "delivery": {"backoff_ms": 20, "backoff_max_ms": 500},
+        "durability": world.level.to_string(),
+        "max_backlog": 10_000_000,
+    });
+    admin::done(world, Method::PUT, &path(name), definition).await.map(drop)
+}
+
+async fn remove(world: &World, name: &str) -> Result<(), String> {
+    // What was removed by a call whose answer was lost is not found.
+    let is_gone = |status: u16, _: &Value| status == 200 || status == 404;
+    let path = format!("{}?purge=true", path(name));
+    admin::ask(world, Method::DELETE, &path, Value::Null, is_gone).await.map(drop)
+}
+
+async fn stats(world: &World, name: &str) -> Result<Value, String> {
+    admin::done(world, Method::GET, &format!("{}/stats", path(name)), Value::Null).await
+}
+
+/// Makes both, and fills them.
+pub async fn fill_ahead(world: &World) -> Result<(), String> {
+    for name in [PURGED, REMOVED] {
+        define(world, name, "worker").await?;
+    }
+    fill(world, &[PURGED, REMOVED], filled_ahead()).await
+}
+
+/// Sends in until so many wait in each.
+async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> {
+    let line = json!({"destinations": names, "body": "waits, and is never delivered"}).to_string();
+    let (body, client) = (vec![line; AT_ONCE].join("\n"), client());
+    loop {
+        let mut waiting = u64::MAX;
+        for name in names {
+            let numbers = stats(world, name).await?;
+            waiting = waiting.min(numbers["pending"].as_u64().unwrap_or_default());
+        }
+        if waiting >= wanted {
+            return Ok(());
+        }
+        let missing = (wanted - waiting).div_ceil(AT_ONCE as u64) as usize;
+        let requests = (0..missing.min(REQUESTS)).map(|number| {
+            let request = client.post(world.addresses[number % PODS].url("/v1/messages"));
+            let request = request.header("content-type", "application/x-ndjson");
+            let request = request.timeout(ANSWER_MAX).body(body.clone());
+            async move {
+                // Whatever was not taken is sent in the next round.
+                if let Ok(answer) = request.send().await {
+                    let _ = answer.bytes().await;
+                }
+            }
+        });
+        join_all(requests).await;
+    }
+}
+
+/// Cancels all that waits in one.
+pub async fn purge(world: &World) -> Result<(), String> {
+    fill(world, &[PURGED], WAITING).await?;
+    let before = stats(world, PURGED).await?;
+    let purge = format!("{}/purge", path(PURGED));
+    admin::done(world, Method::POST, &purge, json!({})).await?;
+    // A primary that is lost may take cancellations with it: then they are asked for again.
+    loop {
+        let after = stats(world, PURGED).await?;
+        if after["pending"] == 0 {
+            let cancelled = |numbers: &Value| numbers["cancelled_total"].as_u64().unwrap_or(0);
+            let count = cancelled(&after) - cancelled(&before);
+            return match count >= WAITING {
+                true => Ok(()),
+                false => Err(format!("only {count} were cancelled: {after}")),
+            };
+        }
+        admin::done(world, Method::POST, &purge, json!({})).await?;
+    }
+}
+
+/// Removes the other one with all that waits there, makes it again, and has it deliver.
+pub async fn remove_and_use(world: &Arc<World>) -> Result<(), String> {
+    fill(world, &[REMOVED], WAITING).await?;
+    remove(world, REMOVED).await?;
+    define(world, REMOVED, "none").await?;
+    let (mut producer, before) = {
+        let producer = Producer::new(REMOVED, &world.doors(), &world.ledger);
+        (producer, world.journal.messages_of(REMOVED))
+    };
+    producer.patience = Duration::from_secs(120);
+    for _ in 0..USED {
+        let number = world.used.fetch_add(1, Ordering::SeqCst);
+        producer.send(Item::new(&[REMOVED], None, REMOVED, number)).await;
+    }
+    eventually("a destination that was made again delivers", async || {
+        match world.journal.messages_of(REMOVED) - before {
+            USED.. => Ok(()),
+            count => Err(format!("{count} of {USED}")),
+        }
+    })
+    .await;
+    remove(world, REMOVED).await?;
+    define(world, REMOVED, "worker").await
+}
+
+/// Removes both, and what is in them.
+pub async fn clear(world: &World) -> Result<(), String> {
+    for name in [PURGED, REMOVED] {
+        remove(world, name).await?;
+    }
+    Ok(())
+}

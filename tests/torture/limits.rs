@@ -1,0 +1,136 @@
+//! What a pod may do is taken from it for a while: rights in Redis, connections, file descriptors.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use tokio::{io::AsyncWriteExt, net::TcpStream, time::sleep};
+
+use crate::{
+    plan::{Kind, PODS, Planned, Role},
+    strike::{fires, heals},
+    support::{
+        pods::{Addresses, client},
+        redis::minimal_rules,
+    },
+    world::{DESCRIPTORS, World},
+};
+
+/// More than a pod takes, of either kind.
+const CONNECTIONS: usize = DESCRIPTORS as usize / 4;
+/// A pod that does not answer by then has no descriptor for who asks.
+const ANSWER_MAX: Duration = Duration::from_millis(700);
+/// What a pod says of a connection that never asks for anything.
+const BEGUN: &[u8] = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n[";
+
+/// Takes one command, or all channels, from the pods' Redis user, on all servers.
+pub async fn rights(world: &World, planned: Planned) -> Result<Instant, String> {
+    let servers = world.redis.lock().await;
+    let rules = minimal_rules();
+    let commands: Vec<&str> = rules.iter().filter_map(|rule| rule.strip_prefix('+')).collect();
+    let command = commands[planned.bytes % commands.len()];
+    let (less, more, seen) = match planned.kind {
+        Kind::ChannelsTaken => (
+            "resetchannels".to_owned(),
+            "&reseq:*".to_owned(),
+            "lacks rights for wake-ups".to_owned(),
+        ),
+        _ => (format!("-{command}"), format!("+{command}"), format!("+{command}")),
+    };
+    servers.acl(&[&less]).await;
+    sleep(planned.lasts).await;
+    let fired = fires(&format!("a pod says that it lacks {more}"), async || {
+        for pod in &world.addresses {
+            if readiness(pod).await.is_some_and(|(_, text)| text.contains(&seen)) {
+                return Some(());
+            }
+        }
+        None
+    })
+    .await;
+    servers.acl(&[&more]).await;
+    let given = Instant::now();
+    fired?;
+    heals("every pod that answers lacks no rights", async || {
+        for pod in &world.addresses {
+            let (_, text) = readiness(pod).await.unwrap_or_default();
+            if text.contains(&seen) {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await?;
+    Ok(given)
+}
+
+async fn readiness(pod: &Addresses) -> Option<(u16, String)> {
+    let request = client().get(pod.url("/readyz")).timeout(Duration::from_secs(2));
+    let answer = request.send().await.ok()?;
+    Some((answer.status().as_u16(), answer.text().await.ok()?))
+}
+
+/// Opens more connections to an ingest pod than it takes, over HTTP and TCP; half of those over HTTP
+/// have begun a request.
+pub async fn connections(world: &World, planned: Planned) -> Result<Instant, String> {
+    let pod = world.pod(Role::Ingest, planned.target).lock().await;
+    let (http, tcp) = (pod.addresses.http().ok_or("it was not started")?, pod.addresses.tcp(0));
+    let before = closed(&pod.addresses).await.unwrap_or_default();
+    let mut open = Vec::new();
+    for number in 0..CONNECTIONS {
+        for address in [http, tcp] {
+            let connecting = tokio::time::timeout(ANSWER_MAX, TcpStream::connect(address)).await;
+            let Ok(Ok(mut stream)) = connecting else { continue };
+            if address == http && number.is_multiple_of(2) {
+                let _ = stream.write_all(BEGUN).await;
+            }
+            open.push(stream);
+        }
+    }
+    sleep(planned.lasts).await;
+    let fired = fires("a connection that was closed for want of room", async || {
+        (closed(&pod.addresses).await? > before).then_some(())
+    })
+    .await;
+    drop(open);
+    fired.map(|()| Instant::now())
+}
+
+/// How many connections a pod has closed because it had too many.
+async fn closed(pod: &Addresses) -> Option<f64> {
+    let request = client().get(pod.url("/metrics")).timeout(Duration::from_secs(2));
+    let text = request.send().await.ok()?.text().await.ok()?;
+    let is_meant = |line: &&str| {
+        line.starts_with("reseq_connections_closed_total")
+            && ["\"full\"", "\"displaced\""].iter().any(|reason| line.contains(reason))
+    };
+    let values = text.lines().filter(is_meant).filter_map(|line| line.rsplit(' ').next());
+    Some(values.filter_map(|value| value.parse::<f64>().ok()).sum())
+}
+
+/// Lowers the limit of descriptors of a pod to what it has open.
+pub async fn descriptors(world: &World, planned: Planned) -> Result<Instant, String> {
+    let role = Role::ALL[planned.target / PODS];
+    let pod = world.pod(role, planned.target % PODS).lock().await;
+    let id = i32::try_from(pod.id()).ok().and_then(Pid::from_raw).ok_or("no process")?;
+    let limit = |count: u64| {
+        let limit = Rlimit { current: Some(count), maximum: Some(DESCRIPTORS.into()) };
+        prlimit(Some(id), Resource::Nofile, limit).map(drop).map_err(|error| error.to_string())
+    };
+    let open = std::fs::read_dir(format!("/proc/{}/fd", pod.id())).map_err(|e| e.to_string())?;
+    limit(open.count() as u64)?;
+    sleep(planned.lasts).await;
+    let fired = fires("a request that the pod had no descriptor for", async || {
+        let request = client().get(pod.url("/healthz")).timeout(ANSWER_MAX);
+        request.send().await.is_err().then_some(())
+    })
+    .await;
+    limit(DESCRIPTORS.into())?;
+    let given = Instant::now();
+    fired?;
+    heals("the pod answers again", async || {
+        let request = client().get(pod.url("/healthz")).timeout(ANSWER_MAX);
+        (request.send().await.ok()?.status() == 200).then_some(())
+    })
+    .await?;
+    Ok(given)
+}
