@@ -280,10 +280,11 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::domain::{Tombstone, message::PRIORITY_DEFAULT};
 
-    const JSON: &str = "application/json";
+    pub(super) const JSON: &str = "application/json";
 
-    fn stamped(id: &str, content_type: &str, body: &'static [u8]) -> Stamped {
+    pub(super) fn stamped(id: &str, content_type: &str, body: &'static [u8]) -> Stamped {
         Stamped {
             destination: "erp".parse().unwrap(),
             place: Place { epoch: 7, sequence: 42 },

@@ -84,7 +84,15 @@ pub fn fill(stamped: &mut Stamped, part: Part, found: Option<Bytes>) -> Result<(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            of_stamped,
+            tests::{JSON, stamped},
+        },
+        *,
+    };
+    use crate::domain::{Apart, Body, Ordering, Tombstone};
+    use crate::store::{record::Written, schema::FIRST};
 
     #[test]
     fn long_bodies_stand_apart_and_are_put_in_again() {
