@@ -77,6 +77,7 @@ lint: ## Check the formatting, and what clippy finds
 	cargo check --locked
 
 release-clean: build ## Show that the release has no pause points and no planted bugs
+	@test -f $(RESEQ) || { echo "there is no $(TARGET_DIR)/release/reseq"; exit 1; }
 	@for name in RESEQ_PAUSE_SOCKET RESEQ_PLANTED_BUG sender.accepted accepted_when_sent; do \
 	  if grep -qaF $$name $(RESEQ); then echo "the release has $$name"; exit 1; fi; \
 	done; echo "the release has no pause points and no planted bugs"

@@ -154,3 +154,35 @@ fn files_are_short_and_say_what_they_are_for() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Cargo builds where CARGO_TARGET_DIR or its configuration says: nothing may count on `target/`.
+#[test]
+fn nothing_counts_on_the_folder_in_which_cargo_builds() {
+    let mut paths: Vec<_> = ["Makefile", ".ci/run", "bench/run", "bench/setup.sh"]
+        .iter()
+        .map(|path| root().join(path))
+        .collect();
+    let folders = [("scripts", "sh"), ("bench/harness", "py"), ("tests", "rs")];
+    paths.extend(folders.iter().flat_map(|(folder, extension)| files(folder, extension)));
+    let usual = concat!("target", "/");
+    let mut wrong = Vec::new();
+    for path in &paths {
+        for (number, line) in fs::read_to_string(path).unwrap().lines().enumerate() {
+            // Maven's is its own; comments and the texts of `make help` say where it is as a rule.
+            let is_said = line.trim_start().starts_with(['#', '/']) || line.contains(": ## ");
+            if line.replace("java/target/", "").contains(usual) && !is_said {
+                wrong.push(format!("{}:{}: {}", shown(path), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(paths.len() > 50, "only {} files were looked at", paths.len());
+    assert!(wrong.is_empty(), "use what scripts/target-dir.sh says:\n{}", wrong.join("\n"));
+
+    let mut make = std::process::Command::new("make");
+    make.args(["-n", "demo", "release-clean"]).env("CARGO_TARGET_DIR", "/else where/built");
+    let said = make.current_dir(root()).output().expect("make runs");
+    let said = String::from_utf8_lossy(&said.stdout);
+    for command in [r#""/else where/built/release/reseq" demo"#, r#"$name "/else where/built/"#] {
+        assert!(said.contains(command), "{command} is not in:\n{said}");
+    }
+}
