@@ -94,7 +94,7 @@ pub(super) fn is_missing(error: &redis::RedisError) -> bool {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 19] = [
+const INCLUDES: [(&str, &str); 21] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
@@ -102,6 +102,7 @@ const INCLUDES: [(&str, &str); 19] = [
     ("clock", include_str!("../../lua/include/clock.lua")),
     ("epoch", include_str!("../../lua/include/epoch.lua")),
     ("expect", include_str!("../../lua/include/expect.lua")),
+    ("findings", include_str!("../../lua/include/findings.lua")),
     ("head", include_str!("../../lua/include/head.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("left", include_str!("../../lua/include/left.lua")),
@@ -111,6 +112,7 @@ const INCLUDES: [(&str, &str); 19] = [
     ("owner", include_str!("../../lua/include/owner.lua")),
     ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
+    ("unnamed", include_str!("../../lua/include/unnamed.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
     ("wake", include_str!("../../lua/include/wake.lua")),
     ("withdrawn", include_str!("../../lua/include/withdrawn.lua")),
@@ -145,9 +147,36 @@ macro_rules! transitions {
 }
 
 transitions!(
-    ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
-    withdraw, retry, repair, discard, expire, pause, define, index, remove, purge, forget, topic,
-    migrate, found, beat,
+    ingest,
+    claim,
+    extend,
+    complete,
+    fail,
+    unclaim,
+    reap,
+    own,
+    disown,
+    release,
+    postpone,
+    halt,
+    withdraw,
+    retry,
+    repair,
+    repair_keys,
+    repair_traces,
+    repair_counters,
+    discard,
+    expire,
+    pause,
+    define,
+    index,
+    remove,
+    purge,
+    forget,
+    topic,
+    migrate,
+    found,
+    beat,
 );
 
 impl Default for Scripts {
