@@ -65,7 +65,7 @@ bench-scripts: setup ## What the life of a message costs Redis, script by script
 
 bench-longest: setup ## The longest call to Redis of each operation, with a million waiting (COUNT=1000000)
 	RESEQ_BOUNDS_TIMES=1 RESEQ_BOUNDS_WAITING=$(or $(COUNT),1000000) cargo test --release --locked $(TEST_FEATURES) \
-	  --test steering no_call_holds_redis -- --nocapture
+	  --test steering no_call_holds_redis -- --nocapture --test-threads 1
 
 bench-peers: setup build ## The same work given to Reseq and to its peers (BENCH_ARGS=--quick)
 	bench/setup.sh

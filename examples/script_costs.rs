@@ -162,8 +162,9 @@ impl Bench {
     async fn ingest(&self, from: usize, count: usize, batch: usize) -> anyhow::Result<()> {
         let all: Vec<Arrival> = (from..from + count).map(|number| self.arrival(number)).collect();
         let all: Vec<&Arrival> = all.iter().collect();
+        let epoch = self.owner.epoch.max(self.known.born);
         for some in all.chunks(batch) {
-            self.store.ingest(&self.caller, &self.known, self.owner.epoch, some).await?;
+            self.store.ingest(&self.caller, &self.known, epoch, some).await?;
         }
         Ok(())
     }

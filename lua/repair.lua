@@ -28,24 +28,17 @@
 --   [22…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
---   'serial'  [5] '1' to repair, '' only to tell  [6] what to compare  [7] number of lanes; then the
---   lanes' keys; then
---   'keys': nothing: the types of all keys
---   'messages': per message 3: its lane (from 1; 0: none holds it), sequence, '' or some of 'w' (it was
---     seen waiting), 'f' (it needs no processing any more), 'u<length>;' (its record of that length cannot
---     be read), 'l<place>,<place>;' (all of the waiting list was read for it again, and this is where it
---     was seen, from the end: -1 is the last; none: nowhere)
---   'lane': the sequences of one lane, all, whose set in_progress has another type
---   'leases': members of leases of messages that have no record
---   'letters': sequences of dead letters
---   'bodies': the cursor at which to go on among the bodies
---   'counters': per counter 3: its name, its value before the messages were counted, what was counted
--- Returns: {cursor or how many messages were looked at, what is to be repaired, per finding 3: kind,
---   what, 1 if it was repaired}, in a list each; and of messages {pending, ready, halted and ready, held,
---   bytes, sequence for which all of the waiting list is to be read…}: a long list is searched by no call
+--   'serial'  [5] '1' to repair, '' only to tell  [6] number of lanes; then the lanes' keys; then per
+--   message 3: its lane (from 1; 0: none holds it), sequence, '' or some of 'w' (it was seen waiting), 'f'
+--   (it needs no processing any more), 'u<length>;' (its record of that length cannot be read),
+--   'l<place>,<place>;' (all of the waiting list was read for it again, and this is where it was seen,
+--   from the end: -1 is the last; none: nowhere)
+-- Returns: {how many messages were looked at; per finding 3: kind, what, 1 if it was repaired, in a list;
+--   {pending, ready, halted and ready, held, bytes, sequence for which all of the waiting list is to be
+--   read …}}: a long list is searched by no call
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it finds nothing more to repair: no call number is needed.
--- include: schema, clock, expect, attempts, head, wake, waiting, serial, bodies, withdrawn, lists
+-- include: schema, clock, expect, attempts, head, wake, waiting, serial, bodies, withdrawn, unnamed, findings
 
 check_schema(KEYS[1])
 local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'last')
@@ -53,8 +46,8 @@ if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION n
 if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
 local destination, ordering, serial, repairs = ARGV[1], ARGV[3], ARGV[4] == 'serial', ARGV[5] == '1'
-local part, lane_count, now = ARGV[6], tonumber(ARGV[7]), now_ms()
-local first, last_stamped = 8 + lane_count, tonumber(known[3]) or 0
+local lane_count, now = tonumber(ARGV[6]), now_ms()
+local first, last_stamped = 7 + lane_count, tonumber(known[3]) or 0
 local place = {
   destination = destination, ordering = ordering, hash = KEYS[2], waiting = KEYS[3],
   messages = KEYS[4], attempts = KEYS[5], delayed = KEYS[7], builtin = KEYS[17], worker = KEYS[18],
@@ -71,10 +64,7 @@ local LIST_MAX, NEAR, LOOKS_MAX = 1000, 500, 20
 
 -- Notes a finding, and whether it is repaired.
 local function find(kind, what, is_repaired)
-  findings[#findings + 1] = kind
-  findings[#findings + 1] = what
-  findings[#findings + 1] = (repairs and is_repaired ~= false) and 1 or 0
-  return repairs
+  return note_finding(findings, kind, what, repairs and is_repaired ~= false)
 end
 
 local function count_by(counter, change) redis.call('HINCRBY', KEYS[2], counter, change) end
@@ -84,125 +74,10 @@ local function is_type(key, expected)
   return kind == expected or kind == 'none'
 end
 
-if part == 'keys' then
-  local expected = {
-    [3] = ordering == 'none' and 'zset' or 'list', [4] = 'hash', [5] = 'hash', [6] = 'zset',
-    [7] = 'zset', [8] = 'zset', [9] = 'hash', [10] = 'zset', [11] = 'hash', [12] = 'zset',
-    [13] = 'hash', [14] = 'hash', [15] = 'zset', [16] = 'zset', [17] = 'zset', [18] = 'zset',
-    [21] = 'set',
-  }
-  for number = 1, 21 do
-    if expected[number] and not is_type(KEYS[number], expected[number]) then
-      if find('wrong_type', KEYS[number]) then redis.call('UNLINK', KEYS[number]) end
-    end
-  end
-  return {'0', findings}
-end
-
 expect_waiting(place)
 expect('HLEN', KEYS[4], KEYS[5], KEYS[9], KEYS[11], KEYS[13], KEYS[14])
 expect('ZCARD', KEYS[6], KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[15], KEYS[16])
 expect('SCARD', KEYS[21])
-
--- The set `in_progress` of a lane is built from the records, in one step: half of it would let what
--- stands behind leave first.
-if part == 'lane' then
-  local in_progress = KEYS[20 + 2 * lane_count]
-  if not is_type(in_progress, 'zset') and find('wrong_type', in_progress) then
-    redis.call('UNLINK', in_progress)
-    for from = first, #ARGV, 1000 do
-      local pairs_of = {n = 0}
-      for i = from, math.min(from + 999, #ARGV) do add(pairs_of, ARGV[i], ARGV[i]) end
-      redis.call('ZADD', in_progress, unpack(pairs_of))
-    end
-  end
-  return {'0', findings}
-end
-
-if part == 'leases' then
-  for i = first, #ARGV do
-    local sequence = string.match(ARGV[i], '/(%d+)/')
-    if redis.call('ZSCORE', KEYS[6], ARGV[i]) and redis.call('HEXISTS', KEYS[4], sequence) == 0 then
-      if find('left_over', sequence) then redis.call('ZREM', KEYS[6], ARGV[i]) end
-    end
-  end
-  return {'0', findings}
-end
-
--- True if a body may belong to this sequence although no record names it.
-local function has_left_body(sequence)
-  return redis.call('HEXISTS', KEYS[11], sequence) == 1 or redis.call('HEXISTS', KEYS[14], sequence) == 1
-end
-
-local function remove_unnamed_bodies(sequence)
-  if redis.call('HEXISTS', KEYS[4], sequence) == 0 and not has_left_body(sequence) then
-    remove_bodies(KEYS[13], {sequence})
-  end
-end
-
-if part == 'letters' then
-  for i = first, #ARGV do
-    local sequence = ARGV[i]
-    local letter = redis.call('HGET', KEYS[11], sequence)
-    local at = redis.call('ZSCORE', KEYS[12], sequence)
-    local is_listed = redis.call('ZSCORE', KEYS[10], sequence)
-    if letter and not (is_listed and at) and find('dead_letter', sequence) then
-      local when = string.match(letter, '^(%d+) ') or text(now)
-      redis.call('ZADD', KEYS[10], sequence, sequence)
-      if not at then redis.call('ZADD', KEYS[12], when, sequence) end
-    elseif not letter and (is_listed or at) and find('dead_letter', sequence) then
-      redis.call('ZREM', KEYS[10], sequence)
-      redis.call('ZREM', KEYS[12], sequence)
-      remove_unnamed_bodies(sequence)
-    end
-  end
-  return {'0', findings}
-end
-
-if part == 'bodies' then
-  -- Only a newer Redis tells the fields without what they hold.
-  local page = redis.pcall('HSCAN', KEYS[13], ARGV[first], 'COUNT', '500', 'NOVALUES')
-  local step = 1
-  if page.err then
-    page, step = redis.call('HSCAN', KEYS[13], ARGV[first], 'COUNT', '8'), 2
-  end
-  for i = 1, #page[2], step do
-    local field = page[2][i]
-    local sequence, of_input = string.match(field, '^(%d+)(i?)$')
-    local record = sequence and redis.call('HGET', KEYS[4], sequence)
-    local mark = record and string.sub(record, 1, 1)
-    -- A short body is in its record.
-    local is_unnamed = not record or of_input == '' and mark ~= 'B' and mark ~= 'T'
-    if is_unnamed and not (sequence and has_left_body(sequence)) and find('body', field) then
-      redis.call('HDEL', KEYS[13], field)
-    end
-  end
-  return {page[1], findings}
-end
-
-if part == 'counters' then
-  local names = {}
-  for i = first, #ARGV, 3 do names[#names + 1] = ARGV[i] end
-  local values = redis.call('HMGET', KEYS[2], unpack(names))
-  for i, value in ipairs(values) do
-    if (tonumber(value) or 0) ~= tonumber(ARGV[first + 3 * i - 2]) then return {'busy', findings} end
-  end
-  local function set(name, value, counted)
-    if (tonumber(value) or 0) ~= counted and find('counter', name) then
-      redis.call('HSET', KEYS[2], name, text(counted))
-    end
-  end
-  for i, value in ipairs(values) do set(names[i], value, tonumber(ARGV[first + 3 * i - 1])) end
-  set('orders', redis.call('HGET', KEYS[2], 'orders'), redis.call('HLEN', KEYS[9]))
-  set('withdrawn', redis.call('HGET', KEYS[2], 'withdrawn'), redis.call('SCARD', KEYS[21]))
-  -- What has left is counted by how it left; nobody knows how that left which is lost.
-  local left = redis.call('HMGET', KEYS[2], 'last', 'settled', 'delivered', 'dropped', 'skipped', 'cancelled')
-  for i = 1, 6 do left[i] = tonumber(left[i]) or 0 end
-  local unknown = left[2] - left[3] - left[4] - left[5] - left[6]
-  if unknown > 0 then set('skipped', left[5], left[5] + unknown) end
-  if unknown < 0 then set('delivered', left[3], math.max(0, left[3] + unknown)) end
-  return {'ok', findings}
-end
 
 local leased, looks = nil, 0
 
@@ -285,7 +160,7 @@ for lane = 1, lane_count do
   local in_progress, ready = KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]
   if not is_type(in_progress, 'zset') then
     is_wrong[lane] = true
-    find('wrong_lane', ARGV[7 + lane], false)
+    find('wrong_lane', ARGV[6 + lane], false)
   elseif not is_type(ready, 'zset') then
     is_wrong[lane] = not repairs
     if find('wrong_type', ready) then redis.call('UNLINK', ready) end
@@ -384,7 +259,7 @@ local function check_stray(sequence, record, at, flags)
         set_aside(sequence, record, at)
       else
         remove_everywhere(sequence, at)
-        remove_unnamed_bodies(sequence)
+        remove_unnamed_bodies(KEYS[4], KEYS[11], KEYS[14], KEYS[13], sequence)
       end
     end
   elseif at.ready or at.halted or at.delayed or at.ordered
@@ -452,7 +327,7 @@ local function check_hint(lane, sequence, at)
   if not at.ready or at.halted then return end
   local in_progress = KEYS[20 + 2 * lane]
   if not is_head(ordering, in_progress, sequence) then return end
-  local key = ordering == 'none' and sequence or ARGV[7 + lane]
+  local key = ordering == 'none' and sequence or ARGV[6 + lane]
   local of_destination = redis.call('ZSCORE', KEYS[15], destination)
   local of_lane = of_destination
   if ordering ~= 'destination' then of_lane = redis.call('ZSCORE', KEYS[16], key) end

@@ -215,10 +215,13 @@ fn call_sites(name: &str) -> Vec<(String, String)> {
         let code = code_of(&path);
         for (at, pick) in code.match_indices(&format!("&scripts.{name})")) {
             let rest = &code[at + pick.len()..];
-            let site = &rest[..rest.find("self.run").expect("a call is run")];
+            let ends = ["self.run", "store.run"].into_iter().filter_map(|run| rest.find(run));
+            let site = &rest[..ends.min().expect("a call is run")];
             let (mut once, mut looped, mut depth) = (String::new(), String::new(), 0);
             for line in site.lines() {
-                let is_loop = line.trim_start().starts_with("for ");
+                // For each lane, or for one.
+                let starts = |text: &str| line.trim_start().starts_with(text);
+                let is_loop = starts("for ") || starts("if let Some(lane) = lane ");
                 let opened = line.matches('{').count() as i32 - line.matches('}').count() as i32;
                 let text = if is_loop || depth > 0 { &mut looped } else { &mut once };
                 text.push_str(line);
@@ -304,7 +307,7 @@ fn the_rights_that_are_asked_for_are_those_that_are_used() {
         let is_name = |word: &&str| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
         words.filter(is_name).map(str::to_owned).collect()
     };
-    let options = ["WITHSCORES", "BYSCORE", "LIMIT", "REV", "COUNT", "NOVALUES", "RANK"];
+    let options = ["WITHSCORES", "BYSCORE", "LIMIT", "REV", "COUNT", "NOVALUES", "MAXLEN"];
     let mut used: BTreeSet<String> =
         files("lua", "lua").iter().flat_map(|path| in_lua(path)).collect();
     used.retain(|word| !options.contains(&word.as_str()));

@@ -332,7 +332,7 @@ fn commands_of(script: &str) -> BTreeSet<String> {
     let code = whole.lines().filter(|line| !line.trim_start().starts_with("--"));
     let words = code.flat_map(|line| line.split('\'').skip(1).step_by(2).map(str::to_owned));
     let is_name = |word: &String| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
-    let options = ["BYSCORE", "LIMIT", "WITHSCORES", "REV", "COUNT", "NOVALUES", "RANK"];
+    let options = ["BYSCORE", "LIMIT", "WITHSCORES", "REV", "COUNT", "NOVALUES", "MAXLEN"];
     words.filter(is_name).filter(|word| !options.contains(&word.as_str())).collect()
 }
 

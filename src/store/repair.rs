@@ -1,5 +1,5 @@
 //! Finding and repairing what the sets and the records of a destination disagree on
-//! (`lua/repair.lua`).
+//! (`lua/repair.lua`, `lua/repair_keys.lua`, `lua/repair_traces.lua`, `lua/repair_counters.lua`).
 //!
 //! The sets are read page by page while messages come and go, so what a page says is only a hint. The
 //! script looks at each message again, in one step, and decides.
@@ -9,11 +9,10 @@ mod pages;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
-use redis::Value;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Claimers, Known, Store, StoreError, keys::DestinationKeys, record, scripts::Call};
+use super::{Claimers, Known, Store, StoreError, keys::DestinationKeys, record};
 use crate::domain::{Ordering, Sequence, TransformKind};
 use pages::Bits;
 
@@ -80,6 +79,9 @@ struct Item {
     sequence: Sequence,
     flags: String,
 }
+
+/// A kind, what it is about, and whether it was repaired.
+type Finding = (String, String, bool);
 
 /// One repair under way.
 struct Repairing<'a> {
@@ -160,7 +162,7 @@ impl Repairing<'_> {
         self.to_look_for.clear();
         self.unread.clear();
         self.wrong_lanes.clear();
-        self.part("keys", &[]).await?;
+        self.check_keys(None, &[]).await?;
         if self.left.contains_key("wrong_type") {
             return Ok(false);
         }
@@ -176,17 +178,25 @@ impl Repairing<'_> {
         Ok(true)
     }
 
-    /// Runs the script: where to go on, or how many messages were looked at; and the sums.
+    fn begin(&self) -> Result<(), StoreError> {
+        match self.stop.is_cancelled() {
+            true => Err(StoreError::Unavailable("this pod is stopping".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn repairs(&self) -> &'static str {
+        if self.dry_run { "" } else { "1" }
+    }
+
+    /// Looks at some messages: how many it were; and the sums.
     async fn run(
         &mut self,
-        part: &str,
         lanes: &[Option<String>],
         args: &[String],
-    ) -> Result<(String, Vec<u64>), StoreError> {
-        if self.stop.is_cancelled() {
-            return Err(StoreError::Unavailable("this pod is stopping".into()));
-        }
-        let keys = self.keys.clone();
+    ) -> Result<(usize, Vec<u64>), StoreError> {
+        self.begin()?;
+        let (keys, known) = (self.keys.clone(), self.known);
         let (name, mut call) = self.store.script(|scripts| &scripts.repair);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting()).key(keys.messages());
         call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.delayed());
@@ -199,31 +209,69 @@ impl Repairing<'_> {
         for lane in lanes {
             call.key(keys.in_progress(lane.as_deref())).key(keys.ready(lane.as_deref()));
         }
-        self.common_args(&mut call, part, lanes);
+        call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
+        call.arg(known.processing_text()).arg(self.repairs()).arg(lanes.len());
+        for lane in lanes {
+            call.arg(lane.as_deref().unwrap_or_default());
+        }
         for arg in args {
             call.arg(arg);
         }
-        let answer: Vec<Value> = self.store.run(name, &call).await?;
-        let shape = |_| super::unexpected("repair");
-        let mut answer = answer.into_iter();
-        let mut next = || answer.next().unwrap_or(Value::Array(Vec::new()));
-        let cursor: String = redis::from_redis_value(next()).map_err(shape)?;
-        let findings: Vec<(String, String, bool)> =
-            redis::from_redis_value(next()).map_err(shape)?;
-        let sums: Vec<u64> = redis::from_redis_value(next()).map_err(shape)?;
-        for (kind, what, is_repaired) in findings {
-            self.note(kind, what, is_repaired, lanes);
-        }
-        Ok((cursor, sums))
+        let (looked_at, findings, sums): (String, Vec<Finding>, Vec<u64>) =
+            self.store.run(name, &call).await?;
+        self.note_all(findings, lanes);
+        Ok((looked_at.parse().map_err(|_| super::unexpected("repair"))?, sums))
     }
 
-    fn common_args(&self, call: &mut Call<'_>, part: &str, lanes: &[Option<String>]) {
-        let known = self.known;
-        call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
-        call.arg(known.processing_text()).arg(if self.dry_run { "" } else { "1" });
-        call.arg(part).arg(lanes.len());
-        for lane in lanes {
-            call.arg(lane.as_deref().unwrap_or_default());
+    /// Looks at the types of all keys, and of one lane's set `in-progress`, which is built from these
+    /// sequences (`lua/repair_keys.lua`).
+    async fn check_keys(
+        &mut self,
+        lane: Option<&Option<String>>,
+        sequences: &[String],
+    ) -> Result<(), StoreError> {
+        self.begin()?;
+        let (keys, known) = (self.keys.clone(), self.known);
+        let (name, mut call) = self.store.script(|scripts| &scripts.repair_keys);
+        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting()).key(keys.messages());
+        call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.delayed());
+        call.key(keys.halted()).key(keys.orders()).key(keys.dead()).key(keys.letters());
+        call.key(keys.dead_at()).key(keys.bodies()).key(keys.log());
+        call.key(keys.partition.releasable()).key(keys.lanes());
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
+        if let Some(lane) = lane {
+            call.key(keys.in_progress(lane.as_deref()));
+        }
+        call.arg(known.version).arg(known.ordering_text()).arg(self.repairs());
+        for arg in sequences {
+            call.arg(arg);
+        }
+        let findings: Vec<Finding> = self.store.run(name, &call).await?;
+        self.note_all(findings, &[]);
+        Ok(())
+    }
+
+    /// Looks at some traces of one kind: where to go on (`lua/repair_traces.lua`).
+    async fn check_traces(&mut self, part: &str, args: &[String]) -> Result<String, StoreError> {
+        self.begin()?;
+        let keys = self.keys.clone();
+        let (name, mut call) = self.store.script(|scripts| &scripts.repair_traces);
+        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.messages());
+        call.key(keys.partition.leases()).key(keys.dead()).key(keys.letters());
+        call.key(keys.dead_at()).key(keys.bodies()).key(keys.log());
+        call.arg(self.known.version).arg(self.repairs()).arg(part);
+        for arg in args {
+            call.arg(arg);
+        }
+        let (cursor, findings): (String, Vec<Finding>) = self.store.run(name, &call).await?;
+        self.note_all(findings, &[]);
+        Ok(cursor)
+    }
+
+    fn note_all(&mut self, findings: Vec<Finding>, lanes: &[Option<String>]) {
+        for (kind, what, is_repaired) in findings {
+            self.note(kind, what, is_repaired, lanes);
         }
     }
 
@@ -240,11 +288,6 @@ impl Repairing<'_> {
         if examples.len() < EXAMPLES_MAX {
             examples.push(what);
         }
-    }
-
-    /// A part that names no lanes; where to go on.
-    async fn part(&mut self, part: &str, args: &[String]) -> Result<String, StoreError> {
-        Ok(self.run(part, &[], args).await?.0)
     }
 
     /// Looks at messages, and counts them.
@@ -272,8 +315,7 @@ impl Repairing<'_> {
                 });
                 args.extend([number.to_string(), item.sequence.to_string(), item.flags.clone()]);
             }
-            let (looked_at, sums) = self.run("messages", &lanes, &args).await?;
-            let looked_at: usize = looked_at.parse().map_err(|_| super::unexpected("repair"))?;
+            let (looked_at, sums) = self.run(&lanes, &args).await?;
             for (sum, more) in all.iter_mut().zip(&sums) {
                 *sum += more;
             }
@@ -336,11 +378,17 @@ impl Repairing<'_> {
         let last = before.first().map_or(0, |last| last.max(&0).unsigned_abs());
         let settled = last.saturating_sub(pending);
         let counted = [last, settled, ready, halted_ready, held, bytes, self.delayed];
-        let mut args = Vec::new();
+        self.begin()?;
+        let keys = self.keys.clone();
+        let (name, mut call) = self.store.script(|scripts| &scripts.repair_counters);
+        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.orders()).key(keys.withdrawn());
+        call.arg(self.known.version).arg(self.repairs());
         for ((name, before), counted) in COUNTERS.iter().zip(before).zip(counted) {
-            args.extend([(*name).to_owned(), before.to_string(), counted.to_string()]);
+            call.arg(*name).arg(*before).arg(counted);
         }
-        Ok(self.part("counters", &args).await? == "ok")
+        let (answer, findings): (String, Vec<Finding>) = self.store.run(name, &call).await?;
+        self.note_all(findings, &[]);
+        Ok(answer == "ok")
     }
 
     fn told(self, counters_verified: bool) -> Repair {

@@ -94,7 +94,7 @@ pub(super) fn is_missing(error: &redis::RedisError) -> bool {
 }
 
 /// The files that scripts include, by name.
-const INCLUDES: [(&str, &str); 20] = [
+const INCLUDES: [(&str, &str); 22] = [
     ("attempts", include_str!("../../lua/include/attempts.lua")),
     ("bodies", include_str!("../../lua/include/bodies.lua")),
     ("call", include_str!("../../lua/include/call.lua")),
@@ -103,6 +103,7 @@ const INCLUDES: [(&str, &str); 20] = [
     ("damage", include_str!("../../lua/include/damage.lua")),
     ("epoch", include_str!("../../lua/include/epoch.lua")),
     ("expect", include_str!("../../lua/include/expect.lua")),
+    ("findings", include_str!("../../lua/include/findings.lua")),
     ("head", include_str!("../../lua/include/head.lua")),
     ("leases", include_str!("../../lua/include/leases.lua")),
     ("left", include_str!("../../lua/include/left.lua")),
@@ -112,6 +113,7 @@ const INCLUDES: [(&str, &str); 20] = [
     ("owner", include_str!("../../lua/include/owner.lua")),
     ("schema", include_str!("../../lua/include/schema.lua")),
     ("serial", include_str!("../../lua/include/serial.lua")),
+    ("unnamed", include_str!("../../lua/include/unnamed.lua")),
     ("waiting", include_str!("../../lua/include/waiting.lua")),
     ("wake", include_str!("../../lua/include/wake.lua")),
     ("withdrawn", include_str!("../../lua/include/withdrawn.lua")),
@@ -146,9 +148,36 @@ macro_rules! transitions {
 }
 
 transitions!(
-    ingest, claim, extend, complete, fail, unclaim, reap, own, disown, release, postpone, halt,
-    withdraw, retry, repair, discard, expire, pause, define, index, remove, purge, forget, topic,
-    migrate, found, beat,
+    ingest,
+    claim,
+    extend,
+    complete,
+    fail,
+    unclaim,
+    reap,
+    own,
+    disown,
+    release,
+    postpone,
+    halt,
+    withdraw,
+    retry,
+    repair,
+    repair_keys,
+    repair_traces,
+    repair_counters,
+    discard,
+    expire,
+    pause,
+    define,
+    index,
+    remove,
+    purge,
+    forget,
+    topic,
+    migrate,
+    found,
+    beat,
 );
 
 impl Default for Scripts {

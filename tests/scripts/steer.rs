@@ -195,7 +195,7 @@ impl Calls {
             &k.withdrawn(),
         ];
         let (name, count) = (self.name.as_str(), lanes.len().to_string());
-        let args = [name, &self.version, self.ordering, self.processing, "1", "messages", &count];
+        let args = [name, &self.version, self.ordering, self.processing, "1", &count];
         let mut made = self.with_lanes(call("repair", &keys, &args), lanes);
         made.args.extend(lanes.iter().map(|lane| (*lane).to_owned()));
         for (lane, sequence) in messages {

@@ -148,7 +148,7 @@ impl Repairing<'_> {
         let (kind,): (String,) = self.store.query(&pipe).await?;
         if kind != "zset" {
             if kind != "none" {
-                self.run("messages", &[lane], &[]).await?;
+                self.run(&[lane], &[]).await?;
             }
             return Ok(());
         }
@@ -213,7 +213,7 @@ impl Repairing<'_> {
                     let members: Vec<String> =
                         found.iter().map(|(m, _)| m).filter(|m| is_stray(m)).cloned().collect();
                     for some in members.chunks(RECORDS) {
-                        self.part("leases", some).await?;
+                        self.check_traces("leases", some).await?;
                     }
                 } else {
                     for sequence in sequences.clone() {
@@ -268,7 +268,7 @@ impl Repairing<'_> {
                 let key = self.keys.in_progress(lane.as_deref());
                 self.note("wrong_type".into(), key, false, &[]);
             } else {
-                self.run("lane", &[lane], &of_lane).await?;
+                self.check_keys(Some(&lane), &of_lane).await?;
             }
         }
         Ok(())
@@ -356,7 +356,7 @@ impl Repairing<'_> {
                 let letters: Vec<String> =
                     letters.filter(|s| seen.insert(*s)).map(|s| s.to_string()).collect();
                 for some in letters.chunks(RECORDS) {
-                    self.part("letters", some).await?;
+                    self.check_traces("letters", some).await?;
                 }
                 cursor = next;
                 if cursor == 0 {
@@ -371,7 +371,7 @@ impl Repairing<'_> {
     pub(super) async fn scan_bodies(&mut self) -> Result<(), StoreError> {
         let mut cursor = "0".to_owned();
         loop {
-            cursor = self.part("bodies", &[cursor]).await?;
+            cursor = self.check_traces("bodies", &[cursor]).await?;
             if cursor == "0" {
                 return Ok(());
             }

@@ -86,6 +86,9 @@ impl Watched {
     /// What was done since the last look was this operation.
     async fn note(&mut self, operation: &'static str) {
         let cost = self.look().await;
+        if self.slowest.is_some() {
+            println!("{operation}: longest {:.1} ms", cost.micros as f64 / 1e3);
+        }
         self.costs.push((operation, cost));
     }
 
@@ -171,6 +174,9 @@ impl Watched {
         let epoch: u64 = self.service.redis.ask(&["HGET", &key, "epoch"]).await.unwrap();
         let epoch = epoch.max(known.born);
         for from in (0..count).step_by(batch) {
+            if self.slowest.is_some() && from > 0 && from.is_multiple_of(100_000) {
+                println!("{}: {from} of {count} messages are loaded", known.destination.name);
+            }
             let all: Vec<Arrival> = (from..count.min(from + batch)).map(&arrival).collect();
             let all: Vec<&Arrival> = all.iter().collect();
             let stamped = store.ingest(&caller, known, epoch, &all).await.unwrap();

@@ -73,6 +73,8 @@ impl Slowest {
         let lines: Vec<&str> = words.iter().map(String::as_str).collect();
         let script = script_of(&lines[0].to_ascii_lowercase(), &lines, &self.names);
         let named = script.map_or_else(|| words.join(" "), str::to_owned);
+        // A script that is new to the server comes with its text.
+        let named = named.lines().next().unwrap_or_default().to_owned();
         (micros, tenth, named)
     }
 }

@@ -1,0 +1,9 @@
+-- What a repair finds.
+
+-- Notes a finding, 1 where it is repaired. Returns whether it is.
+local function note_finding(findings, kind, what, is_repaired)
+  findings[#findings + 1] = kind
+  findings[#findings + 1] = what
+  findings[#findings + 1] = is_repaired and 1 or 0
+  return is_repaired
+end
