@@ -98,7 +98,9 @@ impl Store {
         pipe: &Pipeline,
     ) -> Result<T, StoreError> {
         let answer = self.at(key, Work::Commands(pipe)).await;
-        self.observe(Called { name: &name_of(pipe), keys: &[key.to_vec()] }, &answer);
+        // Which of its keys is damaged is found out later.
+        let keys = if answer.is_err() { keys_of(pipe) } else { vec![key.to_vec()] };
+        self.observe(Called { name: &name_of(pipe), keys: &keys }, &answer);
         answer
     }
 
@@ -303,6 +305,15 @@ fn name_of(pipe: &Pipeline) -> String {
         _ => String::new(),
     };
     pipe.cmd_iter().next().map(name).unwrap_or_default()
+}
+
+/// The keys of the commands, as far as they have one.
+fn keys_of(pipe: &Pipeline) -> Vec<Vec<u8>> {
+    let key = |command: &redis::Cmd| match command.args_iter().nth(1) {
+        Some(redis::Arg::Simple(key)) => Some(key.to_vec()),
+        _ => None,
+    };
+    pipe.cmd_iter().filter_map(key).collect()
 }
 
 /// The key of the first command. All commands of a pipeline must be of its slot.

@@ -182,12 +182,13 @@ impl Called<'_> {
         (place, self.name.to_owned())
     }
 
-    /// The keys, if they are not too many.
-    fn suspects(&self) -> Vec<String> {
+    /// The keys of which it is known what they should be, if they are not too many.
+    fn suspects(&self, store: &Store) -> Vec<String> {
         if self.keys.len() > KEYS_MAX {
             return Vec::new();
         }
-        self.keys.iter().filter_map(|key| String::from_utf8(key.clone()).ok()).collect()
+        let keys = self.keys.iter().filter_map(|key| String::from_utf8(key.clone()).ok());
+        keys.filter(|key| types::expected(store.keys(), key).is_some()).collect()
     }
 }
 
@@ -204,7 +205,7 @@ impl Store {
             Err(StoreError::NoRights(_)) => self.inner.rights.was_refused(),
             Err(StoreError::Failed(problem) | StoreError::Unreadable(problem)) => {
                 let (place, call) = called.shown(self);
-                self.inner.damage.note(&place, &call, problem, called.suspects());
+                self.inner.damage.note(&place, &call, problem, called.suspects(self));
             }
             Err(_) => {}
         }

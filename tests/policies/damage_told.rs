@@ -177,6 +177,27 @@ async fn a_lane_that_cannot_be_read_keeps_no_other_from_ending() {
     desk.is_drained().await;
 }
 
+/// What is to become of a refused head cannot be noted. It is not sent again meanwhile, and the other
+/// lanes go on.
+#[tokio::test]
+async fn a_head_that_cannot_be_ended_keeps_no_other_lane_and_is_not_sent_again() {
+    let desk = Desk::start(json!({"ordering": "key"})).await;
+    desk.receiver.refuse("\"a1\"", 422, None);
+    desk.spoil(&desk.keys().halted()).await;
+    desk.send("a1", json!({"key": "a"})).await;
+    desk.names(Some("damaged: erp: halt: ")).await;
+    for number in 0..5 {
+        desk.send(&format!("b{number}"), json!({"key": "b"})).await;
+    }
+    desk.receives(&["b0", "b1", "b2", "b3", "b4"]).await;
+    assert_eq!(desk.receiver.arrived.load(std::sync::atomic::Ordering::Relaxed), 6);
+    desk.redis_ask::<u64>(&["DEL", &desk.keys().halted()]).await;
+    desk.until("it is halted", |stats| stats["halted"] == 1).await;
+    desk.names(None).await;
+    desk.cancel(1).await;
+    desk.is_drained().await;
+}
+
 #[tokio::test]
 async fn a_destination_that_cannot_be_read_keeps_no_other_from_its_workers() {
     let desk = Desk::start(worker()).await;

@@ -7,6 +7,8 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 
+use tokio::time::Instant;
+
 use super::{Answer, CALL_LANES_MAX, DestinationSender, LaneKey};
 use crate::{
     domain::{Destination, OnExhausted, Tombstone, TroubleKind},
@@ -49,6 +51,9 @@ pub(super) fn fate(
         (_, OnExhausted::Drop) => Fate::Withdraw(Tombstone::Dropped, reason.to_owned()),
     }
 }
+
+/// When it is tried again to carry out what is to become of a head, where what Redis holds is damaged.
+const END_AGAIN: Duration = Duration::from_secs(1);
 
 /// A head whose fate is carried out, and what came of it.
 pub(super) type Ended = (LaneKey, Refused, Result<(), StoreError>);
@@ -95,10 +100,14 @@ impl DestinationSender {
                     self.tell(&key, &head);
                 }
                 // Somebody else saw to it, or it is not the head any more.
-                // Or its lane is damaged: whoever asks for it next is told, and the others go on.
-                Err(StoreError::WrongHead | StoreError::Failed(_)) => {
+                Err(StoreError::WrongHead) => {
                     self.let_go(&key);
                     self.look = true;
+                }
+                // What it needs is damaged. It stays in hand, so that it is not sent again at once, and holds up
+                // no other lane.
+                Err(StoreError::Failed(_)) => {
+                    self.lingering.insert((Instant::now() + END_AGAIN, key));
                 }
                 Err(error) => {
                     self.to_end.push(&key);

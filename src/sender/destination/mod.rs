@@ -298,6 +298,9 @@ impl DestinationSender {
         }
         while self.lingering.first().is_some_and(|(until, _)| *until <= now) {
             if let Some((_, key)) = self.lingering.pop_first() {
+                if self.lanes.get(&key).is_some_and(|lane| lane.to_end().is_some()) {
+                    self.to_end.push(&key);
+                }
                 self.to_send.push(&key);
             }
         }

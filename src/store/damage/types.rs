@@ -9,7 +9,7 @@ pub(super) fn fits(keys: &Keys, key: &str, kind: &str) -> bool {
 }
 
 /// The types that a key may have; none where its name says nothing.
-fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]> {
+pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]> {
     let rest = key.strip_prefix(keys.prefix())?.strip_prefix(':')?;
     let Some((_, noun)) = rest.split_once("}:") else {
         return match rest {
