@@ -34,8 +34,9 @@ run: setup build ## Start the service with an embedded Redis and reseq.example.t
 test: setup ## Run all tests
 	cargo test --locked $(TEST_FEATURES)
 
-torture: setup ## A storm of faults, then a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster)
+torture: setup ## A storm of faults, then a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster DURABILITY=... BACKLOG=...)
 	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
+	  TORTURE_DURABILITY=$(DURABILITY) TORTURE_BACKLOG=$(BACKLOG) \
 	  cargo test --locked $(TEST_FEATURES) --test torture -- --nocapture
 
 test-rights: setup ## Run the tests of journeys with pods whose Redis user has the documented rights and no others

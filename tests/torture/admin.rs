@@ -13,8 +13,10 @@ use crate::{
 
 /// What has not been done by then never will.
 const DONE_MAX: Duration = Duration::from_secs(300);
-/// A purge of a million messages is one request.
-const ANSWER_MAX: Duration = Duration::from_secs(240);
+/// A pod that does not answer by then is frozen, or cannot.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// The same of a purge or a removal: a million messages are one request.
+const ALL_MAX: Duration = Duration::from_secs(240);
 
 /// Asks once, one pod: the status and the answer.
 async fn once(
@@ -25,7 +27,9 @@ async fn once(
     body: &Value,
 ) -> Result<(u16, Value), String> {
     let url = world.addresses[pod].url(path);
-    let mut request = client().request(method.clone(), url).timeout(ANSWER_MAX);
+    let is_all = path.contains("purge");
+    let max = if is_all { ALL_MAX } else { ANSWER_MAX };
+    let mut request = client().request(method.clone(), url).timeout(max);
     if !body.is_null() {
         request = request.header("content-type", "application/json").body(body.to_string());
     }
@@ -33,6 +37,11 @@ async fn once(
     let status = answer.status().as_u16();
     let text = answer.text().await.map_err(|error| error.to_string())?;
     Ok((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
+}
+
+/// Asks one pod, once: what may fail, and is not needed.
+pub async fn tried(world: &World, method: Method, path: &str, body: Value) {
+    let _ = once(world, 0, &method, path, &body).await;
 }
 
 /// Asks until `is_done` takes a status. A pod that is away, or cannot, is followed by the next.

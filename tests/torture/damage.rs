@@ -1,34 +1,45 @@
 //! Messages are damaged in Redis, as a disk or a person does it, and an operator gets past them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use reqwest::Method;
 use reseq::store::Keys;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::{
     admin,
     load::KEYS,
-    plan::Planned,
+    plan::{Planned, Role},
     strike::{ask, fires, heals},
-    support::{examiner::Order, pods::client},
+    support::{
+        examiner::Order,
+        pods::{Pod, client},
+        wait::LOOK_EVERY,
+    },
     world::{PARTITIONS, SUBJECTS, World},
 };
 
-/// The newest message after `ARGV[1]` that is ready, by its lane's number; with `ARGV[2]` one whose body
-/// is apart, if there is one.
-const CHOOSE: &str = "
+/// Damages the newest message after `ARGV[1]` that is ready: by `ARGV[2]` its body is deleted, its
+/// record is, or `ARGV[3]` is written over it. Returns its sequence, its lane's number and its record.
+const DAMAGE: &str = "
 local best, lane = tonumber(ARGV[1]), false
 for number = 3, #KEYS do
   for _, sequence in ipairs(redis.call('ZREVRANGE', KEYS[number], 0, 20)) do
     local is_meant = tonumber(sequence) > best and redis.call('HEXISTS', KEYS[1], sequence) == 1
-    if is_meant and (ARGV[2] == '' or redis.call('HEXISTS', KEYS[2], sequence) == 1) then
+    if is_meant and (ARGV[2] ~= 'body' or redis.call('HEXISTS', KEYS[2], sequence) == 1) then
       best, lane = tonumber(sequence), number - 3
     end
   end
 end
-return lane and {best, lane}";
+if not lane then return false end
+local field = string.format('%.0f', best)
+local record = redis.call('HGET', KEYS[1], field)
+if ARGV[2] == 'body' then redis.call('HDEL', KEYS[2], field)
+elseif ARGV[2] == 'record' then redis.call('HDEL', KEYS[1], field)
+else redis.call('HSET', KEYS[1], field, ARGV[3]) end
+return {best, lane, record}";
 /// What is written over a record: nothing that can be read, a header that is cut, another version.
 const GARBAGE: [&str; 3] = ["??", "19,999;abc", "94,1;x"];
 
@@ -39,38 +50,57 @@ struct Victim {
     sequence: u64,
 }
 
-/// Damages one message of a destination whose delivery is paused for it, so that nobody has it in hand;
-/// sees that it is shown as damaged, and that it holds up its lane alone; and has it leave. Returns
-/// when it had left.
+/// How often a message is damaged, if the one before had been sent all the same.
+const TRIES: usize = 5;
+/// Senders are stopped for no longer: within their leases.
+const FROZEN_MAX: Duration = Duration::from_millis(1200);
+
+/// Damages one message; sees that it is shown as damaged, and that it holds up its lane alone; and has
+/// it leave. Returns when it had left.
 pub async fn strike(world: &World, planned: Planned) -> Result<Instant, String> {
     let name = SUBJECTS[planned.target].destination;
     let servers = world.redis.lock().await;
     let primary = servers.node(servers.primary_of(name).await);
     let mut redis = primary.connection().await;
-    let pause = json!({"what": "delivery"});
-    let path = |rest: &str| format!("/v1/destinations/{name}/{rest}");
-    admin::done(world, Method::POST, &path("pause"), pause.clone()).await?;
-    let damaged = damage(world, &mut redis, planned).await;
-    admin::done(world, Method::POST, &path("resume"), pause).await?;
-    let victim = damaged?;
+    for _ in 0..TRIES {
+        let victim = damage(world, &mut redis, planned).await?;
+        let is_shown = is_shown(world, &victim).await;
+        if is_shown != Ok(false) {
+            let others = others_go_on(world, planned.target).await;
+            // It leaves in any case: nothing behind it in its lane could.
+            leaves(world, planned.bytes, &victim).await?;
+            return is_shown.and(others).map(|()| Instant::now());
+        }
+    }
+    Err(format!("{TRIES} messages were sent although they were damaged"))
+}
+
+/// True when the message is shown as damaged and halts its lane; false if it was sent: a sender had it.
+async fn is_shown(world: &World, victim: &Victim) -> Result<bool, String> {
+    let path = |rest: &str| format!("/v1/destinations/{}/{rest}", victim.name);
     let message = path(&format!("messages/{}", victim.sequence));
-    fires("the message is shown as damaged, and halts its lane", async || {
-        let shown = look(world, &message).await?;
-        let halted = look(world, &path("messages?state=halted&limit=1000")).await?;
+    let (mut shown, mut halted, mut is_sent) = (Value::Null, Value::Null, false);
+    let fired = fires("the message is shown as damaged, and halts its lane", async || {
+        shown = look(world, &message).await?;
+        is_sent = shown["state"] == "delivered";
+        halted = look(world, &path("messages?state=halted&limit=1000")).await?;
         let mut items = halted["items"].as_array()?.iter();
-        let is_listed =
-            items.any(|item| item["sequence"] == victim.sequence && item["damaged"].is_string());
-        (shown["state"] == "damaged" && is_listed).then_some(())
+        let is_listed = items.any(|item| item["sequence"] == victim.sequence && is_damaged(item));
+        (is_sent || shown["state"] == "damaged" && is_listed).then_some(())
     })
-    .await?;
-    others_go_on(world, planned.target).await?;
-    leaves(world, planned.bytes, &victim).await?;
-    Ok(Instant::now())
+    .await;
+    fired.map_err(|problem| format!("{problem}; it is {shown}; halted are {halted}"))?;
+    Ok(!is_sent)
+}
+
+/// Of an item in a list of messages: lists do not read long bodies, but tell why a lane halted.
+fn is_damaged(item: &Value) -> bool {
+    item["damaged"].is_string() || item["last_error"]["kind"] == "damaged"
 }
 
 async fn look(world: &World, path: &str) -> Option<Value> {
     for pod in &world.addresses {
-        let request = client().get(pod.url(path)).timeout(std::time::Duration::from_secs(2));
+        let request = client().get(pod.url(path)).timeout(Duration::from_secs(2));
         let Ok(answer) = request.send().await else { continue };
         if answer.status() == 200 {
             return serde_json::from_str(&answer.text().await.ok()?).ok();
@@ -79,6 +109,7 @@ async fn look(world: &World, path: &str) -> Option<Value> {
     None
 }
 
+/// Stops the senders, so that none of them has it in hand, and damages what becomes ready meanwhile.
 async fn damage(
     world: &World,
     redis: &mut MultiplexedConnection,
@@ -91,39 +122,65 @@ async fn damage(
         Order::Key => (0..KEYS).map(|number| Some(format!("key-{number}"))).collect(),
         Order::Destination | Order::None => vec![None],
     };
-    let (messages, bodies) = (keys.messages(), keys.bodies());
-    let ready: Vec<String> = lanes.iter().map(|lane| keys.ready(lane.as_deref())).collect();
-    let last: String = ask(redis, &["HGET", &keys.hash(), "last"]).await?;
-    let count = (2 + ready.len()).to_string();
-    // Of long bodies there are few: where none comes, a record will do.
-    let mut wants_body = planned.bytes.is_multiple_of(4);
-    let begun = Instant::now();
-    let mut chosen = None;
-    fires("a message is ready that came after the pause", async || {
-        wants_body &= begun.elapsed().as_secs() < 4;
-        let body = if wants_body { "body" } else { "" };
-        let mut words = vec!["EVAL", CHOOSE, &count, &messages, &bodies];
-        words.extend(ready.iter().map(String::as_str));
-        words.extend([last.as_str(), body]);
-        chosen = ask::<Option<(u64, usize)>>(redis, &words).await.ok()?;
-        chosen.map(drop)
+    let mut names = vec![keys.messages(), keys.bodies()];
+    names.extend(lanes.iter().map(|lane| keys.ready(lane.as_deref())));
+    let count = names.len().to_string();
+    let garbage = GARBAGE[planned.bytes % GARBAGE.len()];
+    let hash = keys.hash();
+    let mut round = 0;
+    let mut hit = None;
+    fires("a message becomes ready while the senders are stopped", async || {
+        if round > 0 {
+            // They keep their leases.
+            sleep(FROZEN_MAX).await;
+        }
+        round += 1;
+        let how = match planned.bytes % 4 {
+            // Of long bodies there are few: where none comes, a record will do.
+            0 if round < 3 => "body",
+            0 | 1 => "record",
+            _ => "garbage",
+        };
+        let (mut one, mut other) =
+            (world.pod(Role::Sender, 0).lock().await, world.pod(Role::Sender, 1).lock().await);
+        let stopped: Vec<&Pod> = [&mut one, &mut other]
+            .into_iter()
+            .filter_map(|pod| (!pod.has_ended()).then_some(&**pod))
+            .collect();
+        stopped.iter().for_each(|pod| pod.freeze());
+        let begun = Instant::now();
+        let last = ask::<String>(redis, &["HGET", &hash, "last"]).await.unwrap_or_default();
+        while hit.is_none() && begun.elapsed() < FROZEN_MAX {
+            let mut words = vec!["EVAL", DAMAGE, &count];
+            words.extend(names.iter().map(String::as_str));
+            words.extend([last.as_str(), how, garbage]);
+            hit = ask::<Option<(u64, usize, Vec<u8>)>>(redis, &words).await.ok().flatten();
+            sleep(LOOK_EVERY).await;
+        }
+        stopped.iter().for_each(|pod| pod.thaw());
+        hit.as_ref().map(drop)
     })
     .await?;
-    let (sequence, lane) = chosen.ok_or("none was chosen")?;
-    let shown = format!("/v1/destinations/{name}/messages/{sequence}");
-    let shown = admin::done(world, Method::GET, &shown, Value::Null).await?;
-    let epoch = shown["epoch"].as_u64().ok_or_else(|| format!("it has no epoch: {shown}"))?;
-    // From now on it may be lost, and no other.
+    let (sequence, lane, record) = hit.ok_or("none was hit")?;
+    let epoch = epoch_of(&record).ok_or_else(|| format!("no epoch in {record:?}"))?;
+    // It may be lost, and no other.
     world.ledger.destroy(name, epoch, sequence);
-    let field = sequence.to_string();
-    let garbage = GARBAGE[planned.bytes % GARBAGE.len()];
-    let words = match planned.bytes % 4 {
-        0 if wants_body => vec!["HDEL", &bodies, &field],
-        0 | 1 => vec!["HDEL", &messages, &field],
-        _ => vec!["HSET", &messages, &field, garbage],
-    };
-    ask::<i64>(redis, &words).await?;
     Ok(Victim { name, key: lanes[lane].clone(), sequence })
+}
+
+/// The epoch in a record (docs/REDIS.md, Records): the first element of the array that is its header.
+fn epoch_of(record: &[u8]) -> Option<u64> {
+    let mut rest = record;
+    loop {
+        let (first, end) = (*rest.first()?, rest.iter().position(|byte| *byte == b';')?);
+        rest = &rest[end + 1..];
+        if first == b'1' {
+            break;
+        }
+    }
+    // An array, and an unsigned number of 64 bits.
+    let [0x90..=0x9f, 0xcf, number @ ..] = rest else { return None };
+    Some(u64::from_be_bytes(number.get(..8)?.try_into().ok()?))
 }
 
 /// Where there are other lanes in the destination, they go on.
@@ -151,10 +208,8 @@ async fn leaves(world: &World, way: usize, victim: &Victim) -> Result<(), String
         admin::ask(world, Method::DELETE, &cancel, Value::Null, is_done).await?;
     } else {
         if way % 3 == 1 {
-            let found = admin::done(world, Method::POST, &path("repair"), json!({})).await?;
-            if found["found"] == 0 {
-                return Err(format!("a repair of {name} found nothing: {found}"));
-            }
+            // It is no way out, but must do no harm. On a busy machine it may be too slow.
+            admin::tried(world, Method::POST, &path("repair"), json!({})).await;
         }
         let mut head = json!({"sequence": sequence});
         if let Some(key) = key {
@@ -178,7 +233,7 @@ async fn leaves(world: &World, way: usize, victim: &Victim) -> Result<(), String
 
 async fn is_gone(world: &World, path: &str) -> Option<()> {
     let request = client().get(world.addresses[0].url(path));
-    let answer = request.timeout(std::time::Duration::from_secs(2)).send().await.ok()?;
+    let answer = request.timeout(Duration::from_secs(2)).send().await.ok()?;
     (answer.status() == 404).then_some(())
 }
 
@@ -191,9 +246,9 @@ pub async fn cancel_again(world: &World, name: &str) {
     for item in halted["items"].as_array().into_iter().flatten() {
         let sequence = item["sequence"].as_u64().unwrap_or_default();
         let is_ours = destroyed.iter().any(|(of, _, at)| of == name && *at == sequence);
-        if is_ours && item["damaged"].is_string() {
+        if is_ours && is_damaged(item) {
             let path = format!("/v1/destinations/{name}/messages/{sequence}");
-            let _ = admin::ask(world, Method::DELETE, &path, Value::Null, |_, _| true).await;
+            admin::tried(world, Method::DELETE, &path, Value::Null).await;
         }
     }
 }

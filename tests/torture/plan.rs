@@ -81,6 +81,7 @@ impl fmt::Display for Planned {
         )?;
         match kind {
             Kind::Link(_, Trouble::Cut) => write!(f, ", at byte {bytes}"),
+            Kind::Damaged | Kind::RightsTaken => write!(f, ", of {target}, by {bytes}"),
             Kind::Link(_, Trouble::Delayed) | Kind::Receiver(Mood::Slow) => {
                 write!(f, ", by {} ms", delay.as_millis())
             }
@@ -91,8 +92,18 @@ impl fmt::Display for Planned {
 
 /// The faults of a storm that lasts so long. The same seed gives the same plan.
 pub fn plan(seed: u64, topology: Topology, storm: Duration, destinations: usize) -> Vec<Planned> {
+    plan_of(Kind::all(topology), seed, topology, storm, destinations)
+}
+
+/// The same of some kinds.
+pub fn plan_of(
+    kinds: Vec<Kind>,
+    seed: u64,
+    topology: Topology,
+    storm: Duration,
+    destinations: usize,
+) -> Vec<Planned> {
     let mut random = StdRng::seed_from_u64(seed);
-    let kinds = Kind::all(topology);
     let mut deck: Vec<Kind> = Vec::new();
     let mut busy: BTreeMap<String, u64> = BTreeMap::new();
     let mut planned = Vec::new();

@@ -18,7 +18,7 @@ use crate::{
     level::Level,
     load,
     measure::recoveries,
-    plan::{Planned, Topology, plan},
+    plan::{Kind, Planned, Topology, plan_of},
     report::Report,
     strike::{Struck, strike},
     support::{
@@ -48,7 +48,12 @@ pub async fn run(topology: Topology, level: Level, seed: u64, storm: Duration) -
 }
 
 async fn run_here(topology: Topology, level: Level, seed: u64, storm: Duration) -> Report {
-    let planned = plan(seed, topology, storm, FLOWING);
+    let mut kinds = Kind::all(topology);
+    if let Some(part) = crate::setting("TORTURE_KINDS") {
+        kinds.retain(|kind| part.split(',').any(|part| kind.to_string().contains(part)));
+        assert!(!kinds.is_empty(), "no kind of fault has {part:?} in its name");
+    }
+    let planned = plan_of(kinds, seed, topology, storm, FLOWING);
     let (seconds, count) = (storm.as_secs(), planned.len());
     println!("torture: {topology}, {level}, seed {seed}, {seconds} s, {count} faults");
     planned.iter().for_each(|fault| println!("  {fault}"));
@@ -141,7 +146,10 @@ async fn storm_of(
                 println!("  took {:6.1} s: {fault}", (one.ended - one.begun).as_secs_f64());
                 struck.push(one);
             }
-            Ok(Err(problem)) => problems.push(format!("{fault}: {problem}")),
+            Ok(Err(problem)) => {
+                println!("  failed: {fault}: {problem}");
+                problems.push(format!("{fault}: {problem}"));
+            }
             Err(error) => problems.push(format!("{fault}: {}", said(error))),
         }
     }
