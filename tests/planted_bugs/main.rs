@@ -34,7 +34,7 @@ macro_rules! scene {
     };
 }
 
-const SCENES: [Of; 18] = [
+const SCENES: [Of; 19] = [
     scene!(failures, "journey"),
     scene!(unclear_answers, "journey"),
     scene!(sent_twice, "journey"),

@@ -33,7 +33,9 @@ impl Desk {
     async fn ask_bytes(&self, words: &[&[u8]]) {
         let (name, rest) = words.split_first().unwrap();
         let mut command = redis::cmd(std::str::from_utf8(name).unwrap());
-        rest.iter().for_each(|word| drop(command.arg(*word)));
+        for word in rest {
+            command.arg(*word);
+        }
         command.exec_async(&mut self.redis.connection().await).await.unwrap();
     }
 
