@@ -201,7 +201,7 @@ async fn others_go_on(world: &World, target: usize) -> Result<(), String> {
 async fn leaves(world: &World, way: usize, victim: &Victim) -> Result<(), String> {
     let Victim { name, key, sequence } = victim;
     let path = |rest: &str| format!("/v1/destinations/{name}/{rest}");
-    if way % 3 == 0 {
+    if way.is_multiple_of(3) {
         let cancel = path(&format!("messages/{sequence}"));
         // Cancelled by a call whose answer was lost, it is gone.
         let is_done = |status: u16, _: &Value| matches!(status, 200 | 202 | 409);
