@@ -26,7 +26,10 @@ const BEGUN: &[u8] = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 
 pub async fn rights(world: &World, planned: Planned) -> Result<Instant, String> {
     let servers = world.redis.lock().await;
     let rules = minimal_rules();
-    let commands: Vec<&str> = rules.iter().filter_map(|rule| rule.strip_prefix('+')).collect();
+    let commands = rules.iter().filter_map(|rule| rule.strip_prefix('+'));
+    // Where MULTI is refused, redis-rs 1.8.1 subtracts 2 from 1: a panic in a debug build, which ends
+    // the connection.
+    let commands: Vec<&str> = commands.filter(|command| *command != "multi").collect();
     let command = commands[planned.bytes % commands.len()];
     let (less, more, seen) = match planned.kind {
         Kind::ChannelsTaken => (
@@ -122,10 +125,11 @@ pub async fn descriptors(world: &World, planned: Planned) -> Result<Instant, Str
         let limit = Rlimit { current: Some(count), maximum: Some(DESCRIPTORS.into()) };
         prlimit(Some(id), Resource::Nofile, limit).map(drop).map_err(|error| error.to_string())
     };
-    let open = std::fs::read_dir(format!("/proc/{}/fd", pod.id())).map_err(|e| e.to_string())?;
-    limit(open.count() as u64)?;
+    limit(lowest_free(pod.id()))?;
     sleep(planned.lasts).await;
     let fired = fires("a request that the pod had no descriptor for", async || {
+        // Some may have been closed meanwhile.
+        limit(lowest_free(pod.id())).ok()?;
         let request = client().get(pod.url("/healthz")).timeout(ANSWER_MAX);
         request.send().await.is_err().then_some(())
     })
@@ -139,4 +143,11 @@ pub async fn descriptors(world: &World, planned: Planned) -> Result<Instant, Str
     })
     .await?;
     Ok(given)
+}
+
+/// The lowest number that no descriptor of a process has: below it as a limit it opens none.
+fn lowest_free(process: u32) -> u64 {
+    let dir = format!("/proc/{process}/fd");
+    let is_open = |number: &u64| std::fs::symlink_metadata(format!("{dir}/{number}")).is_ok();
+    (0..u64::from(DESCRIPTORS)).find(|number| !is_open(number)).unwrap_or_default()
 }
