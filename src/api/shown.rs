@@ -33,7 +33,9 @@ pub(super) struct Common {
     epoch: u64,
     id: String,
     key: Option<String>,
-    received: String,
+    /// Absent where Redis holds too little of the message to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received: Option<String>,
     attempts: u32,
     crashes: u32,
     bytes: u64,
@@ -86,7 +88,8 @@ pub(super) struct Pending {
     #[serde(flatten)]
     common: Common,
     state: State,
-    age_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +156,7 @@ impl Common {
             epoch: message.place.epoch,
             id: message.message.id.clone(),
             key: message.message.key.clone(),
-            received: rfc3339(message.message.received_ms),
+            received: received_ms(message).map(rfc3339),
             attempts: message.attempts.failed,
             crashes: message.attempts.crashes,
             bytes: message.charge,
@@ -193,6 +196,11 @@ impl Inside {
     }
 }
 
+/// When a message was received; none where Redis holds too little of it to tell.
+fn received_ms(message: &Stamped) -> Option<u64> {
+    Some(message.message.received_ms).filter(|received_ms| *received_ms > 0)
+}
+
 impl Pending {
     /// As in a list; with what is inside, if `whole` says how deeply JSON may nest.
     pub(super) fn of(known: &Known, listed: &Listed, now_ms: u64, whole: Option<usize>) -> Pending {
@@ -201,7 +209,7 @@ impl Pending {
         Pending {
             common: Common::of(message),
             state: listed.state,
-            age_ms: now_ms.saturating_sub(message.message.received_ms),
+            age_ms: received_ms(message).map(|received_ms| now_ms.saturating_sub(received_ms)),
             due: listed.due_ms.map(rfc3339),
             halted_since: listed.halted_ms.map(rfc3339),
             priority: by_priority.then_some(message.priority),

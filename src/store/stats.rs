@@ -191,7 +191,11 @@ fn head(listed: Listed, known: &Known, delivering: bool, now_ms: u64) -> Head {
         sequence: message.place.sequence,
         key: known.destination.lane_key(message.message.key.as_deref()).map(str::to_owned),
         state,
-        age_ms: now_ms.saturating_sub(message.message.received_ms),
+        // A damaged message may not say when it was received.
+        age_ms: match message.message.received_ms {
+            0 => 0,
+            received_ms => now_ms.saturating_sub(received_ms),
+        },
         blocked_by: match state {
             State::Halted | State::Damaged => "person",
             State::Delayed if !has_failed => "delay",
