@@ -360,6 +360,7 @@ if #gone > 0 then expect('HLEN', KEYS[4]) end
 if #gone > 0 and ordering == 'key' then expect('ZCARD', KEYS[15]) end
 if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
 if orders > 0 then expect('HLEN', KEYS[8]) end
+if halted and #gone > 0 then expect('ZCARD', KEYS[12]) end
 local has_unwanted_log = settles and ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0
 if asks_what_is_gone or has_unwanted_log then
   expect('HLEN', KEYS[9], KEYS[10], KEYS[13])
@@ -421,12 +422,18 @@ local function settle_lanes()
 end
 
 local function forget_records()
+  local no_longer_halted = 0
   for from = 1, #gone, 4000 do
     local upto = math.min(from + 3999, #gone)
     redis.call('HDEL', KEYS[4], unpack(gone, from, upto))
     if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone, from, upto)) end
     if orders > 0 then orders = orders - redis.call('HDEL', KEYS[8], unpack(gone, from, upto)) end
+    -- A repair may have halted what the owner had in hand.
+    if halted then
+      no_longer_halted = no_longer_halted + redis.call('ZREM', KEYS[12], unpack(gone, from, upto))
+    end
   end
+  if no_longer_halted > 0 then redis.call('HINCRBY', KEYS[3], 'halted_ready', -no_longer_halted) end
 end
 
 -- Counts what has left.

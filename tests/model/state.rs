@@ -222,7 +222,7 @@ pub struct Destination {
     pub discarded: u64,
     pub expired: u64,
     /// What damaged messages counted for that have left: nobody could tell.
-    pub lost_bytes: u64,
+    pub lost_bytes: i64,
     /// The lengths of bodies that no record names any more.
     pub left_bodies: BTreeMap<Sequence, usize>,
     pub messages: BTreeMap<Sequence, Message>,
@@ -247,7 +247,8 @@ impl Destination {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.messages.values().map(|message| message.charge).sum::<u64>() + self.lost_bytes
+        let charged = self.messages.values().map(|message| message.charge).sum::<u64>();
+        charged.saturating_add_signed(self.lost_bytes)
     }
 
     pub fn orders(&self) -> u64 {

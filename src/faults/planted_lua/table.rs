@@ -272,8 +272,8 @@ end",
     bug(
         "a repair halts what is in a hand",
         "repair",
-        "if not at.halted and not held and not is_leased(sequence) and find('damaged', sequence)",
-        "if not at.halted and not held and find('damaged', sequence)",
+        "if at.halted or held or is_leased(sequence) then return held end",
+        "if at.halted or held then return held end",
     ),
     bug(
         "a repair makes no hint for a head with an order",

@@ -69,6 +69,8 @@ pub fn release(
     let Some(destination) = state.destinations.get_mut(known.name) else {
         unreachable!("it was found")
     };
+    let charged = destination.messages.values().map(|message| message.charge).sum::<u64>() as i64;
+    destination.lost_bytes = destination.lost_bytes.max(-charged);
     remember(destination, &emptied, known.definition.previous_keys_max);
     if known.definition.log_max == 0 && lanes.iter().any(|request| request.settled_to > 0) {
         for (sequence, _) in std::mem::take(&mut destination.log) {
@@ -133,7 +135,14 @@ fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'
         .filter(|(at, message)| *at <= request.settled_to && message.is_finished())
         .map(|(sequence, _)| sequence)
         .collect();
-    is_gone.iter().for_each(|sequence| drop(destination.messages.remove(sequence)));
+    for sequence in &is_gone {
+        let message = destination.messages.remove(sequence);
+        // The owner says what it counted for. A repair that met it damaged has taken that off already.
+        let told = request.settled.iter().find(|gone| gone.sequence == *sequence);
+        if let (Some(message), Some(told)) = (message, told) {
+            destination.lost_bytes += message.charge as i64 - told.charge as i64;
+        }
+    }
     if let (Lane::Single(_), Some(name), [_, ..]) =
         (request.lane, request.lane.name(), is_gone.as_slice())
     {

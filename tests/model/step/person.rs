@@ -96,7 +96,7 @@ fn withdraw_one(
         destination.left_bodies.insert(sequence, length);
     }
     if message.is_unreadable() {
-        destination.lost_bytes += message.charge;
+        destination.lost_bytes += message.charge as i64;
     }
     destination.waiting.retain(|at| *at != sequence);
     if let Some(message) = destination.messages.get_mut(&sequence) {
