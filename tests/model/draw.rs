@@ -103,14 +103,23 @@ const TWISTS: [(u32, Twist); 4] = [
 
 /// A sequence of operations, with fewer than so many.
 pub fn draws(rng: &mut StdRng, most: usize) -> Vec<Draw> {
-    let count = rng.random_range(1..most);
-    (0..count).map(|_| draw(rng)).collect()
+    draws_with_more_of(rng, most, &[])
 }
 
-fn draw(rng: &mut StdRng) -> Draw {
+/// The same, with more of these kinds than otherwise.
+pub fn draws_with_more_of(rng: &mut StdRng, most: usize, wanted: &[Kind]) -> Vec<Draw> {
+    let kinds = KINDS.map(|(weight, kind)| match wanted.contains(&kind) {
+        true => (12 * weight.min(4), kind),
+        false => (weight, kind),
+    });
+    let count = rng.random_range(1..most);
+    (0..count).map(|_| draw(rng, &kinds)).collect()
+}
+
+fn draw(rng: &mut StdRng, kinds: &[(u32, Kind)]) -> Draw {
     let many = rng.random_range(1..6);
     Draw {
-        kind: one_of(rng, &KINDS),
+        kind: one_of(rng, kinds),
         name: rng.random_range(0..NAMES.len()),
         caller: rng.random_range(0..CALLERS),
         many: (0..many).map(|_| rng.random()).collect(),
