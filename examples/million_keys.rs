@@ -47,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
     let mut destination =
         Destination::new("keys".parse()?, format!("tcp://{}", receiver.local_addr()?));
     destination.ordering = Lanes::Key;
-    destination.max_backlog = 2 * count;
+    destination.backlog_max = 2 * count;
     tokio::spawn(receive(receiver, received.clone()));
 
     let mut config = Config { destinations: vec![destination], ..Config::default() };

@@ -12,8 +12,8 @@ use reseq::{
     config,
     domain::{Arrival, Body, Destination, Message, Ordering, TransformKind},
     store::{
-        Caller, Completion, Known, LaneRequest, Owner, OwnerToken, Paused, Settled, Store,
-        embedded::EmbeddedRedis,
+        CallSequence, CatalogEntry, Completion, LaneRequest, Owner, OwnerToken, Paused, Settled,
+        Store, embedded::EmbeddedRedis,
     },
 };
 
@@ -26,9 +26,9 @@ const ROUND: usize = 10_000;
 struct Bench {
     store: Store,
     server: MultiplexedConnection,
-    known: Known,
+    known: CatalogEntry,
     owner: Owner,
-    caller: Caller,
+    caller: CallSequence,
     lanes: usize,
 }
 
@@ -75,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
                 costs.iter().map(|(_, micros)| micros).sum::<f64>() / count as f64
             );
             bench.store.remove(&bench.known.destination.name, true).await?;
-            bench.store.disown(bench.known.partition, &bench.owner.token, None).await?;
+            bench.store.resign_partition(bench.known.partition, &bench.owner.token, None).await?;
         }
     }
     redis.stop().await?;
@@ -92,7 +92,7 @@ impl Bench {
         destination.log_max = 0;
         let defined = store.define(&destination).await?;
         let partition = destination.name.partition(store.keys().partitions());
-        let known = Known {
+        let known = CatalogEntry {
             destination,
             version: defined.version,
             partition,
@@ -100,7 +100,7 @@ impl Bench {
             born: defined.born,
         };
         let token = OwnerToken::random();
-        let epoch = store.own(partition, &token, LEASE).await?.epoch;
+        let epoch = store.acquire_partition(partition, &token, LEASE).await?.epoch;
         let caller = store.caller("bench");
         let server = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
         Ok(Bench { store, server, known, owner: Owner { token, epoch }, caller, lanes })
@@ -215,7 +215,7 @@ impl Bench {
                 let requests: Vec<_> = requests.collect();
                 let released = self.store.release(&self.owner, &self.known, &requests).await?;
                 for (last, run) in last.iter_mut().zip(&released.runs) {
-                    let upto = run.messages.last().map_or(0, |message| message.place.sequence);
+                    let upto = run.messages.last().map_or(0, |message| message.position.sequence);
                     *last = (upto, run.messages.len() as u64);
                 }
                 if last.iter().all(|(upto, _)| *upto == 0) {

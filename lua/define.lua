@@ -44,7 +44,7 @@ if not before then
 end
 local version = text(math.max(before + 1, now))
 redis.call('HSET', KEYS[2], 'version', version, 'definition', ARGV[2], 'ordering', ARGV[3],
-  'claimers', ARGV[4], 'processing', ARGV[6], 'attempts_max', ARGV[7], 'crashes_max', ARGV[8])
+  'claimers', ARGV[4], 'processing', ARGV[6], 'attempts_max', ARGV[7], 'stalls_max', ARGV[8])
 if not known[1] then redis.call('HSET', KEYS[2], 'born', born) end
 if known[3] ~= ARGV[3] then
   -- Only messages that were withdrawn may still be listed, and the list may become one of another type.

@@ -3,17 +3,17 @@
 --
 -- KEYS:
 --   [1] destination   reseq:{p07}:d:<dest>
---   [2] dead          reseq:{p07}:d:<dest>:dead
---   [3] letters       reseq:{p07}:d:<dest>:letters
+--   [2] dead          reseq:{p07}:d:<dest>:dead-letters
+--   [3] letters       reseq:{p07}:d:<dest>:dead-letter-messages
 --   [4] epoch         reseq:{p07}:epoch
 --   [5] bodies        reseq:{p07}:d:<dest>:bodies
---   [6] dead_at       reseq:{p07}:d:<dest>:dead-at
+--   [6] dead_at       reseq:{p07}:d:<dest>:dead-lettered-at
 -- ARGV:
 --   [1] definition version; then the sequences
 -- Returns: how many there were
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it finds none of them: no call number is needed.
--- include: schema, expect, bodies, letters
+-- include: schema, expect, bodies, dead_letters
 
 check_schema(KEYS[4])
 local known = redis.call('HMGET', KEYS[1], 'version', 'deleted')

@@ -3,17 +3,17 @@
 --
 -- KEYS:
 --   [1] destination   reseq:{p07}:d:<dest>
---   [2] dead          reseq:{p07}:d:<dest>:dead
---   [3] letters       reseq:{p07}:d:<dest>:letters
+--   [2] dead          reseq:{p07}:d:<dest>:dead-letters
+--   [3] letters       reseq:{p07}:d:<dest>:dead-letter-messages
 --   [4] epoch         reseq:{p07}:epoch
 --   [5] bodies        reseq:{p07}:d:<dest>:bodies
---   [6] dead_at       reseq:{p07}:d:<dest>:dead-at
+--   [6] dead_at       reseq:{p07}:d:<dest>:dead-lettered-at
 -- ARGV:
 --   [1] definition version  [2] how long a dead letter is kept, ms  [3] most letters of one call
 -- Returns: how many were removed
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it removes the next, if they are too old as well: no call number is needed.
--- include: schema, clock, expect, bodies, letters
+-- include: schema, clock, expect, bodies, dead_letters
 
 check_schema(KEYS[4])
 local known = redis.call('HMGET', KEYS[1], 'version', 'deleted')

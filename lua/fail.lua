@@ -17,7 +17,7 @@
 --   [12] epoch            reseq:{p07}:epoch
 -- ARGV:
 --   [1] call number  [2] destination; then per message 5: sequence, member of leases, wait in ms, '1'
---   if another attempt cannot help, trouble as JSON
+--   if another attempt cannot help, error as JSON
 -- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL
 -- include: schema, clock, call, expect, leases, attempts, wake, waiting
@@ -49,7 +49,7 @@ for i, member in ipairs(members) do
   if held[i] and not failed[sequence] then
     local attempts = attempts_of(KEYS[5], sequence)
     attempts[1] = attempts[1] + 1
-    note_trouble(attempts, now, ARGV[base + 4])
+    note_error(attempts, now, ARGV[base + 4])
     failed[sequence] = attempts
     gone[#gone + 1] = member
     answer[i] = 'ok'

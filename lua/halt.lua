@@ -14,7 +14,7 @@
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] 'destination', 'key' or 'none'
 --   [4] known of the epoch  [5] lane's key  [6] sequence  [7] failed attempts, with this one
---   [8] trouble as JSON  [9] definition version
+--   [8] error as JSON  [9] definition version
 -- Returns: 1; 0 if it was halted before
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD
@@ -38,7 +38,7 @@ expect('HLEN', KEYS[3], KEYS[4])
 expect('ZCARD', KEYS[6])
 local attempts = attempts_of(KEYS[4], sequence)
 attempts[1], attempts[4] = tonumber(ARGV[7]), 'delivery'
-note_trouble(attempts, now, ARGV[8])
+note_error(attempts, now, ARGV[8])
 keep_attempts(KEYS[4], sequence, attempts)
 redis.call('HINCRBY', KEYS[3], 'halted_ready', 1)
 redis.call('ZADD', KEYS[5], text(now), sequence)

@@ -14,21 +14,21 @@
 --   [10] wake_releasable   reseq:{p07}:wake:releasable
 --   [11] delayed           reseq:{p07}:delayed
 --   [12] attempts          reseq:{p07}:d:<dest>:attempts
---   [13] unique            reseq:{p07}:d:<dest>:unique
---   [14] dead              reseq:{p07}:d:<dest>:dead
---   [15] letters           reseq:{p07}:d:<dest>:letters
+--   [13] unique            reseq:{p07}:d:<dest>:idempotency-keys
+--   [14] dead              reseq:{p07}:d:<dest>:dead-letters
+--   [15] letters           reseq:{p07}:d:<dest>:dead-letter-messages
 --   [16] bodies            reseq:{p07}:d:<dest>:bodies
---   [17] dead_at           reseq:{p07}:d:<dest>:dead-at
+--   [17] dead_at           reseq:{p07}:d:<dest>:dead-lettered-at
 --   [18] previous          reseq:{p07}:d:<dest>:previous
 --   [19…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
---   […]   per idempotency key, with a window: seen reseq:{p07}:d:<dest>:seen:<idempotency key>
+--   […]   per idempotency key, with a window: seen reseq:{p07}:d:<dest>:idempotency:<idempotency key>
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
 --   [5] known of the epoch  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
 --   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
 --   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
 --   [13] number of idempotency keys that are named  [14] schema that the records are written in
---   [15] number of arrivals  [16] their charges in bytes, together  [17] number of bodies that are
+--   [15] number of arrivals  [16] their accounted bytes in bytes, together  [17] number of bodies that are
 --   stored apart; then the lanes' keys, then those idempotency keys, then the records; then, if there
 --   are several lanes, of each arrival its lane (from 1); then per body stored apart 3: its arrival
 --   (from 1), '' or 'i' (the body as it arrived), the body; then per arrival that has more to it 3: which (from 1),
@@ -41,7 +41,7 @@
 --   the arrivals that are not listed were stamped from the first sequence on, without gaps
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, epoch, expect, damage, lists, attempts, wake, waiting, bodies, letters
+-- include: schema, clock, call, epoch, expect, damage, lists, attempts, wake, waiting, bodies, dead_letters
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -156,7 +156,7 @@ local waiting, delays, held, remember, letters = {n = 0}, {}, 0, {}, {}
 local held_due, lanes_ready, ready_count = {}, {n = 0}, 0
 for lane = 1, lane_count do pending[lane], finished[lane] = {n = 0}, {n = 0} end
 
-local function charge_of(record)
+local function accounted_bytes_of(record)
   return tonumber(string.match(record, '^%d(%d+),') or string.match(record, '^B%d+;%d(%d+),'))
 end
 
@@ -220,7 +220,7 @@ for arrival = 1, count do
   local record, seen, options = ARGV[record_base + arrival], '', ''
   local at_more = more[arrival]
   if at_more then seen, options = ARGV[at_more + 1], ARGV[at_more + 2] end
-  local charge = has_room_for_all and 0 or charge_of(record)
+  local accounted_bytes = has_room_for_all and 0 or accounted_bytes_of(record)
   local index, digest, id, in_epoch, at, same, first_id, letter, letter_epoch
   if seen ~= '' then
     index, digest, id = string.match(seen, '^(%d+):(%S+) ?(.*)$')
@@ -246,16 +246,16 @@ for arrival = 1, count do
       or not redis.call('ZSCORE', KEYS[14], letter)) then
     -- It went before, or with an earlier destination of this name.
     refusal = {arrival, 'gone', '0', '0', ''}
-  elseif room <= 0 or room_bytes < charge and pending_bytes + bytes > 0 then
+  elseif room <= 0 or room_bytes < accounted_bytes and pending_bytes + bytes > 0 then
     -- What comes behind it in the batch is not to overtake it.
     room = 0
     refusal = {arrival, 'backlog_full', '0', '0', ''}
   end
   if refusal then
     answer[#answer + 1] = refusal
-    left_out = left_out + charge_of(record)
+    left_out = left_out + accounted_bytes_of(record)
   else
-    last, room, room_bytes, bytes = last + 1, room - 1, room_bytes - charge, bytes + charge
+    last, room, room_bytes, bytes = last + 1, room - 1, room_bytes - accounted_bytes, bytes + accounted_bytes
     local sequence = text(last)
     if letter then letters[letter] = true end
     if ordering == 'key' then record = with_prefix('P' .. previous[lane] .. ';', record) end
@@ -312,7 +312,7 @@ if records.n > 0 then
     end
   end
   if ready_count > 0 then redis.call('HINCRBY', KEYS[3], 'ready', ready_count) end
-  if held > 0 then redis.call('HINCRBY', KEYS[3], 'held', held) end
+  if held > 0 then redis.call('HINCRBY', KEYS[3], 'awaiting_turn', held) end
   for _, one in ipairs(held_due) do
     local attempts = attempts_of(KEYS[12], one[1])
     attempts[5] = text(one[2])

@@ -9,12 +9,12 @@
 --   [4] releasable    reseq:{p07}:releasable
 --   [5] lanes         reseq:{p07}:d:<dest>:lanes
 --   [6] in_progress   reseq:{p07}:d:<dest>:in-progress[:<key>]
---   [7] orders        reseq:{p07}:d:<dest>:orders
+--   [7] withdrawals        reseq:{p07}:d:<dest>:withdrawals
 --   [8] destination   reseq:{p07}:d:<dest>
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination', 'key' or
 --   'none'  [5] known of the epoch  [6] lane's key  [7] sequence  [8] failed attempts, with this one
---   [9] wait, ms  [10] trouble as JSON  [11] definition version
+--   [9] wait, ms  [10] error as JSON  [11] definition version
 -- Returns: when the head may leave, in ms since 1970
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD
@@ -37,7 +37,7 @@ expect('HLEN', KEYS[3], KEYS[7])
 expect('ZCARD', KEYS[4], KEYS[5])
 local not_before = now + tonumber(ARGV[9])
 local attempts, failed = attempts_of(KEYS[3], ARGV[7]), tonumber(ARGV[8])
-if attempts[1] ~= failed then note_trouble(attempts, now, ARGV[10]) end
+if attempts[1] ~= failed then note_error(attempts, now, ARGV[10]) end
 attempts[1] = failed
 keep_attempts(KEYS[3], ARGV[7], attempts)
 may_leave(KEYS[4], KEYS[5], ARGV[3], ARGV[4], ARGV[6], not_before)

@@ -24,7 +24,7 @@
 
 check_schema(KEYS[11])
 local destination, lease_count, now = ARGV[1], tonumber(ARGV[2]), now_ms()
-local known = redis.call('HMGET', KEYS[1], 'version', 'crashes_max', 'ordering')
+local known = redis.call('HMGET', KEYS[1], 'version', 'stalls_max', 'ordering')
 local exists, most = known[1], tonumber(known[2]) or 0
 
 local function over(key, from, to)
@@ -60,7 +60,7 @@ for _, member in ipairs(expired) do
   local sequence = string.match(member, '/(%d+)/') or ''
   local attempts = attempts_of(KEYS[3], sequence)
   attempts[2] = attempts[2] + 1
-  note_trouble(attempts, now, '{"stage":"transform","kind":"crash","detail":"its lease ran out: the '
+  note_error(attempts, now, '{"stage":"transform","kind":"stalled","detail":"its lease ran out: the '
     .. 'processor died, or did not extend it in time"}')
   if sequence == '' then
     attempts = nil

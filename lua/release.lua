@@ -10,13 +10,13 @@
 --   [5]  attempts      reseq:{p07}:d:<dest>:attempts
 --   [6]  releasable    reseq:{p07}:releasable
 --   [7]  lanes         reseq:{p07}:d:<dest>:lanes
---   [8]  orders        reseq:{p07}:d:<dest>:orders
---   [9]  unique        reseq:{p07}:d:<dest>:unique
+--   [8]  withdrawals        reseq:{p07}:d:<dest>:withdrawals
+--   [9]  unique        reseq:{p07}:d:<dest>:idempotency-keys
 --   [10] log           reseq:{p07}:d:<dest>:log
 --   [11] log_order     reseq:{p07}:d:<dest>:log:order
 --   [12] halted        reseq:{p07}:d:<dest>:halted
 --   [13] bodies        reseq:{p07}:d:<dest>:bodies
---   [14] dead          reseq:{p07}:d:<dest>:dead
+--   [14] dead          reseq:{p07}:d:<dest>:dead-letters
 --   [15] previous      reseq:{p07}:d:<dest>:previous
 --   [16…] per lane (nothing in order: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
@@ -27,25 +27,25 @@
 --   of a lane whose head was refused before (one is always given)  [14] most keys of empty lanes whose
 --   last sequence is remembered
 --   then per lane 5: its key (nothing in order: the sequence), the last sequence settled (0: none),
---   the charges of the settled in bytes (and behind them, if any were tombstones, how many were dropped,
+--   the accounted_bytes of the settled in bytes (and behind them, if any were tombstones, how many were dropped,
 --   skipped, cancelled), the last sequence still in hand (0: none), most messages to release
 --   then per entry 2: sequence, entry; then the fields of those bodies; then the idempotency keys that
 --   are forgotten with the settled
--- Returns: {number of orders, per lane {milliseconds until its head may leave, what attempts at the
+-- Returns: {number of pending withdrawals, per lane {milliseconds until its head may leave, what attempts at the
 --   first left or '', sequence, record, sequence, record …}…}; a record ('': it is missing) whose body
 --   is stored apart is followed by the body ('': it is missing); of a lane that cannot be read
 --   {1000, '!<what is wrong>'}
--- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, QUARANTINE <milliseconds>, NOT_OWNER,
+-- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again it settles nothing twice and hands out the same: no call number is needed.
 -- include: schema, clock, epoch, expect, owner, look, bodies, left
 
 local now = now_ms()
-local epoch, quarantine = current_epoch(KEYS[1], now, ARGV[6])
+local epoch, takeover_wait = current_epoch(KEYS[1], now, ARGV[6])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
-if quarantine > 0 then return redis.error_reply('QUARANTINE ' .. text(quarantine)) end
+if takeover_wait > 0 then return redis.error_reply('TAKEOVER_WAIT ' .. text(takeover_wait)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
-local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'orders', 'halted_ready', 'settled',
+local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'withdrawals', 'halted_ready', 'settled',
   'ready', 'bytes', 'delivered', 'all_keys_known')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
@@ -55,7 +55,7 @@ if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. know
 local SETTLED_MAX, RUNS_MAX, READS_MAX, SIZED_MAX = 4096, 4000, 12000, 1000
 
 local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
-local orders, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
+local withdrawals, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) > 0
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 local lane_count, entry_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local settles_left, reads_left = SETTLED_MAX, READS_MAX
@@ -344,12 +344,12 @@ end
 read_hints()
 read_lanes()
 if halted then end_runs_before('ZMSCORE', KEYS[12]) end
--- Where there is nothing that may leave, orders or not, the hint goes.
+-- Where there is nothing that may leave, withdrawals or not, the hint goes.
 for number = 1, lane_count do
   local lane = lanes[number]
   lane.is_empty = lane.is_new and lane.asks and not lane.is_full and #lane.run == 0
 end
-if orders > 0 then end_runs_before('HMGET', KEYS[8]) end
+if withdrawals > 0 then end_runs_before('HMGET', KEYS[8]) end
 local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
@@ -359,7 +359,7 @@ if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
 if #gone > 0 then expect('HLEN', KEYS[4]) end
 if #gone > 0 and ordering == 'key' then expect('ZCARD', KEYS[15]) end
 if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
-if orders > 0 then expect('HLEN', KEYS[8]) end
+if withdrawals > 0 then expect('HLEN', KEYS[8]) end
 if halted and #gone > 0 then expect('ZCARD', KEYS[12]) end
 local has_unwanted_log = settles and ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0
 if asks_what_is_gone or has_unwanted_log then
@@ -427,7 +427,7 @@ local function forget_records()
     local upto = math.min(from + 3999, #gone)
     redis.call('HDEL', KEYS[4], unpack(gone, from, upto))
     if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone, from, upto)) end
-    if orders > 0 then orders = orders - redis.call('HDEL', KEYS[8], unpack(gone, from, upto)) end
+    if withdrawals > 0 then withdrawals = withdrawals - redis.call('HDEL', KEYS[8], unpack(gone, from, upto)) end
     -- A repair may have halted what the owner had in hand.
     if halted then
       no_longer_halted = no_longer_halted + redis.call('ZREM', KEYS[12], unpack(gone, from, upto))
@@ -442,16 +442,16 @@ local function count_gone()
   for number = 1, lane_count do
     local told, left = ARGV[lanes[number].base + 2], #lanes[number].gone
     if left > 0 then
-      local charges = tonumber(told)
-      if not charges then charges, left = count_tombstones(KEYS[3], told, left) end
-      bytes, delivered = bytes + charges, delivered + left
+      local accounted_bytes = tonumber(told)
+      if not accounted_bytes then accounted_bytes, left = count_tombstones(KEYS[3], told, left) end
+      bytes, delivered = bytes + accounted_bytes, delivered + left
     end
   end
   -- What a damaged message counts for is not known for sure.
   local function counted(at, change) return text(math.max(0, (tonumber(known[at]) or 0) + change)) end
   redis.call('HSET', KEYS[3], 'settled', counted(5, #gone), 'ready', counted(6, -#gone),
     'bytes', counted(7, -bytes), 'delivered', counted(8, delivered))
-  if known[3] and orders ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'orders', orders) end
+  if known[3] and withdrawals ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'withdrawals', withdrawals) end
 end
 
 -- Removes the hints at lanes of which nothing may leave, and has a lane that is given back although
@@ -468,11 +468,11 @@ local function renew_hints()
     end
   end
   -- Orders are looked for as long as there are any.
-  if #empty > 0 and (orders == 0 or ordering ~= 'destination') then
+  if #empty > 0 and (withdrawals == 0 or ordering ~= 'destination') then
     redis.call('ZREM', hints, unpack(empty))
   end
   if #back > 0 then redis.call('ZADD', hints, 'XX', unpack(back)) end
-  if ordering ~= 'destination' and orders == 0 and redis.call('EXISTS', KEYS[7]) == 0 then
+  if ordering ~= 'destination' and withdrawals == 0 and redis.call('EXISTS', KEYS[7]) == 0 then
     redis.call('ZREM', KEYS[6], destination)
   end
 end
@@ -501,5 +501,5 @@ if #gone > 0 then
   end
 end
 renew_hints()
-answers[1] = orders
+answers[1] = withdrawals
 return answers

@@ -6,7 +6,7 @@
 --   [2] active_builtin   reseq:{p07}:active:builtin
 --   [3] active_worker    reseq:{p07}:active:worker
 --   [4] releasable       reseq:{p07}:releasable
---   [5] dead             reseq:{p07}:d:<dest>:dead
+--   [5] dead             reseq:{p07}:d:<dest>:dead-letters
 --   [6] epoch            reseq:{p07}:epoch
 -- ARGV:
 --   [1] destination  [2] '1' to remove it although messages are pending, or there are dead letters

@@ -12,10 +12,10 @@
 --   [6]  leases            reseq:{p07}:leases
 --   [7]  delayed           reseq:{p07}:delayed
 --   [8]  halted            reseq:{p07}:d:<dest>:halted
---   [9]  orders            reseq:{p07}:d:<dest>:orders
---   [10] dead              reseq:{p07}:d:<dest>:dead
---   [11] letters           reseq:{p07}:d:<dest>:letters
---   [12] dead_at           reseq:{p07}:d:<dest>:dead-at
+--   [9]  withdrawals            reseq:{p07}:d:<dest>:withdrawals
+--   [10] dead              reseq:{p07}:d:<dest>:dead-letters
+--   [11] letters           reseq:{p07}:d:<dest>:dead-letter-messages
+--   [12] dead_at           reseq:{p07}:d:<dest>:dead-lettered-at
 --   [13] bodies            reseq:{p07}:d:<dest>:bodies
 --   [14] log               reseq:{p07}:d:<dest>:log
 --   [15] releasable        reseq:{p07}:releasable
@@ -187,7 +187,7 @@ local function remove_everywhere(sequence, at)
   end
   redis.call('ZREM', KEYS[8], sequence)
   if redis.call('ZREM', KEYS[7], member) == 1 then count_by('delayed', -1) end
-  if redis.call('HDEL', KEYS[9], sequence) == 1 then count_by('orders', -1) end
+  if redis.call('HDEL', KEYS[9], sequence) == 1 then count_by('withdrawals', -1) end
   redis.call('HDEL', KEYS[5], sequence)
   redis.call('HDEL', KEYS[4], sequence)
 end
@@ -207,7 +207,7 @@ local function halt_damaged(sequence, at)
   local attempts = attempts_of(KEYS[5], sequence)
   local stage = at.ready and 'delivery' or 'transform'
   attempts[4] = stage
-  note_trouble(attempts, now, '{"stage":"' .. stage .. '","kind":"damaged","detail":"repair: its record '
+  note_error(attempts, now, '{"stage":"' .. stage .. '","kind":"damaged","detail":"repair: its record '
     .. 'or its body is missing, or cannot be read"}')
   keep_attempts(KEYS[5], sequence, attempts)
   redis.call('ZADD', KEYS[8], text(now), sequence)
@@ -245,8 +245,8 @@ local function count_pending(at, record, held)
   if at.ready and at.halted then sums[3] = sums[3] + 1 end
   if held then sums[4] = sums[4] + 1 end
   local rest = string.gsub(string.sub(record or '', 1, 60), '^T.', '')
-  local charge = string.match(rest, '^%d(%d+),') or string.match(rest, '^[^,]-;%d(%d+),')
-  sums[5] = sums[5] + (tonumber(charge) or 0)
+  local accounted_bytes = string.match(rest, '^%d(%d+),') or string.match(rest, '^[^,]-;%d(%d+),')
+  sums[5] = sums[5] + (tonumber(accounted_bytes) or 0)
 end
 
 -- A message that no lane holds.
@@ -262,7 +262,7 @@ local function check_stray(sequence, record, at, flags)
         remove_unnamed_bodies(KEYS[4], KEYS[11], KEYS[14], KEYS[13], sequence)
       end
     end
-  elseif at.ready or at.halted or at.delayed or at.ordered
+  elseif at.ready or at.halted or at.delayed or at.withdrawing
     or redis.call('HEXISTS', KEYS[5], sequence) == 1 then
     if find('left_over', sequence) then remove_everywhere(sequence, at) end
   end
@@ -356,7 +356,7 @@ local function check(lane, sequence, flags)
   local at = {
     lane = lane, halted = redis.call('ZSCORE', KEYS[8], sequence),
     delayed = redis.call('ZSCORE', KEYS[7], member),
-    ordered = redis.call('HEXISTS', KEYS[9], sequence) == 1,
+    withdrawing = redis.call('HEXISTS', KEYS[9], sequence) == 1,
     was_listed = string.find(flags, 'w', 1, true) ~= nil,
     places = string.match(flags, 'l([%d,-]*);'),
   }

@@ -5,7 +5,7 @@
 -- KEYS:
 --   [1] epoch         reseq:{p07}:epoch
 --   [2] destination   reseq:{p07}:d:<dest>
---   [3] orders        reseq:{p07}:d:<dest>:orders
+--   [3] withdrawals        reseq:{p07}:d:<dest>:withdrawals
 --   [4] withdrawn     reseq:{p07}:d:<dest>:withdrawn
 -- ARGV:
 --   [1] definition version  [2] '1' to repair, '' only to tell; then per counter 3: its name, its value
@@ -37,12 +37,12 @@ local function set(name, value, counted)
 end
 
 for i, value in ipairs(values) do set(names[i], value, tonumber(ARGV[3 * i + 2])) end
-set('orders', redis.call('HGET', KEYS[2], 'orders'), order_count)
+set('withdrawals', redis.call('HGET', KEYS[2], 'withdrawals'), order_count)
 set('withdrawn', redis.call('HGET', KEYS[2], 'withdrawn'), withdrawn_count)
 -- What has left is counted by how it left; nobody knows how that left which is lost.
-local left = redis.call('HMGET', KEYS[2], 'last', 'settled', 'delivered', 'dropped', 'skipped', 'cancelled')
+local left = redis.call('HMGET', KEYS[2], 'last', 'settled', 'delivered', 'dropped', 'dead_lettered', 'cancelled')
 for i = 1, 6 do left[i] = tonumber(left[i]) or 0 end
 local unknown = left[2] - left[3] - left[4] - left[5] - left[6]
-if unknown > 0 then set('skipped', left[5], left[5] + unknown) end
+if unknown > 0 then set('dead_lettered', left[5], left[5] + unknown) end
 if unknown < 0 then set('delivered', left[3], math.max(0, left[3] + unknown)) end
 return {'ok', findings}

@@ -7,9 +7,9 @@
 --   [2] destination   reseq:{p07}:d:<dest>
 --   [3] messages      reseq:{p07}:d:<dest>:messages
 --   [4] leases        reseq:{p07}:leases
---   [5] dead          reseq:{p07}:d:<dest>:dead
---   [6] letters       reseq:{p07}:d:<dest>:letters
---   [7] dead_at       reseq:{p07}:d:<dest>:dead-at
+--   [5] dead          reseq:{p07}:d:<dest>:dead-letters
+--   [6] letters       reseq:{p07}:d:<dest>:dead-letter-messages
+--   [7] dead_at       reseq:{p07}:d:<dest>:dead-lettered-at
 --   [8] bodies        reseq:{p07}:d:<dest>:bodies
 --   [9] log           reseq:{p07}:d:<dest>:log
 -- ARGV:

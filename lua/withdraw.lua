@@ -13,9 +13,9 @@
 --   [6]  attempts          reseq:{p07}:d:<dest>:attempts
 --   [7]  delayed           reseq:{p07}:delayed
 --   [8]  halted            reseq:{p07}:d:<dest>:halted
---   [9]  orders            reseq:{p07}:d:<dest>:orders
---   [10] dead              reseq:{p07}:d:<dest>:dead
---   [11] letters           reseq:{p07}:d:<dest>:letters
+--   [9]  withdrawals            reseq:{p07}:d:<dest>:withdrawals
+--   [10] dead              reseq:{p07}:d:<dest>:dead-letters
+--   [11] letters           reseq:{p07}:d:<dest>:dead-letter-messages
 --   [12] releasable        reseq:{p07}:releasable
 --   [13] lanes             reseq:{p07}:d:<dest>:lanes
 --   [14] active_builtin    reseq:{p07}:active:builtin
@@ -23,7 +23,7 @@
 --   [16] wake_waiting      reseq:{p07}:wake:waiting
 --   [17] wake_releasable   reseq:{p07}:wake:releasable
 --   [18] bodies            reseq:{p07}:d:<dest>:bodies
---   [19] dead_at           reseq:{p07}:d:<dest>:dead-at
+--   [19] dead_at           reseq:{p07}:d:<dest>:dead-lettered-at
 --   [20] withdrawn         reseq:{p07}:d:<dest>:withdrawn
 --   [21] leases            reseq:{p07}:leases
 --   [22…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
@@ -32,9 +32,9 @@
 --   'serial'  [5] known of the epoch  [6] 'd' dropped, 's' skipped or 'c' cancelled  [7] who asks:
 --   '' a person; 'policy', of what is halted; or '<owner token> <epoch>', the owner, who has none of
 --   them in hand  [8] reason, in words  [9] failed attempts,
---   with this one (0: as noted)  [10] trouble as JSON, or ''  [11] number of lanes  [12] most dead
+--   with this one (0: as noted)  [10] error as JSON, or ''  [11] number of lanes  [12] most dead
 --   letters (0: no limit); then the lanes' keys, then per message 2: its lane (from 1), sequence
--- Returns: {'done' | 'ordered' | 'settled' | 'full' | 'damaged' …} in order; full: there is no room for
+-- Returns: {'done' | 'withdrawing' | 'settled' | 'full' | 'damaged' …} in order; full: there is no room for
 --   another dead letter, and the message stays; damaged: a set of its lane has another type
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
@@ -46,7 +46,7 @@ local now = now_ms()
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[2] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
-local epoch, quarantine = current_epoch(KEYS[1], now, ARGV[5])
+local epoch, takeover_wait = current_epoch(KEYS[1], now, ARGV[5])
 local by_policy = ARGV[7] == 'policy'
 local token, known_epoch = string.match(ARGV[7], '^(%S+) (%d+)$')
 local is_owner = token and owns(KEYS[2], token, now)
@@ -55,7 +55,7 @@ if token and not is_owner then return redis.error_reply('NOT_OWNER another owns 
 -- Where there is no owner, or the owner says so, and no forgotten one can be left, no sender has
 -- anything in hand.
 local _, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
-local in_nobodys_hand = quarantine <= 0
+local in_nobodys_hand = takeover_wait <= 0
   and (is_owner or not deadline or tonumber(deadline) <= now)
 
 local destination, ordering, serial, how = ARGV[1], ARGV[3], ARGV[4] == 'serial', ARGV[6]
@@ -82,8 +82,8 @@ local function tombstone_of(record)
   local _, prefix_end = string.find(record, '^[PN]%d*;', begin)
   local length, header_at = string.match(record, KNOWN_FORMAT .. '%d+,(%d+);()', (prefix_end or begin - 1) + 1)
   if not length then
-    local charge = string.match(record, '^%d(%d+),', (prefix_end or begin - 1) + 1)
-    return 'T' .. how .. 'D' .. (charge or '0') .. ';'
+    local accounted_bytes = string.match(record, '^%d(%d+),', (prefix_end or begin - 1) + 1)
+    return 'T' .. how .. 'D' .. (accounted_bytes or '0') .. ';'
   end
   return 'T' .. how .. string.sub(record, begin, header_at + tonumber(length) - 1)
 end
@@ -135,8 +135,8 @@ local function take_out(lane, sequence, in_progress, ready)
     redis.call('HINCRBY', KEYS[3], 'delayed', -1)
     return 'delayed'
   elseif serial and first_unfinished(in_progress, ready) ~= sequence then
-    redis.call('HINCRBY', KEYS[3], 'held', -1)
-    return 'held'
+    redis.call('HINCRBY', KEYS[3], 'awaiting_turn', -1)
+    return 'awaiting_turn'
   end
   if not is_short then
     if is_leased(sequence) then return 'in hand' end
@@ -152,27 +152,27 @@ local function take_out(lane, sequence, in_progress, ready)
   return taken == 1 and 'waiting' or 'in hand'
 end
 
-local function order(lane_key, sequence)
+local function request_withdrawal(lane_key, sequence)
   local text_of = how .. #lane_key .. ' ' .. lane_key .. ARGV[8]
   if redis.call('HSETNX', KEYS[9], sequence, text_of) == 0 then return end
-  redis.call('HINCRBY', KEYS[3], 'orders', 1)
+  redis.call('HINCRBY', KEYS[3], 'withdrawals', 1)
   -- Where there is one lane, the hint is its head's not-before: left as it is.
   redis.call('ZADD', KEYS[12], ordering == 'destination' and 'NX' or 'LT', text(now), destination)
   wake(KEYS[17], destination)
 end
 
-local function forget_order(sequence)
-  if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'orders', -1) end
+local function forget_withdrawal(sequence)
+  if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'withdrawals', -1) end
 end
 
--- Notes the last trouble, if that is why; tells the stage that the message had reached.
+-- Notes the last error, if that is why; tells the stage that the message had reached.
 local function what_was_left(sequence, stood)
   local attempts = attempts_of(KEYS[6], sequence)
   local stage = stood == 'ready' and 'delivery' or 'transform'
   if attempts[4] ~= '' then stage = attempts[4] end
   if ARGV[10] ~= '' then
     attempts[1] = tonumber(ARGV[9])
-    note_trouble(attempts, now, ARGV[10])
+    note_error(attempts, now, ARGV[10])
   end
   return stage, cmsgpack.pack(attempts)
 end
@@ -197,14 +197,14 @@ for i = 13 + lane_count, #ARGV, 2 do
       stood = is_full and 'full' or take_out(lane, sequence, in_progress, ready)
     else
       -- Its transform dropped it meanwhile: that ends the order.
-      forget_order(sequence)
+      forget_withdrawal(sequence)
     end
   end
   if stood == 'settled' or stood == 'full' or stood == 'damaged' then
     answer[#answer + 1] = stood
   elseif stood == 'in hand' then
-    order(lane_key, sequence)
-    answer[#answer + 1] = 'ordered'
+    request_withdrawal(lane_key, sequence)
+    answer[#answer + 1] = 'withdrawing'
   else
     local stage, left = what_was_left(sequence, stood)
     if how == 's' then
@@ -216,11 +216,11 @@ for i = 13 + lane_count, #ARGV, 2 do
     redis.call('HSET', KEYS[5], sequence, tombstones[sequence])
     records[sequence] = tombstones[sequence]
     redis.call('HDEL', KEYS[6], sequence)
-    forget_order(sequence)
+    forget_withdrawal(sequence)
     if stood ~= 'ready' then
       redis.call('ZADD', ready, sequence, sequence)
       redis.call('HINCRBY', KEYS[3], 'ready', 1)
-      if serial and stood ~= 'held' then advance(place, in_progress, ready, now) end
+      if serial and stood ~= 'awaiting_turn' then advance(place, in_progress, ready, now) end
     end
     if is_head(ordering, in_progress, sequence) then
       local key = ordering == 'none' and sequence or lane_key

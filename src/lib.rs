@@ -16,7 +16,7 @@
 //! impl Transform for Shout {
 //!     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
 //!         let text = str::from_utf8(&message.message.body.bytes)
-//!             .map_err(|_| Failure::last("the body is not text"))?;
+//!             .map_err(|_| Failure::permanent("the body is not text"))?;
 //!         let bytes = text.to_uppercase().into();
 //!         Ok(Output::Deliver(Body { content_type: "text/plain".into(), bytes }))
 //!     }

@@ -118,8 +118,8 @@ pub fn accept_failed(listener: &'static str) {
 }
 
 /// Messages were given back because the answer that named them is known not to have arrived.
-pub fn given_back(destination: &str, count: usize) {
-    counter!("reseq_leases_given_back_total", "destination" => destination.to_owned())
+pub fn requeued(destination: &str, count: usize) {
+    counter!("reseq_leases_requeued_total", "destination" => destination.to_owned())
         .increment(count as u64);
 }
 
@@ -158,7 +158,7 @@ pub fn delivered(destination: &str, outcome: &'static str, took: Duration) {
     series.add_labelled(("reseq_sender_deliveries_total", Some(("outcome", outcome))), 1);
 }
 
-/// A message was given up at its delivery, or withdrawn after one: `halted`, `skipped`, `dropped` or
+/// A message was given up at its delivery, or withdrawn after one: `halted`, `dead_lettered`, `dropped` or
 /// `cancelled`.
 pub fn exhausted(destination: &str, outcome: &'static str) {
     let key = ("reseq_exhausted_total", Some(("outcome", outcome)));
@@ -187,8 +187,8 @@ pub fn wake_heard() {
 }
 
 /// Calls for a destination (or for a key that belongs to none) fail for good, or no longer do.
-pub fn damaged(place: &str, is_damaged: bool) {
-    gauge!("reseq_damaged", "place" => place.to_owned()).set(f64::from(u8::from(is_damaged)));
+pub fn damaged(position: &str, is_damaged: bool) {
+    gauge!("reseq_damaged", "place" => position.to_owned()).set(f64::from(u8::from(is_damaged)));
 }
 
 /// Leases and delays that were taken up again.
@@ -207,7 +207,7 @@ pub struct Backlog {
     /// Messages whose attempts are used up.
     pub halted: u64,
     /// Dead letters.
-    pub dead: u64,
+    pub dead_letters: u64,
 }
 
 /// The backlog of a destination, as whoever owns its partition sees it every few seconds. An owner that

@@ -95,7 +95,7 @@ async fn idle_it_says_what_redis_and_the_pods_use() {
 
 #[tokio::test]
 async fn senders_that_go_and_come_leave_order_as_it_is() {
-    let lanes = ["--hand-over", "1", "--destinations", "6", "--rate", "60"];
+    let lanes = ["--failover", "1", "--destinations", "6", "--rate", "60"];
     let report = bench(&[&lanes[..], &["--set", "sender.lease_ms=1000"]].concat()).await;
     assert_eq!((&report["complete"], &report["in_order"]), (&true.into(), &true.into()));
     assert_eq!((&report["senders"], &report["lease_ms"]), (&2.into(), &1000.into()), "{report}");
@@ -116,8 +116,8 @@ async fn senders_that_go_and_come_leave_order_as_it_is() {
 async fn what_contradicts_itself_is_refused_with_a_way_out() {
     for (arguments, way_out) in [
         (&["--transform", "none", "--work-max-us", "5"][..], "--transform native"),
-        (&["--set", "sender.run_max"], "FIELD=VALUE"),
-        (&["--hand-over", "1", "--senders", "1"], "2 or more"),
+        (&["--set", "sender.release_batch_max"], "FIELD=VALUE"),
+        (&["--failover", "1", "--senders", "1"], "2 or more"),
         (&["--idle", "--rate", "5"], "cannot be used with"),
         (&["--pending", "5", "--preload"], "cannot be used with"),
     ] {

@@ -168,7 +168,7 @@ async fn latencies_are_true(pod: &Pod, destination: &str) {
     let entries = log["items"].as_array().unwrap_or_else(|| panic!("{text}"));
     assert!(entries.len() > 10, "{text}");
     for entry in entries {
-        let (received, settled) = (ms_of(&entry["received"]), ms_of(&entry["settled"]));
+        let (received, settled) = (ms_of(&entry["received_at"]), ms_of(&entry["settled_at"]));
         assert!(received.abs_diff(now_ms()) < HALF_AN_HOUR_MS, "{entry}");
         assert!(received <= settled && settled - received < HALF_AN_HOUR_MS, "{entry}");
         assert_eq!(entry["latency"]["total_ms"], settled - received, "{entry}");

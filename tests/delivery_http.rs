@@ -11,7 +11,8 @@ use axum::http::StatusCode;
 use common::{Receiver, closed_port, endless, message, message_with_everything, receiver};
 use reseq::{
     domain::{
-        BatchFormat, Destination, Ordering, Origin, Place, Stage, Stamped, Trouble, TroubleKind,
+        AttemptError, BatchFormat, Destination, ErrorKind, Ordering, Origin, Position, Stage,
+        Stamped,
     },
     sender::deliver::{Deliver, Finality, Verdict, client, connect},
 };
@@ -38,26 +39,26 @@ async fn deliver(to: &dyn Deliver, message: Stamped, attempt: u32) -> Verdict {
     to.deliver(&[Arc::new(message)], attempt).await
 }
 
-fn parts(verdict: Verdict) -> (Trouble, Option<Duration>, Finality) {
+fn parts(verdict: Verdict) -> (AttemptError, Option<Duration>, Finality) {
     match verdict {
         Verdict::Accepted(count) => panic!("{count} accepted"),
-        Verdict::Refused { trouble, retry_after, finality, .. } => {
-            let reason = &trouble.detail;
+        Verdict::Refused { error, retry_after, finality, .. } => {
+            let reason = &error.detail;
             assert!(!reason.contains("s3cret") && !reason.contains("token"), "{reason}");
-            assert_eq!(trouble.stage, Stage::Delivery);
-            (trouble, retry_after, finality)
+            assert_eq!(error.stage, Stage::Delivery);
+            (error, retry_after, finality)
         }
     }
 }
 
 fn refused(verdict: Verdict) -> (String, Option<Duration>) {
-    let (trouble, retry_after, _) = parts(verdict);
-    (trouble.detail, retry_after)
+    let (error, retry_after, _) = parts(verdict);
+    (error.detail, retry_after)
 }
 
-fn kind(verdict: Verdict) -> (TroubleKind, Finality) {
-    let (trouble, _, finality) = parts(verdict);
-    (trouble.kind, finality)
+fn kind(verdict: Verdict) -> (ErrorKind, Finality) {
+    let (error, _, finality) = parts(verdict);
+    (error.kind, finality)
 }
 
 #[tokio::test]
@@ -84,10 +85,10 @@ async fn every_2xx_accepts_and_everything_else_refuses() {
     for status in [400, 401, 404, 408, 409, 410, 413, 415, 422, 425, 429, 500, 503] {
         let receiver = receiver(move || StatusCode::from_u16(status).unwrap()).await;
         let verdict = deliver(&*to(&receiver), message("x"), 1).await;
-        let (trouble, retry_after, finality) = parts(verdict);
+        let (error, retry_after, finality) = parts(verdict);
         let expected =
-            Trouble::new(Stage::Delivery, TroubleKind::Status, format!("status {status}"));
-        assert_eq!((trouble, retry_after), (expected.with_status(status), None));
+            AttemptError::new(Stage::Delivery, ErrorKind::Status, format!("status {status}"));
+        assert_eq!((error, retry_after), (expected.with_status(status), None));
         let expected = match status {
             400 | 413 | 415 | 422 => Finality::Final,
             410 => Finality::Halts,
@@ -112,8 +113,8 @@ async fn a_refusal_keeps_the_beginning_of_what_the_receiver_said() {
 async fn a_message_that_was_redriven_names_its_origin() {
     let mut receiver = receiver(|| "").await;
     let mut message = message("x");
-    let place = Place { epoch: 2, sequence: 9 };
-    message.origin = Some(Origin { destination: "crm".parse().unwrap(), place });
+    let position = Position { epoch: 2, sequence: 9 };
+    message.origin = Some(Origin { destination: "crm".parse().unwrap(), position });
     deliver(&*to(&receiver), message, 1).await;
     assert_eq!(receiver.take()[0].headers["reseq-origin"], "crm/2/9");
 }
@@ -164,7 +165,7 @@ async fn no_connection_and_a_broken_one_are_refusals_without_secrets() {
         deliver(&*connect(&destination(&rude), &client, JSON_DEPTH_MAX), message("x"), 1).await;
     let (reason, _) = refused(verdict.clone());
     assert!(reason.starts_with("no whole answer: "), "{reason}");
-    assert_eq!(kind(verdict), (TroubleKind::Connection, Finality::Again));
+    assert_eq!(kind(verdict), (ErrorKind::Connection, Finality::Again));
 
     let mut broken = destination(&nobody);
     broken.url = "http://[s3cret".into();
@@ -179,8 +180,8 @@ async fn a_slow_receiver_is_a_time_out_unless_it_has_said_2xx() {
     silent.delivery.timeout_ms = 50;
     let client = client().unwrap();
     let verdict = deliver(&*connect(&silent, &client, JSON_DEPTH_MAX), message("x"), 1).await;
-    let (trouble, _, finality) = parts(verdict);
-    assert_eq!((&*trouble.detail, trouble.kind), ("timed out after 50 ms", TroubleKind::Timeout));
+    let (error, _, finality) = parts(verdict);
+    assert_eq!((&*error.detail, error.kind), ("timed out after 50 ms", ErrorKind::Timeout));
     assert_eq!(finality, Finality::Again);
 
     let dribbling = receiver(endless).await;
@@ -218,7 +219,7 @@ fn three() -> Vec<Arc<Stamped>> {
         let mut stamped = message_with_everything();
         stamped.message.body.content_type = content_type.into();
         stamped.message.body.bytes = body.to_owned().into();
-        stamped.place.sequence = sequence;
+        stamped.position.sequence = sequence;
         stamped.previous = Some(sequence - 1);
         Arc::new(stamped)
     };
@@ -292,14 +293,14 @@ async fn a_2xx_may_accept_the_beginning_of_a_batch() {
     }
     let nothing = receiver(|| ([("retry-after", "7")], r#"{"accepted": 0}"#)).await;
     let verdict = batches_to(&nothing, |_| {}).deliver(&three(), 1).await;
-    let (trouble, wait, finality) = parts(verdict);
-    assert_eq!((trouble.status, finality), (Some(200), Finality::Again));
-    assert_eq!(trouble.detail, "status 200: none of 3 was accepted");
+    let (error, wait, finality) = parts(verdict);
+    assert_eq!((error.status, finality), (Some(200), Finality::Again));
+    assert_eq!(error.detail, "status 200: none of 3 was accepted");
     assert_eq!(wait, Some(Duration::from_secs(7)));
 
     let dribbling = receiver(endless).await;
     let batches = batches_to(&dribbling, |destination| destination.delivery.timeout_ms = 300);
-    let again = (TroubleKind::Timeout, Finality::Again);
+    let again = (ErrorKind::Timeout, Finality::Again);
     assert_eq!(kind(batches.deliver(&three(), 1).await), again);
 }
 
@@ -342,10 +343,10 @@ async fn a_2xx_that_cannot_be_understood_accepts_nothing_of_a_batch() {
         let receiver = receiver(move || answer.clone()).await;
         let verdict = batches_to(&receiver, |_| {}).deliver(&three(), 1).await;
         assert!(matches!(verdict, Verdict::Refused { accepted: 0, .. }), "{shown}: {verdict:?}");
-        let (trouble, _, finality) = parts(verdict);
-        assert_eq!((trouble.status, finality), (Some(200), Finality::Again), "{shown}");
-        assert!(trouble.detail.starts_with("status 200: none of 3 was accepted: "), "{shown}");
-        assert!(trouble.detail.contains(named), "{shown}: {}", trouble.detail);
+        let (error, _, finality) = parts(verdict);
+        assert_eq!((error.status, finality), (Some(200), Finality::Again), "{shown}");
+        assert!(error.detail.starts_with("status 200: none of 3 was accepted: "), "{shown}");
+        assert!(error.detail.contains(named), "{shown}: {}", error.detail);
     }
     let packed = receiver(|| ([("content-encoding", "gzip")], "\u{1f}")).await;
     let (reason, _) = refused(batches_to(&packed, |_| {}).deliver(&three(), 1).await);

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{closed_port, message, message_with_everything};
 use reseq::{
-    domain::{Ack, Destination, Envelope, Framing, Stage, Stamped, Trouble, TroubleKind},
+    domain::{Ack, AttemptError, Destination, Envelope, ErrorKind, Framing, Stage, Stamped},
     sender::deliver::{Deliver, Finality, Verdict, client, connect},
 };
 use tokio::{
@@ -80,19 +80,19 @@ async fn deliver(to: &dyn Deliver, message: Stamped) -> Verdict {
     to.deliver(&[Arc::new(message)], 1).await
 }
 
-fn refused(kind: TroubleKind, reason: &str, finality: Finality) -> Verdict {
-    let trouble = Trouble::new(Stage::Delivery, kind, reason);
-    Verdict::Refused { accepted: 0, trouble, retry_after: None, finality }
+fn refused(kind: ErrorKind, reason: &str, finality: Finality) -> Verdict {
+    let error = AttemptError::new(Stage::Delivery, kind, reason);
+    Verdict::Refused { accepted: 0, error, retry_after: None, finality }
 }
 
 fn rejected(reason: &str) -> Verdict {
-    refused(TroubleKind::Rejected, reason, Finality::Final)
+    refused(ErrorKind::Rejected, reason, Finality::Final)
 }
 
-fn reason(verdict: Verdict) -> (String, TroubleKind, Finality) {
+fn reason(verdict: Verdict) -> (String, ErrorKind, Finality) {
     match verdict {
         Verdict::Accepted(count) => panic!("{count} accepted"),
-        Verdict::Refused { trouble, finality, .. } => (trouble.detail, trouble.kind, finality),
+        Verdict::Refused { error, finality, .. } => (error.detail, error.kind, finality),
     }
 }
 
@@ -110,8 +110,8 @@ async fn each_answer_has_its_verdict_and_the_connection_is_kept() {
     assert_eq!(verdict, Verdict::Accepted(1));
     let again = |retry_after| {
         let reason = "the receiver answered RETRY";
-        let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, reason);
-        Verdict::Refused { accepted: 0, trouble, retry_after, finality: Finality::Again }
+        let error = AttemptError::new(Stage::Delivery, ErrorKind::Status, reason);
+        Verdict::Refused { accepted: 0, error, retry_after, finality: Finality::Again }
     };
     let table: [(&[u8], Verdict); 5] = [
         (b"OK \r\n", Verdict::Accepted(1)),
@@ -165,7 +165,7 @@ async fn a_body_with_a_line_break_is_refused_before_anything_is_sent() {
     let peer = peer(|_| {}).await;
     let verdict = deliver(&*peer.delivery, message("a\nb")).await;
     let (reason, kind, finality) = reason(verdict);
-    assert_eq!((kind, finality), (TroubleKind::Unsendable, Finality::Final));
+    assert_eq!((kind, finality), (ErrorKind::Unsendable, Finality::Final));
     assert!(reason.contains(r#"use framing = "length""#), "{reason}");
     let (verdict, _) = peer.first_exchange("c", b"c\n", b"OK\n").await;
     assert_eq!(verdict, Verdict::Accepted(1));
@@ -184,7 +184,7 @@ async fn odd_answers_refuse_and_close_the_connection() {
     for (answer, part) in table {
         let (verdict, stream) = peer.first_exchange("x", b"x\n", answer).await;
         let (reason, kind, finality) = reason(verdict);
-        assert_eq!((kind, finality), (TroubleKind::Status, Finality::Again));
+        assert_eq!((kind, finality), (ErrorKind::Status, Finality::Again));
         assert!(reason.contains(part), "{reason}");
         assert_closed(stream).await;
     }
@@ -210,7 +210,7 @@ async fn an_end_before_or_within_the_answer_refuses() {
                 stream.write_all(answer).await.unwrap();
             };
             let (verdict, ()) = tokio::join!(deliver(&*peer.delivery, message), receive);
-            let kind = TroubleKind::Connection;
+            let kind = ErrorKind::Connection;
             assert_eq!(verdict, refused(kind, expected, Finality::Again));
         }
     }
@@ -231,7 +231,7 @@ async fn a_second_answer_closes_the_connection_for_it_could_be_taken_for_the_nex
 async fn a_receiver_that_does_not_answer_times_out_and_loses_the_connection() {
     let peer = peer(|d| d.delivery.timeout_ms = 200).await;
     let (verdict, stream) = peer.first_exchange("x", b"x\n", b"O").await;
-    let expected = refused(TroubleKind::Timeout, "timed out after 200 ms", Finality::Again);
+    let expected = refused(ErrorKind::Timeout, "timed out after 200 ms", Finality::Again);
     assert_eq!(verdict, expected);
     assert_closed(stream).await;
 }
@@ -242,7 +242,7 @@ async fn nobody_there_is_a_refusal() {
     let destination = Destination::new("erp".parse().unwrap(), url);
     let delivery = connect(&destination, &client().unwrap(), JSON_DEPTH_MAX);
     let (reason, kind, finality) = reason(deliver(&*delivery, message("x")).await);
-    assert_eq!((kind, finality), (TroubleKind::Connection, Finality::Again));
+    assert_eq!((kind, finality), (ErrorKind::Connection, Finality::Again));
     assert!(reason.starts_with("no connection: "), "{reason}");
 }
 
@@ -359,7 +359,7 @@ async fn window(
 
 #[tokio::test]
 async fn the_frames_of_a_window_are_there_before_the_first_is_answered() {
-    let peer = peer(|d| d.delivery.window = 4).await;
+    let peer = peer(|d| d.delivery.window_max = 4).await;
     let (verdict, mut stream) =
         window(&peer, &["1", "2", "3"], b"1\n2\n3\n", b"OK\nOK\nOK\n").await;
     assert_eq!(verdict, Verdict::Accepted(3));
@@ -370,7 +370,7 @@ async fn the_frames_of_a_window_are_there_before_the_first_is_answered() {
 
 #[tokio::test]
 async fn a_window_ends_at_the_first_refusal_and_its_connection_with_it() {
-    let peer = peer(|d| d.delivery.window = 4).await;
+    let peer = peer(|d| d.delivery.window_max = 4).await;
     for (answers, reason, finality) in [
         ("OK\nREJECT no\n", "rejected: no", Finality::Final),
         ("OK\nRETRY\nOK\n", "the receiver answered RETRY", Finality::Again),
@@ -378,25 +378,25 @@ async fn a_window_ends_at_the_first_refusal_and_its_connection_with_it() {
     ] {
         let (verdict, stream) =
             window(&peer, &["1", "2", "3"], b"1\n2\n3\n", answers.as_bytes()).await;
-        let Verdict::Refused { accepted, trouble, finality: found, .. } = verdict else {
+        let Verdict::Refused { accepted, error, finality: found, .. } = verdict else {
             panic!("{verdict:?}")
         };
         assert_eq!((accepted, found), (1, finality));
-        assert!(trouble.detail.contains(reason), "{}", trouble.detail);
+        assert!(error.detail.contains(reason), "{}", error.detail);
         assert_closed(stream).await;
     }
 }
 
 #[tokio::test]
 async fn a_window_goes_as_far_as_the_first_that_cannot_travel() {
-    let peer = peer(|d| d.delivery.window = 4).await;
+    let peer = peer(|d| d.delivery.window_max = 4).await;
     let (verdict, _stream) = window(&peer, &["1", "a\nb", "3"], b"1\n", b"OK\n").await;
     assert_eq!(verdict, Verdict::Accepted(1));
 }
 
 #[tokio::test]
 async fn neither_side_of_a_window_waits_for_the_other_to_read() {
-    let peer = peer(|d| d.delivery.window = 1000).await;
+    let peer = peer(|d| d.delivery.window_max = 1000).await;
     let body = "x".repeat(20_000);
     let messages: Vec<_> = (0..1000).map(|_| Arc::new(message(&body))).collect();
     let receive = async {

@@ -29,7 +29,7 @@ struct Shout {
 #[async_trait::async_trait]
 impl Transform for Shout {
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
-        let is_first = self.seen.lock().unwrap().insert(message.place.sequence);
+        let is_first = self.seen.lock().unwrap().insert(message.position.sequence);
         assert!(!(self.panics && is_first), "as planned");
         let bytes = message.message.body.bytes.to_ascii_uppercase().into();
         Ok(Output::Deliver(Body { content_type: "text/plain".into(), bytes }))

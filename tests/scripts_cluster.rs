@@ -71,7 +71,7 @@ async fn live(
     node: usize,
     index: usize,
 ) {
-    ask::<u64>(&mut connections[node], &calls.found()).await;
+    ask::<u64>(&mut connections[node], &calls.init_epoch()).await;
     type Defined = (String, bool, bool, String, String);
     let (version, changed, created, ..): Defined =
         ask(&mut connections[node], &calls.define("{}")).await;
@@ -80,7 +80,7 @@ async fn live(
     let noted = format!("{} - {{}}", calls.version);
     assert_eq!(ask::<u64>(&mut connections[index], &calls.index(&noted)).await, 1);
     let at = &mut connections[node];
-    let (epoch, wait): (String, u64) = ask(at, &calls.own("me")).await;
+    let (epoch, wait): (String, u64) = ask(at, &calls.acquire_partition("me")).await;
     assert_eq!(wait, 0, "it was founded, so nothing was forgotten");
     calls.epoch = epoch;
 
@@ -107,7 +107,7 @@ async fn live(
     assert_eq!(extended[1..], ["ok", "ok", "ok"]);
     let failed: Vec<String> = ask(at, &calls.fail("s1", &[(1, "0"), (2, LONG), (3, "0")])).await;
     assert_eq!(failed, ["ok", "ok", "ok"]);
-    assert_eq!(ask::<Vec<String>>(at, &calls.unclaim("s1", &[4])).await, ["ok"]);
+    assert_eq!(ask::<Vec<String>>(at, &calls.requeue("s1", &[4])).await, ["ok"]);
 
     // A dead processor's lease, and a backoff that is over.
     let partition = &calls.keys.partition;
@@ -134,17 +134,17 @@ async fn live(
     set_aside(at, &mut calls).await;
     let heads = release(at, &calls, &[("a", 4, 9), ("b", 2, 9), ("{c}", 3, 0)]).await;
     assert!(heads.is_empty(), "the next are not ready: {heads:?}");
-    assert_eq!(ask::<(u64, u64)>(at, &calls.disown("me")).await.0, 1);
+    assert_eq!(ask::<(u64, u64)>(at, &calls.resign_partition("me")).await.0, 1);
 
     let (_, pending): (String, u64) = ask(at, &calls.remove()).await;
     assert_eq!(pending, 3);
     let leases = [calls.member(5, "s2"), calls.member(6, "s1"), calls.member(7, "s2")];
-    assert_eq!(ask::<u64>(at, &calls.purge(&lanes, &[5, 6, 7], &leases, &[])).await, 3);
+    assert_eq!(ask::<u64>(at, &calls.remove_batch(&lanes, &[5, 6, 7], &leases, &[])).await, 3);
     let forgotten: u64 = ask(at, &calls.forget()).await;
     assert!(forgotten >= calls.epoch.parse().unwrap());
     let of_partition = format!("{}*", calls.keys.hash());
     let left: Vec<String> = redis::cmd("KEYS").arg(of_partition).query_async(at).await.unwrap();
-    assert!(left.iter().all(|key| key.contains(":seen:")), "{left:?}");
+    assert!(left.iter().all(|key| key.contains(":idempotency:")), "{left:?}");
     assert_eq!(ask::<u64>(&mut connections[index], &calls.index("")).await, 1);
 }
 
@@ -172,7 +172,7 @@ async fn set_aside(at: &mut MultiplexedConnection, calls: &mut Calls) {
     assert_eq!(release(at, calls, &[("a", 0, 1)]).await, ["1"]);
     let lanes = ["a", "b", "{c}"];
     let cancelled = calls.withdraw("c", "", &lanes, &[(1, 1), (3, 6)]);
-    assert_eq!(ask::<Vec<String>>(at, &cancelled).await, ["ordered"; 2]);
+    assert_eq!(ask::<Vec<String>>(at, &cancelled).await, ["withdrawing"; 2]);
     let skipped = calls.withdraw("s", "me", &lanes, &[(1, 1), (2, 2)]);
     assert_eq!(ask::<Vec<String>>(at, &skipped).await, ["done"; 2]);
     assert_eq!(ask::<u64>(at, &calls.discard(&[1])).await, 1);

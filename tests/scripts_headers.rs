@@ -342,7 +342,7 @@ fn the_store_passes_the_keys_that_the_headers_name() {
             assert_eq!(once.matches(".key(").count(), fixed, "{name}: keys passed once");
             let is_repeated = looped.contains(".key(");
             // A call that purges no messages names no lanes.
-            let may_omit = name == "purge" && once.contains("is_lease");
+            let may_omit = name == "remove_batch" && once.contains("is_lease");
             assert!(is_repeated == header.has_repeated_keys() || may_omit, "{name}: keys per lane");
         }
     }

@@ -110,7 +110,7 @@ fn meeting(file: &str) -> &'static [Kind] {
     match file {
         "postpone" => &[Kind::Postpone],
         "halt" => &[Kind::Halt],
-        "own" | "disown" => &[Kind::Own, Kind::Disown, Kind::Restart],
+        "own" | "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
         "repair" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],
         "include/left" => &[Kind::Withdraw, Kind::CarryOut, Kind::GiveUp],

@@ -58,7 +58,7 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
 const UNNOTICED: [&str; 59] = [
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
-    "ingest KEYS[13] reseq:{p00}:d:erp:unique",
+    "ingest KEYS[13] reseq:{p00}:d:erp:idempotency-keys",
     "ingest KEYS[18] reseq:{p00}:d:erp:previous",
     "ingest KEYS[20] reseq:{p00}:d:erp:ready:a",
     "ingest KEYS[22] reseq:{p00}:d:erp:ready:b",
@@ -71,12 +71,12 @@ const UNNOTICED: [&str; 59] = [
     "extend KEYS[1] reseq:{p00}:d:erp:messages",
     "fail KEYS[4] reseq:{p00}:d:erp:messages",
     "fail KEYS[10] reseq:{p00}:active:worker",
-    "unclaim KEYS[4] reseq:{p00}:d:erp:messages",
-    "unclaim KEYS[7] reseq:{p00}:active:worker",
+    "requeue KEYS[4] reseq:{p00}:d:erp:messages",
+    "requeue KEYS[7] reseq:{p00}:active:worker",
     "reap KEYS[9] reseq:{p00}:active:worker",
     "release KEYS[15] reseq:{p00}:d:erp:previous",
     "withdraw KEYS[15] reseq:{p00}:active:worker",
-    "retry KEYS[10] reseq:{p00}:active:worker",
+    "retry_head KEYS[10] reseq:{p00}:active:worker",
     "repair KEYS[18] reseq:{p00}:active:worker",
     "repair KEYS[22] reseq:{p00}:d:erp:in-progress:a",
     "repair KEYS[23] reseq:{p00}:d:erp:ready:a",
@@ -86,11 +86,11 @@ const UNNOTICED: [&str; 59] = [
     "define KEYS[6] reseq:{p00}:d:erp:withdrawn",
     "define KEYS[7] reseq:{p00}:d:erp:previous",
     "remove KEYS[1] reseq:{p00}:d:erp",
-    "remove KEYS[5] reseq:{p00}:d:erp:dead",
-    "purge KEYS[6] reseq:{p00}:d:erp:in-progress:a",
-    "purge KEYS[7] reseq:{p00}:d:erp:ready:a",
-    "purge KEYS[8] reseq:{p00}:d:erp:in-progress:b",
-    "purge KEYS[9] reseq:{p00}:d:erp:ready:b",
+    "remove KEYS[5] reseq:{p00}:d:erp:dead-letters",
+    "remove_batch KEYS[6] reseq:{p00}:d:erp:in-progress:a",
+    "remove_batch KEYS[7] reseq:{p00}:d:erp:ready:a",
+    "remove_batch KEYS[8] reseq:{p00}:d:erp:in-progress:b",
+    "remove_batch KEYS[9] reseq:{p00}:d:erp:ready:b",
     "forget KEYS[3] reseq:{p00}:d:erp:waiting",
     "forget KEYS[4] reseq:{p00}:d:erp:messages",
     "forget KEYS[5] reseq:{p00}:d:erp:attempts",
@@ -98,22 +98,22 @@ const UNNOTICED: [&str; 59] = [
     "forget KEYS[7] reseq:{p00}:d:erp:in-progress",
     "forget KEYS[8] reseq:{p00}:d:erp:ready",
     "forget KEYS[12] reseq:{p00}:d:erp:halted",
-    "forget KEYS[13] reseq:{p00}:d:erp:orders",
-    "forget KEYS[14] reseq:{p00}:d:erp:unique",
-    "forget KEYS[15] reseq:{p00}:d:erp:dead",
-    "forget KEYS[16] reseq:{p00}:d:erp:letters",
+    "forget KEYS[13] reseq:{p00}:d:erp:withdrawals",
+    "forget KEYS[14] reseq:{p00}:d:erp:idempotency-keys",
+    "forget KEYS[15] reseq:{p00}:d:erp:dead-letters",
+    "forget KEYS[16] reseq:{p00}:d:erp:dead-letter-messages",
     "forget KEYS[17] reseq:{p00}:d:erp:log",
     "forget KEYS[18] reseq:{p00}:d:erp:log:order",
     "forget KEYS[19] reseq:{p00}:d:erp:bodies",
-    "forget KEYS[20] reseq:{p00}:d:erp:dead-at",
+    "forget KEYS[20] reseq:{p00}:d:erp:dead-lettered-at",
     "forget KEYS[21] reseq:{p00}:d:erp:withdrawn",
     "forget KEYS[22] reseq:{p00}:d:erp:previous",
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
-    "ingest KEYS[13] reseq:{p00}:d:erp:unique",
-    "ingest KEYS[14] reseq:{p00}:d:erp:dead",
-    "ingest KEYS[15] reseq:{p00}:d:erp:letters",
-    "ingest KEYS[17] reseq:{p00}:d:erp:dead-at",
+    "ingest KEYS[13] reseq:{p00}:d:erp:idempotency-keys",
+    "ingest KEYS[14] reseq:{p00}:d:erp:dead-letters",
+    "ingest KEYS[15] reseq:{p00}:d:erp:dead-letter-messages",
+    "ingest KEYS[17] reseq:{p00}:d:erp:dead-lettered-at",
     "ingest KEYS[18] reseq:{p00}:d:erp:previous",
 ];
 
@@ -157,10 +157,10 @@ async fn two_lanes(connection: &mut MultiplexedConnection, processing: &'static 
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
     calls.processing = processing;
-    run(connection, &calls.found()).await;
+    run(connection, &calls.init_epoch()).await;
     let defined = run(connection, &calls.define("{}")).await;
     calls.version = redis::from_redis_value::<(String, u8, u8, String, String)>(defined).unwrap().0;
-    let owned = run(connection, &calls.own("me")).await;
+    let owned = run(connection, &calls.acquire_partition("me")).await;
     calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
     let arrivals: Vec<Arrival> =
         (0..4).map(|number| Arrival::new(1 + number % 2, "", RECORD)).collect();
@@ -269,14 +269,14 @@ async fn an_ingest_refuses_only_arrivals_that_need_what_is_damaged() {
         calls.window = window;
         let keys = &calls.keys;
         let (spoilt, index) = match (options, window) {
-            ("", "0") => (keys.unique(), "13"),
-            ("", _) => (keys.seen("once"), "21"),
+            ("", "0") => (keys.idempotency_keys(), "13"),
+            ("", _) => (keys.idempotency("once"), "21"),
             ("d9999;", _) => (keys.partition.delayed(), "11"),
-            _ => (keys.letters(), "15"),
+            _ => (keys.dead_letter_messages(), "15"),
         };
         if options.starts_with('l') {
             let mut dead = redis::cmd("ZADD");
-            dead.arg(keys.dead()).arg(8).arg(8).exec_async(&mut connection).await.unwrap();
+            dead.arg(keys.dead_letters()).arg(8).arg(8).exec_async(&mut connection).await.unwrap();
         }
         spoil(&mut connection, &spoilt).await;
         let arrivals = [plain(), Arrival::new(1, seen, RECORD).with(options), plain()];
@@ -301,10 +301,10 @@ async fn populate_few(
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
     (calls.ordering, calls.processing, calls.window) = (ordering, processing, "0");
-    run(connection, &calls.found()).await;
+    run(connection, &calls.init_epoch()).await;
     let defined = run(connection, &calls.define("{}")).await;
     calls.version = redis::from_redis_value::<(String, u8, u8, String, String)>(defined).unwrap().0;
-    let owned = run(connection, &calls.own("me")).await;
+    let owned = run(connection, &calls.acquire_partition("me")).await;
     calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
     let arrivals = [Arrival::new(1, "", RECORD); 3];
     run(connection, &calls.ingest(&["a"], &[], &arrivals)).await;
@@ -429,10 +429,10 @@ fn every_script_has_commands_to_lack() {
 async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
-    run(connection, &calls.found()).await;
+    run(connection, &calls.init_epoch()).await;
     let defined = run(connection, &calls.define("{}")).await;
     calls.version = redis::from_redis_value::<(String, u8, u8, String, String)>(defined).unwrap().0;
-    let owned = run(connection, &calls.own("me")).await;
+    let owned = run(connection, &calls.acquire_partition("me")).await;
     calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
     let lanes = ["a", "b"];
     let arrivals: Vec<Arrival> =
@@ -470,12 +470,12 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.complete("s1", &lanes, &[(2, 4), (1, 5)]),
         calls.extend("s1", &[4, 5]),
         calls.fail("s1", &[(4, "0"), (5, LONG), (9, FINAL)]),
-        calls.unclaim("s1", &[4, 5]),
+        calls.requeue("s1", &[4, 5]),
         calls.reap(&[calls.member(5, "s1")], &["erp/3".to_owned()]),
-        calls.own("me"),
-        calls.disown("me"),
-        calls.found(),
-        calls.beat(),
+        calls.acquire_partition("me"),
+        calls.resign_partition("me"),
+        calls.init_epoch(),
+        calls.heartbeat(),
         calls.migrate(),
         calls.release("me", &[("a", 0, 9), ("b", 2, 9)]),
         calls.release("me", &[("a", 0, 9), ("b", 0, 9)]),
@@ -490,7 +490,7 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.define("{\"other\":1}"),
         calls.index(&newer),
         calls.remove(),
-        calls.purge(&lanes, &[1, 2, 3], &[calls.member(4, "s1")], &["erp/3".to_owned()]),
+        calls.remove_batch(&lanes, &[1, 2, 3], &[calls.member(4, "s1")], &["erp/3".to_owned()]),
         calls.forget(),
         calls_again(calls).ingest(&lanes, &[], &[arrival(1, ""), arrival(2, "")]),
     ]
@@ -521,7 +521,7 @@ async fn run(connection: &mut MultiplexedConnection, call: &Call) -> Value {
 /// Puts a value of another type in the key's place.
 async fn spoil(connection: &mut MultiplexedConnection, key: &str) {
     let kind: String = redis::cmd("TYPE").arg(key).query_async(connection).await.unwrap();
-    let is_text = kind == "string" || key.contains(":calls:") || key.contains(":seen:");
+    let is_text = kind == "string" || key.contains(":calls:") || key.contains(":idempotency:");
     redis::cmd("DEL").arg(key).exec_async(connection).await.unwrap();
     let command = if is_text { "SADD" } else { "SET" };
     redis::cmd(command).arg(key).arg("spoilt").exec_async(connection).await.unwrap();

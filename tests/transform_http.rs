@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::{body::Body as AxumBody, http::StatusCode, response::IntoResponse};
 use common::{Receiver, closed_port, endless, message, message_with_everything, receiver};
 use reseq::{
-    domain::{self, Attempts, Body, TransformKind, TroubleKind},
+    domain::{self, Attempts, Body, ErrorKind, TransformKind},
     processor::transform::{Failure, Http, Output, Transform},
     sender::deliver::client,
 };
@@ -48,7 +48,7 @@ fn deliver(content_type: &str, body: &str) -> Result<Output, Failure> {
 async fn a_request_carries_the_body_and_exactly_these_headers() {
     let mut receiver = receiver(|| "").await;
     let mut message = message_with_everything();
-    message.attempts = Attempts { failed: 3, crashes: 1, ..Attempts::default() };
+    message.attempts = Attempts { failed: 3, stalls: 1, ..Attempts::default() };
     at(&receiver).transform(&message).await.unwrap();
     let seen = receiver.take().remove(0);
     assert_eq!((&*seen.method, seen.uri.to_string()), ("POST", "/in?token=s3cret".into()));
@@ -91,7 +91,7 @@ async fn only_some_4xx_are_final() {
         assert_eq!(failure.is_final, is_final, "{status}");
         assert_eq!(failure.retry_after, Some(Duration::from_secs(3)));
         assert!(failure.reason.starts_with(&format!("status {status}")), "{failure}");
-        assert_eq!((failure.kind, failure.status), (TroubleKind::Status, Some(status)));
+        assert_eq!((failure.kind, failure.status), (ErrorKind::Status, Some(status)));
     }
 }
 
@@ -137,7 +137,7 @@ async fn no_whole_answer_is_tried_again_and_keeps_its_secrets() {
     assert_eq!(timed_out.reason, "timed out after 50 ms");
 
     let kinds = [no_connection.kind, timed_out.kind];
-    assert_eq!(kinds, [TroubleKind::Connection, TroubleKind::Timeout]);
+    assert_eq!(kinds, [ErrorKind::Connection, ErrorKind::Timeout]);
     for failure in [no_connection, timed_out] {
         assert!(!failure.is_final && failure.retry_after.is_none());
         assert!(!failure.reason.contains("s3cret"), "{failure}");
@@ -161,7 +161,7 @@ async fn an_output_that_may_have_lost_its_end_is_tried_again() {
         let output = by(&definition(&format!("http://{address}/"))).transform(&message("x")).await;
         assert_eq!(output.is_ok(), is_whole, "{answer}: {output:?}");
         if let Err(failure) = output {
-            assert_eq!((failure.is_final, failure.kind), (false, TroubleKind::Connection));
+            assert_eq!((failure.is_final, failure.kind), (false, ErrorKind::Connection));
         }
     }
     let packed = transformed(|| ([("content-encoding", "gzip")], "\u{1f}")).await.unwrap_err();

@@ -167,7 +167,7 @@ async fn a_checkpoint_goes_to_the_next_attempt_after_a_crash_and_after_a_failure
     assert_eq!(service.end("extend", noted).await["status"], "ok");
     let second = service.next("work").await;
     assert_eq!((&second["attempt"], &second["checkpoint"]), (&json!(2), &json!({"page": 7})));
-    assert_eq!(second["last_error"]["kind"], "crash");
+    assert_eq!(second["last_error"]["kind"], "stalled");
     // Extended without one, it stays.
     service.end("extend", json!({"token": second["token"]})).await;
     assert_eq!(service.fail(&second, false).await["status"], "ok");
@@ -238,15 +238,18 @@ async fn what_is_used_up_is_halted_skipped_or_dropped() {
         "ingest,processor,sender",
         &[
             ("halt", &worker, ""),
-            ("skip", &worker, "on_exhausted = \"skip\""),
+            ("dead_letter", &worker, "on_exhausted = \"skip\""),
             ("drop", &worker, "on_exhausted = \"drop\"\nordering = \"key\""),
             ("none", &worker, "on_exhausted = \"skip\"\nordering = \"none\""),
         ],
     )
     .await;
-    for (name, fate) in
-        [("halt", "halted"), ("skip", "skipped"), ("drop", "dropped"), ("none", "skipped")]
-    {
+    for (name, fate) in [
+        ("halt", "halted"),
+        ("dead_letter", "dead_lettered"),
+        ("drop", "dropped"),
+        ("none", "dead_lettered"),
+    ] {
         for number in 0..3 {
             service.send(name, json!(format!("{name} {number}"))).await;
         }
@@ -263,11 +266,12 @@ async fn what_is_used_up_is_halted_skipped_or_dropped() {
         service.complete(&service.next(name).await).await;
     }
     service.desk.journal.reaches(3).await;
-    let halted = (service.count("halt", "halted").await, service.count("halt", "dead").await);
+    let halted =
+        (service.count("halt", "halted").await, service.count("halt", "dead_letters").await);
     assert_eq!((halted, service.desk.journal.messages_of("halt")), ((2, 0), 0));
-    for (name, dead) in [("skip", 2), ("drop", 0), ("none", 2)] {
+    for (name, dead) in [("dead_letter", 2), ("drop", 0), ("none", 2)] {
         assert_eq!(service.count(name, "halted").await, 0, "{name}");
-        assert_eq!(service.count(name, "dead").await, dead, "{name}");
+        assert_eq!(service.count(name, "dead_letters").await, dead, "{name}");
         assert_eq!(service.desk.journal.messages_of(name), 1, "{name}");
     }
     eventually("both are passed", async || {
@@ -279,7 +283,7 @@ async fn what_is_used_up_is_halted_skipped_or_dropped() {
 
 #[tokio::test]
 async fn what_kills_its_workers_is_given_up_by_the_owner() {
-    let worker = format!("{WORKER}, crashes_max = 2");
+    let worker = format!("{WORKER}, stalls_max = 2");
     let destinations = [("work", &*worker, "on_exhausted = \"skip\"")];
     let service = Service::start("ingest,processor,sender", &destinations).await;
     service.send("work", json!("poison")).await;
@@ -291,7 +295,7 @@ async fn what_kills_its_workers_is_given_up_by_the_owner() {
     service.send("work", json!("good")).await;
     service.complete(&service.next("work").await).await;
     service.desk.journal.reaches(1).await;
-    eventually("it is a dead letter", async || match service.count("work", "dead").await {
+    eventually("it is a dead letter", async || match service.count("work", "dead_letters").await {
         1 => Ok(()),
         count => Err(format!("{count}")),
     })
@@ -316,7 +320,7 @@ async fn a_record_says_how_its_processing_went_and_keeps_the_input() {
         assert_eq!(held.processed.unwrap().attempts, 2);
         assert_eq!(&*held.message.body.bytes, br#"{"output":1}"#);
         assert_eq!(held.input.map(|body| body.bytes), (name == "work").then(|| "\"in\"".into()));
-        assert_eq!(held.charge, 4);
+        assert_eq!(held.accounted_bytes, 4);
     }
     service.send("http", json!("in")).await;
     eventually("it is processed", async || {

@@ -44,7 +44,7 @@ for (let day = 1; day <= days; day += 1) {
   // Each day begins with the code 1: the destination is removed and made again. At most as many orders
   // are open as there are codes: their sequences are neighbours, so no two of them have the same code.
   if (day > 1) await reseq("DELETE", "/v1/destinations/kitchen");
-  await define("kitchen", { url, max_backlog: codes });
+  await define("kitchen", { url, backlog_max: codes });
   // The instances, each with some customers at a time. They are faster than the kitchen: when all codes
   // are taken, an order waits for one.
   let next = 0;

@@ -77,7 +77,7 @@ async function remove(sequence) {
   const which = key ? `?idempotency_key=${encodeURIComponent(key)}` : `/${sequence}`;
   try {
     const { state } = await reseq("DELETE", path + which);
-    // "ordered": a processor has it in hand, and it goes when that attempt is over.
+    // "withdrawing": a processor has it in hand, and it goes when that attempt is over.
     if (state === "cancelled") deleted.set(sequence, Date.now());
   } catch (error) {
     if (error.code !== "wrong_state") throw error;

@@ -21,7 +21,7 @@ async function takeTwo() {
 }
 
 /** Gives them back, unchanged. Whoever held on for longer than the lease hears `stale_lease`. */
-const giveBack = (leases) => reseq("POST", "/v1/leases/release", { items: leases.map(({ token }) => ({ token })) });
+const giveBack = (leases) => reseq("POST", "/v1/leases/requeue", { items: leases.map(({ token }) => ({ token })) });
 
 // A taker that dies with two in hand.
 if (process.argv[2] === "dying") {
@@ -30,12 +30,12 @@ if (process.argv[2] === "dying") {
 }
 
 // A resource is a message that is leased and given back, over and over, and never delivered. Dying
-// takers must not use it up: crashes_max 0. Each is there once, and after it was used up may be added
+// takers must not use it up: stalls_max 0. Each is there once, and after it was used up may be added
 // again: idempotency_window_ms 0.
 await define("resources", {
   url: "http://127.0.0.1:9/never",
   ordering: "none",
-  transform: { kind: "worker", crashes_max: 0 },
+  transform: { kind: "worker", stalls_max: 0 },
   idempotency_window_ms: 0,
 });
 for (let at = 0; at < resources; at += 1) {

@@ -59,7 +59,7 @@ async function work() {
     const { token } = lease;
     try {
       if (await importFile(lease)) continue;
-      await reseq("POST", "/v1/leases/release", { items: [{ token }] });
+      await reseq("POST", "/v1/leases/requeue", { items: [{ token }] });
       say({ handedBack: true });
     } catch (error) {
       // Tried again later, from the checkpoint; of no effect where the lease is somebody else's.
@@ -95,9 +95,9 @@ const into = await target();
 let report;
 const finished = new Promise((resolve) => (report = resolve));
 const { url } = await receiver(({ body }) => report(body));
-// No number of kills ends the import: crashes_max 0. While a file is imported it cannot be asked for
+// No number of kills ends the import: stalls_max 0. While a file is imported it cannot be asked for
 // again: idempotency_window_ms 0.
-await define("imports", { url, transform: { kind: "worker", crashes_max: 0 }, idempotency_window_ms: 0 });
+await define("imports", { url, transform: { kind: "worker", stalls_max: 0 }, idempotency_window_ms: 0 });
 say(await send("imports", { file, target: into.url }, { idempotency_key: `import ${file}` }));
 const { imported } = await finished;
 await drained("imports");

@@ -41,7 +41,7 @@ async function retried() {
 // 2. Dead letters: after three attempts it is set aside, and those behind it go on. When the service is
 // mended they are redriven: each arrives anew, and says where it was.
 async function setAside() {
-  const seen = await shop("letters", { on_exhausted: "skip", delivery: { attempts_max: 3 } }, (item) => (isPoison(item) ? 500 : undefined));
+  const seen = await shop("letters", { on_exhausted: "dead_letter", delivery: { attempts_max: 3 } }, (item) => (isPoison(item) ? 500 : undefined));
   await drained("letters");
   const before = [...seen.took];
   const letters = (await reseq("GET", at("letters", "dead-letters"))).items;

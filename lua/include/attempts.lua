@@ -1,7 +1,7 @@
 -- What attempts at messages left behind: a hash by sequence, that holds only messages with something
 -- to tell. Each is MessagePack of {failed attempts of the present stage, leases that ran out,
 -- checkpoint or '', stage in which it is halted or '', due time of a held message or '', {'<ms since
--- 1970> <trouble as JSON>' …, the latest first}}.
+-- 1970> <error as JSON>' …, the latest first}}.
 
 -- What cannot be read counts as nothing.
 local function attempts_of(key, sequence)
@@ -17,8 +17,8 @@ local function keep_attempts(key, sequence, attempts)
   redis.call('HSET', key, sequence, cmsgpack.pack(attempts))
 end
 
--- Adds a trouble; the last five are kept.
-local function note_trouble(attempts, now, trouble)
-  table.insert(attempts[6], 1, text(now) .. ' ' .. trouble)
+-- Adds an error; the last five are kept.
+local function note_error(attempts, now, error)
+  table.insert(attempts[6], 1, text(now) .. ' ' .. error)
   attempts[6][6] = nil
 end

@@ -2,9 +2,9 @@
 -- one that is noted may have forgotten something; so has a server that knows of a lower epoch than
 -- the caller, or of none. The epoch then goes up: above all that is noted or was seen, and to the
 -- server's time at least, so that even an epoch that was itself forgotten is never handed out again.
--- Releases then wait (quarantine) until an owner that this server does not know of must have
+-- Releases then wait (takeover wait) until an owner that this server does not know of must have
 -- stopped: the longest lease that the caller or this partition knows of; or until such an owner says
--- that it has (disown).
+-- that it has (resign_partition).
 -- The new epoch is written whatever the script then decides: it is a fact of its own.
 --
 -- Who is noted is the run id and the replication id. The second alone tells a change of either: a
@@ -28,7 +28,7 @@ end
 -- Returns the epoch, how many milliseconds releases must still wait, the schema, and the lowest epoch
 -- that a destination which is made now may be born in.
 local function current_epoch(key, now, known)
-  local noted = redis.call('HMGET', key, 'server', 'epoch', 'quarantine_ends_ms', 'lease_ms', 'schema',
+  local noted = redis.call('HMGET', key, 'server', 'epoch', 'takeover_wait_ends_ms', 'lease_ms', 'schema',
     'removed_epoch')
   local schema = known_schema(noted[5])
   local history = id_after('master_replid:', redis.call('INFO', 'replication'))
@@ -43,6 +43,6 @@ local function current_epoch(key, now, known)
   local wait = math.max(tonumber(lease_ms), tonumber(noted[4]) or 0)
   local server = id_after('run_id:', redis.call('INFO', 'server')) .. history
   redis.call('HSET', key, 'server', server, 'epoch', text(epoch),
-    'quarantine_ends_ms', text(now + wait))
+    'takeover_wait_ends_ms', text(now + wait))
   return epoch, wait, schema, epoch
 end

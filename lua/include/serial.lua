@@ -24,7 +24,7 @@ end
 local function advance(place, in_progress, ready, now)
   local sequence = first_unfinished(in_progress, ready)
   if not sequence then return end
-  redis.call('HINCRBY', place.hash, 'held', -1)
+  redis.call('HINCRBY', place.hash, 'awaiting_turn', -1)
   local due = ''
   if redis.call('HEXISTS', place.attempts, sequence) == 1 then
     local attempts = attempts_of(place.attempts, sequence)

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::{Api, read_named, request::find};
 use crate::{
     domain::{Destination, DestinationName},
-    store::{Known, Stats, StoreError},
+    store::{CatalogEntry, Stats, StoreError},
     wire::problem::Problem,
 };
 
@@ -93,7 +93,7 @@ const LINE: [&str; 9] = [
     "ready",
     "delayed",
     "halted",
-    "dead",
+    "dead_letters",
     "delivered_total",
     "paused",
 ];
@@ -120,7 +120,7 @@ pub(super) async fn define(
 #[derive(Debug, Deserialize)]
 pub(super) struct Removal {
     #[serde(default)]
-    purge: bool,
+    force: bool,
 }
 
 /// `DELETE /v1/destinations/{d}`
@@ -132,23 +132,23 @@ pub(super) async fn remove(
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name).await?;
     let Query(removal) =
-        removal.map_err(|_| Problem::invalid_field("purge: must be true or false"))?;
-    let removed = api.store.remove(&name, removal.purge).await;
+        removal.map_err(|_| Problem::invalid_field("force: must be true or false"))?;
+    let removed = api.store.remove(&name, removal.force).await;
     let removed = removed.map_err(|error| match error {
         StoreError::UnknownDestination => Problem::unknown_destination(name.as_str()),
         StoreError::WrongState(detail) => {
-            let detail = format!("{detail}; ?purge=true removes them too");
+            let detail = format!("{detail}; ?force=true removes them too");
             Problem::new(StatusCode::CONFLICT, "wrong_state", detail)
         }
         error => Problem::from(error),
     })?;
     api.catalog.refresh(&name).await?;
-    tracing::info!(destination = %name, purged = removed.purged, "a destination was removed over HTTP");
-    Ok(Json(json!({"removed": name, "purged": removed.purged})))
+    tracing::info!(destination = %name, removed_messages = removed.removed_messages, "a destination was removed over HTTP");
+    Ok(Json(json!({"removed": name, "removed_messages": removed.removed_messages})))
 }
 
 /// A definition as people are shown it: with its secrets hidden.
-fn shown(api: &Api, known: &Known) -> Value {
+fn shown(api: &Api, known: &CatalogEntry) -> Value {
     let mut value = json!(known.destination.masked());
     if let Value::Object(object) = &mut value {
         let in_file = api.in_file.shows(&known.destination.name);

@@ -11,13 +11,13 @@ use serde::Deserialize;
 
 use super::{
     Api,
-    letters::whole_letter,
+    dead_letters::whole_letter,
     request::{Target, cursor_of, limit_of, query_of, sequence_of},
-    shown::{Gone, Items, Letter, Pending},
+    views::{Gone, Items, Letter, Pending},
     withdraw::{self, name, wrong_state},
 };
 use crate::{
-    domain::{self, Apart, Place, Sequence, Tombstone, message},
+    domain::{self, Apart, Position, Sequence, Tombstone, message},
     store::{Listed, Which},
     wire::problem::Problem,
 };
@@ -129,26 +129,26 @@ pub(super) async fn cancel_by_key(
     let ByKey { idempotency_key: key } = query_of(query)?;
     message::check_text("idempotency_key", &key, message::IDEMPOTENCY_KEY_BYTES_MAX)
         .map_err(Problem::invalid_field)?;
-    let place = api.store.stamped_under(target.known(), &key).await?;
-    let Some(place) = place else {
+    let position = api.store.stamped_under(target.known(), &key).await?;
+    let Some(position) = position else {
         let detail = "no message is known under this idempotency key; keys are forgotten after \
                       the destination's idempotency_window_ms";
         return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail));
     };
-    cancel_one(&mut target, place.sequence, Some(place)).await
+    cancel_one(&mut target, position.sequence, Some(position)).await
 }
 
-/// Cancels a message; with `place`, only if it is the one at that place: after Redis has forgotten
+/// Cancels a message; with `position`, only if it is the one at that position: after Redis has forgotten
 /// something its number may have been stamped again.
 async fn cancel_one(
     target: &mut Target,
     sequence: Sequence,
-    place: Option<Place>,
+    position: Option<Position>,
 ) -> Result<Response, Problem> {
     let store = target.api.store.clone();
     let found = store.listed(target.known(), &[sequence]).await?;
     let found = found.into_iter().next().map(|listed| listed.message);
-    match found.filter(|found| place.is_none_or(|place| place == found.place)) {
+    match found.filter(|found| position.is_none_or(|position| position == found.position)) {
         Some(found) if found.damaged.is_some() => {
             let lane = store.lane_holding(target.known(), sequence).await?;
             let lane = lane.ok_or_else(|| no_lane(sequence))?;
@@ -158,8 +158,8 @@ async fn cancel_one(
             let lane = target.known().destination.lane_of(found.message.key.as_deref(), sequence);
             withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
         }
-        None => match withdraw::fate(target, sequence).await? {
-            withdraw::Fate::Ended(state) => Err(wrong_state(format!(
+        None => match withdraw::progress(target, sequence).await? {
+            withdraw::Progress::Ended(state) => Err(wrong_state(format!(
                 "message {sequence} has left already: it was {}",
                 name(state)
             ))),

@@ -1,20 +1,20 @@
 //! The HTTP surface beside ingest: destinations, topics, workers, operations.
 
-mod arrive;
+mod dead_letters;
 mod destinations;
-mod history;
-mod letters;
+mod interventions;
+mod log;
 mod messages;
 mod operations;
 mod purge;
 mod redrive;
+mod reingest;
 mod repair;
 mod replay;
 mod request;
 mod selection;
-mod shown;
-mod steering;
 mod topics;
+mod views;
 mod withdraw;
 mod workers;
 
@@ -72,13 +72,13 @@ pub struct Api {
     pub stop: CancellationToken,
     /// What must end before the process does.
     pub tasks: TaskTracker,
-    /// Callers for the calls of workers.
-    pub callers: Arc<workers::Callers>,
+    /// CallSequences for the calls of workers.
+    pub callers: Arc<workers::CallSequences>,
     /// Renders the metrics, where this process collects them.
     pub metrics: Option<PrometheusHandle>,
 }
 
-pub use workers::Callers;
+pub use workers::CallSequences;
 
 /// All routes but those of ingest.
 pub fn router(api: Api) -> Router {
@@ -87,7 +87,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/leases/complete", post(workers::complete))
         .route("/v1/leases/fail", post(workers::fail))
         .route("/v1/leases/extend", post(workers::extend))
-        .route("/v1/leases/release", post(workers::release))
+        .route("/v1/leases/requeue", post(workers::release))
         .layer(DefaultBodyLimit::max(api.batch_bytes_max));
     Router::new()
         .merge(leases)
@@ -112,22 +112,22 @@ fn steering_routes(body_bytes_max: usize) -> Router<Api> {
     const HEAD: &str = "/v1/destinations/{destination}";
     let at = |path: &str| format!("{HEAD}/{path}");
     Router::new()
-        .route(&at("pause"), post(steering::pause))
-        .route(&at("resume"), post(steering::resume))
-        .route(&at("retry-head"), post(steering::retry_head))
-        .route(&at("skip-head"), post(steering::skip_head))
+        .route(&at("pause"), post(interventions::pause))
+        .route(&at("resume"), post(interventions::resume))
+        .route(&at("retry-head"), post(interventions::retry_head))
+        .route(&at("skip-head"), post(interventions::skip_head))
         .route(&at("messages"), get(messages::list).delete(messages::cancel_by_key))
         .route(&at("messages/{sequence}"), get(messages::show).delete(messages::cancel))
         .route(&at("purge"), post(purge::purge))
         .route(&at("repair"), post(repair::repair))
-        .route(&at("dead-letters"), get(letters::list))
+        .route(&at("dead-letters"), get(dead_letters::list))
         .route(&at("dead-letters/redrive"), post(redrive::redrive))
-        .route(&at("dead-letters/discard"), post(letters::discard))
+        .route(&at("dead-letters/discard"), post(dead_letters::discard))
         .route(
             &at("dead-letters/{sequence}"),
-            get(letters::show).merge(delete(letters::discard_one)),
+            get(dead_letters::show).merge(delete(dead_letters::discard_one)),
         )
-        .route(&at("log"), get(history::log))
+        .route(&at("log"), get(log::log))
         .route(&at("replay"), post(replay::replay))
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }

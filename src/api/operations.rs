@@ -45,8 +45,8 @@ fn ready(store: &Store) -> String {
     if let Some(sentence) = store.missing_rights().hints_sentence() {
         text += &format!("warning: {sentence}\n");
     }
-    for Damaged { place, call, problem } in store.damaged() {
-        text += &format!("damaged: {place}: {call}: {problem}\n");
+    for Damaged { location, call, problem } in store.damaged() {
+        text += &format!("damaged: {location}: {call}: {problem}\n");
     }
     text
 }

@@ -44,7 +44,7 @@ pub(super) async fn purge(
     let target = Target::find(&api, &destination).await?;
     let Purge { dry_run, key } = read_optional(body, api.batch_bytes_max)?;
     let damaged = BTreeSet::new();
-    let mut purging = Purging { target, key, last: 0, cancelled: 0, ordered: 0, damaged };
+    let mut purging = Purging { target, key, last: 0, cancelled: 0, withdrawing: 0, damaged };
     let store = &api.store;
     let counts = store.counts(purging.target.known()).await?;
     // What comes from here on is left alone, or it would never end.
@@ -58,9 +58,11 @@ pub(super) async fn purge(
         return Ok(Json(json!({"pending": pending, "by_state": by_state})));
     }
     let done = purging.cancel_all().await;
-    let (cancelled, ordered) = (purging.cancelled, purging.ordered);
-    done.map_err(|problem| half_way(problem, &[("cancelled", cancelled), ("ordered", ordered)]))?;
-    let mut answer = json!({"cancelled": cancelled, "ordered": ordered});
+    let (cancelled, withdrawing) = (purging.cancelled, purging.withdrawing);
+    done.map_err(|problem| {
+        half_way(problem, &[("cancelled", cancelled), ("withdrawing", withdrawing)])
+    })?;
+    let mut answer = json!({"cancelled": cancelled, "withdrawing": withdrawing});
     if !purging.damaged.is_empty() {
         answer["damaged"] = json!(purging.damaged.len());
     }
@@ -85,7 +87,7 @@ struct Purging {
     /// The last sequence that is cancelled.
     last: Sequence,
     cancelled: u64,
-    ordered: u64,
+    withdrawing: u64,
     /// Of damaged lanes: they stay. The first so many are counted.
     damaged: BTreeSet<Sequence>,
 }
@@ -109,7 +111,7 @@ impl Purging {
             let mut items = page.items;
             items.retain(|one| wanted(one.state));
             // Heads last: what is behind them must not leave meanwhile.
-            items.sort_by_key(|one| std::cmp::Reverse(one.message.place.sequence));
+            items.sort_by_key(|one| std::cmp::Reverse(one.message.position.sequence));
             self.cancel(&items).await?;
             cursor = next;
             if cursor.is_none() {
@@ -132,7 +134,7 @@ impl Purging {
             };
             let page = store.pending(self.target.known(), &which).await?;
             let mut items = page.items;
-            items.retain(|one| !one.ordered && one.message.place.sequence <= self.last);
+            items.retain(|one| !one.withdrawing && one.message.position.sequence <= self.last);
             let before = self.cancelled;
             self.cancel(&items).await?;
             // Those that left are not halted any more: the next stand where they stood.
@@ -158,7 +160,9 @@ impl Purging {
         let mut page = store.pending(self.target.known(), &which).await?;
         let last = self.last;
         page.items.retain(|one| {
-            one.message.tombstone.is_none() && !one.ordered && one.message.place.sequence <= last
+            one.message.tombstone.is_none()
+                && !one.withdrawing
+                && one.message.position.sequence <= last
         });
         Ok(page)
     }
@@ -172,7 +176,7 @@ impl Purging {
             }
             let mut messages = Vec::with_capacity(some.len());
             for Listed { message, .. } in some {
-                let (key, sequence) = (message.message.key.as_deref(), message.place.sequence);
+                let (key, sequence) = (message.message.key.as_deref(), message.position.sequence);
                 let lane = match message.damaged.is_some() && key.is_none() {
                     true => self.target.api.store.lane_holding(&known, sequence).await?,
                     false => Some(known.destination.lane_of(key, sequence)),
@@ -182,7 +186,7 @@ impl Purging {
             let withdrawal = Withdrawal {
                 how: Tombstone::Cancelled,
                 reason: "purged",
-                trouble: None,
+                error: None,
                 messages: &messages,
             };
             let answers = self.target.withdraw(&withdrawal).await?;
@@ -191,7 +195,7 @@ impl Purging {
                     Withdrawn::Damaged if self.damaged.len() >= DAMAGED_MAX => {}
                     Withdrawn::Damaged => drop(self.damaged.insert(*sequence)),
                     Withdrawn::Done => self.cancelled += 1,
-                    Withdrawn::Ordered => self.ordered += 1,
+                    Withdrawn::Withdrawing => self.withdrawing += 1,
                     // A purge makes no dead letters.
                     Withdrawn::Settled | Withdrawn::Full => {}
                 }

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::{
     Api,
-    arrive::{AT_ONCE, Arrivals, CALL_BYTES_MAX},
+    reingest::{AT_ONCE, Arrivals, CALL_BYTES_MAX},
     request::{Target, read_optional},
     selection::{Selection, Walk},
 };
 use crate::{
     domain::{Arrival, Attempts, Message, Ordering, Origin, Redrive, Sequence, Stage, Stamped},
-    store::{DeadLetter, Known, cut, server_clock_ms},
+    store::{CatalogEntry, DeadLetter, chunks_by_size, server_clock_ms},
     wire::problem::Problem,
 };
 
@@ -44,7 +44,9 @@ pub(super) async fn redrive(
         // Their bodies are read as many at a time as one call brings back in.
         while !letters.is_empty() {
             let size = |one: &DeadLetter| one.message.apart.bytes() as usize;
-            let count = cut(&letters, AT_ONCE, CALL_BYTES_MAX, size).first().map_or(0, |c| c.len());
+            let count = chunks_by_size(&letters, AT_ONCE, CALL_BYTES_MAX, size)
+                .first()
+                .map_or(0, |c| c.len());
             let rest = letters.split_off(count);
             api.store.fill_letters(&known, &mut letters).await?;
             // What cannot be read cannot be sent again; it can be discarded.
@@ -69,10 +71,10 @@ pub(super) async fn redrive(
 }
 
 /// A dead letter as an arrival. What had been processed is not processed again.
-fn anew(letter: DeadLetter, known: &Known) -> (Sequence, Arrival) {
+fn anew(letter: DeadLetter, known: &CatalogEntry) -> (Sequence, Arrival) {
     let DeadLetter { stage, message: old, .. } = letter;
-    let (place, priority) = (old.place, old.priority);
-    let origin = Origin { destination: old.destination.clone(), place };
+    let (position, priority) = (old.position, old.priority);
+    let origin = Origin { destination: old.destination.clone(), position };
     let message = Message { received_ms: server_clock_ms(), ..old.message.clone() };
     let processed = (stage == Stage::Delivery).then(|| {
         Box::new(Stamped {
@@ -87,8 +89,8 @@ fn anew(letter: DeadLetter, known: &Known) -> (Sequence, Arrival) {
     let arrival = Arrival {
         priority: by_priority.then_some(priority),
         origin: Some(origin),
-        redrive: Some(Redrive { letter: place, processed }),
+        redrive: Some(Redrive { letter: position, processed }),
         ..Arrival::of(message)
     };
-    (place.sequence, arrival)
+    (position.sequence, arrival)
 }

@@ -14,16 +14,16 @@ use serde_json::{Value, json};
 
 use super::{
     Api,
-    arrive::{Arrivals, CALL_BYTES_MAX, Tally},
+    reingest::{Arrivals, CALL_BYTES_MAX, Tally},
     request::{Target, read_optional, time_of},
     withdraw::wrong_state,
 };
 use crate::{
     domain::{
-        Arrival, Body, DestinationName, Message, Origin, Place, Sequence, State as MessageState,
+        Arrival, Body, DestinationName, Message, Origin, Position, Sequence, State as MessageState,
         message::check_text,
     },
-    store::{Content, Known, LogEntry, cut, server_clock_ms},
+    store::{CatalogEntry, Content, LogEntry, chunks_by_size, server_clock_ms},
     wire::problem::Problem,
 };
 
@@ -31,7 +31,7 @@ use crate::{
 const AT_ONCE: usize = 200;
 /// Sequences of the log that are read together.
 const ORDER_AT_ONCE: usize = 10_000;
-/// The longest idempotency key of a replay: the place of each message is added.
+/// The longest idempotency key of a replay: the position of each message is added.
 const KEY_BYTES_MAX: usize = 200;
 
 #[derive(Deserialize)]
@@ -104,7 +104,7 @@ pub(super) async fn replay(
     }
     let to = request.to_destination.as_ref().unwrap_or(&source.name).as_str().to_owned();
     let mut to = Target::find(&api, &to).await?;
-    let known: Arc<Known> = source.known().clone();
+    let known: Arc<CatalogEntry> = source.known().clone();
     let sequences = logged(&source, &range).await?;
 
     let mut arrivals = Arrivals::new(&to, request.idempotency_key.is_some());
@@ -116,7 +116,7 @@ pub(super) async fn replay(
         });
         let wanted: Vec<_> = wanted.collect();
         // Their bodies are read as many at a time as one call brings back in.
-        for some in cut(&wanted, AT_ONCE, CALL_BYTES_MAX, size_apart) {
+        for some in chunks_by_size(&wanted, AT_ONCE, CALL_BYTES_MAX, size_apart) {
             let mut some = some.to_vec();
             if !request.dry_run {
                 api.store.fill_entries(source.known(), &mut some).await?;
@@ -190,10 +190,10 @@ fn arrival(
         body: Body { content_type, bytes },
         received_ms: server_clock_ms(),
     };
-    let place = Place { epoch: entry.epoch, sequence };
+    let position = Position { epoch: entry.epoch, sequence };
     Arrival {
         idempotency_key: idempotency_key.map(|key| format!("{key}/{}/{sequence}", entry.epoch)),
-        origin: Some(Origin { destination: source.clone(), place }),
+        origin: Some(Origin { destination: source.clone(), position }),
         ..Arrival::of(message)
     }
 }

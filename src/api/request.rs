@@ -16,7 +16,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use super::{Api, read_json};
 use crate::{
     domain::{DestinationName, Sequence, State},
-    store::{Known, Repair, Retry, StoreError, Who, Withdrawal, Withdrawn},
+    store::{CatalogEntry, Repair, Retry, StoreError, Who, Withdrawal, Withdrawn},
     wire::problem::Problem,
 };
 
@@ -34,7 +34,7 @@ const CURSOR_MAX: u64 = 1 << 53;
 pub(super) struct Target {
     pub(super) api: Api,
     pub(super) name: DestinationName,
-    known: Arc<Known>,
+    known: Arc<CatalogEntry>,
 }
 
 impl Target {
@@ -45,7 +45,7 @@ impl Target {
     }
 
     /// As it is known now.
-    pub(super) fn known(&self) -> &Arc<Known> {
+    pub(super) fn known(&self) -> &Arc<CatalogEntry> {
         &self.known
     }
 
@@ -59,7 +59,7 @@ impl Target {
     /// Makes a call that a script may refuse because the definition has changed; once more if so.
     async fn call<T, F: Future<Output = Result<T, StoreError>>>(
         &mut self,
-        call: impl Fn(Arc<Known>) -> F,
+        call: impl Fn(Arc<CatalogEntry>) -> F,
     ) -> Result<T, StoreError> {
         for _ in 0..STALE_MAX {
             match call(self.known.clone()).await {
@@ -83,7 +83,7 @@ impl Target {
         withdrawal: &Withdrawal<'_>,
     ) -> Result<Vec<Withdrawn>, StoreError> {
         let store = &self.api.store.clone();
-        let call = |known: Arc<Known>| async move {
+        let call = |known: Arc<CatalogEntry>| async move {
             store.withdraw(&known, Who::Person, withdrawal).await
         };
         self.call(call).await
@@ -92,27 +92,29 @@ impl Target {
     /// Throws dead letters away; tells how many there were.
     pub(super) async fn discard(&mut self, letters: &[Sequence]) -> Result<u64, StoreError> {
         let store = &self.api.store.clone();
-        let call = |known: Arc<Known>| async move { store.discard(&known, letters).await };
+        let call = |known: Arc<CatalogEntry>| async move { store.discard(&known, letters).await };
         self.call(call).await
     }
 
     /// Compares the sets and the records of the destination, and repairs them.
     pub(super) async fn repair(&mut self, dry_run: bool) -> Result<Repair, StoreError> {
         let (store, stop) = (&self.api.store.clone(), &self.api.stop.clone());
-        self.call(|known: Arc<Known>| async move { store.repair(&known, dry_run, stop).await })
-            .await
+        self.call(
+            |known: Arc<CatalogEntry>| async move { store.repair(&known, dry_run, stop).await },
+        )
+        .await
     }
 
     /// Has a head tried again; tells where it stands.
     pub(super) async fn retry(&mut self, retry: &Retry) -> Result<State, StoreError> {
         let store = &self.api.store.clone();
-        let call = |known: Arc<Known>| async move { store.retry(&known, retry).await };
+        let call = |known: Arc<CatalogEntry>| async move { store.retry(&known, retry).await };
         self.call(call).await
     }
 }
 
 /// The destination of this name.
-pub(super) async fn find(api: &Api, text: &str) -> Result<Arc<Known>, Problem> {
+pub(super) async fn find(api: &Api, text: &str) -> Result<Arc<CatalogEntry>, Problem> {
     let name: DestinationName = text.parse().map_err(|_| Problem::unknown_destination(text))?;
     let known = api.catalog.find(&name).await?;
     known.ok_or_else(|| Problem::unknown_destination(text))

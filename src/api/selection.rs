@@ -44,11 +44,11 @@ pub(super) struct Filter {
 
 impl Filter {
     pub(super) fn takes(&self, letter: &DeadLetter) -> bool {
-        let sequence = letter.message.place.sequence;
+        let sequence = letter.message.position.sequence;
         let says = |text: &String| {
-            let troubles = &letter.message.attempts.troubles;
+            let errors = &letter.message.attempts.errors;
             letter.reason.contains(text)
-                || troubles.iter().any(|(_, trouble)| trouble.detail.contains(text))
+                || errors.iter().any(|(_, error)| error.detail.contains(text))
         };
         self.from.is_none_or(|from| from <= sequence)
             && self.to.is_none_or(|to| sequence <= to)
@@ -131,8 +131,9 @@ impl Walk {
                 let looked_at = store.dead_letters_from(target.known(), start, AT_ONCE).await?;
                 let (mut letters, Some(last)) = looked_at else { return Ok(None) };
                 *from = last + 1;
-                letters
-                    .retain(|letter| filter.takes(letter) && letter.message.place.sequence <= *to);
+                letters.retain(|letter| {
+                    filter.takes(letter) && letter.message.position.sequence <= *to
+                });
                 Ok(Some(Step { letters, missing: 0 }))
             }
         }

@@ -18,13 +18,13 @@ use crate::{
 };
 
 /// How long an answer waits for an order to be carried out.
-const ORDER_WAIT: Duration = Duration::from_secs(2);
+const WITHDRAWAL_WAIT: Duration = Duration::from_secs(2);
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What there is of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Progress {
     /// It is pending, and no tombstone.
     Pending,
     /// It has ended as this, or is a tombstone that will.
@@ -38,7 +38,7 @@ pub(super) fn wrong_state(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::CONFLICT, "wrong_state", detail)
 }
 
-/// Has a message, with the key of its lane, leave; or orders that it does, if it is in somebody's
+/// Has a message, with the key of its lane, leave; or requests its withdrawal, if it is in somebody's
 /// hand.
 pub(super) async fn one(
     target: &mut Target,
@@ -47,7 +47,7 @@ pub(super) async fn one(
     message: (Option<String>, Sequence),
 ) -> Result<Response, Problem> {
     let (sequence, messages) = (message.1, [message]);
-    let withdrawal = Withdrawal { how, reason, trouble: None, messages: &messages };
+    let withdrawal = Withdrawal { how, reason, error: None, messages: &messages };
     let answers = target.withdraw(&withdrawal).await?;
     let state = State::from(how);
     match answers.first() {
@@ -58,11 +58,11 @@ pub(super) async fn one(
                           and repairs it. Nothing has changed";
             Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", detail))
         }
-        Some(Withdrawn::Ordered) => ordered(target, sequence, state).await,
-        Some(Withdrawn::Settled) | None => match fate(target, sequence).await? {
-            Fate::Ended(ended) if ended == state => Ok(done(sequence, state)),
-            Fate::Ended(ended) => Err(wrong_state(format!("it is {} already", name(ended)))),
-            Fate::Pending | Fate::Forgotten => {
+        Some(Withdrawn::Withdrawing) => withdrawing(target, sequence, state).await,
+        Some(Withdrawn::Settled) | None => match progress(target, sequence).await? {
+            Progress::Ended(ended) if ended == state => Ok(done(sequence, state)),
+            Progress::Ended(ended) => Err(wrong_state(format!("it is {} already", name(ended)))),
+            Progress::Pending | Progress::Forgotten => {
                 Err(wrong_state("it has left already, and nothing tells as what"))
             }
         },
@@ -79,45 +79,49 @@ fn no_room_for_letters(target: &Target) -> Problem {
 }
 
 /// Waits a little for an order to be carried out.
-async fn ordered(target: &Target, sequence: Sequence, state: State) -> Result<Response, Problem> {
-    let deadline = Instant::now() + ORDER_WAIT;
+async fn withdrawing(
+    target: &Target,
+    sequence: Sequence,
+    state: State,
+) -> Result<Response, Problem> {
+    let deadline = Instant::now() + WITHDRAWAL_WAIT;
     loop {
-        match fate(target, sequence).await? {
-            Fate::Ended(ended) if ended == state => return Ok(done(sequence, state)),
-            Fate::Ended(ended) => {
+        match progress(target, sequence).await? {
+            Progress::Ended(ended) if ended == state => return Ok(done(sequence, state)),
+            Progress::Ended(ended) => {
                 return Err(wrong_state(format!("it was {} meanwhile", name(ended))));
             }
-            Fate::Forgotten => {
+            Progress::Forgotten => {
                 let detail = "it has left; the destination has no log (log_max 0) that tells \
                               whether it was delivered before";
                 return Ok(accepted(sequence, detail));
             }
-            Fate::Pending if Instant::now() >= deadline => {
+            Progress::Pending if Instant::now() >= deadline => {
                 let detail = "it is being processed or delivered just now; it leaves as soon as \
                               that attempt has failed, and not at all if it succeeds in delivering";
                 return Ok(accepted(sequence, detail));
             }
-            Fate::Pending => tokio::time::sleep(LOOK_EVERY).await,
+            Progress::Pending => tokio::time::sleep(LOOK_EVERY).await,
         }
     }
 }
 
 /// What there is of a message that was stamped.
-pub(super) async fn fate(target: &Target, sequence: Sequence) -> Result<Fate, Problem> {
+pub(super) async fn progress(target: &Target, sequence: Sequence) -> Result<Progress, Problem> {
     let store = target.api.store.clone();
     let listed = store.listed(target.known(), &[sequence]).await?;
     if let Some(one) = listed.first() {
         return Ok(match one.message.tombstone {
-            Some(tombstone) => Fate::Ended(tombstone.into()),
-            None => Fate::Pending,
+            Some(tombstone) => Progress::Ended(tombstone.into()),
+            None => Progress::Pending,
         });
     }
     let entry = store.log_entries(target.known(), &[sequence]).await?;
     if let Some(entry) = entry.into_iter().next().flatten() {
-        return Ok(Fate::Ended(entry.outcome));
+        return Ok(Progress::Ended(entry.outcome));
     }
     let letter = store.dead_letter(target.known(), sequence).await?;
-    Ok(letter.map_or(Fate::Forgotten, |_| Fate::Ended(State::Skipped)))
+    Ok(letter.map_or(Progress::Forgotten, |_| Progress::Ended(State::DeadLettered)))
 }
 
 /// Refuses a sequence that no message has had yet.
@@ -141,6 +145,6 @@ fn done(sequence: Sequence, state: State) -> Response {
 }
 
 fn accepted(sequence: Sequence, detail: &str) -> Response {
-    let body = json!({"sequence": sequence, "state": "ordered", "detail": detail});
+    let body = json!({"sequence": sequence, "state": "withdrawing", "detail": detail});
     (StatusCode::ACCEPTED, Json(body)).into_response()
 }

@@ -29,7 +29,7 @@ struct Taken {
 }
 
 /// A place of a connection, until it is dropped.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     connections: Connections,
     number: u64,
 }
@@ -45,16 +45,16 @@ impl Connections {
 
     /// Takes a place for this one. Where there is none, the one that has been without a request for
     /// the longest loses its own. None if all are being served.
-    pub(super) fn take(&self, peer: &Peer) -> Option<Place> {
+    pub(super) fn take(&self, peer: &Peer) -> Option<ConnectionSlot> {
         self.add(Some(peer.clone()))
     }
 
     /// Takes a place for one request, which keeps it.
-    pub(super) fn take_for_request(&self) -> Option<Place> {
+    pub(super) fn take_for_request(&self) -> Option<ConnectionSlot> {
         self.add(None)
     }
 
-    fn add(&self, peer: Option<Peer>) -> Option<Place> {
+    fn add(&self, peer: Option<Peer>) -> Option<ConnectionSlot> {
         let mut taken = self.taken();
         if taken.peers.len() >= self.0.max {
             let freed = taken.free_one()?;
@@ -64,7 +64,7 @@ impl Connections {
         taken.last += 1;
         let number = taken.last;
         taken.peers.insert(number, peer);
-        Some(Place { connections: self.clone(), number })
+        Some(ConnectionSlot { connections: self.clone(), number })
     }
 }
 
@@ -87,7 +87,7 @@ impl Taken {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.taken().peers.remove(&self.number);
     }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{AppError, vital::Vital};
+use super::{AppError, supervisor::Supervisor};
 use crate::{
     config::Config,
     ingest::{self, Committer},
@@ -27,9 +27,9 @@ pub(super) async fn listen_tcp(
     config: &Config,
     connections_max: usize,
     committer: Committer,
-    doors: &TaskTracker,
+    listeners: &TaskTracker,
     stop: &CancellationToken,
-    vital: &Vital,
+    supervisor: &Supervisor,
 ) -> Result<Vec<SocketAddr>, AppError> {
     let shared = ingest::tcp::Shared {
         committer,
@@ -46,9 +46,9 @@ pub(super) async fn listen_tcp(
             settings.clone(),
             shared.clone(),
             stop.clone(),
-            doors.clone(),
+            listeners.clone(),
         );
-        doors.spawn(vital.watch("TCP listener", run));
+        listeners.spawn(supervisor.watch("TCP listener", run));
         bound.push(address);
     }
     Ok(bound)

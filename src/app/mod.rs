@@ -6,7 +6,7 @@ mod error;
 mod listen;
 mod role;
 mod serve_http;
-mod vital;
+mod supervisor;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,7 +26,7 @@ pub use role::Role;
 use descriptors::Descriptors;
 use listen::{listen, listen_tcp};
 use serve_http::HttpServer;
-use vital::{Ended, Vital};
+use supervisor::{Ended, Supervisor};
 
 use crate::{
     api::{self, Api},
@@ -119,14 +119,16 @@ impl Reseq {
         let descriptors = Descriptors::share(&config)?;
         let mut embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
         let background = CancellationToken::new();
-        let (vital, ended) = Vital::new();
-        let parts = Parts::build(&config, self.transforms, self.metrics, &background, &vital).await;
+        let (supervisor, ended) = Supervisor::new();
+        let parts =
+            Parts::build(&config, self.transforms, self.metrics, &background, &supervisor).await;
         let started = match parts {
             Ok(parts) => {
                 if embedded.as_mut().is_some_and(EmbeddedRedis::take_clean) {
                     parts.store.vouch().await;
                 }
-                Whole::start(&config, &descriptors, parts, &self.roles, stop.clone(), &vital).await
+                Whole::start(&config, &descriptors, parts, &self.roles, stop.clone(), &supervisor)
+                    .await
             }
             Err(error) => Err(error),
         };
@@ -173,31 +175,31 @@ impl Parts {
         transforms: HashMap<String, Arc<dyn Transform>>,
         metrics: Option<PrometheusHandle>,
         background: &CancellationToken,
-        vital: &Vital,
+        supervisor: &Supervisor,
     ) -> Result<Parts, AppError> {
         let owner_lease = Duration::from_millis(config.sender.lease_ms);
         let (store, fitness) = Store::open(&config.redis, owner_lease).await?;
         tracing::info!(redis = config.redis.url_masked(), version = fitness.version, "connected");
         fitness.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let presence = store.clone().stay(background.clone());
-        tokio::spawn(vital.watch("presence", presence));
+        tokio::spawn(supervisor.watch("presence", presence));
         let watching = store.clone().watch_rights(background.clone());
-        tokio::spawn(vital.watch("watch over rights", watching));
+        tokio::spawn(supervisor.watch("watch over rights", watching));
         let watching = store.clone().watch_damage(background.clone());
-        tokio::spawn(vital.watch("watch over what is damaged", watching));
+        tokio::spawn(supervisor.watch("watch over what is damaged", watching));
         let wakes = Wakes::default();
         define_destinations(&store, &config.destinations).await?;
         let catalog = Catalog::load(store.clone()).await?;
         let following = catalog.clone().follow(wakes.listen(), background.clone());
-        tokio::spawn(vital.watch("catalog", following));
+        tokio::spawn(supervisor.watch("catalog", following));
         let listening = wakes.clone().run(store.clone(), background.clone());
-        tokio::spawn(vital.watch("listener for wake-ups", listening));
+        tokio::spawn(supervisor.watch("listener for wake-ups", listening));
         define_topics(&store, &catalog, &config.topics).await?;
         let in_file = InFile::new(catalog.clone(), &config.destinations, &config.topics);
         let watching = in_file.clone().watch(background.clone());
-        tokio::spawn(vital.watch("watch over the file's destinations", watching));
+        tokio::spawn(supervisor.watch("watch over the file's destinations", watching));
         let (due, timing) = DueTimer::new(store.clone(), background.clone());
-        tokio::spawn(vital.watch("timer of what is due", timing));
+        tokio::spawn(supervisor.watch("timer of what is due", timing));
         let client = wire::http::client()?;
         let background = background.clone();
         Ok(Parts { store, catalog, in_file, wakes, due, client, transforms, metrics, background })
@@ -238,8 +240,8 @@ struct Whole {
     http: SocketAddr,
     tcp: Vec<SocketAddr>,
     /// The listeners: they stop first, and answer what they have taken.
-    doors: TaskTracker,
-    /// Group commit, which ends when all doors are closed.
+    listeners: TaskTracker,
+    /// Group commit, which ends when all listeners are closed.
     commits: TaskTracker,
     /// Processor and sender.
     roles: TaskTracker,
@@ -253,18 +255,18 @@ impl Whole {
         parts: Parts,
         roles: &HashSet<Role>,
         stop: CancellationToken,
-        vital: &Vital,
+        supervisor: &Supervisor,
     ) -> Result<Whole, AppError> {
-        let (doors, commits, running) =
+        let (listeners, commits, running) =
             (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
-        let mut routes = api::router(api_of(config, &parts, &stop, &doors));
+        let mut routes = api::router(api_of(config, &parts, &stop, &listeners));
         let mut tcp = Vec::new();
         if roles.contains(&Role::Ingest) {
             let (store, catalog) = (parts.store.clone(), parts.catalog.clone());
             let watermark = Watermark::new(store.keys().partitions());
             let (percent, end) = (config.ingest.memory_high_percent, parts.background.clone());
             let watching = watermark.clone().watch(store.clone(), percent, end);
-            tokio::spawn(vital.watch("watermark", watching));
+            tokio::spawn(supervisor.watch("watermark", watching));
             let committer = Committer::new(
                 store,
                 catalog,
@@ -280,15 +282,16 @@ impl Whole {
                 stop: stop.clone(),
             }));
             let connections_max = descriptors.tcp;
-            tcp = listen_tcp(config, connections_max, committer, &doors, &stop, vital).await?;
+            tcp = listen_tcp(config, connections_max, committer, &listeners, &stop, supervisor)
+                .await?;
         } else {
             routes = routes.merge(api::without_ingest());
         }
         let (listener, http) = listen(config.http.listen, "http.listen").await?;
         let routes = api::surround(routes, pace_of(config));
         let server = HttpServer::new(routes, &config.http, descriptors.http, stop.clone());
-        let serving = server.run(listener, doors.clone());
-        doors.spawn(vital.watch("HTTP listener", serving));
+        let serving = server.run(listener, listeners.clone());
+        listeners.spawn(supervisor.watch("HTTP listener", serving));
         // Roles leave room, within shutdown_ms, for what comes after them.
         let drain = Duration::from_millis(config.shutdown_ms) * 7 / 10;
         if roles.contains(&Role::Processor) {
@@ -304,7 +307,7 @@ impl Whole {
                 due: parts.due.clone(),
             };
             let processing = processor.run(parts.wakes.listen(), stop.clone(), drain);
-            running.spawn(vital.watch("processor", processing));
+            running.spawn(supervisor.watch("processor", processing));
         }
         if roles.contains(&Role::Sender) {
             let sender = Sender {
@@ -315,11 +318,11 @@ impl Whole {
                 json_depth_max: config.http.json_depth_max,
             };
             let sending = sender.run(parts.wakes.listen(), stop.clone(), drain);
-            running.spawn(vital.watch("sender", sending));
+            running.spawn(supervisor.watch("sender", sending));
         }
         tracing::info!(%http, ?tcp, "Reseq runs");
         let (store, background) = (parts.store, parts.background);
-        Ok(Whole { store, http, tcp, doors, commits, roles: running, background })
+        Ok(Whole { store, http, tcp, listeners, commits, roles: running, background })
     }
 
     /// Runs until `stop`, or until the embedded Redis dies, or a part ends by itself.
@@ -365,8 +368,11 @@ impl Whole {
 
     /// Waits for everything to end, in the order of the flow, but not past `deadline`.
     async fn drain(&self, deadline: Instant) {
-        let parts =
-            [("listeners", &self.doors), ("group commit", &self.commits), ("roles", &self.roles)];
+        let parts = [
+            ("listeners", &self.listeners),
+            ("group commit", &self.commits),
+            ("roles", &self.roles),
+        ];
         for (what, tracker) in parts {
             tracker.close();
             if tokio::time::timeout_at(deadline, tracker.wait()).await.is_err() {

@@ -24,7 +24,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::connections::{Connections, Place};
+use super::connections::{ConnectionSlot, Connections};
 use crate::{
     api, config,
     faults::planted,
@@ -106,7 +106,7 @@ impl HttpServer {
         }
     }
 
-    async fn serve(self: Arc<Self>, peer: Peer, place: Place, is_reserve: bool) {
+    async fn serve(self: Arc<Self>, peer: Peer, place: ConnectionSlot, is_reserve: bool) {
         let _place = place;
         let _open = telemetry::ConnectionOpen::begin("http");
         let (server, of_request) = (self.clone(), peer.clone());

@@ -34,7 +34,7 @@ enum Command {
         destination: String,
         /// Its pending messages and dead letters too.
         #[arg(long)]
-        purge: bool,
+        force: bool,
     },
 }
 
@@ -59,12 +59,13 @@ pub async fn run(args: DestinationsArgs) -> anyhow::Result<()> {
             let version = |answer: &Value| format!("{name} has version {}", answer["version"]);
             at.print(&answer, version);
         }
-        Command::Delete { at, destination, purge } => {
-            let query = if purge { "?purge=true" } else { "" };
+        Command::Delete { at, destination, force } => {
+            let query = if force { "?force=true" } else { "" };
             let answer = at.delete(&format!("{}{query}", path_of(&destination))).await?;
             at.print(&answer, |answer| {
-                let (name, purged) = (text_of(answer, "removed"), &answer["purged"]);
-                format!("{name} was removed, with {purged} pending messages")
+                let (name, removed_messages) =
+                    (text_of(answer, "removed"), &answer["removed_messages"]);
+                format!("{name} was removed, with {removed_messages} pending messages")
             });
         }
     }

@@ -39,7 +39,7 @@ fn row(item: &Value) -> Vec<String> {
         text_of(item, "sequence"),
         text_of(item, "key"),
         state,
-        text_of(item, "settled"),
+        text_of(item, "settled_at"),
         text_of(item, "attempts"),
         human_age(item["latency"]["total_ms"].as_u64().unwrap_or_default()),
         text_of(item, "id"),

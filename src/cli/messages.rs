@@ -48,7 +48,7 @@ pub async fn run(args: MessagesArgs) -> anyhow::Result<()> {
 
 fn row(item: &Value) -> Vec<String> {
     let mut state = text_of(item, "state");
-    if item["ordered"] == true {
+    if item["withdrawing"] == true {
         state += ", to leave";
     }
     vec![
@@ -58,7 +58,7 @@ fn row(item: &Value) -> Vec<String> {
         human_age(item["age_ms"].as_u64().unwrap_or_default()),
         text_of(item, "attempts"),
         text_of(item, "bytes"),
-        text_of(item, "due"),
+        text_of(item, "due_at"),
         error_of(item),
     ]
 }

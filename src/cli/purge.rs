@@ -55,11 +55,11 @@ pub async fn run(args: PurgeArgs) -> anyhow::Result<()> {
     }
     let answer = args.at.post(&path, &request(false)).await?;
     args.at.print(&answer, |answer| {
-        let (cancelled, ordered) = (&answer["cancelled"], &answer["ordered"]);
-        match ordered.as_u64() {
+        let (cancelled, withdrawing) = (&answer["cancelled"], &answer["withdrawing"]);
+        match withdrawing.as_u64() {
             Some(0) | None => format!("{cancelled} were cancelled"),
-            Some(ordered) => format!(
-                "{cancelled} were cancelled; {ordered} are being processed or delivered and leave \
+            Some(withdrawing) => format!(
+                "{cancelled} were cancelled; {withdrawing} are being processed or delivered and leave \
                  when that attempt has failed"
             ),
         }

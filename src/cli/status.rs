@@ -30,7 +30,7 @@ const COLUMNS: [&str; 14] = [
     "delivering",
     "delayed",
     "halted",
-    "dead",
+    "dead_letters",
     "delivered",
     "paused",
     "head",
@@ -71,7 +71,7 @@ struct Stats {
     delivering: u64,
     delayed: u64,
     halted: u64,
-    dead: u64,
+    dead_letters: u64,
     delivered_total: u64,
     paused: Paused,
     head: Option<Head>,
@@ -106,13 +106,13 @@ struct Head {
     blocked_by: Option<String>,
     attempts: u32,
     #[serde(default)]
-    crashes: u32,
+    stalls: u32,
 }
 
 impl Head {
     /// Attempts that came to nothing.
     fn failures(&self) -> u32 {
-        self.attempts + self.crashes
+        self.attempts + self.stalls
     }
 
     fn is_halted(&self) -> bool {
@@ -219,7 +219,7 @@ fn row(name: &str, stats: &Stats) -> Vec<String> {
         stats.delivering,
         stats.delayed,
         stats.halted,
-        stats.dead,
+        stats.dead_letters,
         stats.delivered_total,
     ];
     let mut row = vec![name.to_owned()];
@@ -279,7 +279,7 @@ fn block(name: &str, head: &Head, message: &Value) -> String {
     format!(
         "{sequence}{of_key} is halted since {}{error}; reseq retry-head {name}{key} --sequence \
          {sequence}, or skip-head",
-        text_of(message, "halted_since"),
+        text_of(message, "halted_at"),
     )
 }
 
@@ -323,7 +323,7 @@ mod tests {
     fn a_halted_head_is_named_with_the_command_that_helps() {
         let head = Head { sequence: 7, key: Some("a b".into()), ..Head::default() };
         let halted = Head { state: "halted".into(), ..head };
-        let message = json!({"halted_since": "2026-11-21T10:00:00Z",
+        let message = json!({"halted_at": "2026-11-21T10:00:00Z",
             "last_error": {"kind": "status", "status": 422, "detail": "no\nand more"}});
         assert_eq!(
             block("erp", &halted, &message),

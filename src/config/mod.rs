@@ -138,7 +138,7 @@ pub struct Sender {
     /// Ownership of a partition lasts so long unless renewed, in milliseconds.
     pub lease_ms: u64,
     /// The most messages of one lane released in one call.
-    pub run_max: usize,
+    pub release_batch_max: usize,
 }
 
 /// A TCP listener that feeds one destination.
@@ -227,7 +227,7 @@ impl Default for Processor {
 
 impl Default for Sender {
     fn default() -> Self {
-        Sender { lease_ms: 5_000, run_max: 128 }
+        Sender { lease_ms: 5_000, release_batch_max: 128 }
     }
 }
 

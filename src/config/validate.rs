@@ -34,7 +34,7 @@ impl Config {
             ("processor.concurrency", self.processor.concurrency as u64, 1, 100_000),
             ("processor.lease_ms", self.processor.lease_ms, 100, 24 * 3_600_000),
             ("sender.lease_ms", self.sender.lease_ms, 500, 600_000),
-            ("sender.run_max", self.sender.run_max as u64, 1, 1024),
+            ("sender.release_batch_max", self.sender.release_batch_max as u64, 1, 1024),
             ("shutdown_ms", self.shutdown_ms, 100, 3_600_000),
         ];
         for &(field, value, min, max) in ranges {

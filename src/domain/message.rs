@@ -68,7 +68,7 @@ pub struct Arrival {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redrive {
     /// Its old place, in the same destination.
-    pub letter: Place,
+    pub letter: Position,
     /// The message as it was when it had been processed, if it had: it is not processed again.
     pub processed: Option<Box<Stamped>>,
 }
@@ -102,12 +102,12 @@ pub struct Origin {
     /// Where it was.
     pub destination: DestinationName,
     /// Its place there.
-    pub place: Place,
+    pub position: Position,
 }
 
 /// Where a message stands in the order of its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct Position {
     /// The epoch in which it was stamped.
     pub epoch: Epoch,
     /// Its number in the destination.
@@ -120,7 +120,7 @@ pub struct Stamped {
     /// The receiver it is for.
     pub destination: DestinationName,
     /// Its place in the destination's order.
-    pub place: Place,
+    pub position: Position,
     /// The sequence stamped before this one in its lane, 0 if it is the first; none if that is not
     /// known any more.
     pub previous: Option<Sequence>,
@@ -137,8 +137,8 @@ pub struct Stamped {
     pub input: Option<Body>,
     /// Its idempotency key, where it is forgotten together with the message.
     pub idempotency_key: Option<String>,
-    /// The bytes of the body as it arrived: what it counts for in `max_backlog_bytes`.
-    pub charge: u64,
+    /// The bytes of the body as it arrived: what it counts for in `backlog_bytes_max`.
+    pub accounted_bytes: u64,
     /// Its priority, where nothing is in order.
     pub priority: u8,
     /// What it was before, if it was redriven or replayed.
@@ -171,15 +171,15 @@ impl Stamped {
     /// A message at its place, with nothing special about it.
     pub fn new(
         destination: DestinationName,
-        place: Place,
+        position: Position,
         previous: impl Into<Option<Sequence>>,
         message: Message,
     ) -> Stamped {
         Stamped {
             destination,
-            place,
+            position,
             previous: previous.into(),
-            charge: message.body.bytes.len() as u64,
+            accounted_bytes: message.body.bytes.len() as u64,
             message,
             attempts: Attempts::default(),
             tombstone: None,
@@ -198,9 +198,9 @@ impl Stamped {
         let body = Body { content_type: "application/octet-stream".into(), bytes: Bytes::new() };
         let (id, key, headers) = (String::new(), None, Vec::new());
         let message = Message { id, key, headers, body, received_ms: 0 };
-        let place = Place { epoch: 0, sequence };
+        let position = Position { epoch: 0, sequence };
         let before = sequence.saturating_sub(1);
-        Stamped { damaged: Some(why), ..Stamped::new(destination, place, before, message) }
+        Stamped { damaged: Some(why), ..Stamped::new(destination, position, before, message) }
     }
 
     /// The message as its processing left it: with this body, or with none as a tombstone. With
@@ -227,12 +227,12 @@ impl Stamped {
 
 /// Why a message only keeps its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Tombstone {
     /// Its transform, or a policy, dropped it.
     Dropped,
     /// A person or a policy skipped it: it is a dead letter.
-    Skipped,
+    DeadLettered,
     /// It was cancelled.
     Cancelled,
 }
@@ -291,14 +291,14 @@ mod tests {
             body: body("in"),
             received_ms: 0,
         };
-        let place = Place { epoch: 1, sequence: 1 };
-        let arrived = Stamped::new("erp".parse().unwrap(), place, 0, message);
+        let position = Position { epoch: 1, sequence: 1 };
+        let arrived = Stamped::new("erp".parse().unwrap(), position, 0, message);
         let processed = Processed { waited_ms: 1, took_ms: 2, attempts: 3 };
         let same = arrived.clone().finished(Some(body("in")), processed, true);
         assert_eq!((&same.input, same.processed), (&None, Some(processed)));
         let other = arrived.clone().finished(Some(body("out")), processed, true);
         assert_eq!((&other.message.body, &other.input), (&body("out"), &Some(body("in"))));
-        assert_eq!(other.charge, 2);
+        assert_eq!(other.accounted_bytes, 2);
         let again = other.finished(Some(body("out 2")), processed, true);
         assert_eq!(again.input, Some(body("in")));
         assert_eq!(arrived.clone().finished(Some(body("out")), processed, false).input, None);

@@ -12,7 +12,7 @@ pub mod name;
 pub mod state;
 pub mod topic;
 
-pub use attempts::{Attempts, Stage, Trouble, TroubleKind};
+pub use attempts::{AttemptError, Attempts, ErrorKind, Stage};
 pub use backoff::Backoff;
 pub use destination::{
     Ack, BatchFormat, Delivery, Destination, Durability, Envelope, Framing, OnExhausted, Ordering,
@@ -20,7 +20,7 @@ pub use destination::{
 };
 pub use lease::LeaseToken;
 pub use message::{
-    Apart, Arrival, Body, Due, Message, Origin, Place, Processed, Redrive, Stamped, Tombstone,
+    Apart, Arrival, Body, Due, Message, Origin, Position, Processed, Redrive, Stamped, Tombstone,
 };
 pub use name::{DestinationName, InvalidName};
 pub use state::{Event, InvalidTransition, State};

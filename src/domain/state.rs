@@ -3,7 +3,7 @@
 //! ```text
 //!             ingest                claim                  complete
 //!   (arrival) ──────► waiting ◄───────────► processing ──────────────► ready
-//!      │                 ▲    unclaim, reap   │     │                   │  ▲
+//!      │                 ▲    requeue, reap   │     │                   │  ▲
 //!      │ ingest          │ due                │     │ fail, reap        │  │ postpone
 //!      ├────────────► delayed ◄───────────────┘     │ (used up)  release▼  │
 //!      │                            fail            │              delivering ──► delivered
@@ -25,7 +25,7 @@ use super::{Stage, Tombstone};
 
 /// Where a message is between its arrival and its delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     /// May be claimed now.
     Waiting,
@@ -46,7 +46,7 @@ pub enum State {
     /// Gone: its transform, or a policy, dropped it.
     Dropped,
     /// Gone: set aside as a dead letter.
-    Skipped,
+    DeadLettered,
     /// Gone: cancelled.
     Cancelled,
 }
@@ -57,7 +57,7 @@ pub enum Event {
     /// A processor takes it under a lease.
     Claim,
     /// A processor hands it back unprocessed.
-    Unclaim,
+    Requeue,
     /// Its lease ran out.
     Reap,
     /// The attempt to process it failed.
@@ -94,7 +94,7 @@ impl From<Tombstone> for State {
     fn from(tombstone: Tombstone) -> State {
         match tombstone {
             Tombstone::Dropped => State::Dropped,
-            Tombstone::Skipped => State::Skipped,
+            Tombstone::DeadLettered => State::DeadLettered,
             Tombstone::Cancelled => State::Cancelled,
         }
     }
@@ -103,7 +103,7 @@ impl From<Tombstone> for State {
 impl State {
     /// True for a message that is gone.
     pub fn is_settled(self) -> bool {
-        matches!(self, State::Delivered | State::Dropped | State::Skipped | State::Cancelled)
+        matches!(self, State::Delivered | State::Dropped | State::DeadLettered | State::Cancelled)
     }
 
     /// The state of a message just stamped.
@@ -116,7 +116,7 @@ impl State {
         use {Event as E, State as S};
         match (self, event) {
             (S::Waiting, E::Claim) => Ok(S::Processing),
-            (S::Processing, E::Unclaim | E::Reap) => Ok(S::Waiting),
+            (S::Processing, E::Requeue | E::Reap) => Ok(S::Waiting),
             (S::Processing, E::Fail) => Ok(S::Delayed),
             (S::Delayed, E::Due) => Ok(S::Waiting),
             (S::Processing, E::Complete) => Ok(S::Ready),
@@ -146,7 +146,7 @@ mod tests {
             (E::Fail, S::Delayed),
             (E::Due, S::Waiting),
             (E::Claim, S::Processing),
-            (E::Unclaim, S::Waiting),
+            (E::Requeue, S::Waiting),
             (E::Claim, S::Processing),
             (E::Complete, S::Ready),
             (E::Release, S::Delivering),

@@ -6,7 +6,7 @@
 //! behind what came after it.
 
 #[cfg(feature = "planted-bugs")]
-mod misled;
+mod fault_injection;
 mod worker;
 
 use std::{
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use worker::{Worker, refusal};
 
-use super::{Outcome, Refusal, Room, Rooms, Watermark};
+use super::{MemoryBudget, MemoryPermit, Outcome, Refusal, Watermark};
 use crate::{
     config,
     domain::{Arrival, DestinationName, TopicName},
@@ -57,7 +57,7 @@ struct Job {
     reply: oneshot::Sender<Vec<Outcome>>,
     submitted: Instant,
     /// What the bodies take of the process's memory.
-    _room: Room,
+    _permit: MemoryPermit,
 }
 
 /// Answers that are on their way.
@@ -84,7 +84,7 @@ impl Pending {
 pub struct Committer {
     catalog: Catalog,
     jobs: Arc<GroupCommit<Job>>,
-    rooms: Rooms,
+    memory: MemoryBudget,
 }
 
 impl Committer {
@@ -106,13 +106,13 @@ impl Committer {
                 Worker { store, catalog, watermark, due, name, caller, batch_max, retry, epoch: 0 };
             Box::pin(worker.run(queue))
         });
-        let rooms = Rooms::new(config.bytes_in_flight_max);
-        Committer { catalog, jobs: Arc::new(jobs), rooms }
+        let memory = MemoryBudget::new(config.bytes_in_flight_max);
+        Committer { catalog, jobs: Arc::new(jobs), memory }
     }
 
     /// Where there is room for what is to be submitted.
-    pub fn rooms(&self) -> &Rooms {
-        &self.rooms
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.memory
     }
 
     /// Where what is published to this topic goes, as of now.
@@ -134,7 +134,7 @@ impl Committer {
         destination: &DestinationName,
         arrivals: impl Into<Arc<[Arrival]>>,
         session: &Session,
-        room: Room,
+        permit: MemoryPermit,
     ) -> Pending {
         let arrivals = arrivals.into();
         let count = arrivals.len();
@@ -155,7 +155,7 @@ impl Committer {
             }
         };
         let submitted = Instant::now();
-        let job = Job { arrivals, session: session.clone(), reply, submitted, _room: room };
+        let job = Job { arrivals, session: session.clone(), reply, submitted, _permit: permit };
         self.jobs.submit(&known.destination.name, job).await;
         pending
     }

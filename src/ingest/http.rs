@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Committer, Outcome, Receipt, Recipients, Refusal, Room, Session,
+    Committer, MemoryPermit, Outcome, Receipt, Recipients, Refusal, Session,
     json::{Item, ItemError, Limits, parse_item, parse_item_with},
     raw::arrival_of,
     said::Said,
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     domain::{Arrival, DestinationName, TopicName},
     faults::planted,
-    store::{cut, server_clock_ms},
+    store::{chunks_by_size, server_clock_ms},
     wire::problem::Problem,
 };
 
@@ -66,9 +66,9 @@ async fn post_raw(
 ) -> Result<Response, Problem> {
     ingest.refuse_when_stopping()?;
     let to = Recipients::Destinations(vec![destination_name(&name)?]);
-    let (body, room) = ingest.read(body, ingest.limits.body_bytes_max).await?;
+    let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
     let arrival = arrival_of(&headers, body, &to)?;
-    ingest.take_one(Item { to, arrival }, room).await
+    ingest.take_one(Item { to, arrival }, permit).await
 }
 
 async fn publish_raw(
@@ -80,9 +80,9 @@ async fn publish_raw(
     ingest.refuse_when_stopping()?;
     let topic = name.parse().map_err(|_| Problem::unknown_topic(&name))?;
     let to = Recipients::Topic(topic);
-    let (body, room) = ingest.read(body, ingest.limits.body_bytes_max).await?;
+    let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
     let arrival = arrival_of(&headers, body, &to)?;
-    ingest.take_one(Item { to, arrival }, room).await
+    ingest.take_one(Item { to, arrival }, permit).await
 }
 
 async fn post_items(
@@ -95,16 +95,16 @@ async fn post_items(
     let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     match media_type {
         "application/json" => {
-            let (body, room) = ingest.read(body, ingest.batch_bytes_max).await?;
+            let (body, permit) = ingest.read(body, ingest.batch_bytes_max).await?;
             let said = Said::read(&headers).map_err(Problem::invalid_field)?;
             let said = if planted::is("headers_ignored") { Said::default() } else { said };
             let item = parse_item_with(said, &body, server_clock_ms(), ingest.limits);
-            ingest.take_one(item.map_err(problem_of)?, room).await
+            ingest.take_one(item.map_err(problem_of)?, permit).await
         }
         "application/x-ndjson" | "application/ndjson" => {
-            let (body, room) = ingest.read(body, ingest.batch_bytes_max).await?;
+            let (body, permit) = ingest.read(body, ingest.batch_bytes_max).await?;
             Said::nothing(&headers).map_err(Problem::invalid_field)?;
-            ingest.take_batch(&body, room).await
+            ingest.take_batch(&body, permit).await
         }
         _ => Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -122,7 +122,7 @@ struct Addressed {
 }
 
 /// One line of a batch.
-type Line = Result<Addressed, Problem>;
+type BatchLine = Result<Addressed, Problem>;
 
 /// A batch is one stream of arrivals for each destination.
 type Sessions<'a> = BTreeMap<&'a DestinationName, Session>;
@@ -135,8 +135,8 @@ impl Ingest {
         if self.stop.is_cancelled() { Err(Refusal::Draining.problem()) } else { Ok(()) }
     }
 
-    async fn read(&self, body: Body, max: usize) -> Result<(Bytes, Room), Problem> {
-        self.committer.rooms().read(body, max).await
+    async fn read(&self, body: Body, max: usize) -> Result<(Bytes, MemoryPermit), Problem> {
+        self.committer.memory().read(body, max).await
     }
 
     async fn addressed(&self, item: Item, topics: &mut Topics) -> Result<Addressed, Problem> {
@@ -156,7 +156,7 @@ impl Ingest {
     }
 
     /// One message, to all its destinations or else a problem that says which have it.
-    async fn take_one(&self, item: Item, room: Room) -> Result<Response, Problem> {
+    async fn take_one(&self, item: Item, room: MemoryPermit) -> Result<Response, Problem> {
         let item = self.addressed(item, &mut Topics::new()).await?;
         let id = item.arrival.message.id.clone();
         let mut pending = Vec::new();
@@ -176,7 +176,7 @@ impl Ingest {
     }
 
     /// One message a line; one answer a line, in order.
-    async fn take_batch(&self, body: &[u8], room: Room) -> Result<Response, Problem> {
+    async fn take_batch(&self, body: &[u8], room: MemoryPermit) -> Result<Response, Problem> {
         let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
         let lines: Vec<&[u8]> = lines.collect();
         if lines.is_empty() || lines.len() > BATCH_ITEMS_MAX {
@@ -187,8 +187,8 @@ impl Ingest {
         let items = self.read_items(&lines).await;
         let mut sessions = Sessions::new();
         let mut answers = String::new();
-        let copies = |item: &Line| item.as_ref().map_or(0, |item| item.destinations.len());
-        for some in cut(&items, BATCH_ITEMS_MAX, COPIES_AT_ONCE_MAX, copies) {
+        let copies = |item: &BatchLine| item.as_ref().map_or(0, |item| item.destinations.len());
+        for some in chunks_by_size(&items, BATCH_ITEMS_MAX, COPIES_AT_ONCE_MAX, copies) {
             let outcomes = self.stamp_all(some, &mut sessions, &room).await;
             for (item, outcomes) in some.iter().zip(outcomes) {
                 let answer = match item {
@@ -206,7 +206,7 @@ impl Ingest {
 
     /// Reads the lines. A topic that cannot be looked up may stand for any destination, so that
     /// nothing after it may be taken.
-    async fn read_items(&self, lines: &[&[u8]]) -> Vec<Line> {
+    async fn read_items(&self, lines: &[&[u8]]) -> Vec<BatchLine> {
         let now_ms = server_clock_ms();
         let mut topics = Topics::new();
         let mut has_failed = false;
@@ -227,9 +227,9 @@ impl Ingest {
     /// item what became of it, by destination as it names them.
     async fn stamp_all<'a>(
         &self,
-        items: &'a [Line],
+        items: &'a [BatchLine],
         sessions: &mut Sessions<'a>,
-        room: &Room,
+        room: &MemoryPermit,
     ) -> Vec<Vec<(DestinationName, Outcome)>> {
         let mut by_destination: BTreeMap<&DestinationName, Vec<usize>> = BTreeMap::new();
         for (at, item) in items.iter().enumerate() {
@@ -269,9 +269,9 @@ fn answer(id: &str, outcomes: Vec<(DestinationName, Outcome)>) -> Result<Value, 
     let mut worst: Option<Refusal> = None;
     for (name, outcome) in outcomes {
         match outcome {
-            Ok(Receipt { place, durability, duplicate_of }) => {
+            Ok(Receipt { position, durability, duplicate_of }) => {
                 let mut delivery = json!({
-                    "destination": name, "sequence": place.sequence, "epoch": place.epoch,
+                    "destination": name, "sequence": position.sequence, "epoch": position.epoch,
                     "duplicate": duplicate_of.is_some(), "durability": durability,
                 });
                 if let Some(first_id) = duplicate_of {

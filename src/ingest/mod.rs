@@ -5,16 +5,16 @@ mod due;
 mod headers;
 pub mod http;
 pub mod json;
+mod memory;
 mod raw;
 mod recipients;
 mod refusal;
-mod room;
 mod said;
 pub mod tcp;
 mod watermark;
 
 pub use commit::{Committer, Session};
+pub use memory::{MemoryBudget, MemoryPermit};
 pub use recipients::Recipients;
 pub use refusal::{Outcome, Receipt, Refusal};
-pub use room::{Room, Rooms};
 pub use watermark::Watermark;

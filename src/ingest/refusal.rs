@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 
 use crate::{
-    domain::{Durability, Place},
+    domain::{Durability, Position},
     wire::problem::Problem,
 };
 
@@ -11,7 +11,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// Its place in the order.
-    pub place: Place,
+    pub position: Position,
     /// The level that it has reached.
     pub durability: Durability,
     /// If the same had been stamped before, here: the id that it has.
@@ -38,7 +38,7 @@ pub enum Refusal {
     /// The destination has as much pending as it may have.
     #[error(
         "the destination has as many pending messages, or bytes of them, as it may have \
-         (max_backlog, max_backlog_bytes); nothing was stored, send again later"
+         (backlog_max, backlog_bytes_max); nothing was stored, send again later"
     )]
     BacklogFull,
     /// A person has paused the destination's ingest.

@@ -8,14 +8,15 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Failure, Finisher, Outcome, Output, Transform, Transforms,
-    leases::{Held, Leases},
+    leases::{LeaseGuard, Leases},
 };
 use crate::{
     domain::{
-        DestinationName, LeaseToken, Processed, Stage, Stamped, TransformKind, Trouble, TroubleKind,
+        AttemptError, DestinationName, ErrorKind, LeaseToken, Processed, Stage, Stamped,
+        TransformKind,
     },
     faults::pause::{Point, point},
-    store::{Catalog, Claimed, Known},
+    store::{Catalog, CatalogEntry, Claimed},
     telemetry,
     wire::answer::excerpt,
 };
@@ -35,7 +36,7 @@ pub(super) struct Attempts {
 impl Attempts {
     /// How many attempts at this destination's messages may run in this pod at once; 0 if it lacks
     /// what it takes to transform them.
-    pub(super) fn at_once_max(&self, known: &Known) -> usize {
+    pub(super) fn at_once_max(&self, known: &CatalogEntry) -> usize {
         let Some(transform) = self.transforms.of(known) else { return 0 };
         let most = known.destination.transform.concurrency as usize;
         transform.at_once_max().map_or(most, |able| able.min(most))
@@ -47,7 +48,7 @@ impl Attempts {
     }
 
     /// Begins an attempt at each claimed message.
-    pub(super) fn start(&self, known: &Arc<Known>, claimed: Claimed) {
+    pub(super) fn start(&self, known: &Arc<CatalogEntry>, claimed: Claimed) {
         // Claims are made only where there is one, and by the same definition.
         let Some(transform) = self.transforms.of(known) else { return };
         let meter = telemetry::Transformed::of(known.destination.name.as_str());
@@ -56,7 +57,7 @@ impl Attempts {
                 known: known.clone(),
                 transform: transform.clone(),
                 meter: meter.clone(),
-                held: self.leases.hold(token.clone()),
+                guard: self.leases.hold(token.clone()),
                 token,
                 message: Box::new(message),
             };
@@ -83,10 +84,10 @@ impl Drop for Slot {
 }
 
 struct Attempt {
-    known: Arc<Known>,
+    known: Arc<CatalogEntry>,
     transform: Arc<dyn Transform>,
     meter: telemetry::Transformed,
-    held: Held,
+    guard: LeaseGuard,
     token: LeaseToken,
     message: Box<Stamped>,
 }
@@ -99,7 +100,7 @@ impl Attempt {
             biased;
             result = self.transform() => Some(result),
             // Somebody else has the message: what we make of it counts for nothing.
-            () = self.held.lost() => None,
+            () = self.guard.lost() => None,
             () = abandon.cancelled() => None,
         };
         if matches!(result, Some(Ok(_))) {
@@ -128,9 +129,9 @@ impl Attempt {
                 Outcome::Completed { output, is_unchanged }
             }
             Some(Err(failure)) => self.failed(failure),
-            None => Outcome::Unclaimed,
+            None => Outcome::Requeued,
         };
-        finisher.finish(self.token, self.held, outcome).await;
+        finisher.finish(self.token, self.guard, outcome).await;
     }
 
     async fn transform(&self) -> Result<Output, Failure> {
@@ -140,10 +141,10 @@ impl Attempt {
         let attempt = AssertUnwindSafe(attempt).catch_unwind();
         match tokio::time::timeout(Duration::from_millis(timeout_ms), attempt).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Failure::again("the transform panicked")),
+            Ok(Err(_)) => Err(Failure::retryable("the transform panicked")),
             Err(_) => {
                 let reason = format!("timed out after {timeout_ms} ms");
-                Err(Failure::again(reason).with_kind(TroubleKind::Timeout))
+                Err(Failure::retryable(reason).with_kind(ErrorKind::Timeout))
             }
         }
     }
@@ -176,7 +177,7 @@ impl Attempt {
             is_final, wait_ms = wait.as_millis() as u64,
             "a transform failed",
         );
-        let trouble = Trouble { status, ..Trouble::new(Stage::Transform, kind, reason) };
-        Outcome::Failed { wait, is_final, trouble }
+        let error = AttemptError { status, ..AttemptError::new(Stage::Transform, kind, reason) };
+        Outcome::Failed { wait, is_final, error }
     }
 }

@@ -17,7 +17,10 @@ use super::{slots::Slots, turns::Turns};
 use crate::{
     domain::DestinationName,
     faults::pause::{Point, point},
-    store::{Caller, Catalog, Changed, Claimed, Claimers, Known, Store, StoreError, persist},
+    store::{
+        CallSequence, Catalog, CatalogEntry, Changed, Claimed, Claimers, Store, StoreError,
+        retry_until,
+    },
     telemetry,
 };
 
@@ -34,7 +37,7 @@ const QUANTUM_MAX: usize = 64;
 /// free meanwhile, and a claim for one message costs Redis nearly as much as one for many.
 const GATHER: Duration = Duration::from_millis(5);
 /// So long Redis is asked to take back what a claim without an answer may have got.
-const GIVE_BACK_WITHIN: Duration = Duration::from_secs(10);
+const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
 /// The most destinations of one partition that one look finds; the others are found later.
 const LOOK_MAX: usize = 100;
 
@@ -44,13 +47,13 @@ type Look = BoxFuture<'static, Result<Vec<Vec<String>>, StoreError>>;
 /// What has come.
 pub(super) enum Came {
     /// What a claim got.
-    Messages(Arc<Known>, Claimed),
+    Messages(Arc<CatalogEntry>, Claimed),
     /// Names of destinations: there may be something to claim.
     Names,
 }
 
 /// The end of a claim: who made it, how many slots it had set aside, what it got.
-type Answer = (Arc<Known>, Caller, usize, Result<Claimed, StoreError>);
+type Answer = (Arc<CatalogEntry>, CallSequence, usize, Result<Claimed, StoreError>);
 
 pub(super) struct Claims {
     store: Store,
@@ -72,8 +75,8 @@ pub(super) struct Claims {
     unanswered: Vec<DestinationName>,
     /// Destinations of which a claim may have got messages that nobody knows.
     lost: HashSet<DestinationName>,
-    /// Callers that make no call just now.
-    callers: HashMap<DestinationName, Caller>,
+    /// CallSequences that make no call just now.
+    callers: HashMap<DestinationName, CallSequence>,
     /// Those of destinations that are gone go.
     changed: Changed,
 }
@@ -161,13 +164,13 @@ impl Claims {
     }
 
     /// Slots that were set aside for a claim that did not fill them.
-    fn unused(&mut self, known: &Known, slots: usize) {
+    fn unused(&mut self, known: &CatalogEntry, slots: usize) {
         self.turns.gave_back(&known.destination, slots);
         self.slots.give_back(&known.destination.name, slots);
     }
 
     /// Begins as many claims as slots and turns allow.
-    pub(super) fn claim(&mut self, at_once_max: impl Fn(&Known) -> usize) {
+    pub(super) fn claim(&mut self, at_once_max: impl Fn(&CatalogEntry) -> usize) {
         let mut passed = Vec::new();
         let quantum = (self.slots.all() / SIDE_BY_SIDE).clamp(1, QUANTUM_MAX);
         while self.slots.free() > 0 && self.calls.len() < CALLS_MAX {
@@ -182,7 +185,7 @@ impl Claims {
             // What is claimed can begin at once: nobody is to wait for a turn under a lease.
             let most = at_once_max(&known);
             if known.claimers() != Claimers::Builtin || most == 0 {
-                self.give_back_lost(known, tokio::time::Instant::now() + GIVE_BACK_WITHIN);
+                self.give_back_lost(known, tokio::time::Instant::now() + REQUEUE_WITHIN);
                 continue;
             }
             let taken = self.slots.taken_by(&name);
@@ -199,7 +202,7 @@ impl Claims {
         passed.into_iter().for_each(|name| self.hint(name));
     }
 
-    fn begin(&mut self, known: Arc<Known>, room: usize) {
+    fn begin(&mut self, known: Arc<CatalogEntry>, room: usize) {
         let name = known.destination.name.clone();
         self.begun = Instant::now();
         self.turns.took(&known.destination, room);
@@ -240,7 +243,7 @@ impl Claims {
 
     /// Makes the claim again whose answer was lost: it gets what it would have got, and gives it back,
     /// so that no stall is counted for what nobody worked on.
-    fn give_back_lost(&mut self, known: Arc<Known>, deadline: tokio::time::Instant) {
+    fn give_back_lost(&mut self, known: Arc<CatalogEntry>, deadline: tokio::time::Instant) {
         let name = &known.destination.name;
         if self.under_way.contains_key(name) || !self.lost.remove(name) {
             return;
@@ -250,11 +253,11 @@ impl Claims {
         let (store, lease) = (self.store.clone(), self.lease);
         let call = async move {
             let claim = || store.claim(&caller, &known, 1..=1, lease);
-            if let Ok(claimed) = persist(Some(deadline), claim).await {
+            if let Ok(claimed) = retry_until(Some(deadline), claim).await {
                 let tokens: Vec<_> = claimed.messages.into_iter().map(|(token, _)| token).collect();
-                let unclaim = || store.unclaim(&caller, &known, &tokens);
+                let requeue = || store.requeue(&caller, &known, &tokens);
                 if !tokens.is_empty()
-                    && let Err(error) = persist(Some(deadline), unclaim).await
+                    && let Err(error) = retry_until(Some(deadline), requeue).await
                 {
                     tracing::debug!(%error, "messages cannot be given back");
                 }

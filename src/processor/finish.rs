@@ -2,19 +2,19 @@
 //! next batch fills.
 
 #[cfg(feature = "planted-bugs")]
-mod misled;
+mod fault_injection;
 
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
-use super::leases::Held;
+use super::leases::LeaseGuard;
 use crate::{
-    domain::{DestinationName, LeaseToken, Stamped, Trouble},
+    domain::{AttemptError, DestinationName, LeaseToken, Stamped},
     faults::pause::{Point, point},
     store::{
-        Batches, Caller, Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store,
-        StoreError, cut, persist,
+        Batches, CallSequence, Catalog, Completion, DueTimer, Failed, GroupCommit, Status, Store,
+        StoreError, chunks_by_size, retry_until,
     },
 };
 
@@ -30,16 +30,16 @@ pub(super) enum Outcome {
     /// The message as it is to be delivered, and whether that is what Redis has.
     Completed { output: Box<Stamped>, is_unchanged: bool },
     /// To be tried again after a wait, unless the attempts are used up.
-    Failed { wait: Duration, is_final: bool, trouble: Trouble },
+    Failed { wait: Duration, is_final: bool, error: AttemptError },
     /// To be handed back, as if it had not been claimed.
-    Unclaimed,
+    Requeued,
 }
 
 struct Job {
     token: LeaseToken,
     outcome: Outcome,
     /// The lease is extended until Redis has the outcome.
-    _held: Held,
+    _guard: LeaseGuard,
 }
 
 /// Brings outcomes to Redis.
@@ -63,9 +63,9 @@ impl Finisher {
         Finisher { jobs }
     }
 
-    pub(super) async fn finish(&self, token: LeaseToken, held: Held, outcome: Outcome) {
+    pub(super) async fn finish(&self, token: LeaseToken, guard: LeaseGuard, outcome: Outcome) {
         let name = token.destination.clone();
-        self.jobs.submit(&name, Job { token, outcome, _held: held }).await;
+        self.jobs.submit(&name, Job { token, outcome, _guard: guard }).await;
     }
 }
 
@@ -74,16 +74,16 @@ struct Worker {
     catalog: Catalog,
     due: DueTimer,
     name: DestinationName,
-    caller: Caller,
+    caller: CallSequence,
 }
 
 impl Worker {
     async fn run(self, mut queue: Batches<Job>) {
         while let Some(jobs) = queue.next(BATCH_MAX).await {
-            let (mut completed, mut failed, mut unclaimed) = (Vec::new(), Vec::new(), Vec::new());
-            let mut held = Vec::with_capacity(jobs.len());
+            let (mut completed, mut failed, mut requeued) = (Vec::new(), Vec::new(), Vec::new());
+            let mut guard = Vec::with_capacity(jobs.len());
             for job in jobs {
-                held.push(job._held);
+                guard.push(job._guard);
                 match job.outcome {
                     Outcome::Completed { output, is_unchanged } => {
                         completed.push(Completion {
@@ -92,33 +92,33 @@ impl Worker {
                             is_unchanged,
                         });
                     }
-                    Outcome::Failed { wait, is_final, trouble } => {
-                        failed.push(Failed { token: job.token, wait, is_final, trouble });
+                    Outcome::Failed { wait, is_final, error } => {
+                        failed.push(Failed { token: job.token, wait, is_final, error });
                     }
-                    Outcome::Unclaimed => unclaimed.push(job.token),
+                    Outcome::Requeued => requeued.push(job.token),
                 }
             }
             // A destination that is gone has taken its messages with it.
             let Some(known) = self.catalog.get(self.name.as_str()) else { continue };
             let (store, caller) = (&self.store, &self.caller);
             let size = |one: &Completion| one.output.message.body.bytes.len();
-            for some in cut(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
+            for some in chunks_by_size(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
                 let call = || store.complete(caller, &known, some);
-                self.note("complete", persist(None, call).await);
+                self.note("complete", retry_until(None, call).await);
                 point(Point::ProcessorCompleted).await;
             }
             #[cfg(feature = "planted-bugs")]
-            self.misled(&known, &mut failed).await;
+            self.inject_faults(&known, &mut failed).await;
             if !failed.is_empty() {
                 let call = || store.fail(caller, &known, &failed);
-                let statuses = self.note("fail", persist(None, call).await);
+                let statuses = self.note("fail", retry_until(None, call).await);
                 point(Point::ProcessorFailed).await;
                 self.due.note_failed(known.partition, &failed, &statuses);
                 store.settle_failed(&known, &failed, &statuses).await;
             }
-            if !unclaimed.is_empty() {
-                let call = || store.unclaim(caller, &known, &unclaimed);
-                self.note("unclaim", persist(None, call).await);
+            if !requeued.is_empty() {
+                let call = || store.requeue(caller, &known, &requeued);
+                self.note("requeue", retry_until(None, call).await);
             }
         }
     }

@@ -26,20 +26,20 @@ pub(super) struct Leases {
 }
 
 /// A lease in hand; let go of when dropped.
-pub(super) struct Held {
+pub(super) struct LeaseGuard {
     leases: Arc<Leases>,
     token: LeaseToken,
     lost: CancellationToken,
 }
 
-impl Held {
+impl LeaseGuard {
     /// Resolves when the lease is found to be somebody else's.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }
 }
 
-impl Drop for Held {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
         let mut held = self.leases.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(of_destination) = held.get_mut(&self.token.destination) {
@@ -53,12 +53,12 @@ impl Drop for Held {
 
 impl Leases {
     /// Notes a lease to be extended until the returned value is dropped.
-    pub(super) fn hold(self: &Arc<Self>, token: LeaseToken) -> Held {
+    pub(super) fn hold(self: &Arc<Self>, token: LeaseToken) -> LeaseGuard {
         let lost = CancellationToken::new();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let of_destination = held.entry(token.destination.clone()).or_default();
         of_destination.insert(token.clone(), lost.clone());
-        Held { leases: self.clone(), token, lost }
+        LeaseGuard { leases: self.clone(), token, lost }
     }
 
     fn all(&self) -> HashMap<DestinationName, Vec<LeaseToken>> {

@@ -34,10 +34,10 @@ impl Turns {
         }
         self.number += 1;
         let had = self.had.get(&name).copied().unwrap_or_default().max(self.level);
-        let place = (had, self.number);
-        self.places.insert(name.clone(), place);
+        let position = (had, self.number);
+        self.places.insert(name.clone(), position);
         self.weights += u64::from(weight);
-        self.queue.insert(place, (name, weight));
+        self.queue.insert(position, (name, weight));
     }
 
     /// Takes out who comes next, with the weights of all that were in the queue.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{
     domain::DestinationName,
-    store::{Catalog, Known, Round, Store},
+    store::{Catalog, CatalogEntry, Round, Store},
     telemetry::{self, Backlog},
 };
 
@@ -88,7 +88,7 @@ impl Backlogs {
         }
     }
 
-    async fn tell_some(&mut self, store: &Store, some: &[Arc<Known>]) {
+    async fn tell_some(&mut self, store: &Store, some: &[Arc<CatalogEntry>]) {
         let numbers = store.backlogs_each(some).await;
         for (known, numbers) in some.iter().zip(numbers) {
             let name = &known.destination.name;
@@ -98,7 +98,7 @@ impl Backlogs {
                         pending: numbers.pending,
                         pending_bytes: numbers.pending_bytes,
                         halted: numbers.halted,
-                        dead: numbers.dead,
+                        dead_letters: numbers.dead_letters,
                     };
                     telemetry::backlog(name.as_str(), Some(backlog));
                     if numbers.halted > 0 {

@@ -10,7 +10,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::tenure::Tenure;
+use super::partition_lease::PartitionLease;
 use crate::{
     faults::{
         pause::{Point, point},
@@ -26,14 +26,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Holdings {
     pub(super) store: Store,
     pub(super) lease: Duration,
-    tenures: Mutex<HashMap<u16, Arc<Tenure>>>,
-    /// One task a partition that is in `tenures`.
+    leases: Mutex<HashMap<u16, Arc<PartitionLease>>>,
+    /// One task a partition that is in `leases`.
     keepers: TaskTracker,
     /// Everything is being given back; nothing is taken any more.
     leaving: CancellationToken,
     /// Told when a partition was taken, or is owned no more.
     pub(super) changed: Notify,
-    /// When people were last told of a quarantine, and of what was not confirmed: once for all partitions.
+    /// When people were last told of a takeover wait, and of what was not confirmed: once for all partitions.
     told: Mutex<[Option<Instant>; 2]>,
 }
 
@@ -42,7 +42,7 @@ impl Holdings {
         Arc::new(Holdings {
             store,
             lease,
-            tenures: Mutex::default(),
+            leases: Mutex::default(),
             keepers: TaskTracker::new(),
             leaving: CancellationToken::new(),
             changed: Notify::new(),
@@ -50,50 +50,50 @@ impl Holdings {
         })
     }
 
-    fn tenures(&self) -> MutexGuard<'_, HashMap<u16, Arc<Tenure>>> {
-        self.tenures.lock().unwrap_or_else(PoisonError::into_inner)
+    fn leases(&self) -> MutexGuard<'_, HashMap<u16, Arc<PartitionLease>>> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many there are, those among them that are being given back or taken again.
     pub(super) fn count(&self) -> usize {
-        self.tenures().len()
+        self.leases().len()
     }
 
     /// The partitions whose lanes may be delivered by this pod.
     pub(super) fn partitions(&self) -> Vec<u16> {
-        let tenures = self.tenures();
-        let live = tenures.values().filter(|tenure| !tenure.is_over());
-        live.map(|tenure| tenure.partition).collect()
+        let leases = self.leases();
+        let live = leases.values().filter(|lease| !lease.is_over());
+        live.map(|lease| lease.partition).collect()
     }
 
     /// Those that are not even being given back.
     pub(super) fn missing(&self) -> BTreeSet<u16> {
-        let tenures = self.tenures();
-        (0..self.store.keys().partitions()).filter(|one| !tenures.contains_key(one)).collect()
+        let leases = self.leases();
+        (0..self.store.keys().partitions()).filter(|one| !leases.contains_key(one)).collect()
     }
 
-    pub(super) fn of(&self, partition: u16) -> Option<Arc<Tenure>> {
-        self.tenures().get(&partition).filter(|tenure| !tenure.is_over()).cloned()
+    pub(super) fn of(&self, partition: u16) -> Option<Arc<PartitionLease>> {
+        self.leases().get(&partition).filter(|lease| !lease.is_over()).cloned()
     }
 
     /// Takes a partition that is missing, if it is free, and keeps it. Nobody else may be taking it.
     pub(super) async fn take(self: Arc<Self>, partition: u16) {
-        if let Some(tenure) = self.tenure_of(partition).await {
-            self.tenures().insert(partition, tenure.clone());
+        if let Some(lease) = self.lease_of(partition).await {
+            self.leases().insert(partition, lease.clone());
             self.changed.notify_one();
-            self.keepers.spawn(self.clone().keep(tenure));
+            self.keepers.spawn(self.clone().keep(lease));
         }
     }
 
     /// Has everything end that is in flight, and nothing begin.
     pub(super) fn drain(&self) {
         self.leaving.cancel();
-        self.tenures().values().for_each(|tenure| tenure.draining.cancel());
+        self.leases().values().for_each(|lease| lease.draining.cancel());
     }
 
     /// Breaks off what is in flight.
     pub(super) fn lose(&self) {
-        self.tenures().values().for_each(|tenure| tenure.lost.cancel());
+        self.leases().values().for_each(|lease| lease.lost.cancel());
     }
 
     /// Resolves when everything has been given back. It must be drained.
@@ -102,16 +102,17 @@ impl Holdings {
         self.keepers.wait().await;
     }
 
-    /// A new tenure of a free partition.
-    async fn tenure_of(&self, partition: u16) -> Option<Arc<Tenure>> {
+    /// A new lease of a free partition.
+    async fn lease_of(&self, partition: u16) -> Option<Arc<PartitionLease>> {
         let (token, asked) = (OwnerToken::random(), Instant::now());
-        match self.in_time(self.store.own(partition, &token, self.lease)).await {
+        match self.in_time(self.store.acquire_partition(partition, &token, self.lease)).await {
             Ok(owned) => {
                 point(Point::OwnerTaken).await;
-                self.tell_quarantine(owned.quarantine);
+                self.tell_takeover_wait(owned.takeover_wait);
                 let until = self.valid_until(asked);
-                let tenure = Tenure::new(partition, token, owned.epoch, owned.quarantine, until);
-                Some(Arc::new(tenure))
+                let lease =
+                    PartitionLease::new(partition, token, owned.epoch, owned.takeover_wait, until);
+                Some(Arc::new(lease))
             }
             Err(StoreError::Owned { .. }) => None,
             Err(error) => {
@@ -119,7 +120,8 @@ impl Holdings {
                 if matches!(error, StoreError::Unconfirmed(_)) {
                     // It may be taken, and does not count as owned: else it would stand still until
                     // that lease runs out.
-                    let given_back = self.in_time(self.store.disown(partition, &token, None)).await;
+                    let given_back =
+                        self.in_time(self.store.resign_partition(partition, &token, None)).await;
                     self.tell_unconfirmed(partition, given_back.is_ok());
                 }
                 None
@@ -127,65 +129,65 @@ impl Holdings {
         }
     }
 
-    /// Holds a partition from tenure to tenure, until it is given back or another pod has it.
-    async fn keep(self: Arc<Self>, mut tenure: Arc<Tenure>) {
-        let partition = tenure.partition;
+    /// Holds a partition from lease to lease, until it is given back or another pod has it.
+    async fn keep(self: Arc<Self>, mut lease: Arc<PartitionLease>) {
+        let partition = lease.partition;
         loop {
-            self.hold(&tenure).await;
+            self.hold(&lease).await;
             // Whoever has lost it may not have been the last.
-            let was_lost = tenure.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
-            tenure.lost.cancel();
+            let was_lost = lease.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
+            lease.lost.cancel();
             // Nothing is said of it while anything may still be sent.
-            tenure.finished().await;
-            let is_free = self.give_back(&tenure, was_lost).await;
-            if !is_free || tenure.draining.is_cancelled() || self.leaving.is_cancelled() {
+            lease.finished().await;
+            let is_free = self.resign(&lease, was_lost).await;
+            if !is_free || lease.draining.is_cancelled() || self.leaving.is_cancelled() {
                 break;
             }
-            let Some(next) = self.tenure_of(partition).await else { break };
+            let Some(next) = self.lease_of(partition).await else { break };
             if self.leaving.is_cancelled() {
                 next.draining.cancel();
             }
-            self.tenures().insert(partition, next.clone());
+            self.leases().insert(partition, next.clone());
             self.changed.notify_one();
-            tenure = next;
+            lease = next;
         }
-        self.tenures().remove(&partition);
+        self.leases().remove(&partition);
         self.changed.notify_one();
     }
 
     /// Renews the lease until it is lost, or drained and to be given back.
-    async fn hold(&self, tenure: &Tenure) {
+    async fn hold(&self, lease: &PartitionLease) {
         let mut next = Instant::now() + self.lease / 4;
         loop {
             tokio::select! {
-                () = tenure.ended() => return,
-                () = tenure.drained() => return,
-                () = tenure.overdue() => {
-                    let partition = tenure.partition;
+                () = lease.ended() => return,
+                () = lease.drained() => return,
+                () = lease.overdue() => {
+                    let partition = lease.partition;
                     tracing::warn!(partition, "deliveries are broken off to give a partition back");
                     return;
                 }
                 () = tokio::time::sleep_until(next) => {}
             }
             // One at a time: one that is still under way could take back what is given back.
-            next = self.renew(tenure).await;
+            next = self.renew(lease).await;
         }
     }
 
     /// Renews once; tells when to do so again.
-    async fn renew(&self, tenure: &Tenure) -> Instant {
+    async fn renew(&self, lease: &PartitionLease) -> Instant {
         point(Point::OwnerRenewing).await;
-        let (asked, partition) = (Instant::now(), tenure.partition);
-        let owned = self.store.own(partition, &tenure.owner.token, self.lease);
+        let (asked, partition) = (Instant::now(), lease.partition);
+        let owned = self.store.acquire_partition(partition, &lease.owner.token, self.lease);
         match self.in_time(owned).await {
-            Ok(owned) if owned.epoch == tenure.owner.epoch => {
-                tenure.extend(self.valid_until(asked), owned.quarantine);
+            Ok(owned) if owned.epoch == lease.owner.epoch => {
+                lease.extend(self.valid_until(asked), owned.takeover_wait);
             }
             // Redis may have forgotten something: nothing that was released before counts.
-            Ok(owned) => tenure.superseded(owned.epoch),
+            Ok(owned) => lease.superseded(owned.epoch),
             Err(StoreError::Owned { epoch, .. }) => {
                 tracing::warn!(partition, "another sender took a partition");
-                tenure.superseded(epoch);
+                lease.superseded(epoch);
             }
             Err(error) => {
                 tracing::debug!(partition, %error, "cannot renew");
@@ -197,19 +199,17 @@ impl Holdings {
     }
 
     /// Gives a partition back, with what this pod can vouch for; true if Redis said so. Nothing may be
-    /// sent under the tenure any more.
-    async fn give_back(&self, tenure: &Tenure, was_lost: bool) -> bool {
-        let (partition, token) = (tenure.partition, &tenure.owner.token);
+    /// sent under the lease any more.
+    async fn resign(&self, lease: &PartitionLease, was_lost: bool) -> bool {
+        let (partition, token) = (lease.partition, &lease.owner.token);
         let give_up = Instant::now() + self.lease / 2;
-        let mut vouched = tenure.vouched();
+        let mut vouched = lease.vouched();
         let mut is_told = was_lost || vouched.is_some();
         loop {
-            match self.in_time(self.store.disown(partition, token, vouched)).await {
+            match self.in_time(self.store.resign_partition(partition, token, vouched)).await {
                 // This Redis may wait for this very sender. Only the first call tells: an earlier one may
                 // have given the partition to another before the epoch began.
-                Ok(told)
-                    if !is_told && told.epoch != tenure.owner.epoch && tenure.is_only_one() =>
-                {
+                Ok(told) if !is_told && told.epoch != lease.owner.epoch && lease.is_only_one() => {
                     vouched = Some(told.epoch);
                 }
                 Ok(_) => return true,
@@ -251,9 +251,9 @@ impl Holdings {
         is_news
     }
 
-    fn tell_quarantine(&self, quarantine: Duration) {
-        if !quarantine.is_zero() && self.is_news(0) {
-            let wait_ms = quarantine.as_millis() as u64;
+    fn tell_takeover_wait(&self, takeover_wait: Duration) {
+        if !takeover_wait.is_zero() && self.is_news(0) {
+            let wait_ms = takeover_wait.as_millis() as u64;
             tracing::info!(
                 wait_ms,
                 "Redis was restarted: deliveries wait until a sender that it may have forgotten must have stopped"

@@ -6,7 +6,7 @@ mod destination;
 mod holdings;
 mod lane;
 mod ownership;
-mod tenure;
+mod partition_lease;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use backlogs::{BACKLOGS_LOOK_MAX, Backlogs};
 use destination::{DestinationSender, Gauge, Poke};
 use holdings::Holdings;
 use ownership::{Freed, Ownership};
-use tenure::Tenure;
+use partition_lease::PartitionLease;
 
 /// The most destinations that one look for halted messages asks for, of all senders together. With more,
 /// a round takes several seconds.
@@ -44,9 +44,9 @@ pub struct Sender {
     pub json_depth_max: usize,
 }
 
-/// The work on one destination under one tenure of its partition.
+/// The work on one destination under one lease of its partition.
 struct Running {
-    tenure: Arc<Tenure>,
+    lease: Arc<PartitionLease>,
     poke: Arc<Poke>,
     gauge: Arc<Gauge>,
     task: JoinHandle<()>,
@@ -154,12 +154,12 @@ impl Work {
     /// Sees to it that a destination's releasable lanes are delivered, if we own its partition.
     fn poke(&mut self, name: &DestinationName) {
         let partition = name.partition(self.sender.store.keys().partitions());
-        let Some(tenure) = self.holdings.of(partition) else { return };
+        let Some(lease) = self.holdings.of(partition) else { return };
         if planted::is("wake_and_poll_lost") && self.running.contains_key(name) {
             return;
         }
         if let Some(running) = self.running.get(name)
-            && Arc::ptr_eq(&running.tenure, &tenure)
+            && Arc::ptr_eq(&running.lease, &lease)
             && !running.task.is_finished()
             && running.poke.poke()
         {
@@ -173,17 +173,17 @@ impl Work {
             self.sender.catalog.clone(),
             self.sender.client.clone(),
             self.sender.json_depth_max,
-            self.sender.config.run_max,
+            self.sender.config.release_batch_max,
             name.clone(),
-            tenure.clone(),
+            lease.clone(),
         );
-        let task = tenure.tasks.spawn(task.run(poke.clone(), gauge.clone()));
-        self.running.insert(name.clone(), Running { tenure, poke, gauge, task });
+        let task = lease.tasks.spawn(task.run(poke.clone(), gauge.clone()));
+        self.running.insert(name.clone(), Running { lease, poke, gauge, task });
     }
 
     /// Looks in all owned partitions for lanes that may leave; [`Work::found`] has the answer.
     fn look(&mut self) {
-        self.running.retain(|_, running| !running.tenure.is_over() && !running.task.is_finished());
+        self.running.retain(|_, running| !running.lease.is_over() && !running.task.is_finished());
         let partitions = self.holdings.partitions();
         if partitions.is_empty() {
             return;

@@ -111,11 +111,11 @@ impl Ownership {
         // No longer than the partition of a dead pod would stand still.
         let by = Instant::now() + lease;
         for partition in holdings.partitions().into_iter().skip(share) {
-            if let Some(tenure) = holdings.of(partition) {
-                tenure.hand_over(by);
+            if let Some(lease) = holdings.of(partition) {
+                lease.hand_over(by);
             }
         }
-        // Tenures that were lost still count: they are taken again, or given back.
+        // Partition leases that were lost still count: they are taken again, or given back.
         let wanted = share.saturating_sub(holdings.count());
         if wanted > 0 {
             self.take_free(holdings.missing().into_iter().collect(), wanted).await;

@@ -1,9 +1,9 @@
 //! What attempts at a message left behind, as the scripts keep it (`lua/include/attempts.lua`).
 
-use crate::domain::{Attempts, Stage, Trouble};
+use crate::domain::{AttemptError, Attempts, Stage};
 
-/// Failed attempts, crashes, checkpoint, stage in which it is halted, due time of a held message,
-/// troubles.
+/// Failed attempts, stalls, checkpoint, stage in which it is halted, due time of a held message,
+/// errors.
 type Kept = (u32, u32, String, String, String, Vec<String>);
 
 /// Reads what was kept; nothing was where it is empty. What cannot be read counts as nothing, as in the
@@ -13,17 +13,17 @@ pub(super) fn read(kept: &[u8]) -> Attempts {
         return Attempts::default();
     }
     let Ok(kept) = rmp_serde::from_slice::<Kept>(kept) else { return Attempts::default() };
-    let (failed, crashes, checkpoint, halted_in, _, troubles) = kept;
-    let trouble = |text: &String| {
+    let (failed, stalls, checkpoint, halted_in, _, errors) = kept;
+    let error = |text: &String| {
         let (at_ms, json) = text.split_once(' ')?;
         Some((at_ms.parse().ok()?, serde_json::from_str(json).ok()?))
     };
     Attempts {
         failed,
-        crashes,
+        stalls,
         checkpoint: Some(checkpoint).filter(|text| !text.is_empty()),
         halted_in: stage_of(&halted_in),
-        troubles: troubles.iter().filter_map(trouble).collect(),
+        errors: errors.iter().filter_map(error).collect(),
     }
 }
 
@@ -35,8 +35,8 @@ pub(super) fn stage_of(text: &str) -> Option<Stage> {
     }
 }
 
-/// A trouble, as it is kept.
-pub(super) fn trouble_text(trouble: &Trouble) -> String {
+/// An error, as it is kept.
+pub(super) fn error_text(error: &AttemptError) -> String {
     // Writing plain strings as JSON cannot fail.
-    serde_json::to_string(trouble).unwrap_or_default()
+    serde_json::to_string(error).unwrap_or_default()
 }

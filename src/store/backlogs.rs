@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use redis::{Pipeline, Value};
 
-use super::{Known, Stats, Store, StoreError};
+use super::{CatalogEntry, Stats, Store, StoreError};
 use crate::domain::Ordering;
 
 /// What of a destination's hash the numbers are made of.
@@ -15,25 +15,28 @@ const FIELDS: [&str; 12] = [
     "delayed",
     "delivered",
     "dropped",
-    "skipped",
+    "dead_lettered",
     "cancelled",
-    "held",
+    "awaiting_turn",
     "halted_ready",
     "bytes",
     "withdrawn",
 ];
 
 /// What is counted beside the fields, in the order in which it is asked for.
-const COUNTED: [&str; 4] = ["waiting", "delivering", "halted", "dead"];
+const COUNTED: [&str; 4] = ["waiting", "delivering", "halted", "dead_letters"];
 
 impl Store {
     /// The numbers of destinations, in order, without their heads.
-    pub async fn backlogs<K: Borrow<Known>>(&self, all: &[K]) -> Result<Vec<Stats>, StoreError> {
+    pub async fn backlogs<K: Borrow<CatalogEntry>>(
+        &self,
+        all: &[K],
+    ) -> Result<Vec<Stats>, StoreError> {
         self.backlogs_each(all).await.into_iter().collect()
     }
 
     /// The same, where a server that does not answer costs only its own.
-    pub async fn backlogs_each<K: Borrow<Known>>(
+    pub async fn backlogs_each<K: Borrow<CatalogEntry>>(
         &self,
         all: &[K],
     ) -> Vec<Result<Stats, StoreError>> {
@@ -51,7 +54,7 @@ impl Store {
         all_stats
     }
 
-    fn look_at(&self, known: &Known) -> Pipeline {
+    fn look_at(&self, known: &CatalogEntry) -> Pipeline {
         let keys = self.keys().destination(&known.destination.name);
         let mut pipe = Pipeline::new();
         pipe.hmget(keys.hash(), &FIELDS);
@@ -59,12 +62,12 @@ impl Store {
             Ordering::None => pipe.zcard(keys.waiting()),
             Ordering::Destination | Ordering::Key => pipe.llen(keys.waiting()),
         };
-        pipe.get(keys.delivering()).zcard(keys.halted()).zcard(keys.dead());
+        pipe.get(keys.delivering()).zcard(keys.halted()).zcard(keys.dead_letters());
         pipe
     }
 
     /// The numbers of one destination, of one instant.
-    pub(super) async fn backlog_now(&self, known: &Known) -> Result<Stats, StoreError> {
+    pub(super) async fn backlog_now(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
         let mut pipe = self.look_at(known);
         pipe.atomic();
         match self.query(&pipe).await {
@@ -75,12 +78,12 @@ impl Store {
     }
 
     /// The numbers that can be read, where some keys have another type.
-    async fn backlog_damaged(&self, known: &Known) -> Result<Stats, StoreError> {
+    async fn backlog_damaged(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
         Ok(stats(known, self.query_lenient(&self.look_at(known)).await?))
     }
 }
 
-fn stats(known: &Known, answers: Vec<Value>) -> Stats {
+fn stats(known: &CatalogEntry, answers: Vec<Value>) -> Stats {
     let mut answers = answers.into_iter();
     let (mut damaged, mut numbers) = (Vec::new(), [0_u64; FIELDS.len()]);
     let fields = answers.next().unwrap_or(Value::Nil);
@@ -105,13 +108,13 @@ fn stats(known: &Known, answers: Vec<Value>) -> Stats {
             _ => damaged.push(name),
         }
     }
-    let [listed, delivering, halted, dead] = counted;
+    let [listed, delivering, halted, dead_letters] = counted;
     let number = |name: &str| {
         let at = FIELDS.iter().position(|field| *field == name);
         at.map_or(0, |at| numbers[at])
     };
     let pending = number("last").saturating_sub(number("settled"));
-    let waiting = listed.saturating_sub(number("withdrawn")) + number("held");
+    let waiting = listed.saturating_sub(number("withdrawn")) + number("awaiting_turn");
     let finished = number("ready").saturating_sub(number("halted_ready"));
     let delivering = delivering.min(finished);
     let elsewhere = waiting + finished + number("delayed") + halted;
@@ -125,10 +128,10 @@ fn stats(known: &Known, answers: Vec<Value>) -> Stats {
         halted,
         delayed: number("delayed"),
         pending_bytes: number("bytes"),
-        dead,
+        dead_letters,
         delivered_total: number("delivered"),
         dropped_total: number("dropped"),
-        skipped_total: number("skipped"),
+        dead_lettered_total: number("dead_lettered"),
         cancelled_total: number("cancelled"),
         paused: known.paused,
         damaged,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    Known, Store, StoreError, cut,
+    CatalogEntry, Store, StoreError, chunks_by_size,
     record::{self, Part},
 };
 use crate::domain::{Sequence, Stamped};
@@ -17,12 +17,12 @@ impl Store {
     /// Reads bodies by their fields, each with the length that it should have, in order.
     pub(super) async fn bodies(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         fields: &[(String, u64)],
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
         let key = self.keys().destination(&known.destination.name).bodies();
         let mut found = Vec::with_capacity(fields.len());
-        for some in cut(fields, COUNT_MAX, BYTES_MAX, |(_, length)| *length as usize) {
+        for some in chunks_by_size(fields, COUNT_MAX, BYTES_MAX, |(_, length)| *length as usize) {
             let mut pipe = redis::pipe();
             let command = pipe.cmd("HMGET").arg(&key);
             for (field, _) in some {
@@ -38,7 +38,7 @@ impl Store {
     /// record says is damaged.
     pub(super) async fn fill(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         messages: &mut [&mut Stamped],
     ) -> Result<(), StoreError> {
         let mut wanted = Vec::new();
@@ -49,7 +49,7 @@ impl Store {
             }
         }
         let field = |&(at, part, length): &(usize, Part, u64)| {
-            let sequence: Sequence = messages[at].place.sequence;
+            let sequence: Sequence = messages[at].position.sequence;
             (part.field(sequence), length)
         };
         let fields: Vec<_> = wanted.iter().map(field).collect();
@@ -65,7 +65,7 @@ impl Store {
     /// without reading the bodies.
     pub(super) async fn find_missing_bodies(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         messages: &mut [&mut Stamped],
     ) -> Result<(), StoreError> {
         let mut apart: Vec<_> =
@@ -76,7 +76,7 @@ impl Store {
         let key = self.keys().destination(&known.destination.name).bodies();
         let mut pipe = redis::pipe();
         for message in &apart {
-            pipe.cmd("HSTRLEN").arg(&key).arg(Part::Body.field(message.place.sequence));
+            pipe.cmd("HSTRLEN").arg(&key).arg(Part::Body.field(message.position.sequence));
         }
         let lengths: Vec<u64> = self.query(&pipe).await?;
         for (message, length) in apart.iter_mut().zip(lengths) {

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::{Mutex, watch};
 
-use super::{Claimers, KnownTopic, Store, StoreError, destinations, index::Followed};
+use super::{CatalogTopic, Claimers, Store, StoreError, destinations, index::Followed};
 use crate::{
     domain::{Destination, DestinationName, Epoch, TopicName},
     telemetry,
@@ -58,7 +58,7 @@ impl Paused {
 
 /// A destination as this pod knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct CatalogEntry {
     /// Its definition.
     pub destination: Destination,
     /// The definition's version; scripts refuse another than the current one.
@@ -72,7 +72,7 @@ pub struct Known {
     pub born: Epoch,
 }
 
-impl Known {
+impl CatalogEntry {
     /// Who may claim its messages.
     pub fn claimers(&self) -> Claimers {
         destinations::claimers_of(self.destination.transform.kind)
@@ -87,7 +87,7 @@ impl Known {
     }
 }
 
-type TopicsByName = BTreeMap<TopicName, Arc<KnownTopic>>;
+type TopicsByName = BTreeMap<TopicName, Arc<CatalogTopic>>;
 
 /// The destinations and topics that this pod knows. Cheap to clone.
 #[derive(Clone)]
@@ -122,12 +122,12 @@ impl Catalog {
     }
 
     /// The destination of this name.
-    pub fn get(&self, name: &str) -> Option<Arc<Known>> {
+    pub fn get(&self, name: &str) -> Option<Arc<CatalogEntry>> {
         self.read(|names| names.by_name.get(name).cloned())
     }
 
     /// All destinations, by name. For people who ask: what goes on by itself takes [`Catalog::some`].
-    pub fn all(&self) -> Vec<Arc<Known>> {
+    pub fn all(&self) -> Vec<Arc<CatalogEntry>> {
         self.read(|names| names.by_name.values().cloned().collect())
     }
 
@@ -137,7 +137,7 @@ impl Catalog {
         round: &mut Round,
         partitions: &[u16],
         max: usize,
-    ) -> (Vec<Arc<Known>>, bool) {
+    ) -> (Vec<Arc<CatalogEntry>>, bool) {
         self.read(|names| round.next(names, partitions, max))
     }
 
@@ -157,7 +157,10 @@ impl Catalog {
     }
 
     /// Looks up one destination where the truth is, after a script refused what was known of it.
-    pub async fn refresh(&self, name: &DestinationName) -> Result<Option<Arc<Known>>, StoreError> {
+    pub async fn refresh(
+        &self,
+        name: &DestinationName,
+    ) -> Result<Option<Arc<CatalogEntry>>, StoreError> {
         let before = self.get(name.as_str()).map(|held| held.version);
         let known = self.store.true_definition(name).await?.map(Arc::new);
         self.change(name, |names| match &known {
@@ -177,7 +180,10 @@ impl Catalog {
     }
 
     /// The destination of this name; asks Redis if this pod has not heard of it yet.
-    pub async fn find(&self, name: &DestinationName) -> Result<Option<Arc<Known>>, StoreError> {
+    pub async fn find(
+        &self,
+        name: &DestinationName,
+    ) -> Result<Option<Arc<CatalogEntry>>, StoreError> {
         match self.get(name.as_str()) {
             Some(known) => Ok(Some(known)),
             None => self.refresh(name).await,
@@ -185,12 +191,12 @@ impl Catalog {
     }
 
     /// All topics, as they are known now. For people who ask.
-    pub fn topics(&self) -> Vec<Arc<KnownTopic>> {
+    pub fn topics(&self) -> Vec<Arc<CatalogTopic>> {
         self.read_topics(|topics| topics.values().cloned().collect())
     }
 
     /// The topic of this name, as far as this pod knows.
-    pub fn topic(&self, name: &TopicName) -> Option<Arc<KnownTopic>> {
+    pub fn topic(&self, name: &TopicName) -> Option<Arc<CatalogTopic>> {
         self.read_topics(|topics| topics.get(name).cloned())
     }
 
@@ -198,7 +204,7 @@ impl Catalog {
     pub async fn refresh_topic(
         &self,
         name: &TopicName,
-    ) -> Result<Option<Arc<KnownTopic>>, StoreError> {
+    ) -> Result<Option<Arc<CatalogTopic>>, StoreError> {
         let known = self.store.true_topic(name).await?.map(Arc::new);
         self.change_topics(|topics| match &known {
             Some(known) => topics.insert(name.clone(), known.clone()),
@@ -211,7 +217,7 @@ impl Catalog {
     pub async fn find_topic(
         &self,
         name: &TopicName,
-    ) -> Result<Option<Arc<KnownTopic>>, StoreError> {
+    ) -> Result<Option<Arc<CatalogTopic>>, StoreError> {
         match self.topic(name) {
             Some(known) => Ok(Some(known)),
             None => self.refresh_topic(name).await,
@@ -234,9 +240,9 @@ impl Catalog {
 
     /// Takes over those of these destinations that are newer than what is known of them, and tells
     /// those who want to know.
-    fn change_all(&self, all: Vec<Arc<Known>>) {
+    fn change_all(&self, all: Vec<Arc<CatalogEntry>>) {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
-        let is_news = |known: &Arc<Known>| {
+        let is_news = |known: &Arc<CatalogEntry>| {
             let held = names.by_name.get(&known.destination.name).map(|held| held.version);
             held.is_none_or(|held| held < known.version) && names.insert(known)
         };

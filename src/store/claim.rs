@@ -1,4 +1,4 @@
-//! Claiming waiting messages, and handing them back (`lua/claim.lua`, `lua/unclaim.lua`).
+//! Claiming waiting messages, and handing them back (`lua/claim.lua`, `lua/requeue.lua`).
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -7,10 +7,10 @@ use redis::{FromRedisValue, Value};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Caller, Claimers, Failed, Known, Status, Store, StoreError, ask, attempts,
+    CallSequence, CatalogEntry, Claimers, Failed, Status, Store, StoreError, ask, attempts,
     clock::server_clock_ms, record, unexpected,
 };
-use crate::domain::{Attempts, LeaseToken, Sequence, Stage, Stamped, Trouble, TroubleKind};
+use crate::domain::{AttemptError, Attempts, ErrorKind, LeaseToken, Sequence, Stage, Stamped};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -36,8 +36,8 @@ impl Store {
     /// its end; none if there are fewer than its start.
     pub async fn claim(
         &self,
-        caller: &Caller,
-        known: &Known,
+        caller: &CallSequence,
+        known: &CatalogEntry,
         count: RangeInclusive<usize>,
         lease: Duration,
     ) -> Result<Claimed, StoreError> {
@@ -118,7 +118,7 @@ impl Store {
     /// up: a person may know more. If it comes to nothing their leases run out, and they are claimed again.
     async fn halt_damaged(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         secret: &Arc<str>,
         damaged: Vec<(Sequence, record::RecordError)>,
     ) {
@@ -130,7 +130,7 @@ impl Store {
                 token: LeaseToken { destination, sequence, secret, claimed_ms: 0, key: None },
                 wait: Duration::ZERO,
                 is_final: true,
-                trouble: Trouble::new(Stage::Transform, TroubleKind::Damaged, error.to_string()),
+                error: AttemptError::new(Stage::Transform, ErrorKind::Damaged, error.to_string()),
             }
         });
         let (caller, failed) = (self.caller_anew("damaged"), failed.collect::<Vec<_>>());
@@ -143,14 +143,14 @@ impl Store {
     }
 
     /// Hands claimed messages of one destination back, without counting an attempt.
-    pub async fn unclaim(
+    pub async fn requeue(
         &self,
-        caller: &Caller,
-        known: &Known,
+        caller: &CallSequence,
+        known: &CatalogEntry,
         tokens: &[LeaseToken],
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
-        let (name, mut call) = self.script(|scripts| &scripts.unclaim);
+        let (name, mut call) = self.script(|scripts| &scripts.requeue);
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.partition.leases());
         call.key(keys.partition.active(Claimers::Builtin));
@@ -180,7 +180,10 @@ impl Store {
     }
 
     /// Of these destinations, those that may have waiting messages: some too many, never too few.
-    pub async fn active_among(&self, all: Vec<Arc<Known>>) -> Result<Vec<Arc<Known>>, StoreError> {
+    pub async fn active_among(
+        &self,
+        all: Vec<Arc<CatalogEntry>>,
+    ) -> Result<Vec<Arc<CatalogEntry>>, StoreError> {
         let looks = all.iter().map(|known| {
             let key = self.keys().partition(known.partition).active(known.claimers());
             let mut pipe = redis::pipe();
@@ -196,7 +199,7 @@ impl Store {
     }
 
     /// A secret that nobody else can guess, and the same for a call that is sent again.
-    fn secret_of(&self, caller: &Caller) -> String {
+    fn secret_of(&self, caller: &CallSequence) -> String {
         let mut hash = Sha256::new();
         hash.update(self.inner.seed.as_bytes());
         hash.update(caller.name.as_bytes());

@@ -9,9 +9,11 @@ use std::{
 use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
-use super::{Caller, Claimers, Known, Store, StoreError, attempts, record, unexpected};
+use super::{
+    CallSequence, CatalogEntry, Claimers, Store, StoreError, attempts, record, unexpected,
+};
 use crate::{
-    domain::{LeaseToken, Sequence, Stamped, Trouble},
+    domain::{AttemptError, LeaseToken, Sequence, Stamped},
     faults::planted,
 };
 
@@ -69,7 +71,7 @@ pub struct Failed {
     /// True if another attempt cannot help.
     pub is_final: bool,
     /// What went wrong.
-    pub trouble: Trouble,
+    pub error: AttemptError,
 }
 
 /// A lease that is to last longer.
@@ -87,8 +89,8 @@ impl Store {
     /// order; at most 1,000.
     pub async fn complete(
         &self,
-        caller: &Caller,
-        known: &Known,
+        caller: &CallSequence,
+        known: &CatalogEntry,
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
         let call = |schema| self.complete_in(schema, caller, known, completions);
@@ -98,8 +100,8 @@ impl Store {
     async fn complete_in(
         &self,
         schema: u32,
-        caller: &Caller,
-        known: &Known,
+        caller: &CallSequence,
+        known: &CatalogEntry,
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
@@ -188,7 +190,7 @@ impl Store {
     /// The messages of these sequences with their bodies and the attempts so far; none where it is gone.
     pub async fn messages(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<Option<Stamped>>, StoreError> {
         let read = async || {
@@ -208,7 +210,7 @@ impl Store {
     /// The same without those bodies that are stored apart.
     pub async fn headers(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<Option<Stamped>>, StoreError> {
         let name = &known.destination.name;
@@ -235,8 +237,8 @@ impl Store {
     /// Ends attempts that did not succeed; the messages are tried again after their wait.
     pub async fn fail(
         &self,
-        caller: &Caller,
-        known: &Known,
+        caller: &CallSequence,
+        known: &CatalogEntry,
         failed: &[Failed],
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
@@ -250,7 +252,7 @@ impl Store {
         call.arg(caller.number()).arg(known.destination.name.as_str());
         for one in failed {
             call.arg(one.token.sequence).arg(one.token.member()).arg(one.wait.as_millis() as u64);
-            call.arg(u8::from(one.is_final)).arg(attempts::trouble_text(&one.trouble));
+            call.arg(u8::from(one.is_final)).arg(attempts::error_text(&one.error));
         }
         caller.answered(self.run(name, &call).await)
     }
@@ -259,7 +261,7 @@ impl Store {
     /// Also tells when that is, in ms since 1970 by the server's clock.
     pub async fn extend(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         extensions: &[Extension],
         lease: Duration,
     ) -> Result<(u64, Vec<Status>), StoreError> {

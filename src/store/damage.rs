@@ -16,7 +16,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Known, Store, StoreError};
+use super::{CatalogEntry, Store, StoreError};
 use crate::{domain::Sequence, faults::planted, telemetry};
 
 /// The most calls, the most destinations with damaged messages, and the most of these messages of one
@@ -36,7 +36,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
     /// The name of the destination, or a key that belongs to none.
-    pub place: String,
+    pub location: String,
     /// The script, or the command; or `messages`.
     pub call: String,
     /// What Redis answered, or which messages.
@@ -63,7 +63,12 @@ struct Kept {
 
 impl Kept {
     fn places(&self) -> BTreeSet<String> {
-        self.calls.keys().map(|(place, _)| place).chain(self.messages.keys()).cloned().collect()
+        self.calls
+            .keys()
+            .map(|(location, _)| location)
+            .chain(self.messages.keys())
+            .cloned()
+            .collect()
     }
 
     fn len(&self) -> usize {
@@ -91,13 +96,13 @@ impl Damage {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, place: &str, call: &str, problem: &str, keys: Vec<String>) {
+    fn note(&self, location: &str, call: &str, problem: &str, keys: Vec<String>) {
         if planted::is("damage_unnamed") {
             return;
         }
         let now = Instant::now();
         let suspects = if problem.contains("WRONGTYPE") { keys } else { Vec::new() };
-        let at = (place.to_owned(), call.to_owned());
+        let at = (location.to_owned(), call.to_owned());
         let is_news = self.change(|kept| {
             if let Some(known) = kept.calls.get_mut(&at) {
                 known.last = now;
@@ -117,7 +122,7 @@ impl Damage {
         });
         if is_news {
             tracing::error!(
-                place,
+                location,
                 call,
                 problem,
                 "what Redis holds there is damaged: calls fail for good"
@@ -126,13 +131,13 @@ impl Damage {
     }
 
     /// Messages of this destination were met that cannot be read. Whoever met them has logged it.
-    fn note_messages(&self, place: &str, sequences: impl IntoIterator<Item = Sequence>) {
+    fn note_messages(&self, location: &str, sequences: impl IntoIterator<Item = Sequence>) {
         self.change(|kept| {
-            if kept.messages.len() == KEPT_MAX && !kept.messages.contains_key(place) {
+            if kept.messages.len() == KEPT_MAX && !kept.messages.contains_key(location) {
                 return;
             }
             for sequence in sequences {
-                let all = kept.messages.entry(place.to_owned()).or_default();
+                let all = kept.messages.entry(location.to_owned()).or_default();
                 if all.len() < KEPT_MAX {
                     all.insert(sequence);
                 }
@@ -140,10 +145,10 @@ impl Damage {
         });
     }
 
-    fn succeeded(&self, place: &str, call: &str) {
+    fn succeeded(&self, location: &str, call: &str) {
         self.change(|kept| {
             kept.calls.retain(|(of, kind), failure| {
-                of != place || kind != call || failure.last.elapsed() < OVER_AFTER
+                of != location || kind != call || failure.last.elapsed() < OVER_AFTER
             });
         });
     }
@@ -156,12 +161,12 @@ impl Damage {
         let after = kept.places();
         self.count.store(kept.len(), Ordering::Relaxed);
         // Under the lock: what is said last is then what is so.
-        for place in after.difference(&before) {
-            telemetry::damaged(place, true);
+        for location in after.difference(&before) {
+            telemetry::damaged(location, true);
         }
-        for place in before.difference(&after) {
-            telemetry::damaged(place, false);
-            tracing::info!(place, "nothing is known to be damaged there any more");
+        for location in before.difference(&after) {
+            telemetry::damaged(location, false);
+            tracing::info!(location, "nothing is known to be damaged there any more");
         }
         changed
     }
@@ -178,8 +183,8 @@ impl Called<'_> {
     fn shown(&self, store: &Store) -> (String, String) {
         let found = self.keys.iter().find_map(|key| store.keys().destination_of(key));
         let first = || String::from_utf8_lossy(self.keys.first().map_or(&[], Vec::as_slice));
-        let place = found.map_or_else(|| first().into_owned(), str::to_owned);
-        (place, self.name.to_owned())
+        let location = found.map_or_else(|| first().into_owned(), str::to_owned);
+        (location, self.name.to_owned())
     }
 
     /// The keys of which it is known what they should be, if they are not too many.
@@ -199,13 +204,13 @@ impl Store {
         match answer {
             Ok(_) if !self.has_damage() => {}
             Ok(_) => {
-                let (place, call) = called.shown(self);
-                self.inner.damage.succeeded(&place, &call);
+                let (location, call) = called.shown(self);
+                self.inner.damage.succeeded(&location, &call);
             }
             Err(StoreError::NoRights(_)) => self.inner.rights.was_refused(),
             Err(StoreError::Failed(problem) | StoreError::Unreadable(problem)) => {
-                let (place, call) = called.shown(self);
-                self.inner.damage.note(&place, &call, problem, called.suspects(self));
+                let (location, call) = called.shown(self);
+                self.inner.damage.note(&location, &call, problem, called.suspects(self));
             }
             Err(_) => {}
         }
@@ -214,27 +219,27 @@ impl Store {
     /// Notes of an answer that was read here whether it could be.
     pub(super) fn noted<T>(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         call: &str,
         answer: Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         if let Err(StoreError::Unreadable(problem)) = &answer {
-            let place = known.destination.name.as_str();
-            self.inner.damage.note(place, call, problem, Vec::new());
+            let location = known.destination.name.as_str();
+            self.inner.damage.note(location, call, problem, Vec::new());
         }
         answer
     }
 
     /// A call served others, but not what needed these keys: one of them has another type.
-    pub(super) fn note_damaged_keys(&self, known: &Known, call: &str, keys: Vec<String>) {
+    pub(super) fn note_damaged_keys(&self, known: &CatalogEntry, call: &str, keys: Vec<String>) {
         let problem = format!("WRONGTYPE one of {}", keys.join(", "));
         self.inner.damage.note(known.destination.name.as_str(), call, &problem, keys);
     }
 
     /// Messages were met that cannot be read.
-    pub fn note_damaged_messages(&self, known: &Known, sequences: &[Sequence]) {
-        let place = known.destination.name.as_str();
-        self.inner.damage.note_messages(place, sequences.iter().copied());
+    pub fn note_damaged_messages(&self, known: &CatalogEntry, sequences: &[Sequence]) {
+        let location = known.destination.name.as_str();
+        self.inner.damage.note_messages(location, sequences.iter().copied());
     }
 
     /// True if anything is known to be damaged.
@@ -246,13 +251,13 @@ impl Store {
     pub fn damaged(&self) -> Vec<Damaged> {
         self.inner.damage.change(|kept| {
             kept.calls.retain(|_, failure| failure.last.elapsed() < FORGOTTEN_AFTER);
-            let calls = kept.calls.iter().map(|((place, call), failure)| Damaged {
-                place: place.clone(),
+            let calls = kept.calls.iter().map(|((location, call), failure)| Damaged {
+                location: location.clone(),
                 call: call.clone(),
                 problem: failure.problem.clone(),
             });
-            let messages = kept.messages.iter().map(|(place, messages)| Damaged {
-                place: place.clone(),
+            let messages = kept.messages.iter().map(|(location, messages)| Damaged {
+                location: location.clone(),
                 call: "messages".to_owned(),
                 problem: told(messages),
             });

@@ -1,5 +1,5 @@
 //! Making, changing and removing destinations (`lua/define.lua`, `lua/index.lua`,
-//! `lua/remove.lua`, `lua/purge.lua`, `lua/forget.lua`).
+//! `lua/remove.lua`, `lua/remove_batch.lua`, `lua/forget.lua`).
 //!
 //! The partition holds the true definition, because the scripts that check it run there. The index
 //! of all destinations follows; a pod that dies in between leaves an index that any pod mends when
@@ -9,11 +9,12 @@ use bytes::Bytes;
 use redis::Pipeline;
 
 use super::{
-    Claimers, Known, Paused, Store, StoreError, index::REMOVED_MAX, keys::DestinationKeys, record,
+    CatalogEntry, Claimers, Paused, Store, StoreError, index::REMOVED_MAX, keys::DestinationKeys,
+    record,
 };
 use crate::domain::{Destination, DestinationName, Epoch, Ordering, Processing, TransformKind};
 
-/// The most messages that are purged in one call.
+/// The most messages that are removed_messages in one call.
 const PURGE_MAX: usize = 500;
 
 /// How many keys one look for what is left over passes, about.
@@ -39,12 +40,12 @@ pub struct Defined {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
     /// Messages that were pending and are gone.
-    pub purged: u64,
+    pub removed_messages: u64,
 }
 
 /// What of a destination stands in keys of its partition.
 #[derive(Debug, Clone, Copy)]
-enum PurgeOf {
+enum RemovedMembers {
     Leases,
     Delayed,
 }
@@ -93,7 +94,7 @@ impl Store {
         call.arg(ordering_text(destination.ordering)).arg(claimers.as_str());
         let partition = destination.name.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(processing_text(destination.processing));
-        call.arg(destination.transform.attempts_max).arg(destination.transform.crashes_max);
+        call.arg(destination.transform.attempts_max).arg(destination.transform.stalls_max);
         let answer = self.run(name, &call).await?;
         let (version, changed, created, paused, born): (u64, bool, bool, String, u64) = answer;
         self.inner.epochs.note_carried(partition, born);
@@ -114,9 +115,9 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.remove);
         call.key(keys.hash()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
-        call.key(keys.dead()).key(keys.partition.epoch());
+        call.key(keys.dead_letters()).key(keys.partition.epoch());
         call.arg(destination.as_str()).arg(u8::from(purge));
-        let (version, purged): (u64, u64) = match self.run(name, &call).await {
+        let (version, removed_messages): (u64, u64) = match self.run(name, &call).await {
             // A removal that broke off just before its end leaves only the index to mend.
             Err(StoreError::UnknownDestination) => {
                 self.index(destination, VERSION_MAX, None).await?;
@@ -125,12 +126,14 @@ impl Store {
             answer => answer?,
         };
 
-        self.purge(destination, version, purged).await.map_err(StoreError::half_way)?;
-        Ok(Removed { purged })
+        self.remove_messages(destination, version, removed_messages)
+            .await
+            .map_err(StoreError::half_way)?;
+        Ok(Removed { removed_messages })
     }
 
     /// Ends a removal that has begun, of a destination with so many pending messages.
-    async fn purge(
+    async fn remove_messages(
         &self,
         destination: &DestinationName,
         version: u64,
@@ -138,14 +141,14 @@ impl Store {
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
         // Nothing is claimed any more, and a lease can only become a delay: leases first.
-        self.purge_members(destination, PurgeOf::Leases).await?;
-        self.purge_members(destination, PurgeOf::Delayed).await?;
-        let removed = self.purge_lanes(destination).await?;
+        self.remove_members(destination, RemovedMembers::Leases).await?;
+        self.remove_members(destination, RemovedMembers::Delayed).await?;
+        let removed = self.remove_lanes(destination).await?;
         // Lanes are known from records, which may be damaged or, after a removal that broke off, gone.
         // So where there were messages, lanes are looked for by their names too. The look passes all
         // keys of Redis, which is too dear for a destination that was empty.
         if pending > 0 || removed > 0 {
-            self.purge_left_over(destination).await?;
+            self.remove_left_over(destination).await?;
         }
         let (name, mut call) = self.script(|scripts| &scripts.forget);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
@@ -153,9 +156,12 @@ impl Store {
         call.key(keys.in_progress(None)).key(keys.ready(None));
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
-        call.key(keys.halted()).key(keys.orders()).key(keys.unique());
-        call.key(keys.dead()).key(keys.letters()).key(keys.log()).key(keys.log_order());
-        call.key(keys.bodies()).key(keys.dead_at()).key(keys.withdrawn());
+        call.key(keys.halted()).key(keys.withdrawals()).key(keys.idempotency_keys());
+        call.key(keys.dead_letters())
+            .key(keys.dead_letter_messages())
+            .key(keys.log())
+            .key(keys.log_order());
+        call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
         call.key(keys.previous());
         let partition = destination.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
@@ -165,15 +171,15 @@ impl Store {
     }
 
     /// Removes a destination's leases or delays, some at a time.
-    async fn purge_members(
+    async fn remove_members(
         &self,
         destination: &DestinationName,
-        of: PurgeOf,
+        of: RemovedMembers,
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
         let (key, is_lease) = match of {
-            PurgeOf::Leases => (keys.partition.leases(), true),
-            PurgeOf::Delayed => (keys.partition.delayed(), false),
+            RemovedMembers::Leases => (keys.partition.leases(), true),
+            RemovedMembers::Delayed => (keys.partition.delayed(), false),
         };
         let mut cursor = 0u64;
         loop {
@@ -182,7 +188,7 @@ impl Store {
             pipe.arg("MATCH").arg(format!("{destination}/*")).arg("COUNT").arg(PURGE_MAX);
             let ((next, found),): ((u64, Vec<(String, f64)>),) = self.query(&pipe).await?;
             for batch in found.chunks(PURGE_MAX) {
-                let (name, mut call) = self.script(|scripts| &scripts.purge);
+                let (name, mut call) = self.script(|scripts| &scripts.remove_batch);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
                 call.key(keys.partition.epoch());
@@ -201,7 +207,7 @@ impl Store {
 
     /// Removes pending messages, and their lanes where lanes are keys, some at a time. Tells how many
     /// messages these were.
-    async fn purge_lanes(&self, destination: &DestinationName) -> Result<u64, StoreError> {
+    async fn remove_lanes(&self, destination: &DestinationName) -> Result<u64, StoreError> {
         let keys = self.keys().destination(destination);
         let mut pipe = redis::pipe();
         pipe.cmd("TYPE").arg(keys.messages());
@@ -215,7 +221,7 @@ impl Store {
             pipe.cmd("HSCAN").arg(keys.messages()).arg(cursor).arg("COUNT").arg(PURGE_MAX);
             let ((next, found),): ((u64, Vec<(Bytes, Bytes)>),) = self.query(&pipe).await?;
             for batch in found.chunks(PURGE_MAX) {
-                let (name, mut call) = self.script(|scripts| &scripts.purge);
+                let (name, mut call) = self.script(|scripts| &scripts.remove_batch);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
                 call.key(keys.partition.epoch());
@@ -240,16 +246,17 @@ impl Store {
 
     /// Removes whatever else is there of a destination, whatever its type: lanes that no record names.
     /// Idempotency keys stay until they expire.
-    async fn purge_left_over(&self, destination: &DestinationName) -> Result<(), StoreError> {
+    async fn remove_left_over(&self, destination: &DestinationName) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
         let mut cursor = 0u64;
         loop {
             let (next, found) = self.scan_keys(&keys, cursor).await?;
-            let is_lane =
-                |key: &&Bytes| keys.noun_of(key).is_some_and(|noun| !noun.starts_with(b"seen:"));
+            let is_lane = |key: &&Bytes| {
+                keys.noun_of(key).is_some_and(|noun| !noun.starts_with(b"idempotency:"))
+            };
             let left_over: Vec<&Bytes> = found.iter().filter(is_lane).collect();
             for batch in left_over.chunks(PURGE_MAX) {
-                let (name, mut call) = self.script(|scripts| &scripts.purge);
+                let (name, mut call) = self.script(|scripts| &scripts.remove_batch);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
                 call.key(keys.partition.epoch());
@@ -299,7 +306,7 @@ impl Store {
     }
 
     /// Reads an entry of the index: `<version> <what is paused, or ->,@<born> <definition>`.
-    pub(super) fn known_of_entry(&self, name: &str, entry: &str) -> Option<Known> {
+    pub(super) fn known_of_entry(&self, name: &str, entry: &str) -> Option<CatalogEntry> {
         let mut parts = entry.splitn(3, ' ');
         let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
         let (paused, born) = Paused::of_mark(mark);
@@ -310,13 +317,14 @@ impl Store {
     pub(super) async fn true_definition(
         &self,
         name: &DestinationName,
-    ) -> Result<Option<Known>, StoreError> {
+    ) -> Result<Option<CatalogEntry>, StoreError> {
         let keys = self.keys().destination(name);
         let mut pipe = Pipeline::new();
         pipe.hmget(keys.hash(), &["version", "definition", "deleted", "paused", "born"]);
         type Text = Option<String>;
-        type Held = (Text, Text, Text, Text, Option<Epoch>);
-        let ((version, definition, deleted, paused, born),): (Held,) = self.query(&pipe).await?;
+        type StoredDefinition = (Text, Text, Text, Text, Option<Epoch>);
+        let ((version, definition, deleted, paused, born),): (StoredDefinition,) =
+            self.query(&pipe).await?;
         let (Some(version), Some(json), None) = (version, definition, deleted) else {
             return Ok(None);
         };
@@ -335,13 +343,13 @@ impl Store {
         paused: Paused,
         born: Epoch,
         json: &str,
-    ) -> Option<Known> {
+    ) -> Option<CatalogEntry> {
         let definition = serde_json::from_str::<Destination>(json);
         match (definition, version.parse()) {
             (Ok(destination), Ok(version)) => {
                 let partition = destination.name.partition(self.keys().partitions());
                 self.inner.epochs.note_carried(partition, born);
-                Some(Known { destination, version, partition, paused, born })
+                Some(CatalogEntry { destination, version, partition, paused, born })
             }
             (Err(error), _) => {
                 tracing::error!(destination = name, %error, "a stored definition cannot be read");

@@ -18,15 +18,15 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+use data_dir::DataDir;
 pub use error::EmbeddedError;
-use place::Place;
 
 use crate::config;
 
 mod binary;
 mod clean;
+mod data_dir;
 mod error;
-mod place;
 
 /// A server that says nothing at all for so long is given up. One that loads does answer
 /// (`LOADING`), and a load ends by itself, so that a large file has no other bound.
@@ -46,7 +46,7 @@ const ADOPTED_LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct EmbeddedRedis {
     server: Server,
     process_id: u32,
-    place: Place,
+    data_dir: DataDir,
     /// Nobody sends what its data is about, or ever did since it was stopped like this.
     is_clean: bool,
 }
@@ -81,25 +81,25 @@ impl EmbeddedRedis {
         data_dir: &Path,
         search_path: &OsStr,
     ) -> Result<EmbeddedRedis, EmbeddedError> {
-        let place = Place::take(data_dir)?;
-        if let Some(process_id) = adopt(&place).await? {
+        let data_dir = DataDir::lock(data_dir)?;
+        if let Some(process_id) = adopt(&data_dir).await? {
             tracing::info!(
                 process_id,
                 "adopted the redis-server that an earlier Reseq left running"
             );
             let server = Server::Adopted;
-            return Ok(EmbeddedRedis { server, process_id, place, is_clean: false });
+            return Ok(EmbeddedRedis { server, process_id, data_dir, is_clean: false });
         }
         let binary = binary::find(search_path).await?;
-        let is_clean = clean::take(&place.dir);
-        let mut starting = Starting(Some(spawn(&binary, &place)?));
-        let process_id = starting.ready(&place).await?;
+        let is_clean = clean::take(&data_dir.dir);
+        let mut starting = Starting(Some(spawn(&binary, &data_dir)?));
+        let process_id = starting.ready(&data_dir).await?;
         match starting.0.take() {
             Some(child) => {
                 let server = Server::Child(child);
-                Ok(EmbeddedRedis { server, process_id, place, is_clean })
+                Ok(EmbeddedRedis { server, process_id, data_dir, is_clean })
             }
-            None => Err(place.ended("before it was ready")),
+            None => Err(data_dir.ended("before it was ready")),
         }
     }
 
@@ -116,7 +116,7 @@ impl EmbeddedRedis {
 
     /// Where it listens: `unix:///absolute/path`.
     pub fn url(&self) -> String {
-        self.place.url()
+        self.data_dir.url()
     }
 
     /// The process id of the server.
@@ -126,18 +126,18 @@ impl EmbeddedRedis {
 
     /// What the server says of itself (`INFO all`), as it says it.
     pub async fn info(&self) -> Result<String, EmbeddedError> {
-        let info = self.place.query(redis::cmd("INFO").arg("all").to_owned()).await;
-        info.map_err(|error| self.place.unresponsive(&error))
+        let info = self.data_dir.query(redis::cmd("INFO").arg("all").to_owned()).await;
+        info.map_err(|error| self.data_dir.unresponsive(&error))
     }
 
     /// Waits until the server has ended by itself, and says what it left in its log. May be
     /// dropped and called again.
     pub async fn exited(&mut self) -> EmbeddedError {
         match &mut self.server {
-            Server::Child(child) => self.place.ended(&status_text(child.wait().await)),
+            Server::Child(child) => self.data_dir.ended(&status_text(child.wait().await)),
             Server::Adopted => {
-                adopted_end(&self.place, ADOPTED_LOOK_EVERY).await;
-                self.place.ended("status unknown: it was adopted")
+                adopted_end(&self.data_dir, ADOPTED_LOOK_EVERY).await;
+                self.data_dir.ended("status unknown: it was adopted")
             }
         }
     }
@@ -148,7 +148,7 @@ impl EmbeddedRedis {
         // What cannot be written now would be forgotten.
         let writes = self.info().await.is_ok_and(|info| info.contains("aof_last_write_status:ok"));
         // The answer to SHUTDOWN is a closed connection, so that an error here says nothing.
-        let _ = self.place.query::<redis::Value>(redis::cmd("SHUTDOWN").to_owned()).await;
+        let _ = self.data_dir.query::<redis::Value>(redis::cmd("SHUTDOWN").to_owned()).await;
         if !self.ends_within(STOP_MAX).await {
             tracing::warn!(process_id = self.process_id, "SHUTDOWN had no effect; sending SIGTERM");
             let id = i32::try_from(self.process_id).ok().and_then(rustix::process::Pid::from_raw);
@@ -161,18 +161,20 @@ impl EmbeddedRedis {
         }
         if self.is_clean
             && writes
-            && let Err(error) = clean::note(&self.place.dir)
+            && let Err(error) = clean::note(&self.data_dir.dir)
         {
             tracing::warn!(%error, "the clean stop cannot be noted: the next start waits");
         }
-        self.place.tidy();
+        self.data_dir.tidy();
         Ok(())
     }
 
     async fn ends_within(&mut self, limit: Duration) -> bool {
         match &mut self.server {
             Server::Child(child) => timeout(limit, child.wait()).await.is_ok(),
-            Server::Adopted => timeout(limit, adopted_end(&self.place, LOOK_EVERY)).await.is_ok(),
+            Server::Adopted => {
+                timeout(limit, adopted_end(&self.data_dir, LOOK_EVERY)).await.is_ok()
+            }
         }
     }
 }
@@ -182,11 +184,11 @@ impl EmbeddedRedis {
 struct Starting(Option<Child>);
 
 impl Starting {
-    async fn ready(&mut self, place: &Place) -> Result<u32, EmbeddedError> {
-        let Some(child) = &mut self.0 else { return Err(place.ended("before it was ready")) };
+    async fn ready(&mut self, data_dir: &DataDir) -> Result<u32, EmbeddedError> {
+        let Some(child) = &mut self.0 else { return Err(data_dir.ended("before it was ready")) };
         tokio::select! {
-            ready = wait_until_ready(place) => ready,
-            status = child.wait() => Err(place.ended(&status_text(status))),
+            ready = wait_until_ready(data_dir) => ready,
+            status = child.wait() => Err(data_dir.ended(&status_text(status))),
         }
     }
 }
@@ -199,22 +201,22 @@ impl Drop for Starting {
     }
 }
 
-fn spawn(binary: &Path, place: &Place) -> Result<Child, EmbeddedError> {
-    let (out, errors) = place.open_log()?;
+fn spawn(binary: &Path, data_dir: &DataDir) -> Result<Child, EmbeddedError> {
+    let (out, errors) = data_dir.open_log()?;
     let mut command = Command::new(binary);
     command.args(["--port", "0", "--daemonize", "no", "--unixsocketperm", "700"]);
     command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
     command.args(["--maxmemory-policy", "noeviction"]);
     // Larger sorted sets are looked up, not gone through: leases and busy lanes cost less.
     command.args(["--zset-max-listpack-entries", "32"]);
-    command.arg("--dir").arg(&place.dir).arg("--unixsocket").arg(&place.socket);
-    command.arg("--logfile").arg(place.log());
+    command.arg("--dir").arg(&data_dir.dir).arg("--unixsocket").arg(&data_dir.socket);
+    command.arg("--logfile").arg(data_dir.log());
     // What it says before it has opened its log, such as a refused option, goes there as well.
-    command.stdin(Stdio::from(place.lock_for_server()?)).stdout(out).stderr(errors);
+    command.stdin(Stdio::from(data_dir.lock_for_server()?)).stdout(out).stderr(errors);
     // A process group of its own: Ctrl-C in a terminal must reach Reseq alone, which still needs
     // Redis while it drains.
     command.process_group(0).kill_on_drop(false);
-    place.remove_stale_socket()?;
+    data_dir.remove_stale_socket()?;
     command.spawn().map_err(|error| EmbeddedError::UnusableBinary {
         binary: binary.into(),
         problem: error.to_string(),
@@ -222,43 +224,44 @@ fn spawn(binary: &Path, place: &Place) -> Result<Child, EmbeddedError> {
 }
 
 /// The process id of the server that an earlier Reseq left running here, once it is ready.
-async fn adopt(place: &Place) -> Result<Option<u32>, EmbeddedError> {
-    if !place.is_served()? && place.ping().await.is_err() {
+async fn adopt(data_dir: &DataDir) -> Result<Option<u32>, EmbeddedError> {
+    if !data_dir.is_served()? && data_dir.ping().await.is_err() {
         return Ok(None);
     }
     let process_id = tokio::select! {
-        ready = wait_until_ready(place) => ready?,
+        ready = wait_until_ready(data_dir) => ready?,
         // It was about to end when we came: then there is nothing to adopt.
-        () = adopted_end(place, LOOK_EVERY) => return Ok(None),
+        () = adopted_end(data_dir, LOOK_EVERY) => return Ok(None),
     };
-    let unresponsive = |error| place.unresponsive(&error);
+    let unresponsive = |error| data_dir.unresponsive(&error);
     let command = redis::cmd("CONFIG").arg("GET").arg("dir").to_owned();
-    let (_, other) = place.query::<(String, Vec<u8>)>(command).await.map_err(unresponsive)?;
+    let (_, other) = data_dir.query::<(String, Vec<u8>)>(command).await.map_err(unresponsive)?;
     let other = PathBuf::from(OsString::from_vec(other));
-    if other != place.dir {
-        return Err(EmbeddedError::Foreign { socket: place.socket.clone(), other });
+    if other != data_dir.dir {
+        return Err(EmbeddedError::Foreign { socket: data_dir.socket.clone(), other });
     }
     Ok(Some(process_id))
 }
 
 /// Returns when no server works in the directory any more. A file system without inherited locks
 /// would say so at once, so that only a server that is also silent counts as gone.
-async fn adopted_end(place: &Place, look_every: Duration) {
-    while place.is_served().unwrap_or(true) || place.ping().await.is_ok() {
+async fn adopted_end(data_dir: &DataDir, look_every: Duration) {
+    while data_dir.is_served().unwrap_or(true) || data_dir.ping().await.is_ok() {
         sleep(look_every).await;
     }
 }
 
 /// Waits until the server has loaded its data; returns its process id.
-async fn wait_until_ready(place: &Place) -> Result<u32, EmbeddedError> {
+async fn wait_until_ready(data_dir: &DataDir) -> Result<u32, EmbeddedError> {
     let mut heard = Instant::now();
     let mut reported = Instant::now();
     loop {
         let info = redis::cmd("INFO").to_owned();
-        match place.query::<redis::InfoDict>(info).await {
+        match data_dir.query::<redis::InfoDict>(info).await {
             Ok(info) if info.get::<u8>("loading") == Some(0) => {
                 let process_id = info.get::<u32>("process_id");
-                return process_id.ok_or_else(|| place.unresponsive(&"INFO names no process_id"));
+                return process_id
+                    .ok_or_else(|| data_dir.unresponsive(&"INFO names no process_id"));
             }
             Ok(info) => {
                 heard = Instant::now();
@@ -268,7 +271,9 @@ async fn wait_until_ready(place: &Place) -> Result<u32, EmbeddedError> {
                     tracing::info!(percent, "the embedded redis-server loads its append-only file");
                 }
             }
-            Err(error) if heard.elapsed() > SILENCE_MAX => return Err(place.unresponsive(&error)),
+            Err(error) if heard.elapsed() > SILENCE_MAX => {
+                return Err(data_dir.unresponsive(&error));
+            }
             Err(_) => {}
         }
         sleep(LOOK_EVERY).await;

@@ -91,9 +91,9 @@ impl Store {
 
     /// Notes the first epoch of every partition of a new deployment. Where one is noted nothing
     /// changes.
-    pub async fn found(&self) -> Result<(), StoreError> {
+    pub async fn init_epoch(&self) -> Result<(), StoreError> {
         let calls = stream::iter(0..self.keys().partitions()).map(async |partition| {
-            let (name, mut call) = self.script(|scripts| &scripts.found);
+            let (name, mut call) = self.script(|scripts| &scripts.init_epoch);
             call.key(self.keys().partition(partition).epoch());
             call.arg(self.inner.epochs.text(partition, 0));
             self.run::<u64>(name, &call).await

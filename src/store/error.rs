@@ -33,7 +33,7 @@ pub enum StoreError {
     },
     /// Releases wait until an owner that Redis forgot must have stopped.
     #[error("releases wait for {0} ms after a restart of Redis")]
-    Quarantine(u64),
+    TakeoverWait(u64),
     /// The message is not its lane's head.
     #[error("the message is not the head of its lane")]
     WrongHead,
@@ -140,7 +140,7 @@ impl From<RedisError> for StoreError {
             "STALE_CALL" => return StoreError::StaleCall,
             "NOT_OWNER" => return StoreError::NotOwner,
             "OWNED" => return StoreError::Owned { lasts_ms: number(), epoch: nth(1) },
-            "QUARANTINE" => return StoreError::Quarantine(number()),
+            "TAKEOVER_WAIT" => return StoreError::TakeoverWait(number()),
             "WRONG_HEAD" => return StoreError::WrongHead,
             "WRONG_STATE" => return StoreError::WrongState(detail.to_owned()),
             "NEWER_SCHEMA" => return StoreError::NewerSchema(number() as u32),

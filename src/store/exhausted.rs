@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    Failed, Known, Status, Store, StoreError, WITHDRAW_MAX, Who, Withdrawal, ask, attempts,
+    CatalogEntry, Failed, Status, Store, StoreError, WITHDRAW_MAX, Who, Withdrawal, ask, attempts,
 };
 use crate::domain::{OnExhausted, Sequence, Stage, Tombstone};
 
@@ -22,7 +22,7 @@ const FOR_GOOD: &str = "failed for good";
 fn leaves_as(policy: OnExhausted) -> Option<Tombstone> {
     match policy {
         OnExhausted::Halt => None,
-        OnExhausted::Skip => Some(Tombstone::Skipped),
+        OnExhausted::DeadLetter => Some(Tombstone::DeadLettered),
         OnExhausted::Drop => Some(Tombstone::Dropped),
     }
 }
@@ -30,7 +30,12 @@ fn leaves_as(policy: OnExhausted) -> Option<Tombstone> {
 impl Store {
     /// Sees to those of `failed` that [`Store::fail`] answered to with [`Status::Halted`]. If it
     /// comes to nothing, the owner of the partition does it.
-    pub async fn settle_failed(&self, known: &Known, failed: &[Failed], statuses: &[Status]) {
+    pub async fn settle_failed(
+        &self,
+        known: &CatalogEntry,
+        failed: &[Failed],
+        statuses: &[Status],
+    ) {
         let name = &known.destination.name;
         let (mut used_up, mut for_good) = (Vec::new(), Vec::new());
         let halted = failed.iter().zip(statuses).filter(|(_, status)| **status == Status::Halted);
@@ -39,11 +44,11 @@ impl Store {
             let why = if one.is_final { FOR_GOOD } else { USED_UP };
             match known.destination.on_exhausted {
                 OnExhausted::Halt => tracing::error!(
-                    destination = %name, sequence, why, kind = ?one.trouble.kind,
+                    destination = %name, sequence, why, kind = ?one.error.kind,
                     "a message is halted, and waits for a person",
                 ),
-                OnExhausted::Skip | OnExhausted::Drop => tracing::warn!(
-                    destination = %name, sequence, why, kind = ?one.trouble.kind,
+                OnExhausted::DeadLetter | OnExhausted::Drop => tracing::warn!(
+                    destination = %name, sequence, why, kind = ?one.error.kind,
                     "a message is given up",
                 ),
             }
@@ -59,7 +64,7 @@ impl Store {
 
     /// Sees to halted messages of destinations where none is to stay so: those that nobody has
     /// seen to. For the owner of their partitions, once in a while.
-    pub async fn settle_all_halted(&self, some: &[Arc<Known>]) {
+    pub async fn settle_all_halted(&self, some: &[Arc<CatalogEntry>]) {
         let concerned =
             some.iter().filter(|known| known.destination.on_exhausted != OnExhausted::Halt);
         let concerned: Vec<_> = concerned.collect();
@@ -90,7 +95,7 @@ impl Store {
 
     /// Sees to some of a destination's messages that are halted in their processing. Tells how
     /// many these were.
-    pub async fn settle_halted(&self, known: &Known) -> Result<usize, StoreError> {
+    pub async fn settle_halted(&self, known: &CatalogEntry) -> Result<usize, StoreError> {
         for page in 0..PAGES_MAX {
             let from = page * LOOK_MAX;
             let (sequences, is_last) = self.halted_in_processing(known, from).await?;
@@ -101,7 +106,8 @@ impl Store {
                 // What is damaged stays: a person may know more.
                 let readable = messages.iter().flatten().filter(|one| one.damaged.is_none());
                 let lanes = readable.map(|message| {
-                    let (key, sequence) = (message.message.key.as_deref(), message.place.sequence);
+                    let (key, sequence) =
+                        (message.message.key.as_deref(), message.position.sequence);
                     (known.destination.lane_of(key, sequence), sequence)
                 });
                 let lanes: Vec<_> = lanes.collect();
@@ -121,7 +127,7 @@ impl Store {
     /// halted at its delivery, its sender sees to. True if there are no more.
     async fn halted_in_processing(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         from: isize,
     ) -> Result<(Vec<Sequence>, bool), StoreError> {
         let keys = self.keys().destination(&known.destination.name);
@@ -147,13 +153,13 @@ impl Store {
 
     async fn give_up(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         messages: &[(Option<String>, Sequence)],
         reason: &str,
     ) -> Result<(), StoreError> {
         let Some(how) = leaves_as(known.destination.on_exhausted) else { return Ok(()) };
         for messages in messages.chunks(WITHDRAW_MAX) {
-            let withdrawal = Withdrawal { how, reason, trouble: None, messages };
+            let withdrawal = Withdrawal { how, reason, error: None, messages };
             self.withdraw(known, Who::Policy, &withdrawal).await?;
         }
         Ok(())

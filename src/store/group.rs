@@ -125,7 +125,7 @@ impl<J> Batches<J> {
 
 /// Cuts items into calls of at most `count_max` items and about `bytes_max` bytes, which a
 /// connection can carry in time. A larger item goes alone.
-pub fn cut<T>(
+pub fn chunks_by_size<T>(
     items: &[T],
     count_max: usize,
     bytes_max: usize,
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn calls_are_bounded_by_count_and_by_bytes_and_keep_the_order() {
         let sizes = [1, 1, 1, 9, 5, 5, 1];
-        let calls = cut(&sizes, 2, 8, |size| *size);
+        let calls = chunks_by_size(&sizes, 2, 8, |size| *size);
         assert_eq!(calls, [&[1, 1][..], &[1], &[9], &[5], &[5, 1]]);
-        assert!(cut(&[], 2, 8, |size: &usize| *size).is_empty());
+        assert!(chunks_by_size(&[], 2, 8, |size: &usize| *size).is_empty());
     }
 }

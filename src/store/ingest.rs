@@ -7,12 +7,12 @@ use redis::Value;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Caller, Known, Store, StoreError,
+    CallSequence, CatalogEntry, Store, StoreError,
     record::{self, Part},
     unexpected,
 };
 use crate::{
-    domain::{Arrival, Due, Epoch, Place, Redrive, TransformKind},
+    domain::{Arrival, Due, Epoch, Position, Redrive, TransformKind},
     faults::planted,
 };
 
@@ -20,9 +20,9 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ingested {
     /// It has its place.
-    Stamped(Place),
+    Stamped(Position),
     /// The same was stamped before, here, and with this id.
-    Duplicate(Place, String),
+    Duplicate(Position, String),
     /// Another body was stamped under the same idempotency key.
     Conflict,
     /// The destination has as many pending messages, or bytes, as it may have. Nothing was stored.
@@ -42,20 +42,20 @@ struct Batch<'a> {
     arrivals: Vec<(usize, Vec<u8>)>,
     /// Of those that have more to them: which (from 1), idempotency key and digest, options.
     more: Vec<(usize, String, String)>,
-    /// Their charges, together.
-    charges: u64,
+    /// Their accounted bytes, together.
+    accounted_bytes: u64,
     /// Bodies that are stored apart: of which arrival (from 1), and which of its bodies.
     bodies: Vec<(usize, Part, Bytes)>,
 }
 
 impl<'a> Batch<'a> {
-    fn of(known: &Known, epoch: Epoch, schema: u32, arrivals: &[&'a Arrival]) -> Batch<'a> {
+    fn of(known: &CatalogEntry, epoch: Epoch, schema: u32, arrivals: &[&'a Arrival]) -> Batch<'a> {
         let mut batch = Batch {
             lanes: Vec::new(),
             names: Vec::new(),
             arrivals: Vec::with_capacity(arrivals.len()),
             more: Vec::new(),
-            charges: 0,
+            accounted_bytes: 0,
             bodies: Vec::new(),
         };
         let (mut lane_index, mut name_index) = (HashMap::new(), HashMap::new());
@@ -76,17 +76,17 @@ impl<'a> Batch<'a> {
                 let digest = digest(&arrival.message.body.bytes);
                 format!("{index}:{digest} {}", arrival.message.id)
             });
-            let (written, charge) = match &arrival.redrive {
+            let (written, accounted_bytes) = match &arrival.redrive {
                 Some(Redrive { processed: Some(stamped), .. }) => {
                     let key = arrival.idempotency_key.clone().filter(|_| keeps_key);
-                    (record::of_redriven(stamped, epoch, key, schema), stamped.charge)
+                    (record::of_redriven(stamped, epoch, key, schema), stamped.accounted_bytes)
                 }
                 _ => {
-                    let charge = arrival.message.body.bytes.len() as u64;
-                    (record::of_arrival(arrival, epoch, keeps_key, schema), charge)
+                    let accounted_bytes = arrival.message.body.bytes.len() as u64;
+                    (record::of_arrival(arrival, epoch, keeps_key, schema), accounted_bytes)
                 }
             };
-            batch.charges += charge;
+            batch.accounted_bytes += accounted_bytes;
             batch.arrivals.push((lane, written.record));
             let (which, stored) = (batch.arrivals.len(), written.bodies.into_iter());
             batch.bodies.extend(stored.filter_map(|(part, body)| Some((which, part, body?))));
@@ -129,8 +129,8 @@ impl Store {
     /// destination carry, as the caller last heard.
     pub async fn ingest(
         &self,
-        caller: &Caller,
-        known: &Known,
+        caller: &CallSequence,
+        known: &CatalogEntry,
         epoch: Epoch,
         arrivals: &[&Arrival],
     ) -> Result<Vec<Ingested>, StoreError> {
@@ -141,8 +141,8 @@ impl Store {
     async fn ingest_in(
         &self,
         schema: u32,
-        caller: &Caller,
-        known: &Known,
+        caller: &CallSequence,
+        known: &CatalogEntry,
         epoch: Epoch,
         arrivals: &[&Arrival],
     ) -> Result<Vec<Ingested>, StoreError> {
@@ -157,24 +157,27 @@ impl Store {
         call.key(keys.partition.active(known.claimers())).key(keys.partition.releasable());
         call.key(keys.lanes());
         call.key(keys.partition.wake_waiting()).key(keys.partition.wake_releasable());
-        call.key(keys.partition.delayed()).key(keys.attempts()).key(keys.unique());
-        call.key(keys.dead()).key(keys.letters()).key(keys.bodies()).key(keys.dead_at());
+        call.key(keys.partition.delayed()).key(keys.attempts()).key(keys.idempotency_keys());
+        call.key(keys.dead_letters())
+            .key(keys.dead_letter_messages())
+            .key(keys.bodies())
+            .key(keys.dead_lettered_at());
         call.key(keys.previous());
         for lane in &batch.lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
         let has_window = destination.idempotency_window_ms > 0;
         for name in batch.names.iter().filter(|_| has_window) {
-            call.key(keys.seen(name));
+            call.key(keys.idempotency(name));
         }
         call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version).arg(epoch);
         call.arg(self.known_of_epoch(known.partition));
         call.arg(if needs_processing { "waiting" } else { "ready" });
-        call.arg(destination.max_backlog).arg(destination.max_backlog_bytes);
+        call.arg(destination.backlog_max).arg(destination.backlog_bytes_max);
         call.arg(destination.idempotency_window_ms);
         call.arg(known.ordering_text()).arg(known.processing_text());
         call.arg(batch.lanes.len()).arg(if has_window { 0 } else { batch.names.len() });
-        call.arg(schema).arg(batch.arrivals.len()).arg(batch.charges);
+        call.arg(schema).arg(batch.arrivals.len()).arg(batch.accounted_bytes);
         call.arg(batch.bodies.len());
         for lane in &batch.lanes {
             call.arg(lane.unwrap_or_default());
@@ -248,12 +251,12 @@ fn read_answer(
     let result = (1..=count).map(|arrival| {
         let listed = exceptions.next_if(|exception| exception.0 == arrival);
         let Some((_, kind, at, in_epoch, id)) = listed else {
-            let place = Place { epoch, sequence };
+            let position = Position { epoch, sequence };
             sequence += 1;
-            return Ok(Ingested::Stamped(place));
+            return Ok(Ingested::Stamped(position));
         };
         match kind.as_str() {
-            "duplicate" => Ok(Ingested::Duplicate(Place { epoch: in_epoch, sequence: at }, id)),
+            "duplicate" => Ok(Ingested::Duplicate(Position { epoch: in_epoch, sequence: at }, id)),
             "conflict" => Ok(Ingested::Conflict),
             "backlog_full" => Ok(Ingested::BacklogFull),
             "gone" => Ok(Ingested::Gone),

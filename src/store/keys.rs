@@ -127,7 +127,7 @@ impl Keys {
 }
 
 impl PartitionKeys {
-    /// Server identity, epoch, quarantine.
+    /// Server identity, epoch, takeover wait.
     pub fn epoch(&self) -> String {
         format!("{}:epoch", self.tag)
     }
@@ -230,28 +230,28 @@ impl DestinationKeys {
     }
 
     /// Messages that are to leave, but may be in somebody's hand.
-    pub fn orders(&self) -> String {
-        format!("{}:orders", self.base)
+    pub fn withdrawals(&self) -> String {
+        format!("{}:withdrawals", self.base)
     }
 
     /// Dead letters, by sequence.
-    pub fn dead(&self) -> String {
-        format!("{}:dead", self.base)
+    pub fn dead_letters(&self) -> String {
+        format!("{}:dead-letters", self.base)
     }
 
     /// When each dead letter was set aside.
-    pub fn dead_at(&self) -> String {
-        format!("{}:dead-at", self.base)
+    pub fn dead_lettered_at(&self) -> String {
+        format!("{}:dead-lettered-at", self.base)
     }
 
     /// What the dead letters hold.
-    pub fn letters(&self) -> String {
-        format!("{}:letters", self.base)
+    pub fn dead_letter_messages(&self) -> String {
+        format!("{}:dead-letter-messages", self.base)
     }
 
     /// Idempotency keys that are forgotten together with their messages.
-    pub fn unique(&self) -> String {
-        format!("{}:unique", self.base)
+    pub fn idempotency_keys(&self) -> String {
+        format!("{}:idempotency-keys", self.base)
     }
 
     /// What became of the last messages, by sequence.
@@ -275,8 +275,8 @@ impl DestinationKeys {
     }
 
     /// What was stamped under an idempotency key.
-    pub fn seen(&self, idempotency_key: &str) -> String {
-        format!("{}:seen:{idempotency_key}", self.base)
+    pub fn idempotency(&self, idempotency_key: &str) -> String {
+        format!("{}:idempotency:{idempotency_key}", self.base)
     }
 
     /// A pattern for SCAN that all keys of the destination match, but its hash; and no other.

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use bytes::Bytes;
 
-use super::{Known, Store, StoreError, record::Part};
+use super::{CatalogEntry, Store, StoreError, record::Part};
 use crate::domain::{Epoch, Processed, Sequence, Stamped, State, Tombstone};
 
 /// What became of a message that is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// `delivered`, `dropped`, `skipped` or `cancelled`.
+    /// `delivered`, `dropped`, `dead_lettered` or `cancelled`.
     pub outcome: State,
     /// The epoch of its place.
     pub epoch: Epoch,
@@ -55,7 +55,7 @@ impl Content {
             None => (&message.message.body, false),
         };
         let length = if is_input { message.apart.input } else { message.apart.body };
-        let length = length.filter(|_| message.tombstone != Some(Tombstone::Skipped));
+        let length = length.filter(|_| message.tombstone != Some(Tombstone::DeadLettered));
         Content {
             headers: message.message.headers.clone(),
             content_type: body.content_type.clone(),
@@ -87,7 +87,7 @@ impl LogEntry {
     pub fn of(message: &Stamped, settled_ms: u64, delivery_ms: u64, with_body: bool) -> LogEntry {
         LogEntry {
             outcome: message.tombstone.map_or(State::Delivered, State::from),
-            epoch: message.place.epoch,
+            epoch: message.position.epoch,
             id: message.message.id.clone(),
             key: message.message.key.clone(),
             received_ms: message.message.received_ms,
@@ -109,7 +109,7 @@ impl Store {
     /// What the log says of these sequences; none where it says nothing (any more).
     pub async fn log_entries(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<Option<LogEntry>>, StoreError> {
         if sequences.is_empty() {
@@ -123,7 +123,7 @@ impl Store {
     /// The same, for people: of an entry that cannot be read, why.
     pub async fn log_found(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<Option<Result<LogEntry, String>>>, StoreError> {
         let mut pipe = redis::pipe();
@@ -137,7 +137,7 @@ impl Store {
     /// its content.
     pub async fn fill_entries(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         entries: &mut [(Sequence, LogEntry)],
     ) -> Result<(), StoreError> {
         let wanted = entries.iter().enumerate().filter_map(|(at, (sequence, entry))| {

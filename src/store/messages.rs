@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use redis::Pipeline;
 
-use super::{Known, Store, StoreError};
+use super::{CatalogEntry, Store, StoreError};
 use crate::domain::{Ordering, Sequence, Stamped, State, Tombstone};
 
 /// The most leases of a partition that are looked through for those of a destination.
@@ -44,7 +44,7 @@ pub struct Listed {
     /// Since when a halted one is halted, in ms since 1970.
     pub halted_ms: Option<u64>,
     /// How it is to leave as soon as the attempt under way has ended.
-    pub ordered: bool,
+    pub withdrawing: bool,
 }
 
 /// Some of the pending messages.
@@ -67,7 +67,7 @@ struct Candidates {
 
 impl Store {
     /// The pending messages asked for, a page at a time.
-    pub async fn pending(&self, known: &Known, which: &Which) -> Result<Page, StoreError> {
+    pub async fn pending(&self, known: &CatalogEntry, which: &Which) -> Result<Page, StoreError> {
         let Candidates { sequences, mut next, by_sequence } = self.candidates(known, which).await?;
         let is_wanted = |one: &Listed| {
             // A message without a key is as one with an empty key.
@@ -77,7 +77,7 @@ impl Store {
             which
                 .state
                 .is_none_or(|state| state == one.state || is_damaged && state == State::Halted)
-                && one.message.place.sequence >= which.from
+                && one.message.position.sequence >= which.from
                 && which.key.as_deref().is_none_or(|wanted| wanted == key)
         };
         let mut items: Vec<Listed> = Vec::new();
@@ -88,14 +88,18 @@ impl Store {
         // More was looked at than is asked for, as few might have been wanted.
         let limit = which.limit.max(1);
         if by_sequence && let Some(left_out) = items.get(limit) {
-            next = Some(left_out.message.place.sequence);
+            next = Some(left_out.message.position.sequence);
             items.truncate(limit);
         }
         Ok(Page { items, next })
     }
 
     /// Sequences among which the wanted ones are, and where to go on.
-    async fn candidates(&self, known: &Known, which: &Which) -> Result<Candidates, StoreError> {
+    async fn candidates(
+        &self,
+        known: &CatalogEntry,
+        which: &Which,
+    ) -> Result<Candidates, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let limit = which.limit.max(1);
         let at = which.cursor.unwrap_or_default();
@@ -148,7 +152,7 @@ impl Store {
     /// out. Redis cannot tell which of those that are ready are being delivered.
     pub async fn listed(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<Listed>, StoreError> {
         self.listed_in(known, sequences, None).await
@@ -157,7 +161,7 @@ impl Store {
     /// The same, where the messages are known to be of one ordering key.
     async fn listed_in(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         sequences: &[Sequence],
         key: Option<&str>,
     ) -> Result<Vec<Listed>, StoreError> {
@@ -171,11 +175,11 @@ impl Store {
         let mut pipe = Pipeline::new();
         pipe.zrange(keys.partition.leases(), 0, LEASES_MAX - 1);
         for message in &messages {
-            let sequence = message.place.sequence;
+            let sequence = message.position.sequence;
             let set = known.destination.lane_key(message.message.key.as_deref());
             pipe.zscore(keys.ready(set), sequence).zscore(keys.halted(), sequence);
             pipe.zscore(keys.partition.delayed(), format!("{name}/{sequence}"));
-            pipe.hexists(keys.orders(), sequence);
+            pipe.hexists(keys.withdrawals(), sequence);
         }
         type Scores = (Option<f64>, Option<f64>, Option<f64>, bool);
         let answers = self.query_lenient(&pipe).await?;
@@ -187,15 +191,15 @@ impl Store {
         let mut listed = Vec::with_capacity(messages.len());
         for message in messages {
             let scores = redis::Value::Array(vec![next(), next(), next(), next()]);
-            let (ready, halted, due, ordered): Scores =
+            let (ready, halted, due, withdrawing): Scores =
                 redis::from_redis_value(scores).map_err(shape)?;
-            let is_leased = leased.contains(&message.place.sequence);
+            let is_leased = leased.contains(&message.position.sequence);
             let state = match message.damaged.is_some() && message.tombstone.is_none() {
                 true => State::Damaged,
                 false => state_of(message.tombstone, ready, halted, due, is_leased),
             };
             let (due_ms, halted_ms) = (due.map(|ms| ms as u64), halted.map(|ms| ms as u64));
-            listed.push(Listed { message, state, due_ms, halted_ms, ordered });
+            listed.push(Listed { message, state, due_ms, halted_ms, withdrawing });
         }
         Ok(listed)
     }
@@ -206,7 +210,7 @@ impl Store {
     /// halted, still names them. Without an ordering key only the latter are found where lanes are keys.
     async fn with_missing(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         sequences: &[Sequence],
         found: Vec<Option<Stamped>>,
         key: Option<&str>,
@@ -258,7 +262,7 @@ impl Store {
     /// if no lane holds it.
     pub async fn lane_holding(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         sequence: Sequence,
     ) -> Result<Option<Option<String>>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
@@ -308,14 +312,14 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// A page of many messages is not to hold their bodies; `charge` says how long they were.
+/// A page of many messages is not to hold their bodies; `accounted_bytes` says how long they were.
 fn without_body(mut listed: Listed) -> Listed {
     listed.message.message.body.bytes = Bytes::new();
     listed.message.input = None;
     listed
 }
 
-fn leased_of(member: &str, known: &Known) -> Option<Sequence> {
+fn leased_of(member: &str, known: &CatalogEntry) -> Option<Sequence> {
     let mut parts = member.split('/');
     let is_ours = parts.next() == Some(known.destination.name.as_str());
     parts.next().filter(|_| is_ours)?.parse().ok()

@@ -11,6 +11,7 @@ mod complete;
 mod confirm;
 mod connect;
 mod damage;
+mod dead_letters;
 mod destinations;
 mod due;
 mod durability;
@@ -22,10 +23,10 @@ mod group;
 mod in_file;
 mod index;
 mod ingest;
+mod interventions;
 pub mod keys;
-mod letters;
 mod log;
-mod look;
+mod lookups;
 mod memory;
 mod messages;
 mod own;
@@ -37,7 +38,6 @@ mod rights;
 mod schema;
 pub mod scripts;
 mod stats;
-mod steer;
 mod takeover;
 mod topics;
 mod wake;
@@ -54,26 +54,27 @@ use std::{
 
 use tokio::time::Instant;
 
-pub use catalog::{Catalog, Changed, ChangedNames, Known, Paused, Round, Watch};
+pub use catalog::{Catalog, CatalogEntry, Changed, ChangedNames, Paused, Round, Watch};
 pub use claim::Claimed;
 pub use clock::{server_clock, server_clock_ms};
 pub use complete::{Completion, Extension, Failed, Status};
 pub use confirm::Confirm;
 pub use connect::{Fitness, UnfitServer};
 pub use damage::Damaged;
+pub use dead_letters::DeadLetter;
 pub use destinations::{Defined, Removed};
 pub use due::DueTimer;
 pub use error::StoreError;
-pub use group::{Batches, GroupCommit, cut};
+pub use group::{Batches, GroupCommit, chunks_by_size};
 pub use in_file::InFile;
 pub use ingest::Ingested;
+pub use interventions::Retry;
 pub use keys::{Claimers, Keys};
-pub use letters::DeadLetter;
 pub use log::{Content, LogEntry};
-pub use look::Newest;
+pub use lookups::Newest;
 pub use memory::Memory;
 pub use messages::{Listed, Page, Which};
-pub use own::{Disowned, Owned, OwnerToken};
+pub use own::{Owned, OwnerToken, Resigned};
 pub use record::INLINE_MAX;
 pub use recover::{Overdue, Reaped};
 pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
@@ -81,10 +82,9 @@ pub use repair::{Found, Repair};
 pub use rights::{Missing, table as commands};
 pub use schema::{OlderPod, SCHEMA, known as known_schema};
 pub use stats::{Head, Stats};
-pub use steer::Retry;
-pub use topics::KnownTopic;
+pub use topics::CatalogTopic;
 pub use wake::{Wake, Wakes};
-pub use withdraw::{Order, WITHDRAW_MAX, Who, Withdrawal, Withdrawn};
+pub use withdraw::{PendingWithdrawal, WITHDRAW_MAX, Who, Withdrawal, Withdrawn};
 
 use crate::{config, faults::planted};
 use connect::Links;
@@ -121,12 +121,12 @@ struct Inner {
 
 /// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
 #[derive(Debug)]
-pub struct Caller {
+pub struct CallSequence {
     name: String,
     number: AtomicU64,
 }
 
-impl Caller {
+impl CallSequence {
     fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
@@ -193,13 +193,13 @@ impl Store {
     }
 
     /// A caller of its own for `actor`, which must be unique in this process.
-    pub fn caller(&self, actor: &str) -> Caller {
-        Caller { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
+    pub fn caller(&self, actor: &str) -> CallSequence {
+        CallSequence { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
     }
 
     /// The same for an actor of which this process may have several, or one after the other: their calls
     /// are numbered from the start, and must not be taken for each other's.
-    pub fn caller_anew(&self, actor: &str) -> Caller {
+    pub fn caller_anew(&self, actor: &str) -> CallSequence {
         static MADE: AtomicU64 = AtomicU64::new(0);
         self.caller(&format!("{actor}:{}", MADE.fetch_add(1, Ordering::Relaxed)))
     }
@@ -211,7 +211,7 @@ impl Store {
         let (is_known,): (bool,) = self.query(&pipe).await?;
         if !is_known {
             // Before anybody knows of the deployment: later, no epoch means a forgotten one.
-            self.found().await?;
+            self.init_epoch().await?;
         }
         let mut pipe = redis::pipe();
         pipe.hset_nx(&meta, "schema", schema::FIRST).ignore();
@@ -244,7 +244,7 @@ impl From<StoreError> for MetaError {
 /// Repeats a call while Redis does not answer, until `deadline`. The call must be the same each
 /// time. If it was once sent without an answer, and what came later says nothing of that, the first is
 /// what is told: it may have been carried out.
-pub async fn persist<T, F: Future<Output = Result<T, StoreError>>>(
+pub async fn retry_until<T, F: Future<Output = Result<T, StoreError>>>(
     deadline: Option<Instant>,
     mut call: impl FnMut() -> F,
 ) -> Result<T, StoreError> {

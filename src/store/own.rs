@@ -1,5 +1,5 @@
-//! Ownership of partitions, and the list of pods that live (`lua/own.lua`, `lua/disown.lua`,
-//! `lua/beat.lua`).
+//! Ownership of partitions, and the list of pods that live (`lua/acquire_partition.lua`, `lua/resign_partition.lua`,
+//! `lua/heartbeat.lua`).
 
 use std::time::Duration;
 
@@ -35,12 +35,12 @@ pub struct Owned {
     /// The partition's epoch.
     pub epoch: Epoch,
     /// How long releases must still wait after a restart of Redis.
-    pub quarantine: Duration,
+    pub takeover_wait: Duration,
 }
 
 /// The answer to giving a partition back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Disowned {
+pub struct Resigned {
     /// False if it was not owned under this token any more.
     pub was_owned: bool,
     /// The partition's epoch.
@@ -51,14 +51,14 @@ impl Store {
     /// Takes a free partition, or renews the lease on one that is owned under the same token. Where
     /// there are replicas it counts only once they have it, so that a primary that was cut off keeps
     /// no owner: else the call is unconfirmed.
-    pub async fn own(
+    pub async fn acquire_partition(
         &self,
         partition: u16,
         token: &OwnerToken,
         lease: Duration,
     ) -> Result<Owned, StoreError> {
         let keys = self.keys().partition(partition);
-        let (name, mut call) = self.script(|scripts| &scripts.own);
+        let (name, mut call) = self.script(|scripts| &scripts.acquire_partition);
         call.key(keys.epoch()).key(keys.owner());
         call.arg(token.as_str()).arg(lease.as_millis() as u64);
         call.arg(self.known_of_epoch(partition));
@@ -70,7 +70,7 @@ impl Store {
             let problem = "too few replicas have noted who owns the partition";
             return Err(StoreError::Unconfirmed(problem.to_owned()));
         }
-        Ok(Owned { epoch, quarantine: Duration::from_millis(wait_ms) })
+        Ok(Owned { epoch, takeover_wait: Duration::from_millis(wait_ms) })
     }
 
     /// Those of these partitions that nobody seems to own just now. A hint: [`Store::own`] decides.
@@ -98,20 +98,20 @@ impl Store {
     /// one sends any more: if that is the epoch now, releases need not wait for such a sender. Only
     /// who heard of that epoch while its own lease lasted by its own clock, had not given it back, and
     /// has stopped since, knows this.
-    pub async fn disown(
+    pub async fn resign_partition(
         &self,
         partition: u16,
         token: &OwnerToken,
         vouched: Option<Epoch>,
-    ) -> Result<Disowned, StoreError> {
+    ) -> Result<Resigned, StoreError> {
         let keys = self.keys().partition(partition);
-        let (name, mut call) = self.script(|scripts| &scripts.disown);
+        let (name, mut call) = self.script(|scripts| &scripts.resign_partition);
         call.key(keys.owner()).key(keys.wake_owner()).key(keys.epoch());
         call.arg(token.as_str()).arg(self.known_of_epoch(partition));
         call.arg(vouched.map_or_else(String::new, |epoch| epoch.to_string()));
         let (was_owned, epoch): (bool, Epoch) = self.run(name, &call).await?;
         self.inner.epochs.note(partition, epoch);
-        Ok(Disowned { was_owned, epoch })
+        Ok(Resigned { was_owned, epoch })
     }
 
     /// True if no partition is owned, and no sender says that it lives. Where that cannot be found out, it
@@ -133,8 +133,8 @@ impl Store {
         let all = stream::iter(0..self.keys().partitions()).map(|partition| {
             let nobody = &nobody;
             async move {
-                let begun = self.disown(partition, nobody, None).await?.epoch;
-                self.disown(partition, nobody, Some(begun)).await
+                let begun = self.resign_partition(partition, nobody, None).await?.epoch;
+                self.resign_partition(partition, nobody, Some(begun)).await
             }
         });
         let vouched: Vec<_> = all.buffer_unordered(CALLS_MAX).collect().await;
@@ -149,7 +149,7 @@ impl Store {
         role: &str,
         lease: Duration,
     ) -> Result<(usize, Duration), StoreError> {
-        let (name, mut call) = self.script(|scripts| &scripts.beat);
+        let (name, mut call) = self.script(|scripts| &scripts.heartbeat);
         call.key(self.keys().pods());
         call.arg(role).arg(self.pod()).arg(lease.as_millis() as u64);
         let (pods, silent_for_ms): (usize, u64) = self.run(name, &call).await?;

@@ -3,7 +3,7 @@
 //! ```text
 //!  [ 'T' why | 'B' <length of the body> ';' ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]
 //!    tombstone  the body stands apart            lanes are keys     nothing is in order
-//!  format <charge> ',' <length of the header> ';'  MessagePack header  body, to the end
+//!  format <accounted_bytes> ',' <length of the header> ';'  MessagePack header  body, to the end
 //!  '1', by the schema
 //! ```
 //!
@@ -14,25 +14,25 @@
 //! What stands before the format is put there by scripts, which alone know it (and written again
 //! here with an output): the previous sequence of the lane (nothing if it is not known any more; where
 //! the destination is one lane it is the sequence before), the priority, and what became of a message that only keeps its place
-//! (`d` dropped, `s` skipped, `c` cancelled). A tombstone has no body. The charge is what the message
-//! counts for in `max_backlog_bytes`: the bytes of its body as it arrived.
+//! (`d` dropped, `s` skipped, `c` cancelled). A tombstone has no body. The accounted bytes is what the message
+//! counts for in `backlog_bytes_max`: the bytes of its body as it arrived.
 
 mod apart;
 mod prefix;
-mod short;
+mod well_known;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use apart::{INLINE_MAX, Part, fill, is_apart, read_with};
 use apart::{is_long, write_apart};
-use prefix::{charge_of_damaged, number, read_prefix};
+use prefix::{accounted_bytes_of_damaged, number, read_prefix};
 pub(super) use prefix::{letter, tombstone_of};
-use short::{ContentType, Id};
+use well_known::{ContentType, Id};
 
 use super::schema::{FIRST, known};
 use crate::domain::{
-    Apart, Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, Place,
+    Apart, Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, Position,
     Processed, Sequence, Stamped,
 };
 
@@ -88,7 +88,14 @@ struct More {
 }
 
 /// Writes what follows the prefix. The body is left out where it stands apart.
-fn write(out: &mut Vec<u8>, schema: u32, message: &Message, epoch: Epoch, charge: u64, more: More) {
+fn write(
+    out: &mut Vec<u8>,
+    schema: u32,
+    message: &Message,
+    epoch: Epoch,
+    accounted_bytes: u64,
+    more: More,
+) {
     let header = Header {
         epoch,
         received_ms: message.received_ms,
@@ -101,7 +108,7 @@ fn write(out: &mut Vec<u8>, schema: u32, message: &Message, epoch: Epoch, charge
     // Writing into memory cannot fail, and no field has a form that MessagePack lacks.
     let header = rmp_serde::to_vec(&header).unwrap_or_default();
     out.push(format_of(schema));
-    out.extend_from_slice(format!("{charge},{};", header.len()).as_bytes());
+    out.extend_from_slice(format!("{accounted_bytes},{};", header.len()).as_bytes());
     out.extend_from_slice(&header);
     if !is_long(&message.body.bytes) {
         out.extend_from_slice(&message.body.bytes);
@@ -133,7 +140,7 @@ pub fn of_redriven(
     schema: u32,
 ) -> Written {
     let plain = Stamped {
-        place: Place { epoch, ..stamped.place },
+        position: Position { epoch, ..stamped.position },
         tombstone: None,
         idempotency_key,
         // Nothing is stored of it yet at its new place.
@@ -181,7 +188,14 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written
         (Some(input), Some(length)) => more.input_apart = Some((input.content_type, length)),
         (input, _) => more.input = input.map(|body| (body.content_type, body.bytes)),
     }
-    write(&mut out, schema, &stamped.message, stamped.place.epoch, stamped.charge, more);
+    write(
+        &mut out,
+        schema,
+        &stamped.message,
+        stamped.position.epoch,
+        stamped.accounted_bytes,
+        more,
+    );
     Written { record: out, bodies }
 }
 
@@ -205,7 +219,7 @@ pub fn read(
     match tombstone_of(record.get(1).copied()) {
         Ok(tombstone) if is_tombstone => Ok(Stamped {
             tombstone: Some(tombstone),
-            charge: charge_of_damaged(&record),
+            accounted_bytes: accounted_bytes_of_damaged(&record),
             ..Stamped::unreadable(destination.clone(), sequence, error.to_string())
         }),
         _ => Err(error),
@@ -237,7 +251,7 @@ fn read_whole(
         Some(&other) => return Err(RecordError::UnknownFormat(other.into())),
         None => return Err(damaged(&"it is missing or empty")),
     }
-    let (charge, after) = number(&record, 1, b',')?;
+    let (accounted_bytes, after) = number(&record, 1, b',')?;
     let (length, at) = number(&record, after, b';')?;
     let body_at = at.saturating_add(usize::try_from(length).map_err(|e| damaged(&e))?);
     let header = record.get(at..body_at).ok_or_else(|| damaged(&"the header is cut"))?;
@@ -253,10 +267,10 @@ fn read_whole(
         more.input.or(more.input_apart.map(|(content_type, _)| (content_type, Bytes::new())));
     Ok(Stamped {
         destination: destination.clone(),
-        place: Place { epoch: header.epoch, sequence },
+        position: Position { epoch: header.epoch, sequence },
         previous: prefix.previous,
         priority: prefix.priority,
-        charge,
+        accounted_bytes,
         message: Message {
             id: header.id.into_text(),
             key: header.key,
@@ -287,7 +301,7 @@ mod tests {
     pub(super) fn stamped(id: &str, content_type: &str, body: &'static [u8]) -> Stamped {
         Stamped {
             destination: "erp".parse().unwrap(),
-            place: Place { epoch: 7, sequence: 42 },
+            position: Position { epoch: 7, sequence: 42 },
             previous: Some(41),
             message: Message {
                 id: id.into(),
@@ -302,10 +316,10 @@ mod tests {
             processed: Some(Processed { waited_ms: 5, took_ms: 750, attempts: 4 }),
             input: Some(Body { content_type: JSON.into(), bytes: "[1]".into() }),
             idempotency_key: Some("order 7".into()),
-            charge: 3,
+            accounted_bytes: 3,
             origin: Some(Origin {
                 destination: "crm".parse().unwrap(),
-                place: Place { epoch: 6, sequence: 17 },
+                position: Position { epoch: 6, sequence: 17 },
             }),
             apart: Apart::default(),
             damaged: None,
@@ -326,7 +340,7 @@ mod tests {
                 (Ordering::None, Some(0), 9),
             ];
             for (ordering, previous, priority) in orderings {
-                for tombstone in [None, Some(Tombstone::Skipped)] {
+                for tombstone in [None, Some(Tombstone::DeadLettered)] {
                     let whole = Stamped { previous, priority, tombstone, ..whole.clone() };
                     let attempts = whole.attempts.clone();
                     let Written { record, bodies } = of_stamped(&whole, ordering, FIRST);
@@ -344,7 +358,7 @@ mod tests {
             input: None,
             idempotency_key: None,
             origin: None,
-            charge: 2,
+            accounted_bytes: 2,
             ..stamped("a", JSON, b"{}")
         };
         let arrival = Arrival::of(plain.message.clone());

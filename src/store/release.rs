@@ -7,11 +7,11 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::{
-    Known, LogEntry, OwnerToken, Store, StoreError, ask, attempts,
+    CatalogEntry, LogEntry, OwnerToken, Store, StoreError, ask, attempts,
     record::{self, Part},
     unexpected,
 };
-use crate::domain::{DestinationName, Epoch, Ordering, Sequence, Stamped, Tombstone, Trouble};
+use crate::domain::{AttemptError, DestinationName, Epoch, Ordering, Sequence, Stamped, Tombstone};
 
 /// The most bytes of records that one call hands out (one record is always handed out).
 const BYTES_MAX: usize = 8 << 20;
@@ -52,10 +52,10 @@ pub struct Settled {
     /// How many of these were not delivered, but passed as tombstones of each kind.
     pub dropped: u64,
     /// See `dropped`.
-    pub skipped: u64,
+    pub dead_lettered: u64,
     /// See `dropped`.
     pub cancelled: u64,
-    /// Their charges, together.
+    /// Their accounted bytes, together.
     pub bytes: u64,
     /// An entry for each, where the destination has a log.
     pub log: Vec<(Sequence, LogEntry)>,
@@ -68,16 +68,16 @@ pub struct Settled {
 impl Settled {
     /// Adds a message that has left, with its entry for the log, if there is one.
     pub fn add(&mut self, message: &Stamped, entry: Option<LogEntry>) {
-        let sequence = message.place.sequence;
+        let sequence = message.position.sequence;
         self.upto = sequence;
         self.count += 1;
         match message.tombstone {
             None => {}
             Some(Tombstone::Dropped) => self.dropped += 1,
-            Some(Tombstone::Skipped) => self.skipped += 1,
+            Some(Tombstone::DeadLettered) => self.dead_lettered += 1,
             Some(Tombstone::Cancelled) => self.cancelled += 1,
         }
-        self.bytes += message.charge;
+        self.bytes += message.accounted_bytes;
         self.idempotency_keys.extend(message.idempotency_key.clone());
         // The log keeps one of the bodies, if it holds bodies; the script keeps those of dead letters.
         let kept = entry.as_ref().and_then(LogEntry::part_kept);
@@ -87,12 +87,12 @@ impl Settled {
         self.log.extend(entry.map(|entry| (sequence, entry)));
     }
 
-    /// The charges, and behind them, if there were any, the tombstones of each kind.
-    fn charges(&self) -> String {
-        let Settled { bytes, dropped, skipped, cancelled, .. } = self;
-        match dropped + skipped + cancelled {
+    /// The accounted bytes, and behind them, if there were any, the tombstones of each kind.
+    fn accounted_bytes(&self) -> String {
+        let Settled { bytes, dropped, dead_lettered, cancelled, .. } = self;
+        match dropped + dead_lettered + cancelled {
             0 => bytes.to_string(),
-            _ => format!("{bytes} {dropped} {skipped} {cancelled}"),
+            _ => format!("{bytes} {dropped} {dead_lettered} {cancelled}"),
         }
     }
 }
@@ -100,8 +100,8 @@ impl Settled {
 /// The answer to a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Released {
-    /// How many orders wait to be carried out at this destination (see [`Store::orders`]).
-    pub orders: u64,
+    /// How many withdrawals wait to be carried out at this destination (see [`Store::withdrawals`]).
+    pub withdrawals: u64,
     /// The next run of each lane asked for, in order.
     pub runs: Vec<LaneRun>,
 }
@@ -116,7 +116,7 @@ pub struct RefusedHead<'a> {
     /// Failed attempts at its delivery, with this one.
     pub failed: u32,
     /// What went wrong this time.
-    pub trouble: &'a Trouble,
+    pub error: &'a AttemptError,
 }
 
 /// The next run of one lane.
@@ -137,7 +137,7 @@ impl Store {
     pub async fn release(
         &self,
         owner: &Owner,
-        known: &Known,
+        known: &CatalogEntry,
         lanes: &[LaneRequest],
     ) -> Result<Released, StoreError> {
         let name = &known.destination.name;
@@ -145,9 +145,9 @@ impl Store {
         let (transition, mut call) = self.script(|scripts| &scripts.release);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
-        call.key(keys.lanes()).key(keys.orders()).key(keys.unique());
+        call.key(keys.lanes()).key(keys.withdrawals()).key(keys.idempotency_keys());
         call.key(keys.log()).key(keys.log_order()).key(keys.halted());
-        call.key(keys.bodies()).key(keys.dead()).key(keys.previous());
+        call.key(keys.bodies()).key(keys.dead_letters()).key(keys.previous());
         // Where nothing is in order all lanes stand in the same sets.
         let sets = if known.destination.ordering == Ordering::None { 1 } else { lanes.len() };
         for lane in lanes.iter().take(sets) {
@@ -164,7 +164,7 @@ impl Store {
         for lane in lanes {
             let settled = &lane.settled;
             call.arg(lane.key.as_deref().unwrap_or_default()).arg(settled.upto);
-            call.arg(settled.charges()).arg(lane.in_hand).arg(lane.want.min(1024));
+            call.arg(settled.accounted_bytes()).arg(lane.in_hand).arg(lane.want.min(1024));
         }
         for (sequence, entry) in lanes.iter().flat_map(|lane| &lane.settled.log) {
             call.arg(*sequence).arg(entry.encode());
@@ -178,8 +178,9 @@ impl Store {
         let mut answer = self
             .learned(known.partition, self.run::<Vec<Value>>(transition, &call).await)?
             .into_iter();
-        let orders = answer.next().ok_or_else(|| unexpected("release"))?;
-        let orders = redis::from_redis_value(orders).map_err(|_| unexpected("release"))?;
+        let withdrawals = answer.next().ok_or_else(|| unexpected("release"))?;
+        let withdrawals =
+            redis::from_redis_value(withdrawals).map_err(|_| unexpected("release"))?;
         let runs: Vec<LaneRun> =
             answer.map(|lane| read_run(lane, known)).collect::<Result<_, _>>()?;
         for (lane, _) in lanes.iter().zip(&runs).filter(|(_, run)| run.error.is_some()) {
@@ -187,14 +188,14 @@ impl Store {
             let of_lane = vec![keys.in_progress(set), keys.ready(set)];
             self.note_damaged_keys(known, transition, of_lane);
         }
-        Ok(Released { orders, runs })
+        Ok(Released { withdrawals, runs })
     }
 
     /// Has a lane's head, which the receiver did not accept, wait before it is tried again.
     pub async fn postpone(
         &self,
         owner: &Owner,
-        known: &Known,
+        known: &CatalogEntry,
         head: RefusedHead<'_>,
         wait: Duration,
     ) -> Result<(), StoreError> {
@@ -203,11 +204,13 @@ impl Store {
         let (transition, mut call) = self.script(|scripts| &scripts.postpone);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
         call.key(keys.partition.releasable()).key(keys.lanes());
-        call.key(keys.in_progress(set_key(known, head.lane))).key(keys.orders()).key(keys.hash());
+        call.key(keys.in_progress(set_key(known, head.lane)))
+            .key(keys.withdrawals())
+            .key(keys.hash());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
         call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);
-        call.arg(wait.as_millis() as u64).arg(attempts::trouble_text(head.trouble));
+        call.arg(wait.as_millis() as u64).arg(attempts::error_text(head.error));
         call.arg(known.version);
         self.learned(known.partition, self.run::<u64>(transition, &call).await)?;
         Ok(())
@@ -218,7 +221,7 @@ impl Store {
     pub async fn halt(
         &self,
         owner: &Owner,
-        known: &Known,
+        known: &CatalogEntry,
         head: RefusedHead<'_>,
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(&known.destination.name);
@@ -230,7 +233,7 @@ impl Store {
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.ordering_text());
         call.arg(self.known_of_epoch(known.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence);
-        call.arg(head.failed).arg(attempts::trouble_text(head.trouble)).arg(known.version);
+        call.arg(head.failed).arg(attempts::error_text(head.error)).arg(known.version);
         self.learned(known.partition, self.run::<u64>(transition, &call).await)?;
         Ok(())
     }
@@ -268,7 +271,7 @@ impl Store {
     /// Where lanes are keys: lanes whose heads may leave now, the longest waiting first. A hint.
     pub async fn releasable_lanes(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         max: usize,
     ) -> Result<Vec<String>, StoreError> {
         let key = self.keys().destination(&known.destination.name).lanes();
@@ -300,11 +303,11 @@ impl Store {
 
 /// The key of the sets in which a lane's messages stand: where nothing is in order, all stand in
 /// the destination's own.
-pub(super) fn set_key<'a>(known: &Known, lane: Option<&'a str>) -> Option<&'a str> {
+pub(super) fn set_key<'a>(known: &CatalogEntry, lane: Option<&'a str>) -> Option<&'a str> {
     lane.filter(|_| known.destination.ordering == Ordering::Key)
 }
 
-fn read_run(lane: Value, known: &Known) -> Result<LaneRun, StoreError> {
+fn read_run(lane: Value, known: &CatalogEntry) -> Result<LaneRun, StoreError> {
     let shape = |_| unexpected("release");
     let lane: Vec<Value> = redis::from_redis_value(lane).map_err(shape)?;
     let mut parts = lane.into_iter();

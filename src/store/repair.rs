@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Claimers, Known, Store, StoreError, keys::DestinationKeys, record};
+use super::{CatalogEntry, Claimers, Store, StoreError, keys::DestinationKeys, record};
 use crate::domain::{Ordering, Sequence, TransformKind};
 use pages::Bits;
 
@@ -26,7 +26,7 @@ const EXAMPLES_MAX: usize = 5;
 const REBUILT_MAX: usize = 20_000;
 /// The counters that are compared with what is counted.
 const COUNTERS: [&str; 7] =
-    ["last", "settled", "ready", "halted_ready", "held", "bytes", "delayed"];
+    ["last", "settled", "ready", "halted_ready", "awaiting_turn", "bytes", "delayed"];
 
 /// What a repair found, and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -86,7 +86,7 @@ type Finding = (String, String, bool);
 /// One repair under way.
 struct Repairing<'a> {
     store: &'a Store,
-    known: &'a Known,
+    known: &'a CatalogEntry,
     keys: DestinationKeys,
     dry_run: bool,
     stop: &'a CancellationToken,
@@ -112,7 +112,7 @@ impl Store {
     /// `dry_run` it only tells.
     pub async fn repair(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         dry_run: bool,
         stop: &CancellationToken,
     ) -> Result<Repair, StoreError> {
@@ -200,8 +200,11 @@ impl Repairing<'_> {
         let (name, mut call) = self.store.script(|scripts| &scripts.repair);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting()).key(keys.messages());
         call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.delayed());
-        call.key(keys.halted()).key(keys.orders()).key(keys.dead()).key(keys.letters());
-        call.key(keys.dead_at()).key(keys.bodies()).key(keys.log());
+        call.key(keys.halted())
+            .key(keys.withdrawals())
+            .key(keys.dead_letters())
+            .key(keys.dead_letter_messages());
+        call.key(keys.dead_lettered_at()).key(keys.bodies()).key(keys.log());
         call.key(keys.partition.releasable()).key(keys.lanes());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
@@ -235,8 +238,11 @@ impl Repairing<'_> {
         let (name, mut call) = self.store.script(|scripts| &scripts.repair_keys);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting()).key(keys.messages());
         call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.delayed());
-        call.key(keys.halted()).key(keys.orders()).key(keys.dead()).key(keys.letters());
-        call.key(keys.dead_at()).key(keys.bodies()).key(keys.log());
+        call.key(keys.halted())
+            .key(keys.withdrawals())
+            .key(keys.dead_letters())
+            .key(keys.dead_letter_messages());
+        call.key(keys.dead_lettered_at()).key(keys.bodies()).key(keys.log());
         call.key(keys.partition.releasable()).key(keys.lanes());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
@@ -258,8 +264,8 @@ impl Repairing<'_> {
         let keys = self.keys.clone();
         let (name, mut call) = self.store.script(|scripts| &scripts.repair_traces);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.messages());
-        call.key(keys.partition.leases()).key(keys.dead()).key(keys.letters());
-        call.key(keys.dead_at()).key(keys.bodies()).key(keys.log());
+        call.key(keys.partition.leases()).key(keys.dead_letters()).key(keys.dead_letter_messages());
+        call.key(keys.dead_lettered_at()).key(keys.bodies()).key(keys.log());
         call.arg(self.known.version).arg(self.repairs()).arg(part);
         for arg in args {
             call.arg(arg);
@@ -381,7 +387,10 @@ impl Repairing<'_> {
         self.begin()?;
         let keys = self.keys.clone();
         let (name, mut call) = self.store.script(|scripts| &scripts.repair_counters);
-        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.orders()).key(keys.withdrawn());
+        call.key(keys.partition.epoch())
+            .key(keys.hash())
+            .key(keys.withdrawals())
+            .key(keys.withdrawn());
         call.arg(self.known.version).arg(self.repairs());
         for ((name, before), counted) in COUNTERS.iter().zip(before).zip(counted) {
             call.arg(*name).arg(*before).arg(counted);

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use redis::Pipeline;
 use serde::Serialize;
 
-use super::{Known, Listed, Paused, Store, StoreError, ask, record};
-use crate::domain::{Ordering, Sequence, State, Trouble};
+use super::{CatalogEntry, Listed, Paused, Store, StoreError, ask, record};
+use crate::domain::{AttemptError, Ordering, Sequence, State};
 
 /// How many heads are listed where lanes are keys.
 const HEADS_MAX: usize = 10;
@@ -35,13 +35,13 @@ pub struct Stats {
     /// The bytes of their bodies as they arrived.
     pub pending_bytes: u64,
     /// Dead letters. They are not pending.
-    pub dead: u64,
+    pub dead_letters: u64,
     /// Messages that receivers have accepted.
     pub delivered_total: u64,
     /// Messages that their transform, or a policy, dropped.
     pub dropped_total: u64,
     /// Messages that were skipped: each became a dead letter.
-    pub skipped_total: u64,
+    pub dead_lettered_total: u64,
     /// Messages that were cancelled.
     pub cancelled_total: u64,
     /// What a person has paused.
@@ -73,15 +73,15 @@ pub struct Head {
     /// Attempts that did not succeed, of what it waits for.
     pub attempts: u32,
     /// Leases on it that ran out.
-    pub crashes: u32,
+    pub stalls: u32,
     /// What went wrong last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_trouble: Option<Trouble>,
+    pub last_error: Option<AttemptError>,
 }
 
 impl Store {
     /// The numbers of a destination.
-    pub async fn stats(&self, known: &Known) -> Result<Stats, StoreError> {
+    pub async fn stats(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
         let counts = self.counts(known).await?;
         let heads = self.heads(known, counts.delivering > 0).await;
         let heads = match self.noted(known, "stats", heads) {
@@ -100,14 +100,14 @@ impl Store {
     }
 
     /// The numbers alone.
-    pub async fn counts(&self, known: &Known) -> Result<Stats, StoreError> {
+    pub async fn counts(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
         self.backlog_now(known).await
     }
 
     /// The lanes' heads, the oldest first. Where there are many lanes they are found among the
     /// messages that have waited longest in each state: all of them if there are few, else nearly
     /// so.
-    async fn heads(&self, known: &Known, delivering: bool) -> Result<Vec<Head>, StoreError> {
+    async fn heads(&self, known: &CatalogEntry, delivering: bool) -> Result<Vec<Head>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let sequences = match known.destination.ordering {
             Ordering::Key => self.keyed_candidates(known).await?,
@@ -125,7 +125,7 @@ impl Store {
         Ok(listed.into_iter().map(|one| head(one, known, delivering, now_ms)).collect())
     }
 
-    async fn keyed_candidates(&self, known: &Known) -> Result<Vec<Sequence>, StoreError> {
+    async fn keyed_candidates(&self, known: &CatalogEntry) -> Result<Vec<Sequence>, StoreError> {
         let name = &known.destination.name;
         let keys = self.keys().destination(name);
         let mut pipe = Pipeline::new();
@@ -179,16 +179,16 @@ impl Store {
     }
 }
 
-fn head(listed: Listed, known: &Known, delivering: bool, now_ms: u64) -> Head {
+fn head(listed: Listed, known: &CatalogEntry, delivering: bool, now_ms: u64) -> Head {
     let Listed { message, state, .. } = listed;
     let state = match state {
         State::Ready if delivering => State::Delivering,
         state => state,
     };
-    let last_trouble = message.attempts.troubles.first().map(|(_, trouble)| trouble.clone());
-    let has_failed = message.attempts.failed + message.attempts.crashes > 0;
+    let last_error = message.attempts.errors.first().map(|(_, error)| error.clone());
+    let has_failed = message.attempts.failed + message.attempts.stalls > 0;
     Head {
-        sequence: message.place.sequence,
+        sequence: message.position.sequence,
         key: known.destination.lane_key(message.message.key.as_deref()).map(str::to_owned),
         state,
         // A damaged message may not say when it was received.
@@ -203,7 +203,7 @@ fn head(listed: Listed, known: &Known, delivering: bool, now_ms: u64) -> Head {
             _ => "delivery",
         },
         attempts: message.attempts.failed,
-        crashes: message.attempts.crashes,
-        last_trouble,
+        stalls: message.attempts.stalls,
+        last_error,
     }
 }

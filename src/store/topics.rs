@@ -5,16 +5,16 @@ use crate::domain::{Topic, TopicName};
 
 /// A topic as this pod knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownTopic {
+pub struct CatalogTopic {
     /// Its definition.
     pub topic: Topic,
     /// The definition's version: a higher one is newer.
     pub version: u64,
 }
 
-impl KnownTopic {
+impl CatalogTopic {
     /// Reads an entry of the index: `<version> <definition>`.
-    pub(super) fn of_entry(name: &str, entry: &str) -> Option<KnownTopic> {
+    pub(super) fn of_entry(name: &str, entry: &str) -> Option<CatalogTopic> {
         let read = || {
             let (version, json) = entry.split_once(' ')?;
             Some((version.parse().ok()?, serde_json::from_str(json).ok()?))
@@ -23,7 +23,7 @@ impl KnownTopic {
             tracing::error!(topic = name, "a stored topic cannot be read");
             return None;
         };
-        Some(KnownTopic { topic, version })
+        Some(CatalogTopic { topic, version })
     }
 }
 
@@ -53,9 +53,9 @@ impl Store {
     pub(super) async fn true_topic(
         &self,
         name: &TopicName,
-    ) -> Result<Option<KnownTopic>, StoreError> {
+    ) -> Result<Option<CatalogTopic>, StoreError> {
         let (text,): (Option<String>,) =
             self.query(redis::pipe().hget(self.keys().topics().hash(), name.as_str())).await?;
-        Ok(text.and_then(|text| KnownTopic::of_entry(name.as_str(), &text)))
+        Ok(text.and_then(|text| CatalogTopic::of_entry(name.as_str(), &text)))
     }
 }

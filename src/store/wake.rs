@@ -70,21 +70,24 @@ impl Wakes {
             let (mut wanted, _) = store.inner.links.spread(&channels.names);
             // Those that listen to what they should go on; a slot that has moved is heard elsewhere.
             listeners.retain(|listener| {
-                let place = wanted.iter().position(|(node, members)| {
+                let position = wanted.iter().position(|(node, members)| {
                     Arc::ptr_eq(node, &listener.node) && *members == listener.members
                 });
-                match place {
-                    Some(place) if !listener.task.is_finished() => {
-                        wanted.swap_remove(place);
+                match position {
+                    Some(position) if !listener.task.is_finished() => {
+                        wanted.swap_remove(position);
                         true
                     }
                     _ => false,
                 }
             });
             for (node, members) in wanted {
-                let ear =
-                    Ear { wakes: self.clone(), channels: channels.clone(), ended: ended.clone() };
-                let task = tokio::spawn(ear.listen(node.clone(), members.clone()));
+                let subscriber = Subscriber {
+                    wakes: self.clone(),
+                    channels: channels.clone(),
+                    ended: ended.clone(),
+                };
+                let task = tokio::spawn(subscriber.listen(node.clone(), members.clone()));
                 listeners.push(Listener { node, members, task: AbortOnDropHandle::new(task) });
             }
             tokio::select! {
@@ -143,13 +146,13 @@ struct Listener {
 }
 
 /// What a listener needs.
-struct Ear {
+struct Subscriber {
     wakes: Wakes,
     channels: Arc<Channels>,
     ended: Arc<Notify>,
 }
 
-impl Ear {
+impl Subscriber {
     async fn listen(self, node: Arc<Node>, members: Vec<usize>) {
         let Err(error) = self.hear(&node, &members).await;
         tracing::debug!(%error, "cannot listen for wake-ups; polling meanwhile");

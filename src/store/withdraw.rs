@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use bytes::Bytes;
 use redis::{FromRedisValue, ParsingError, Value};
 
-use super::{Claimers, Known, Owner, Store, StoreError, attempts, record, release::set_key};
-use crate::domain::{Sequence, Tombstone, Trouble};
+use super::{CatalogEntry, Claimers, Owner, Store, StoreError, attempts, record, release::set_key};
+use crate::domain::{AttemptError, Sequence, Tombstone};
 
-/// The most orders that one look finds.
+/// The most withdrawals that one look finds.
 const ORDERS_MAX: usize = 200;
 /// The most messages that one call withdraws: each costs some fifteen commands.
 pub const WITHDRAW_MAX: usize = 200;
@@ -21,7 +21,7 @@ pub enum Withdrawn {
     Done,
     /// It is in a processor's or a sender's hand: it leaves when that attempt has ended without
     /// success.
-    Ordered,
+    Withdrawing,
     /// It had left before, or was a tombstone already.
     Settled,
     /// It stays: there is no room for another dead letter (`dead_letters_max`).
@@ -37,8 +37,8 @@ pub struct Withdrawal<'a> {
     pub how: Tombstone,
     /// Why, in words.
     pub reason: &'a str,
-    /// Attempts at the present stage that failed, and the last trouble, where that is the reason.
-    pub trouble: Option<(u32, &'a Trouble)>,
+    /// Attempts at the present stage that failed, and the last error, where that is the reason.
+    pub error: Option<(u32, &'a AttemptError)>,
     /// The messages, each with the key of its lane (as in [`super::LaneRequest::key`]).
     pub messages: &'a [(Option<String>, Sequence)],
 }
@@ -46,7 +46,7 @@ pub struct Withdrawal<'a> {
 /// A message that is to leave without being delivered, which only the owner can see to: it may be
 /// in somebody's hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
+pub struct PendingWithdrawal {
     /// The message.
     pub sequence: Sequence,
     /// Its lane, as in [`LaneRequest::key`].
@@ -61,7 +61,7 @@ impl FromRedisValue for Withdrawn {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
         match String::from_redis_value(value)?.as_str() {
             "done" => Ok(Withdrawn::Done),
-            "ordered" => Ok(Withdrawn::Ordered),
+            "withdrawing" => Ok(Withdrawn::Withdrawing),
             "settled" => Ok(Withdrawn::Settled),
             "full" => Ok(Withdrawn::Full),
             "damaged" => Ok(Withdrawn::Damaged),
@@ -85,7 +85,7 @@ impl Store {
     /// Has messages of one destination leave, one answer each, in order; at most [`WITHDRAW_MAX`].
     pub async fn withdraw(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         who: Who<'_>,
         withdrawal: &Withdrawal<'_>,
     ) -> Result<Vec<Withdrawn>, StoreError> {
@@ -105,12 +105,14 @@ impl Store {
         let (name, mut call) = self.script(|scripts| &scripts.withdraw);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
         call.key(keys.waiting()).key(keys.messages()).key(keys.attempts());
-        call.key(keys.partition.delayed()).key(keys.halted()).key(keys.orders());
-        call.key(keys.dead()).key(keys.letters()).key(keys.partition.releasable());
+        call.key(keys.partition.delayed()).key(keys.halted()).key(keys.withdrawals());
+        call.key(keys.dead_letters())
+            .key(keys.dead_letter_messages())
+            .key(keys.partition.releasable());
         call.key(keys.lanes()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
         call.key(keys.partition.wake_releasable());
-        call.key(keys.bodies()).key(keys.dead_at()).key(keys.withdrawn());
+        call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
         call.key(keys.partition.leases());
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
@@ -124,11 +126,11 @@ impl Store {
             Who::Owner(owner) => format!("{} {}", owner.token.as_str(), owner.epoch),
         });
         call.arg(withdrawal.reason);
-        let (failed, trouble) = match withdrawal.trouble {
-            Some((failed, trouble)) => (failed, attempts::trouble_text(trouble)),
+        let (failed, error) = match withdrawal.error {
+            Some((failed, error)) => (failed, attempts::error_text(error)),
             None => (0, String::new()),
         };
-        call.arg(failed).arg(trouble).arg(lanes.len());
+        call.arg(failed).arg(error).arg(lanes.len());
         call.arg(known.destination.dead_letters_max);
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
@@ -146,36 +148,40 @@ impl Store {
         Ok(answers)
     }
 
-    /// The orders that wait at a destination, from this cursor on (first 0), some at a time; and the
+    /// The withdrawals that wait at a destination, from this cursor on (first 0), some at a time; and the
     /// cursor to go on with, 0 if these were the last.
-    pub async fn orders(
+    pub async fn withdrawals(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         cursor: u64,
-    ) -> Result<(Vec<Order>, u64), StoreError> {
-        let key = self.keys().destination(&known.destination.name).orders();
+    ) -> Result<(Vec<PendingWithdrawal>, u64), StoreError> {
+        let key = self.keys().destination(&known.destination.name).withdrawals();
         let mut pipe = redis::pipe();
         pipe.cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(ORDERS_MAX);
         let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
         // One that cannot be read holds up no other: a person can withdraw the message again.
         let read = |(sequence, text): (Sequence, Bytes)| {
-            let order = read_order(known, sequence, &text);
-            if order.is_none() {
+            let withdrawal = read_pending(known, sequence, &text);
+            if withdrawal.is_none() {
                 let name = &known.destination.name;
                 tracing::error!(destination = %name, sequence, "a withdrawal cannot be read");
             }
-            order
+            withdrawal
         };
         Ok((found.into_iter().filter_map(read).collect(), next))
     }
 }
 
 /// `<how><length of the lane's key> <key><reason>`
-fn read_order(known: &Known, sequence: Sequence, text: &[u8]) -> Option<Order> {
+fn read_pending(
+    known: &CatalogEntry,
+    sequence: Sequence,
+    text: &[u8],
+) -> Option<PendingWithdrawal> {
     let how = record::tombstone_of(text.first().copied()).ok()?;
     let text = std::str::from_utf8(text.get(1..)?).ok()?;
     let (length, rest) = text.split_once(' ')?;
     let (key, reason) = rest.split_at_checked(length.parse().ok()?)?;
     let lane = known.destination.lane_of(Some(key), sequence);
-    Some(Order { sequence, lane, how, reason: reason.to_owned() })
+    Some(PendingWithdrawal { sequence, lane, how, reason: reason.to_owned() })
 }

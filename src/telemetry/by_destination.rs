@@ -242,14 +242,14 @@ impl Registry {
         drop(backlogs);
         if all.len() > self.series_max {
             // What needs a person first.
-            let size = |of: &Backlog| (of.halted > 0, of.pending.max(of.dead));
+            let size = |of: &Backlog| (of.halted > 0, of.pending.max(of.dead_letters));
             all.sort_by_key(|(_, backlog)| std::cmp::Reverse(size(backlog)));
             let mut rest = Backlog::default();
             for (_, one) in all.drain(self.series_max..) {
                 rest.pending += one.pending;
                 rest.pending_bytes += one.pending_bytes;
                 rest.halted += one.halted;
-                rest.dead += one.dead;
+                rest.dead_letters += one.dead_letters;
             }
             all.push((REST.into(), rest));
         }
@@ -259,7 +259,7 @@ impl Registry {
             ("reseq_pending", |of| of.pending),
             ("reseq_pending_bytes", |of| of.pending_bytes),
             ("reseq_halted", |of| of.halted),
-            ("reseq_dead_letters", |of| of.dead),
+            ("reseq_dead_letters", |of| of.dead_letters),
         ];
         let mut text = String::new();
         for (metric, value) in gauges.iter().filter(|_| !all.is_empty()) {
@@ -321,7 +321,10 @@ mod tests {
     fn the_largest_backlogs_are_shown_and_the_others_summed() {
         let registry = Registry::new(2);
         for (name, pending) in [("a", 5), ("b", 1), ("c", 9), ("d", 2)] {
-            registry.set_backlog(name, Some(Backlog { pending, dead: 1, ..Backlog::default() }));
+            registry.set_backlog(
+                name,
+                Some(Backlog { pending, dead_letters: 1, ..Backlog::default() }),
+            );
         }
         let expected = [
             "reseq_pending{destination=\"*\"} 3",

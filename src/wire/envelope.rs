@@ -76,7 +76,12 @@ fn write(message: &Stamped, format: BatchFormat, depth_max: usize, out: &mut Vec
 
 /// A message that was redriven or replayed: where it was before.
 pub fn origin_text(origin: &Origin) -> String {
-    format!("{}/{}/{}", origin.destination.as_str(), origin.place.epoch, origin.place.sequence)
+    format!(
+        "{}/{}/{}",
+        origin.destination.as_str(),
+        origin.position.epoch,
+        origin.position.sequence
+    )
 }
 
 fn envelope(message: &Stamped, format: BatchFormat, depth_max: usize) -> Envelope<'_> {
@@ -84,9 +89,9 @@ fn envelope(message: &Stamped, format: BatchFormat, depth_max: usize) -> Envelop
     let json = json_of(content_type, bytes, format, depth_max);
     Envelope {
         id: &message.message.id,
-        sequence: message.place.sequence,
+        sequence: message.position.sequence,
         previous: message.previous,
-        epoch: message.place.epoch,
+        epoch: message.position.epoch,
         key: message.message.key.as_deref(),
         attempt: message.attempts.failed + 1,
         headers: joined_headers(&message.message.headers),
@@ -117,7 +122,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::domain::{Message, Place};
+    use crate::domain::{Message, Position};
 
     fn message(content_type: &str, body: &'static str) -> Stamped {
         let body = Body { content_type: content_type.into(), bytes: body.into() };
@@ -129,7 +134,7 @@ mod tests {
             body,
             received_ms: 0,
         };
-        Stamped::new("erp".parse().unwrap(), Place { epoch: 3, sequence: 42 }, 41, message)
+        Stamped::new("erp".parse().unwrap(), Position { epoch: 3, sequence: 42 }, 41, message)
     }
 
     #[test]
@@ -138,8 +143,8 @@ mod tests {
         second.message.key = None;
         second.message.headers.clear();
         second.attempts.failed = 2;
-        let place = Place { epoch: 1, sequence: 7 };
-        second.origin = Some(Origin { destination: "old".parse().unwrap(), place });
+        let position = Position { epoch: 1, sequence: 7 };
+        second.origin = Some(Origin { destination: "old".parse().unwrap(), position });
         let first = message("application/json; charset=utf-8", "{\"a\":\n1.0}");
         let (content_type, body) = batch(&[first, second], BatchFormat::Json, 128);
         assert_eq!(content_type, "application/json");

@@ -36,7 +36,7 @@ pub use response::{
 };
 
 use super::envelope::origin_text;
-use crate::domain::{Stamped, TroubleKind, destination::Headers};
+use crate::domain::{ErrorKind, Stamped, destination::Headers};
 
 /// A connection that is not there after this time counts as none.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -96,8 +96,8 @@ pub struct Endpoint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct NoAnswer {
-    /// What kind of trouble it is.
-    pub kind: TroubleKind,
+    /// What kind of error it is.
+    pub kind: ErrorKind,
     /// What happened, for people.
     pub reason: String,
 }
@@ -119,7 +119,7 @@ pub enum BodyError {
 impl NoAnswer {
     /// There was nothing to send.
     pub fn nothing_to_send() -> NoAnswer {
-        NoAnswer { kind: TroubleKind::Unsendable, reason: "there is nothing to send".to_owned() }
+        NoAnswer { kind: ErrorKind::Unsendable, reason: "there is nothing to send".to_owned() }
     }
 }
 
@@ -175,7 +175,7 @@ impl Endpoint {
     ) -> HeaderMap {
         let mut headers = self.headers.clone();
         insert_place(&mut headers, first, attempt);
-        insert(&mut headers, "reseq-last-sequence", &last.place.sequence.to_string());
+        insert(&mut headers, "reseq-last-sequence", &last.position.sequence.to_string());
         insert(&mut headers, "reseq-batch", &count.to_string());
         if let Some(key) = first.message.key.as_ref().filter(|_| by_key) {
             insert(&mut headers, "reseq-key", &encoded(key));
@@ -186,7 +186,7 @@ impl Endpoint {
     async fn request(&self, headers: HeaderMap, body: Bytes) -> Result<Response, NoAnswer> {
         let Some(url) = &self.url else {
             let reason = "the url of the definition is not one".to_owned();
-            return Err(NoAnswer { kind: TroubleKind::Unsendable, reason });
+            return Err(NoAnswer { kind: ErrorKind::Unsendable, reason });
         };
         let request = self.client.post(url.clone()).headers(headers).body(body);
         request.timeout(self.timeout).send().await.map_err(|error| self.no_answer(error))
@@ -242,14 +242,14 @@ impl Endpoint {
             cause = source;
         }
         let (kind, reason) = if error.is_connect() {
-            (TroubleKind::Connection, format!("no connection: {cause}"))
+            (ErrorKind::Connection, format!("no connection: {cause}"))
         } else if error.is_timeout() {
             let timeout_ms = self.timeout.as_millis();
-            (TroubleKind::Timeout, format!("timed out after {timeout_ms} ms"))
+            (ErrorKind::Timeout, format!("timed out after {timeout_ms} ms"))
         } else if error.is_builder() {
-            (TroubleKind::Unsendable, format!("the request could not be made: {cause}"))
+            (ErrorKind::Unsendable, format!("the request could not be made: {cause}"))
         } else {
-            (TroubleKind::Connection, format!("no whole answer: {cause}"))
+            (ErrorKind::Connection, format!("no whole answer: {cause}"))
         };
         NoAnswer { kind, reason }
     }
@@ -272,8 +272,8 @@ fn insert_own(headers: &mut HeaderMap, message: &Stamped, attempt: u32) {
 
 fn insert_place(headers: &mut HeaderMap, message: &Stamped, attempt: u32) {
     insert(headers, "reseq-destination", message.destination.as_str());
-    insert(headers, "reseq-sequence", &message.place.sequence.to_string());
-    insert(headers, "reseq-epoch", &message.place.epoch.to_string());
+    insert(headers, "reseq-sequence", &message.position.sequence.to_string());
+    insert(headers, "reseq-epoch", &message.position.epoch.to_string());
     insert(headers, "reseq-attempt", &attempt.to_string());
 }
 
@@ -294,15 +294,15 @@ mod tests {
 
     #[test]
     fn every_header_of_a_delivery_is_listed() {
-        use crate::domain::{Body, Message, Origin, Place};
+        use crate::domain::{Body, Message, Origin, Position};
 
         let body = Body { content_type: "text/plain".into(), bytes: Bytes::new() };
         let (id, key) = ("i".into(), Some("k".into()));
         let message = Message { id, key, headers: Vec::new(), body, received_ms: 0 };
-        let place = Place { epoch: 1, sequence: 1 };
+        let position = Position { epoch: 1, sequence: 1 };
         let destination: crate::domain::DestinationName = "erp".parse().unwrap();
-        let mut stamped = Stamped::new(destination.clone(), place, 0, message);
-        stamped.origin = Some(Origin { destination, place });
+        let mut stamped = Stamped::new(destination.clone(), position, 0, message);
+        stamped.origin = Some(Origin { destination, position });
         let endpoint = Endpoint::new(Client::new(), "http://h/", &Headers::default(), 1);
         let mut sent = endpoint.request_headers(&stamped, 1);
         sent.extend(endpoint.batch_headers(&stamped, &stamped, 2, true, 1));

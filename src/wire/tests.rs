@@ -87,8 +87,8 @@ fn cut(wire: &[u8], mut places: Vec<u8>) -> Vec<&[u8]> {
     places.sort_unstable();
     let mut pieces = Vec::new();
     let mut start = 0;
-    for place in places {
-        let end = wire.len() * usize::from(place) / 256;
+    for position in places {
+        let end = wire.len() * usize::from(position) / 256;
         pieces.push(&wire[start..end]);
         start = end;
     }

@@ -10,7 +10,7 @@ use axum::{
     http::{HeaderMap, Request, Response, Uri},
     response::IntoResponse,
 };
-use reseq::domain::{Body, Message, Place, Stamped};
+use reseq::domain::{Body, Message, Position, Stamped};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -27,7 +27,7 @@ pub fn message(body: &str) -> Stamped {
         body: Body { content_type: "text/plain".into(), bytes: body.to_owned().into() },
         received_ms: 0,
     };
-    Stamped::new("erp".parse().unwrap(), Place { epoch: 3, sequence: 42 }, 41, message)
+    Stamped::new("erp".parse().unwrap(), Position { epoch: 3, sequence: 42 }, 41, message)
 }
 
 /// The same with a key and headers that need care.

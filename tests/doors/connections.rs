@@ -5,7 +5,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{Service, place, said};
+use super::{Service, position, said};
 use crate::support::{
     gate::Point,
     http::text,
@@ -160,7 +160,7 @@ async fn what_is_only_announced_takes_no_room_from_others() {
     for (sequence, length) in [(1, 10), (2, 60 << 10), (3, 10)] {
         let sent = said(service.post(RAW, "text/plain", "y".repeat(length)));
         let sent = within("a short body is taken", sent).await;
-        assert_eq!((sent.status, place(&sent.body)), (202, (sequence, false)), "{}", sent.body);
+        assert_eq!((sent.status, position(&sent.body)), (202, (sequence, false)), "{}", sent.body);
     }
     drop(slow);
     let long = said(service.post(RAW, "text/plain", "z".repeat(1 << 20)));
@@ -178,7 +178,7 @@ async fn a_connection_without_a_request_gives_its_place_to_one_that_has_one() {
     for sequence in 1..=5 {
         // Each over a connection of its own.
         let sent = said(service.post(RAW, "text/plain", "x")).await;
-        assert_eq!((sent.status, place(&sent.body)), (202, (sequence, false)));
+        assert_eq!((sent.status, position(&sent.body)), (202, (sequence, false)));
     }
     // Those that had been there longest are closed.
     for stream in silent.into_iter().take(2) {

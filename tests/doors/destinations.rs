@@ -56,7 +56,7 @@ async fn a_definition_that_cannot_be_is_refused_by_name_and_changes_nothing() {
             "invalid_field",
             "delivery.lanes_max",
         ),
-        ("crm", json!({"url": url, "max_backlog": -1}), 400, "invalid_field", "max_backlog"),
+        ("crm", json!({"url": url, "backlog_max": -1}), 400, "invalid_field", "backlog_max"),
         ("crm", json!([]), 400, "invalid_field", ""),
         ("C%20R%20M", json!({"url": url}), 400, "invalid_field", "C R M"),
         ("%FF", json!({"url": url}), 400, "invalid_request", "UTF-8"),
@@ -72,9 +72,9 @@ async fn a_definition_that_cannot_be_is_refused_by_name_and_changes_nothing() {
     said(garbage).await.is_problem(400, "invalid_json", "");
     let removals = [
         ("/v1/destinations/erp", 409, "defined_in_file", "erp"),
-        ("/v1/destinations/erp?purge=true", 409, "defined_in_file", "erp"),
+        ("/v1/destinations/erp?force=true", 409, "defined_in_file", "erp"),
         ("/v1/destinations/nowhere", 404, "unknown_destination", "nowhere"),
-        ("/v1/destinations/crm?purge=maybe", 400, "invalid_field", "purge"),
+        ("/v1/destinations/crm?force=maybe", 400, "invalid_field", "force"),
     ];
     for (path, status, code, named) in removals {
         said(service.delete(path)).await.is_problem(status, code, named);
@@ -133,11 +133,11 @@ async fn a_destination_with_pending_messages_is_only_changed_and_removed_by_expl
     let before = service.holds().await;
     let by_key = json!({"url": service.receiver.url(), "ordering": "key"});
     said(service.put("crm", &by_key)).await.is_problem(409, "wrong_state", "pending");
-    said(service.delete("/v1/destinations/crm")).await.is_problem(409, "wrong_state", "purge=true");
+    said(service.delete("/v1/destinations/crm")).await.is_problem(409, "wrong_state", "force=true");
     assert_eq!(service.holds().await, before);
 
-    let removed = said(service.delete("/v1/destinations/crm?purge=true")).await;
-    assert_eq!((removed.status, &removed.body["purged"]), (200, &json!(3)));
+    let removed = said(service.delete("/v1/destinations/crm?force=true")).await;
+    assert_eq!((removed.status, &removed.body["removed_messages"]), (200, &json!(3)));
     let left = keys(&mut service.redis.connection().await).await;
     let of_crm: Vec<_> = left.iter().filter(|key| key.contains(":d:crm")).collect();
     assert!(of_crm.is_empty(), "{of_crm:?}");
@@ -161,5 +161,5 @@ async fn a_destination_with_pending_messages_is_only_changed_and_removed_by_expl
         .filter_map(|one| Some((one.headers.as_ref()?.epoch, one.headers.as_ref()?.sequence)))
         .collect();
     let (new, old) = places.split_last().unwrap();
-    assert!(old.iter().all(|place| place < new), "{places:?}");
+    assert!(old.iter().all(|position| position < new), "{places:?}");
 }

@@ -21,7 +21,7 @@ const COUNT: usize = 50;
 /// [`COUNT`] frames for it, of which [`ROOM`] were taken.
 async fn filled() -> (Service, BufReader<TcpStream>) {
     let service = Service::start().await;
-    service.define("small", json!({"max_backlog": ROOM})).await;
+    service.define("small", json!({"backlog_max": ROOM})).await;
     service.desk.gate.hold(Point::Arrived);
     let mut stream = TcpStream::connect(service.pod.addresses.tcp(2)).await.unwrap();
     let frames: String = (0..COUNT).map(|number| format!("{number}\n")).collect();
@@ -67,7 +67,7 @@ async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_
     assert_eq!(last(&service).await, ROOM as u64);
     // Whoever is to be told is told.
     let path = "/v1/destinations/small/messages";
-    said(service.post(path, "", "x")).await.is_problem(429, "backlog_full", "max_backlog_bytes");
+    said(service.post(path, "", "x")).await.is_problem(429, "backlog_full", "backlog_bytes_max");
 
     service.desk.gate.let_go();
     for number in ROOM + 1..=COUNT {
@@ -88,7 +88,7 @@ async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_
 #[tokio::test]
 async fn what_is_no_message_is_answered_in_its_place_while_frames_wait_for_room() {
     let service = Service::start().await;
-    service.define("small", json!({"max_backlog": ROOM})).await;
+    service.define("small", json!({"backlog_max": ROOM})).await;
     service.desk.gate.hold(Point::Arrived);
     let stream = TcpStream::connect(service.pod.addresses.tcp(3)).await.unwrap();
     let mut stream = BufReader::new(stream);
@@ -114,7 +114,7 @@ async fn what_is_no_message_is_answered_in_its_place_while_frames_wait_for_room(
 async fn producers_that_are_always_too_fast_lose_nothing_and_keep_their_order() {
     const EACH: usize = 150;
     let service = Service::start().await;
-    service.define("small", json!({"max_backlog": ROOM})).await;
+    service.define("small", json!({"backlog_max": ROOM})).await;
     let send = async |name: &str| {
         let stream = TcpStream::connect(service.pod.addresses.tcp(2)).await.unwrap();
         let (read, mut write) = stream.into_split();

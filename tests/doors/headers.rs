@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Service, place, said};
+use super::{Service, position, said};
 use crate::support::checker::stats;
 
 const ITEMS: &str = "/v1/messages";
@@ -21,14 +21,14 @@ async fn a_message_as_json_is_stamped_once_under_the_key_of_its_header() {
     let service = Service::start().await;
     let send =
         |body: Value| service.json(ITEMS, &item("erp", body)).header("Idempotency-Key", "order-7");
-    assert_eq!(place(&said(send(json!({}))).await.body), (1, false));
-    assert_eq!(place(&said(send(json!({}))).await.body), (1, true));
+    assert_eq!(position(&said(send(json!({}))).await.body), (1, false));
+    assert_eq!(position(&said(send(json!({}))).await.body), (1, true));
     // The field, both, and the header beside a raw body are the same key.
     let field = json!({"idempotency_key": "order-7"});
-    assert_eq!(place(&said(send(field.clone())).await.body), (1, true));
-    assert_eq!(place(&said(service.json(ITEMS, &item("erp", field))).await.body), (1, true));
+    assert_eq!(position(&said(send(field.clone())).await.body), (1, true));
+    assert_eq!(position(&said(service.json(ITEMS, &item("erp", field))).await.body), (1, true));
     let raw = service.post("/v1/destinations/erp/messages", "application/json", "1");
-    assert_eq!(place(&said(raw.header("Idempotency-Key", "order-7")).await.body), (1, true));
+    assert_eq!(position(&said(raw.header("Idempotency-Key", "order-7")).await.body), (1, true));
     said(send(json!({"body": 2}))).await.is_problem(409, "idempotency_conflict", "");
     assert_eq!(stats(&service.pod, "erp").await.unwrap()["last_sequence"], 1);
 }

@@ -60,7 +60,12 @@ async fn a_destination_of_the_file_that_another_pod_removes_can_be_made_again_an
     let put = |pod: &Pod| client().put(pod.url(ERP)).json(&definition);
     said(put(&two.with_file)).await.is_problem(409, "defined_in_file", "erp");
     let removed = said(client().delete(two.without.url(ERP))).await;
-    assert_eq!((removed.status, &removed.body["purged"]), (200, &json!(0)), "{}", removed.body);
+    assert_eq!(
+        (removed.status, &removed.body["removed_messages"]),
+        (200, &json!(0)),
+        "{}",
+        removed.body
+    );
     two.the_log_says("a destination of the configuration file is no longer in Redis").await;
     assert_eq!(two.send().await, 404);
     said(client().delete(two.with_file.url(ERP))).await.is_problem(
@@ -75,7 +80,7 @@ async fn a_destination_of_the_file_that_another_pod_removes_can_be_made_again_an
     assert_eq!(two.send().await, 202);
     two.desk.journal.reaches(1).await;
     assert_eq!(said(put(&two.with_file)).await.status, 200);
-    let removed = client().delete(two.with_file.url(&format!("{ERP}?purge=true")));
+    let removed = client().delete(two.with_file.url(&format!("{ERP}?force=true")));
     assert_eq!(said(removed).await.status, 200);
 
     two.with_file.terminate();

@@ -9,7 +9,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{BATCH_MAX, BODY_MAX, Service, place, said};
+use super::{BATCH_MAX, BODY_MAX, Service, position, said};
 use crate::support::{
     checker::stats,
     pods::{Pod, Settings, client},
@@ -221,7 +221,7 @@ async fn delays_and_priorities_are_taken_where_they_can_be() {
     ];
     for ((name, value), sequence) in headers.into_iter().zip(1..) {
         let said = said(raw(name, value)).await;
-        assert_eq!((said.status, place(&said.body)), (202, (sequence, false)), "{name}");
+        assert_eq!((said.status, position(&said.body)), (202, (sequence, false)), "{name}");
     }
     let item = json!({"destinations": ["any"], "body": "all", "delay_ms": 1, "priority": 0});
     assert_eq!(said(service.json(ITEMS, &item)).await.status, 202);
@@ -333,7 +333,7 @@ async fn a_bad_line_in_a_batch_fails_alone_and_the_others_keep_their_order() {
         .iter()
         .map(|one| match one["code"].as_str() {
             Some(code) => format!("{} {code}", one["status"]),
-            None => format!("{:?}", place(one)),
+            None => format!("{:?}", position(one)),
         })
         .collect();
     let expected = [
@@ -356,15 +356,15 @@ async fn the_same_idempotency_key_stamps_once_and_refuses_another_body() {
     let service = Service::start().await;
     let item = |body: Value| json!({"destinations": ["erp"], "body": body, "idempotency_key": "k"});
     let first = said(service.json(ITEMS, &item(json!(1)))).await;
-    assert_eq!((first.status, place(&first.body)), (202, (1, false)));
+    assert_eq!((first.status, position(&first.body)), (202, (1, false)));
     service.desk.journal.reaches(1).await;
     let again = said(service.json(ITEMS, &item(json!(1)))).await;
-    assert_eq!((again.status, place(&again.body)), (202, (1, true)));
+    assert_eq!((again.status, position(&again.body)), (202, (1, true)));
     assert_eq!(again.body["deliveries"][0]["epoch"], first.body["deliveries"][0]["epoch"]);
     assert_eq!(again.body["id"], first.body["id"], "a duplicate is told the id that is delivered");
     // The other way in has the same keys.
     let raw = service.post(RAW, JSON, "1").header("Idempotency-Key", "k");
-    assert_eq!(place(&said(raw).await.body), (1, true));
+    assert_eq!(position(&said(raw).await.body), (1, true));
     let other = service.post(RAW, JSON, "2").header("Idempotency-Key", "k");
     said(other).await.is_problem(409, "idempotency_conflict", "new key");
     said(service.json(ITEMS, &item(json!(2)))).await.is_problem(409, "idempotency_conflict", "");
@@ -373,7 +373,7 @@ async fn the_same_idempotency_key_stamps_once_and_refuses_another_body() {
     let twice = service.post(ITEMS, "application/x-ndjson", batch.join("\n"));
     let text = twice.send().await.unwrap().text().await.unwrap();
     let places: Vec<_> =
-        text.lines().map(|line| place(&serde_json::from_str(line).unwrap())).collect();
+        text.lines().map(|line| position(&serde_json::from_str(line).unwrap())).collect();
     assert_eq!(places, [(2, false), (2, true)]);
     service.desk.journal.reaches(2).await;
     assert_eq!(stats(&service.pod, "erp").await.unwrap()["last_sequence"], 2);
@@ -387,11 +387,11 @@ async fn of_several_destinations_an_unknown_one_is_told_and_can_be_completed_lat
         json!({"destinations": ["erp", "crm"], "body": 1, "idempotency_key": "k", "id": "mine"});
     let refused = said(service.json(ITEMS, &item)).await;
     refused.is_problem(404, "unknown_destination", "crm");
-    assert_eq!((refused.body["id"].as_str(), place(&refused.body)), (Some("mine"), (1, false)));
+    assert_eq!((refused.body["id"].as_str(), position(&refused.body)), (Some("mine"), (1, false)));
     assert_eq!(refused.body["deliveries"].as_array().unwrap().len(), 1);
     service.define("crm", json!({})).await;
     let completed = said(service.json(ITEMS, &item)).await;
-    assert_eq!((completed.status, place(&completed.body)), (202, (1, true)));
+    assert_eq!((completed.status, position(&completed.body)), (202, (1, true)));
     let second = &completed.body["deliveries"][1];
     assert_eq!((&second["destination"], &second["duplicate"]), (&json!("crm"), &json!(false)));
     service.desk.journal.reaches(2).await;
@@ -402,7 +402,7 @@ async fn of_several_destinations_an_unknown_one_is_told_and_can_be_completed_lat
 #[tokio::test]
 async fn a_full_backlog_refuses_until_there_is_room_again() {
     let service = Service::start().await;
-    service.define("small", json!({"max_backlog": 3})).await;
+    service.define("small", json!({"backlog_max": 3})).await;
     let gate = &service.desk.gate;
     gate.hold(crate::support::gate::Point::Arrived);
     let path = "/v1/destinations/small/messages";
@@ -411,7 +411,7 @@ async fn a_full_backlog_refuses_until_there_is_room_again() {
     }
     gate.holds(1).await;
     let before = service.holds().await;
-    said(service.post(path, JSON, "4")).await.is_problem(429, "backlog_full", "max_backlog");
+    said(service.post(path, JSON, "4")).await.is_problem(429, "backlog_full", "backlog_max");
     let lines = ["4", "5"].map(|body| format!(r#"{{"destinations": ["small"], "body": {body}}}"#));
     let batch = service.post(ITEMS, "application/x-ndjson", lines.join("\n"));
     let text = batch.send().await.unwrap().text().await.unwrap();

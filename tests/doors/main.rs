@@ -164,7 +164,7 @@ impl Said {
 }
 
 /// The sequence and whether it is a duplicate, of the only delivery of an answer.
-fn place(answer: &Value) -> (u64, bool) {
+fn position(answer: &Value) -> (u64, bool) {
     let delivery = &answer["deliveries"][0];
     let sequence = delivery["sequence"].as_u64();
     (sequence.unwrap_or_else(|| panic!("{answer}")), delivery["duplicate"].as_bool().unwrap())

@@ -7,7 +7,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{Service, place, said};
+use super::{Service, position, said};
 use crate::support::{
     checker::stats,
     gate::Point,
@@ -79,6 +79,6 @@ async fn above_the_mark_nothing_is_taken_and_what_is_there_is_delivered() {
     within("the frame is taken", stream.read_line(&mut answer)).await.unwrap();
     assert_eq!(answer, format!("OK {}\n", stored + 1));
     let taken = said(service.post(RAW, "text/plain", "again")).await;
-    assert_eq!((taken.status, place(&taken.body)), (202, (stored as u64 + 2, false)));
+    assert_eq!((taken.status, position(&taken.body)), (202, (stored as u64 + 2, false)));
     service.desk.journal.reaches(stored + 2).await;
 }

@@ -166,11 +166,11 @@ async fn drained_to(service: &Service, count: usize) {
     let places =
         all.iter().map(|one| one.headers.clone().map(|said| (said.epoch, said.sequence)).unwrap());
     let mut firsts = Vec::new();
-    for place in places {
-        if firsts.last().is_none_or(|last| *last < place) {
-            firsts.push(place);
+    for position in places {
+        if firsts.last().is_none_or(|last| *last < position) {
+            firsts.push(position);
         } else {
-            assert!(firsts.contains(&place), "{place:?} comes late");
+            assert!(firsts.contains(&position), "{position:?} comes late");
         }
     }
     assert_eq!(firsts.len(), count, "{firsts:?}");

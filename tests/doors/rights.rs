@@ -143,7 +143,7 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
     )
     .await;
     let work = json!({"url": url, "transform": {"kind": "worker", "attempts_max": 1},
-                      "processing": "serial", "on_exhausted": "skip"});
+                      "processing": "serial", "on_exhausted": "dead_letter"});
     put("/v1/destinations/work", work).await;
     put("/v1/topics/all", json!({"destinations": ["erp", "keyed", "bag"]})).await;
 
@@ -221,7 +221,7 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
     let second = Pod::start("second", "ingest,processor,sender", &limited.settings).await;
     assert_eq!(limited.send("shaped", json!("after a pod has joined")).await.status, 202);
     for name in ["work", "bag"] {
-        let url = second.url(&format!("/v1/destinations/{name}?purge=true"));
+        let url = second.url(&format!("/v1/destinations/{name}?force=true"));
         let removed = client().delete(url).send().await.unwrap().status();
         assert!(removed.is_success(), "{name}: {removed}");
     }

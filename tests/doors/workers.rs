@@ -160,7 +160,7 @@ async fn calls_of_workers_that_cannot_be_are_refused_by_name() {
             "invalid_field",
             "items[0].lease_ms",
         ),
-        ("/v1/leases/release", json!({"item": []}), 400, "invalid_field", "item"),
+        ("/v1/leases/requeue", json!({"item": []}), 400, "invalid_field", "item"),
     ];
     for (path, body, status, code, named) in cases {
         println!("{path} {body}");

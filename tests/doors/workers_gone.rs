@@ -7,7 +7,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
 };
 
-use super::{Service, place, said};
+use super::{Service, position, said};
 use crate::support::{
     checker::stats,
     pods::{Pod, Settings, client},
@@ -79,7 +79,7 @@ async fn all_are_there(pod: &Pod, count: usize) -> Vec<Value> {
 
 async fn release(service: &Service, leases: &[Value]) {
     let items: Vec<_> = leases.iter().map(|lease| json!({"token": lease["token"]})).collect();
-    let answer = said(service.json("/v1/leases/release", &json!({"items": items}))).await;
+    let answer = said(service.json("/v1/leases/requeue", &json!({"items": items}))).await;
     assert!(answer.body["results"].as_array().unwrap().iter().all(|one| one["status"] == "ok"));
 }
 
@@ -91,7 +91,7 @@ async fn what_is_claimed_for_a_worker_that_has_hung_up_is_given_back() {
         let leases = all_are_there(&service.pod, 3).await;
         release(&service, &leases).await;
     }
-    assert!(service.pod.metric("reseq_leases_given_back_total").await >= 1.0);
+    assert!(service.pod.metric("reseq_leases_requeued_total").await >= 1.0);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn what_was_in_an_answer_that_is_never_acknowledged_is_given_back() {
     let mut stream = socket.connect(address).await.unwrap();
     stream.write_all(request(json!({})).as_bytes()).await.unwrap();
     all_are_there(&service.pod, 8).await;
-    assert!(service.pod.metric("reseq_leases_given_back_total").await >= 1.0);
+    assert!(service.pod.metric("reseq_leases_requeued_total").await >= 1.0);
     drop(stream);
 }
 
@@ -177,7 +177,7 @@ async fn a_worker_that_read_its_answer_and_died_is_counted() {
     })
     .await;
     assert_eq!(lease["attempt"], 2, "{lease}");
-    assert_eq!(service.pod.metric("reseq_leases_given_back_total").await, 0.0);
+    assert_eq!(service.pod.metric("reseq_leases_requeued_total").await, 0.0);
 }
 
 /// A pod that reaches Redis on a way that can be cut, with a destination `work`.
@@ -208,7 +208,7 @@ async fn what_was_claimed_in_a_call_whose_answer_redis_could_not_give_is_given_b
     assert!(leased(&pod).await.is_empty());
     let send = client().post(pod.url("/v1/destinations/work/messages")).body("x");
     let sent: Value = send.send().await.unwrap().json().await.unwrap();
-    assert_eq!(place(&sent), (1, false));
+    assert_eq!(position(&sent), (1, false));
     proxy.keep_answers_when_asked(":d:work:waiting");
     // The call is carried out, and its answer does not come.
     assert!(leased(&pod).await.is_empty());

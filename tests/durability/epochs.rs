@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use reseq::{
-    domain::Place,
+    domain::Position,
     store::{Ingested, StoreError},
 };
 
@@ -14,9 +14,9 @@ use super::{
 };
 use crate::support::{redis::TestRedis, wait::eventually};
 
-/// A quarantine of this length that has just begun: the test's own time is all that is off.
-fn is_whole(quarantine: Duration, lease: Duration) -> bool {
-    quarantine <= lease && quarantine + Duration::from_secs(600) > lease
+/// A takeover wait of this length that has just begun: the test's own time is all that is off.
+fn is_whole(takeover_wait: Duration, lease: Duration) -> bool {
+    takeover_wait <= lease && takeover_wait + Duration::from_secs(600) > lease
 }
 
 /// What is noted of partition 0.
@@ -28,18 +28,21 @@ async fn noted(server: &TestRedis, field: &str) -> String {
 async fn a_new_deployment_waits_for_nobody_and_a_redis_that_forgot_everything_does() {
     let redis = TestRedis::start().await;
     let mut world = World::new(redis.url(), LONG).await;
-    assert_eq!(world.own(LONG).await.quarantine, Duration::ZERO);
+    assert_eq!(world.acquire_partition(LONG).await.takeover_wait, Duration::ZERO);
     world.stamp().await;
     for forget in [&["DEL", "reseq:{p00}:epoch"][..], &["FLUSHALL"]] {
         ask::<redis::Value>(&mut redis.connection().await, forget).await;
-        let owned = world.own(LONG).await;
-        assert!(is_whole(owned.quarantine, LONG), "after {forget:?}: {owned:?}");
+        let owned = world.acquire_partition(LONG).await;
+        assert!(is_whole(owned.takeover_wait, LONG), "after {forget:?}: {owned:?}");
         world.stamp().await;
-        assert!(matches!(world.release(owned.epoch).await, Err(StoreError::Quarantine(_))));
+        assert!(matches!(world.release(owned.epoch).await, Err(StoreError::TakeoverWait(_))));
     }
     // Another pod that starts is told, too: what was noted stays.
     let other = World::new(redis.url(), LONG).await;
-    assert!(matches!(other.store.own(0, &other.token, LONG).await, Err(StoreError::Owned { .. })));
+    assert!(matches!(
+        other.store.acquire_partition(0, &other.token, LONG).await,
+        Err(StoreError::Owned { .. })
+    ));
 }
 
 #[tokio::test]
@@ -47,23 +50,27 @@ async fn after_a_restart_releases_wait_out_the_longest_lease_that_was_ever_given
     let lease = Duration::from_millis(1500);
     let redis = TestRedis::start().await;
     let mut world = World::new(redis.url(), lease).await;
-    let before = world.own(lease).await;
+    let before = world.acquire_partition(lease).await;
     world.stamp().await;
     assert_eq!(world.release(before.epoch).await.unwrap(), 1);
     redis.kill_and_restart().await;
     world.stamp().await;
-    let owned = world.own(lease).await;
-    assert!(owned.epoch > before.epoch && !owned.quarantine.is_zero() && owned.quarantine <= lease);
-    // Renewed all the time, it is handed out when the quarantine is over, and not before.
+    let owned = world.acquire_partition(lease).await;
+    assert!(
+        owned.epoch > before.epoch
+            && !owned.takeover_wait.is_zero()
+            && owned.takeover_wait <= lease
+    );
+    // Renewed all the time, it is handed out when the takeover wait is over, and not before.
     let mut refused = 0;
     eventually("releases go on", async || {
-        let epoch = world.own(lease).await.epoch;
+        let epoch = world.acquire_partition(lease).await.epoch;
         match world.release(epoch).await {
             Ok(count) => {
                 assert_eq!(count, 2);
                 Ok(())
             }
-            Err(StoreError::Quarantine(left)) => {
+            Err(StoreError::TakeoverWait(left)) => {
                 refused += 1;
                 Err(format!("{left} ms are left"))
             }
@@ -74,11 +81,11 @@ async fn after_a_restart_releases_wait_out_the_longest_lease_that_was_ever_given
     assert!(refused > 0);
 
     // Once a pod had a longer lease; the pod that sees the restart has a short one.
-    world.store.disown(0, &world.token, None).await.unwrap();
-    world.own(LONG).await;
+    world.store.resign_partition(0, &world.token, None).await.unwrap();
+    world.acquire_partition(LONG).await;
     redis.kill_and_restart().await;
     let short = World::new(redis.url(), lease).await;
-    let wait: String = noted(&redis, "quarantine_ends_ms").await;
+    let wait: String = noted(&redis, "takeover_wait_ends_ms").await;
     let left = wait.parse::<u64>().unwrap() - short.store.server_time_ms().await.unwrap();
     assert!(is_whole(Duration::from_millis(left), LONG), "{left} ms");
 }
@@ -89,7 +96,7 @@ async fn a_failover_and_a_failover_back_each_begin_an_epoch() {
     let b = replicas.remove(0);
     let door = Door::to(&a).await;
     let mut world = World::new(&door.url(), LONG).await;
-    let mut epochs = vec![world.own(LONG).await.epoch];
+    let mut epochs = vec![world.acquire_partition(LONG).await.epoch];
     let mut identities = vec![noted(&a, "server").await];
     world.stamp().await;
     // To and fro: who was left becomes a replica of who took over, and then takes over.
@@ -97,10 +104,10 @@ async fn a_failover_and_a_failover_back_each_begin_an_epoch() {
         caught_up(to, from).await;
         promote(to).await;
         door.lead_to(to);
-        let place = world.stamp().await;
-        let owned = world.own(LONG).await;
-        assert_eq!(owned.epoch, place.epoch);
-        assert!(is_whole(owned.quarantine, LONG), "{owned:?}");
+        let position = world.stamp().await;
+        let owned = world.acquire_partition(LONG).await;
+        assert_eq!(owned.epoch, position.epoch);
+        assert!(is_whole(owned.takeover_wait, LONG), "{owned:?}");
         assert!(owned.epoch > *epochs.last().unwrap());
         epochs.push(owned.epoch);
         identities.push(noted(to, "server").await);
@@ -112,7 +119,7 @@ async fn a_failover_and_a_failover_back_each_begin_an_epoch() {
         assert!(identity.starts_with(&runs[at % 2]), "{identity}");
         assert!(!identities[..at].contains(identity), "{identity} came back");
     }
-    let sequences: Vec<u64> = world.places.iter().map(|place| place.sequence).collect();
+    let sequences: Vec<u64> = world.places.iter().map(|position| position.sequence).collect();
     assert_eq!(sequences, [1, 2, 3, 4], "nothing was lost, as each had caught up");
 }
 
@@ -122,17 +129,17 @@ async fn an_epoch_that_was_lost_is_never_gone_behind() {
     let b = replicas.remove(0);
     let door = Door::to(&a).await;
     let mut world = World::new(&door.url(), LONG).await;
-    world.own(LONG).await;
+    world.acquire_partition(LONG).await;
     world.stamp().await;
     caught_up(&b, &a).await;
     promote(&b).await;
     door.lead_to(&b);
-    let Place { epoch: lost, .. } = world.stamp().await;
-    world.own(LONG).await;
+    let Position { epoch: lost, .. } = world.stamp().await;
+    world.acquire_partition(LONG).await;
     // B is gone with all that it had, and A is as it was: the same server to the letter.
     door.lead_to(&a);
-    let owned = world.own(LONG).await;
-    assert!(owned.epoch > lost && is_whole(owned.quarantine, LONG), "{owned:?} after {lost}");
+    let owned = world.acquire_partition(LONG).await;
+    assert!(owned.epoch > lost && is_whole(owned.takeover_wait, LONG), "{owned:?} after {lost}");
     let again = world.stamp().await;
     assert_eq!((again.epoch, again.sequence), (owned.epoch, 2), "a sequence again, and no place");
 }
@@ -147,8 +154,8 @@ async fn a_clock_that_is_behind_takes_no_epoch_back() {
     // A primary whose clock was an hour ahead has begun an epoch, and a message was stamped in it.
     let ahead = (first + 3_600_000).to_string();
     ask::<u64>(&mut at, &["HSET", key, "epoch", &ahead]).await;
-    let place = world.stamp().await;
-    assert_eq!(place.epoch.to_string(), ahead);
+    let position = world.stamp().await;
+    assert_eq!(position.epoch.to_string(), ahead);
     // The next one has not heard of it, in three ways.
     let older = first.to_string();
     let forgotten = [
@@ -158,14 +165,14 @@ async fn a_clock_that_is_behind_takes_no_epoch_back() {
     ];
     for forget in forgotten {
         ask::<u64>(&mut at, forget).await;
-        let owned = world.own(LONG).await;
-        assert!(is_whole(owned.quarantine, LONG), "{owned:?}");
+        let owned = world.acquire_partition(LONG).await;
+        assert!(is_whole(owned.takeover_wait, LONG), "{owned:?}");
         assert_eq!(world.stamp().await.epoch, owned.epoch);
     }
     // And each script that may be the first to look is told what the pod has seen.
     ask::<u64>(&mut at, &["HSET", key, "epoch", &older]).await;
     world.stamp().await;
-    let last = world.own(LONG).await.epoch;
+    let last = world.acquire_partition(LONG).await.epoch;
     ask::<u64>(&mut at, &["HSET", key, "epoch", &older]).await;
     let Err(StoreError::StaleEpoch(now)) = world.release(last).await else { panic!("released") };
     assert!(now > last);
@@ -178,28 +185,28 @@ async fn a_clock_that_is_behind_takes_no_epoch_back() {
 async fn a_destination_that_is_made_again_counts_anew_in_a_higher_epoch() {
     let redis = TestRedis::start().await;
     let mut world = World::new(redis.url(), LONG).await;
-    let owned = world.own(LONG).await;
+    let owned = world.acquire_partition(LONG).await;
     let Ingested::Stamped(first) = world.stamp_once("order-7").await else { panic!("stamped") };
     assert!(
-        matches!(world.stamp_once("order-7").await, Ingested::Duplicate(place, _) if place == first)
+        matches!(world.stamp_once("order-7").await, Ingested::Duplicate(position, _) if position == first)
     );
     world.places.push(first);
     world.stamp().await;
     let old = world.known.clone();
     world.store.remove(world.name(), true).await.unwrap();
-    let place = world.stamp().await;
-    assert!(place.sequence == 1 && place.epoch > owned.epoch);
+    let position = world.stamp().await;
+    assert!(position.sequence == 1 && position.epoch > owned.epoch);
     // The key of a message that is gone with its destination stands for nothing.
     assert!(
-        matches!(world.stamp_once("order-7").await, Ingested::Stamped(place) if place.sequence == 2)
+        matches!(world.stamp_once("order-7").await, Ingested::Stamped(position) if position.sequence == 2)
     );
     // Whoever delivered the old one has nothing to say any more; but it is the owner as before.
     let new = std::mem::replace(&mut world.known, old);
     assert!(matches!(world.release(owned.epoch).await, Err(StoreError::StaleDefinition)));
     world.known = new;
     assert_eq!(world.release(owned.epoch).await.unwrap(), 2);
-    let again = world.own(LONG).await;
-    assert_eq!((again.epoch, again.quarantine), (owned.epoch, Duration::ZERO));
+    let again = world.acquire_partition(LONG).await;
+    assert_eq!((again.epoch, again.takeover_wait), (owned.epoch, Duration::ZERO));
 }
 
 #[tokio::test]
@@ -218,8 +225,8 @@ async fn what_is_made_again_is_above_all_before_whatever_the_clock_says() {
     for _ in 0..3 {
         world.store.remove(world.name(), true).await.unwrap();
         // Checked as it is stamped: above all places before.
-        let place = world.stamp().await;
-        assert_eq!(place.sequence, 1);
+        let position = world.stamp().await;
+        assert_eq!(position.sequence, 1);
         versions.push(world.known.version);
     }
     assert!(versions.is_sorted_by(|one, next| one < next), "{versions:?}");
@@ -234,7 +241,7 @@ async fn what_was_made_again_and_lost_is_never_gone_behind() {
     let b = replicas.remove(0);
     let door = Door::to(&a).await;
     let mut world = World::new(&door.url(), LONG).await;
-    world.own(LONG).await;
+    world.acquire_partition(LONG).await;
     world.stamp().await;
     caught_up(&b, &a).await;
     let ahead = world.store.server_time_ms().await.unwrap() + 3_600_000;

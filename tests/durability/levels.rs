@@ -112,7 +112,7 @@ async fn a_failover_to_the_replica_that_lags_loses_nothing_that_was_replicated()
     promote(&lagging).await;
     let key = "reseq:{p00}:d:erp:messages";
     let kept: Vec<u64> = ask(&mut lagging.connection().await, &["HKEYS", key]).await;
-    let lost = |place: &&reseq::domain::Place| !kept.contains(&place.sequence);
+    let lost = |position: &&reseq::domain::Position| !kept.contains(&position.sequence);
     assert_eq!(world.places.iter().filter(lost).count(), 0, "{kept:?}");
     assert_eq!(unsure.places.iter().filter(lost).count(), 5, "it lagged: {kept:?}");
 }
@@ -125,7 +125,7 @@ async fn every_call_that_promises_something_writes_something() {
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
     let (version, ..): (String, u8, u8, String, String) = run(&mut at, &calls.define("{}")).await;
     calls.version = version;
-    (calls.epoch, _) = run::<(String, u64)>(&mut at, &calls.own("me")).await;
+    (calls.epoch, _) = run::<(String, u64)>(&mut at, &calls.acquire_partition("me")).await;
     let once = [Arrival::new(1, "1:digest first", RECORD)];
     let first = calls.ingest(&["a"], &["once"], &once);
     let second = calls.ingest(&["a"], &["once"], &once);

@@ -30,7 +30,7 @@ use crate::support::{
 async fn ownership_needs_half_of_the_replicas() {
     let (redis, replicas) = primary_with(2).await;
     let world = World::with(open(redis.url(), 2, LONG).await, Durability::Memory).await;
-    let own = async || world.store.own(0, &world.token, LONG).await;
+    let own = async || world.store.acquire_partition(0, &world.token, LONG).await;
     own().await.unwrap();
     let one = Frozen::new(&replicas[0]);
     own().await.unwrap();
@@ -44,14 +44,14 @@ async fn ownership_needs_half_of_the_replicas() {
         ..Default::default()
     };
     let (impatient, _) = reseq::store::Store::open(&settings, LONG).await.unwrap();
-    let renewed = impatient.own(0, &world.token, LONG).await;
+    let renewed = impatient.acquire_partition(0, &world.token, LONG).await;
     assert!(matches!(renewed, Err(StoreError::Unconfirmed(_))), "{renewed:?}");
     drop((one, two));
     eventually("it is renewed again", async || {
-        impatient.own(0, &world.token, LONG).await.map_err(|error| error.to_string())
+        impatient.acquire_partition(0, &world.token, LONG).await.map_err(|error| error.to_string())
     })
     .await;
-    let other = impatient.own(0, &OwnerToken::random(), LONG).await;
+    let other = impatient.acquire_partition(0, &OwnerToken::random(), LONG).await;
     assert!(matches!(other, Err(StoreError::Owned { .. })), "{other:?}");
 }
 

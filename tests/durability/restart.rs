@@ -64,25 +64,26 @@ async fn after_a_failover_the_owner_that_still_holds_its_lease_need_not_be_waite
 async fn only_who_vouches_for_this_very_epoch_ends_the_quarantine() {
     let redis = TestRedis::start().await;
     let mut world = World::new(redis.url(), LONG).await;
-    let before = world.own(LONG).await;
+    let before = world.acquire_partition(LONG).await;
     world.stamp().await;
     redis.kill_and_restart().await;
     // The key of the owner is there, under its token.
-    let owned = world.own(LONG).await;
-    assert!(owned.epoch > before.epoch && !owned.quarantine.is_zero());
-    let disown = async |vouched| world.store.disown(0, &world.token, vouched).await.unwrap();
+    let owned = world.acquire_partition(LONG).await;
+    assert!(owned.epoch > before.epoch && !owned.takeover_wait.is_zero());
+    let resign_partition =
+        async |vouched| world.store.resign_partition(0, &world.token, vouched).await.unwrap();
     for vouched in [None, Some(before.epoch), Some(owned.epoch + 1)] {
-        disown(vouched).await;
-        assert!(!world.own(LONG).await.quarantine.is_zero(), "{vouched:?}");
+        resign_partition(vouched).await;
+        assert!(!world.acquire_partition(LONG).await.takeover_wait.is_zero(), "{vouched:?}");
     }
-    assert!(matches!(world.release(owned.epoch).await, Err(StoreError::Quarantine(_))));
+    assert!(matches!(world.release(owned.epoch).await, Err(StoreError::TakeoverWait(_))));
     // Whoever owns it meanwhile is told when it renews.
-    disown(None).await;
+    resign_partition(None).await;
     let other = World::new(redis.url(), LONG).await;
-    assert!(!other.own(LONG).await.quarantine.is_zero());
-    let told = disown(Some(owned.epoch)).await;
+    assert!(!other.acquire_partition(LONG).await.takeover_wait.is_zero());
+    let told = resign_partition(Some(owned.epoch)).await;
     assert_eq!((told.was_owned, told.epoch), (false, owned.epoch));
-    assert!(other.own(LONG).await.quarantine.is_zero());
+    assert!(other.acquire_partition(LONG).await.takeover_wait.is_zero());
     assert_eq!(other.release(owned.epoch).await.unwrap(), 1);
 }
 
@@ -115,7 +116,7 @@ async fn quarantines(data_dir: &Path) -> Vec<u64> {
     let mut all = Vec::new();
     for partition in 0..4 {
         let mut ask = redis::cmd("HMGET");
-        ask.arg(format!("reseq:{{p0{partition}}}:epoch")).arg(&["epoch", "quarantine_ends_ms"]);
+        ask.arg(format!("reseq:{{p0{partition}}}:epoch")).arg(&["epoch", "takeover_wait_ends_ms"]);
         // An epoch is the time at which it began, or later.
         let (began, ends): (u64, u64) = ask.query_async(&mut redis).await.unwrap();
         all.push(ends.saturating_sub(began));

@@ -5,28 +5,28 @@ use std::time::Duration;
 use reseq::{
     config,
     domain::{
-        Arrival, Body, Destination, DestinationName, Durability, Epoch, Message, Place,
+        Arrival, Body, Destination, DestinationName, Durability, Epoch, Message, Position,
         TransformKind,
     },
     store::{
-        Caller, Ingested, Known, LaneRequest, Owned, Owner, OwnerToken, Paused, Settled, Store,
-        StoreError,
+        CallSequence, CatalogEntry, Ingested, LaneRequest, Owned, Owner, OwnerToken, Paused,
+        Settled, Store, StoreError,
     },
 };
 
 use crate::support::wait::eventually;
 
-/// Leases and quarantines that no test outlives.
+/// Leases and takeover waits that no test outlives.
 pub const LONG: Duration = Duration::from_secs(3600);
 
 pub struct World {
     pub store: Store,
-    pub known: Known,
+    pub known: CatalogEntry,
     pub token: OwnerToken,
-    caller: Caller,
+    caller: CallSequence,
     epoch: Epoch,
     /// Every place that was given, in order.
-    pub places: Vec<Place>,
+    pub places: Vec<Position>,
 }
 
 /// What a destination of this name is in these tests: nothing of it leaves by itself.
@@ -73,14 +73,14 @@ impl World {
     }
 
     /// Stamps one message; it comes after all before. Calls that are cut off are made again.
-    pub async fn stamp(&mut self) -> Place {
+    pub async fn stamp(&mut self) -> Position {
         let arrival = arrival(self.places.len(), None);
         let ingested = self.ingest(&arrival).await;
-        let Ingested::Stamped(place) = ingested else { panic!("{ingested:?}") };
+        let Ingested::Stamped(position) = ingested else { panic!("{ingested:?}") };
         let last = self.places.last().map(|last| (last.epoch, last.sequence));
-        assert!(last < Some((place.epoch, place.sequence)), "{place:?} after {last:?}");
-        self.places.push(place);
-        place
+        assert!(last < Some((position.epoch, position.sequence)), "{position:?} after {last:?}");
+        self.places.push(position);
+        position
     }
 
     /// Stamps one under this idempotency key.
@@ -107,7 +107,10 @@ impl World {
     /// Takes or renews the partition.
     pub async fn own(&self, lease: Duration) -> Owned {
         eventually("the partition is owned", async || {
-            self.store.own(0, &self.token, lease).await.map_err(|error| error.to_string())
+            self.store
+                .acquire_partition(0, &self.token, lease)
+                .await
+                .map_err(|error| error.to_string())
         })
         .await
     }
@@ -125,12 +128,12 @@ impl World {
     }
 }
 
-async fn defined(store: &Store, durability: Durability) -> Known {
+async fn defined(store: &Store, durability: Durability) -> CatalogEntry {
     let destination = destination(durability);
     let defined = eventually("the destination is there", async || {
         store.define(&destination).await.map_err(|error| error.to_string())
     })
     .await;
     let (version, born, paused) = (defined.version, defined.born, Paused::default());
-    Known { destination, version, partition: 0, paused, born }
+    CatalogEntry { destination, version, partition: 0, paused, born }
 }

@@ -10,7 +10,7 @@ use reseq::domain::Sequence;
 
 use super::{
     draw::{Draw, Kind},
-    generate::Callers,
+    generate::CallSequences,
     op::{Op, Reply},
     real::{Dump, Real},
     snapshot::{difference, of_model, of_real, touched},
@@ -38,12 +38,12 @@ pub async fn compare(
         tally,
         operations,
         state: State::default(),
-        callers: Callers::default(),
+        callers: CallSequences::default(),
         settled: Settled::new(),
         dump: Dump::default(),
         trace: Vec::new(),
     };
-    for op in Callers::beginning() {
+    for op in CallSequences::beginning() {
         both.check(&op, false, false).await?;
     }
     for draw in draws {
@@ -80,7 +80,7 @@ struct Both<'a> {
     tally: &'a mut Tally,
     operations: &'a AtomicU64,
     state: State,
-    callers: Callers,
+    callers: CallSequences,
     settled: Settled,
     dump: Dump,
     trace: Vec<(Op, Reply)>,

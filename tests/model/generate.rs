@@ -10,7 +10,9 @@ use reseq::domain::{Ordering, Sequence, TransformKind};
 
 use super::{
     draw::{CALLERS, Draw, Kind, Twist},
-    op::{Call, Deadline, Failure, Gone, Harm, Known, LaneRequest, Op, Output, Refused, Token},
+    op::{
+        Call, CatalogEntry, Deadline, Failure, Gone, Harm, LaneRequest, Op, Output, Refused, Token,
+    },
     state::{Definition, Lane, NAMES, Name, Stand, State, Until},
 };
 use pick::{arrival, deadline, deadlines, definition, lanes_of, nonempty, output};
@@ -20,11 +22,11 @@ const PAUSES: [&str; 4] = ["", "ingest", "delivery", "ingest,delivery"];
 
 /// What the callers remember.
 #[derive(Debug, Default)]
-pub struct Callers {
+pub struct CallSequences {
     numbers: [u64; CALLERS],
     /// Each caller's last numbered call, and whether it was answered.
     last: BTreeMap<usize, Op>,
-    known: BTreeMap<Name, Vec<Known>>,
+    known: BTreeMap<Name, Vec<CatalogEntry>>,
     tokens: BTreeMap<Name, Vec<Token>>,
     /// What the owner holds.
     in_hand: BTreeMap<(Name, Lane), Vec<Gone>>,
@@ -34,18 +36,18 @@ pub struct Callers {
     attempts: u32,
 }
 
-impl Callers {
+impl CallSequences {
     /// The destinations as they are at first, each of another kind.
     pub fn beginning() -> Vec<Op> {
         let plain = Definition {
             ordering: Ordering::Destination,
             serial: false,
             kind: TransformKind::Http,
-            max_backlog: 12,
-            max_backlog_bytes: 0,
+            backlog_max: 12,
+            backlog_bytes_max: 0,
             has_window: true,
             attempts_max: 2,
-            crashes_max: 2,
+            stalls_max: 2,
             log_max: 3,
             dead_letters_max: 0,
             letters_age: true,
@@ -55,18 +57,18 @@ impl Callers {
         let (key, none) = (Ordering::Key, Ordering::None);
         let kinds = [
             Definition { attempts_max: 0, dead_letters_max: 1, ..plain },
-            Definition { ordering: key, serial: true, has_window: false, crashes_max: 1, ..plain },
-            Definition { kind: TransformKind::None, max_backlog_bytes: 60, ..plain },
+            Definition { ordering: key, serial: true, has_window: false, stalls_max: 1, ..plain },
+            Definition { kind: TransformKind::None, backlog_bytes_max: 60, ..plain },
             Definition {
                 ordering: none,
                 has_window: false,
                 attempts_max: 0,
-                crashes_max: 0,
+                stalls_max: 0,
                 ..plain
             },
         ];
         let define = |(name, definition)| Op::Define { name, definition };
-        NAMES.into_iter().zip(kinds).map(define).chain([Op::Own { who: 0 }]).collect()
+        NAMES.into_iter().zip(kinds).map(define).chain([Op::AcquirePartition { who: 0 }]).collect()
     }
 
     /// The operation that was meant; none if there is nothing to do it with.
@@ -79,14 +81,14 @@ impl Callers {
             return Some((op, memory_full));
         }
         let op = match draw.kind {
-            Kind::Own => Op::Own { who: self.someone(draw, state) },
+            Kind::Own => Op::AcquirePartition { who: self.someone(draw, state) },
             Kind::Disown => {
                 let vouched = match draw.many[0].0 % 4 {
                     0 => None,
                     1 => Some(state.epoch.saturating_sub(1)),
                     _ => Some(state.epoch),
                 };
-                Op::Disown { who: self.someone(draw, state), vouched }
+                Op::ResignPartition { who: self.someone(draw, state), vouched }
             }
             Kind::Overdue => Op::Overdue,
             Kind::Restart if draw.many[0].0 < 64 => Op::LoseEpoch,
@@ -116,7 +118,7 @@ impl Callers {
             Kind::Discard | Kind::Expire => rotated.find(|name| pick::has_letters(name, state)),
             Kind::GiveUp => rotated.find(|name| pick::has_halted(name, state)),
             Kind::Damage => rotated.find(|name| pick::to_damage(draw, name, state).is_some()),
-            Kind::CarryOut => rotated.find(|name| pick::has_orders(name, state)),
+            Kind::CarryOut => rotated.find(|name| pick::has_withdrawals(name, state)),
             _ => None,
         };
         found.unwrap_or(drawn)
@@ -131,10 +133,10 @@ impl Callers {
         let has_owner = matches!(state.owner, Some((_, Until::Future)));
         match draw.kind {
             Kind::Release | Kind::Postpone | Kind::Halt | Kind::CarryOut if !has_owner => {
-                Some(Op::Own { who: draw.caller % OWNERS })
+                Some(Op::AcquirePartition { who: draw.caller % OWNERS })
             }
-            Kind::Release if state.quarantine == Some(Until::Future) => {
-                Some(Op::Pass(Deadline::Quarantine))
+            Kind::Release if state.takeover_wait == Some(Until::Future) => {
+                Some(Op::Pass(Deadline::TakeoverWait))
             }
             Kind::Release
                 if draw.many[0].0 < 128
@@ -193,12 +195,12 @@ impl Callers {
                 Some(Op::Claim { call, known, min, max })
             }
             // Nothing is held: something is to be claimed first, mostly.
-            Kind::Complete | Kind::Fail | Kind::Unclaim | Kind::Extend
+            Kind::Complete | Kind::Fail | Kind::Requeue | Kind::Extend
                 if !pick::is_leased(name, state) && draw.many[0].2 >= 56 =>
             {
                 Some(Op::Claim { call, known, min: 1, max: 3 })
             }
-            Kind::Complete | Kind::Fail | Kind::Unclaim | Kind::Extend => {
+            Kind::Complete | Kind::Fail | Kind::Requeue | Kind::Extend => {
                 self.end_of_lease(draw, call, known, state)
             }
             Kind::Reap => Some(Op::Reap { known }),
@@ -217,7 +219,13 @@ impl Callers {
         }
     }
 
-    fn end_of_lease(&self, draw: &Draw, call: Call, known: Known, state: &State) -> Option<Op> {
+    fn end_of_lease(
+        &self,
+        draw: &Draw,
+        call: Call,
+        known: CatalogEntry,
+        state: &State,
+    ) -> Option<Op> {
         let name = known.name;
         let picked = draw.many.iter().filter_map(|pick| {
             let token = self.token(pick, name, state)?;
@@ -240,7 +248,7 @@ impl Callers {
                 };
                 Op::Fail { call, known, items: picked.into_iter().map(fail).collect() }
             }
-            Kind::Unclaim => Op::Unclaim { call, known, tokens },
+            Kind::Requeue => Op::Requeue { call, known, tokens },
             _ => {
                 let extend = |(pick, token): ((u8, u8, u8), Token)| {
                     let checkpoint = format!("{{\"at\":{}}}", pick.2 % 4);
@@ -257,7 +265,7 @@ impl Callers {
         draw: &Draw,
         who: usize,
         epoch: u64,
-        known: Known,
+        known: CatalogEntry,
         state: &State,
     ) -> Option<Op> {
         let (_, pick, last) = draw.many[0];
@@ -290,7 +298,7 @@ impl Callers {
     }
 
     /// What is asked for by people, and by the owner in their name.
-    fn person(&self, draw: &Draw, who: usize, known: Known, state: &State) -> Option<Op> {
+    fn person(&self, draw: &Draw, who: usize, known: CatalogEntry, state: &State) -> Option<Op> {
         let name = known.name;
         let (first, second, third) = draw.many[0];
         Some(match draw.kind {
@@ -335,13 +343,13 @@ impl Callers {
             held.then_some(())
         };
         let held: Vec<&Token> = all.iter().filter(|token| holds(token).is_some()).collect();
-        let troubles = |token: &&&Token| {
+        let errors = |token: &&&Token| {
             let message = state.destinations.get(name)?.messages.get(&token.sequence)?;
-            Some(message.left.troubles.len())
+            Some(message.left.errors.len())
         };
         let mut token = match pick.0 {
-            // Those that have the most trouble, sometimes.
-            0..48 if !held.is_empty() => (*held.iter().max_by_key(troubles)?).clone(),
+            // Those that have the most error, sometimes.
+            0..48 if !held.is_empty() => (*held.iter().max_by_key(errors)?).clone(),
             // Those that block a head, mostly.
             48..128 if !held.is_empty() => held[pick.1 as usize % held.len().min(2)].clone(),
             128..228 if !held.is_empty() => held[pick.1 as usize % held.len()].clone(),
@@ -365,7 +373,12 @@ impl Callers {
     }
 
     /// What the owner asks of one or more lanes: settles some of what it holds, and wants more.
-    fn requests(&self, draw: &Draw, known: Known, state: &State) -> Option<Vec<LaneRequest>> {
+    fn requests(
+        &self,
+        draw: &Draw,
+        known: CatalogEntry,
+        state: &State,
+    ) -> Option<Vec<LaneRequest>> {
         let mut lanes = lanes_of(known, state);
         let start = draw.many[0].0 as usize % lanes.len().max(1);
         lanes.rotate_left(start);
@@ -394,7 +407,7 @@ impl Callers {
 }
 
 /// Who has a lane in hand knows what is in order.
-fn known_of(lane: Lane, known: Known) -> Option<Known> {
+fn known_of(lane: Lane, known: CatalogEntry) -> Option<CatalogEntry> {
     let is_so = match known.definition.ordering {
         Ordering::Destination => lane == Lane::Whole,
         Ordering::Key => matches!(lane, Lane::Key(_)),

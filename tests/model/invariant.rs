@@ -30,13 +30,13 @@ impl State {
         if !destination.waiting.is_empty() && !active.contains(name) {
             return Some("its claimers are not told that messages wait".to_owned());
         }
-        // Where there is one lane the hint is its head's not-before, which orders wait for.
+        // Where there is one lane the hint is its head's not-before, which withdrawals wait for.
         let told = match destination.definition.ordering {
             Ordering::Destination => self.releasable.contains_key(name),
             _ => self.releasable.get(name) == Some(&Until::Past),
         };
-        if destination.orders() > 0 && !told {
-            return Some("the owner is not told that there are orders".to_owned());
+        if destination.withdrawals() > 0 && !told {
+            return Some("the owner is not told that there are withdrawals".to_owned());
         }
         for lane in destination.lanes_in_use() {
             if destination.head(lane).is_none_or(|(_, head)| !head.may_leave()) {
@@ -68,8 +68,8 @@ fn broken(destination: &Destination) -> Option<String> {
     if destination.messages.keys().any(|&sequence| sequence > destination.last) {
         return Some("a message has a number that was not stamped".to_owned());
     }
-    let Destination { delivered, dropped, skipped, cancelled, .. } = destination;
-    if destination.last != destination.pending() + delivered + dropped + skipped + cancelled {
+    let Destination { delivered, dropped, dead_lettered, cancelled, .. } = destination;
+    if destination.last != destination.pending() + delivered + dropped + dead_lettered + cancelled {
         return Some("ingested is not pending + what has left".to_owned());
     }
     for (sequence, message) in &destination.messages {

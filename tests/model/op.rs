@@ -25,7 +25,7 @@ impl Call {
 
 /// A destination as the caller knows it; not necessarily as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Known {
+pub struct CatalogEntry {
     pub name: Name,
     pub version: u64,
     pub definition: Definition,
@@ -37,7 +37,7 @@ pub struct Arrival {
     pub idempotency_key: Option<String>,
     pub body: String,
     /// The bytes that it counts for.
-    pub charge: u64,
+    pub accounted_bytes: u64,
     pub due: Option<Due>,
     pub priority: Option<u8>,
     pub redrive: Option<Redrive>,
@@ -72,7 +72,7 @@ pub struct Output {
     pub previous: Option<Sequence>,
     pub key: Key,
     pub priority: u8,
-    pub charge: u64,
+    pub accounted_bytes: u64,
     pub idempotency_key: Option<String>,
     pub body: String,
     pub dropped: bool,
@@ -102,7 +102,7 @@ pub struct LaneRequest {
 pub struct Gone {
     pub sequence: Sequence,
     pub tombstone: Option<Tombstone>,
-    pub charge: u64,
+    pub accounted_bytes: u64,
     pub idempotency_key: Option<String>,
     /// Its body is stored apart from its record.
     pub is_apart: bool,
@@ -116,7 +116,7 @@ impl Gone {
         Gone {
             sequence: message.sequence,
             tombstone: message.tombstone,
-            charge: message.charge,
+            accounted_bytes: message.accounted_bytes,
             idempotency_key: message.idempotency_key.clone(),
             is_apart: message.tombstone.is_none() && message.body.len() > INLINE_MAX,
             is_damaged: message.is_damaged,
@@ -139,7 +139,7 @@ pub enum Deadline {
         name: Name,
     },
     Owner,
-    Quarantine,
+    TakeoverWait,
     Seen {
         name: Name,
         idempotency_key: String,
@@ -156,7 +156,7 @@ pub enum Deadline {
 pub struct Refused {
     pub who: usize,
     pub epoch: u64,
-    pub known: Known,
+    pub known: CatalogEntry,
     pub lane: Lane,
     pub sequence: Sequence,
     pub attempts: u32,
@@ -184,46 +184,46 @@ pub enum Harm {
 pub enum Op {
     Ingest {
         call: Call,
-        known: Known,
+        known: CatalogEntry,
         epoch: u64,
         arrivals: Vec<Arrival>,
     },
     Claim {
         call: Call,
-        known: Known,
+        known: CatalogEntry,
         min: usize,
         max: usize,
     },
     Complete {
         call: Call,
-        known: Known,
+        known: CatalogEntry,
         items: Vec<(Token, Output)>,
     },
     Fail {
         call: Call,
-        known: Known,
+        known: CatalogEntry,
         items: Vec<Failure>,
     },
-    Unclaim {
+    Requeue {
         call: Call,
-        known: Known,
+        known: CatalogEntry,
         tokens: Vec<Token>,
     },
     /// Each with its checkpoint, if any.
     Extend {
-        known: Known,
+        known: CatalogEntry,
         items: Vec<(Token, Option<String>)>,
     },
     /// With all leases and delays of the destination as hints, over or not.
     Reap {
-        known: Known,
+        known: CatalogEntry,
     },
     /// A look for what is over.
     Overdue,
-    Own {
+    AcquirePartition {
         who: usize,
     },
-    Disown {
+    ResignPartition {
         who: usize,
         /// It vouches that no sender from before this epoch sends any more.
         vouched: Option<u64>,
@@ -231,7 +231,7 @@ pub enum Op {
     Release {
         who: usize,
         epoch: u64,
-        known: Known,
+        known: CatalogEntry,
         lanes: Vec<LaneRequest>,
     },
     Postpone {
@@ -244,29 +244,29 @@ pub enum Op {
     /// By a stranger, or by who takes itself for the owner.
     Withdraw {
         who: Option<usize>,
-        known: Known,
+        known: CatalogEntry,
         how: Tombstone,
         /// Failed attempts at delivery, if that is the reason.
         failed: Option<u32>,
         messages: Vec<(Lane, Sequence)>,
     },
     Retry {
-        known: Known,
+        known: CatalogEntry,
         lane: Lane,
         sequence: Sequence,
         repaired: Option<String>,
     },
     Discard {
-        known: Known,
+        known: CatalogEntry,
         letters: Vec<Sequence>,
     },
     /// Dead letters go that are too old.
     Expire {
-        known: Known,
+        known: CatalogEntry,
     },
     /// What is to become of messages whose attempts at processing are used up.
     GiveUp {
-        known: Known,
+        known: CatalogEntry,
     },
     /// By hand, in Redis.
     Damage {
@@ -276,7 +276,7 @@ pub enum Op {
     },
     /// After this harm: a look that changes nothing, a repair, and another look that finds nothing.
     Repair {
-        known: Known,
+        known: CatalogEntry,
         harm: Harm,
     },
     /// `""`, `"ingest"`, `"delivery"` or both.
@@ -320,7 +320,7 @@ impl Op {
             | Op::Claim { call, .. }
             | Op::Complete { call, .. }
             | Op::Fail { call, .. }
-            | Op::Unclaim { call, .. } => Some(*call),
+            | Op::Requeue { call, .. } => Some(*call),
             _ => None,
         }
     }
@@ -332,7 +332,7 @@ impl Op {
             | Op::Claim { call, .. }
             | Op::Complete { call, .. }
             | Op::Fail { call, .. }
-            | Op::Unclaim { call, .. } => call.number -= 1,
+            | Op::Requeue { call, .. } => call.number -= 1,
             _ => {}
         }
         self
@@ -357,7 +357,7 @@ pub struct Given {
     pub key: Key,
     pub body: String,
     pub priority: u8,
-    pub charge: u64,
+    pub accounted_bytes: u64,
     pub idempotency_key: Option<String>,
     pub tombstone: Option<Tombstone>,
     pub left: Left,
@@ -378,7 +378,7 @@ pub enum Refusal {
     StaleCall,
     NotOwner,
     Owned,
-    Quarantine,
+    TakeoverWait,
     WrongHead,
     WrongState,
     OutOfMemory,
@@ -400,14 +400,14 @@ pub enum Reply {
     Overdue(Vec<(Name, Vec<Sequence>, Vec<Sequence>)>),
     Owned {
         epoch: u64,
-        quarantine: Until,
+        takeover_wait: Until,
     },
-    Disowned {
+    Resigned {
         was_owned: bool,
         epoch: u64,
     },
     Runs {
-        orders: u64,
+        withdrawals: u64,
         runs: Vec<Run>,
     },
     Withdrawn(Vec<Withdrawn>),

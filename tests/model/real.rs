@@ -19,18 +19,18 @@ use redis::aio::MultiplexedConnection;
 use reseq::{
     config,
     domain::{Destination, OnExhausted, Processing, Sequence, Stamped, Tombstone},
-    store::{DeadLetter, Keys, Known as StoreKnown, LogEntry, OwnerToken, Paused, Store},
+    store::{CatalogEntry as StoreKnown, DeadLetter, Keys, LogEntry, OwnerToken, Paused, Store},
 };
 use sha2::{Digest, Sha256};
 
 use super::{
-    op::{Known, Op, Refusal, Reply},
+    op::{CatalogEntry, Op, Refusal, Reply},
     snapshot::Fields,
     state::{Definition, Name, State},
 };
 use crate::support::redis::TestRedis;
 
-/// How long leases, delays and quarantines last: none ends by itself while a test runs.
+/// How long leases, delays and takeover waits last: none ends by itself while a test runs.
 pub const LONG: std::time::Duration = std::time::Duration::from_secs(3600);
 
 /// Reads all keys in one round trip: the server's time, and per key its name, type and content.
@@ -87,7 +87,7 @@ pub struct Real {
     versions: BTreeMap<(Name, u64), u64>,
     secrets: BTreeMap<String, String>,
     /// The last definition of each destination, which its messages are read by.
-    known: BTreeMap<Name, Known>,
+    known: BTreeMap<Name, CatalogEntry>,
     /// What was read of keys, by what they held, and under which definition.
     read: BTreeMap<String, (u64, Vec<String>, Fields)>,
 }
@@ -102,18 +102,18 @@ fn destination(name: Name, definition: &Definition) -> Destination {
     made.processing = if definition.serial { Processing::Serial } else { Processing::Parallel };
     made.transform.kind = definition.kind;
     made.transform.attempts_max = definition.attempts_max;
-    made.transform.crashes_max = definition.crashes_max;
-    made.max_backlog = definition.max_backlog;
-    made.max_backlog_bytes = definition.max_backlog_bytes;
+    made.transform.stalls_max = definition.stalls_max;
+    made.backlog_max = definition.backlog_max;
+    made.backlog_bytes_max = definition.backlog_bytes_max;
     if !definition.has_window {
         made.idempotency_window_ms = 0;
     }
     made.log_max = definition.log_max;
     made.dead_letters_max = definition.dead_letters_max;
-    made.dead_letters_max_age_ms = if definition.letters_age { LONG.as_millis() as u64 } else { 0 };
+    made.dead_letters_age_max_ms = if definition.letters_age { LONG.as_millis() as u64 } else { 0 };
     made.on_exhausted = match definition.gives_up {
         None => OnExhausted::Halt,
-        Some(Tombstone::Skipped) => OnExhausted::Skip,
+        Some(Tombstone::DeadLettered) => OnExhausted::DeadLetter,
         Some(_) => OnExhausted::Drop,
     };
     made.previous_keys_max = definition.previous_keys_max;
@@ -179,7 +179,7 @@ impl Real {
         self.known.clear();
         self.read.clear();
         self.store.forget_epochs();
-        self.store.found().await.unwrap();
+        self.store.init_epoch().await.unwrap();
         self.learn(&State::default()).await.unwrap();
     }
 
@@ -259,9 +259,9 @@ impl Real {
 
     /// A member of the leases, its secret replaced by the claim it comes from.
     pub fn lease(&self, member: &str) -> String {
-        let (place, secret) = member.rsplit_once('/').expect("destination/sequence/secret");
+        let (position, secret) = member.rsplit_once('/').expect("destination/sequence/secret");
         let known = self.secrets.iter().find(|(_, real)| *real == secret);
-        format!("{place}/{}", known.map_or(secret, |(name, _)| name))
+        format!("{position}/{}", known.map_or(secret, |(name, _)| name))
     }
 
     pub fn string(&self, key: &str, value: &str, when: impl Fn(&str) -> String) -> String {
@@ -316,7 +316,7 @@ impl Real {
                 let (version, born) = (number(words[0]), self.epoch(number(born)));
                 format!("{} {paused} {born}", self.version(field, version))
             }
-            _ if key.ends_with(":unique") => self.unique(value),
+            _ if key.ends_with(":idempotency-keys") => self.unique(value),
             (_, "version") => self.version(&key["d:".len()..], number(value)).to_string(),
             _ => value.to_owned(),
         }
@@ -339,7 +339,7 @@ impl Real {
         for (name, found) in &state.destinations {
             self.learn_birth(name, found.born).await?;
             let (version, definition) = (found.version, found.definition);
-            self.known.insert(name, Known { name, version, definition });
+            self.known.insert(name, CatalogEntry { name, version, definition });
             if !self.versions.contains_key(&(*name, version)) {
                 let key = self.keys.destination(&name.parse().unwrap()).hash();
                 let actual: Option<u64> = self.run(&["HGET", &key, "version"]).await;
@@ -374,7 +374,7 @@ impl Real {
         self.epochs.get(&epoch).copied().unwrap_or(1)
     }
 
-    fn known_of(&self, known: &Known) -> StoreKnown {
+    fn known_of(&self, known: &CatalogEntry) -> StoreKnown {
         let destination = destination(known.name, &known.definition);
         let version = self.versions.get(&(known.name, known.version)).copied().unwrap_or(1);
         StoreKnown {

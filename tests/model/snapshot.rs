@@ -58,18 +58,27 @@ fn age(is_old: bool) -> String {
 fn letter(tombstone: Tombstone) -> char {
     match tombstone {
         Tombstone::Dropped => 'd',
-        Tombstone::Skipped => 's',
+        Tombstone::DeadLettered => 's',
         Tombstone::Cancelled => 'c',
     }
 }
 
 /// A message, without what attempts left behind.
 fn record(given: &Given) -> String {
-    let Given { epoch, previous, key, body, priority, charge, idempotency_key, tombstone, .. } =
-        given;
+    let Given {
+        epoch,
+        previous,
+        key,
+        body,
+        priority,
+        accounted_bytes,
+        idempotency_key,
+        tombstone,
+        ..
+    } = given;
     format!(
-        "epoch {epoch}, previous {previous:?}, key {key:?}, {body:?}, priority {priority}, charge \
-         {charge}, idempotency key {idempotency_key:?}, {tombstone:?}"
+        "epoch {epoch}, previous {previous:?}, key {key:?}, {body:?}, priority {priority}, accounted_bytes \
+         {accounted_bytes}, idempotency key {idempotency_key:?}, {tombstone:?}"
     )
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reseq::{
-    domain::{Ordering, Sequence, Stage, Tombstone, TransformKind, TroubleKind},
+    domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone, TransformKind},
     store::{Claimers, INLINE_MAX},
 };
 
@@ -52,13 +52,13 @@ pub struct Definition {
     pub ordering: Ordering,
     pub serial: bool,
     pub kind: TransformKind,
-    pub max_backlog: u64,
+    pub backlog_max: u64,
     /// 0: no limit.
-    pub max_backlog_bytes: u64,
+    pub backlog_bytes_max: u64,
     /// False: an idempotency key is remembered while its message is pending.
     pub has_window: bool,
     pub attempts_max: u32,
-    pub crashes_max: u32,
+    pub stalls_max: u32,
     pub log_max: u64,
     /// 0: no limit.
     pub dead_letters_max: u64,
@@ -109,19 +109,19 @@ pub enum Stand {
     Halted(Stage),
 }
 
-/// What attempts left behind. Of troubles only the kinds, the latest first.
+/// What attempts left behind. Of errors only the kinds, the latest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Left {
     pub failed: u32,
-    pub crashes: u32,
+    pub stalls: u32,
     pub checkpoint: Option<String>,
-    pub troubles: Vec<TroubleKind>,
+    pub errors: Vec<ErrorKind>,
 }
 
 impl Left {
-    pub fn note(&mut self, kind: TroubleKind) {
-        self.troubles.insert(0, kind);
-        self.troubles.truncate(5);
+    pub fn note(&mut self, kind: ErrorKind) {
+        self.errors.insert(0, kind);
+        self.errors.truncate(5);
     }
 }
 
@@ -145,7 +145,7 @@ pub struct Message {
     pub body: String,
     pub priority: u8,
     /// The bytes that it counts for.
-    pub charge: u64,
+    pub accounted_bytes: u64,
     /// Where it is forgotten together with the message.
     pub idempotency_key: Option<String>,
     pub tombstone: Option<Tombstone>,
@@ -217,7 +217,7 @@ pub struct Destination {
     pub last: Sequence,
     pub delivered: u64,
     pub dropped: u64,
-    pub skipped: u64,
+    pub dead_lettered: u64,
     pub cancelled: u64,
     pub discarded: u64,
     pub expired: u64,
@@ -247,11 +247,11 @@ impl Destination {
     }
 
     pub fn bytes(&self) -> u64 {
-        let charged = self.messages.values().map(|message| message.charge).sum::<u64>();
+        let charged = self.messages.values().map(|message| message.accounted_bytes).sum::<u64>();
         charged.saturating_add_signed(self.lost_bytes)
     }
 
-    pub fn orders(&self) -> u64 {
+    pub fn withdrawals(&self) -> u64 {
         self.messages.values().filter(|message| message.order.is_some()).count() as u64
     }
 
@@ -327,7 +327,7 @@ pub struct State {
     pub removed_epoch: u64,
     /// The highest epoch that there ever was. Redis may forget it; its clock does not.
     pub epoch_max: u64,
-    pub quarantine: Option<Until>,
+    pub takeover_wait: Option<Until>,
     /// The length of an owner's lease is noted.
     pub lease_noted: bool,
     pub owner: Option<(usize, Until)>,
@@ -356,7 +356,7 @@ impl Default for State {
             epoch: 1,
             removed_epoch: 0,
             epoch_max: 1,
-            quarantine: None,
+            takeover_wait: None,
             lease_noted: false,
             owner: None,
             destinations: BTreeMap::new(),

@@ -10,14 +10,14 @@ mod person;
 use reseq::domain::{Ordering, Sequence};
 
 use super::{
-    op::{Deadline, Given, Known, Op, Refusal, Reply},
+    op::{CatalogEntry, Deadline, Given, Op, Refusal, Reply},
     state::{Damage, Destination, Kept, Lane, Left, Message, Name, Server, Stand, State, Until},
 };
 use damage::{damage, repair};
 use define::{FORGETTING, begin_remove, define, end_remove, pause};
 use ingest::ingest;
-use leases::{claim, claimed, complete, extend, fail, overdue, reap, unclaim};
-use owner::{disown, halt, own, postpone, release};
+use leases::{claim, claimed, complete, extend, fail, overdue, reap, requeue};
+use owner::{halt, own, postpone, release, resign_partition};
 use person::{discard, expire, give_up, retry, withdraw};
 
 /// Carries out an operation, or refuses it. `memory_full`: Redis takes nothing more in.
@@ -70,12 +70,12 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
         Op::Claim { .. } => unreachable!("it is numbered"),
         Op::Complete { known, items, .. } => Ok(complete(state, known, items)),
         Op::Fail { known, items, .. } => Ok(fail(state, known.name, items)),
-        Op::Unclaim { known, tokens, .. } => Ok(unclaim(state, known.name, tokens)),
+        Op::Requeue { known, tokens, .. } => Ok(requeue(state, known.name, tokens)),
         Op::Extend { known, items } => Ok(extend(state, known.name, items)),
         Op::Reap { known } => Ok(reap(state, known.name)),
         Op::Overdue => Ok(overdue(state)),
-        Op::Own { who } => own(state, *who),
-        Op::Disown { who, vouched } => Ok(disown(state, *who, *vouched)),
+        Op::AcquirePartition { who } => own(state, *who),
+        Op::ResignPartition { who, vouched } => Ok(resign_partition(state, *who, *vouched)),
         Op::Release { who, epoch, known, lanes } => release(state, *who, *epoch, known, lanes),
         Op::Postpone { refused, wait } => postpone(state, refused, *wait),
         Op::Halt { refused } => halt(state, refused),
@@ -128,11 +128,11 @@ fn notice_server(state: &mut State) {
         return;
     }
     state.raise_epoch();
-    state.quarantine = Some(Until::Future);
+    state.takeover_wait = Some(Until::Future);
     state.server = Server::This;
 }
 
-fn current<'a>(state: &'a mut State, known: &Known) -> Result<&'a mut Destination, Refusal> {
+fn current<'a>(state: &'a mut State, known: &CatalogEntry) -> Result<&'a mut Destination, Refusal> {
     let destination = state.destinations.get_mut(known.name).filter(|found| !found.deleted);
     let destination = destination.ok_or(Refusal::UnknownDestination)?;
     if destination.version != known.version {
@@ -229,7 +229,7 @@ pub fn given(sequence: Sequence, message: &Message, left: Left) -> Given {
             key: None,
             body: String::new(),
             priority: reseq::domain::message::PRIORITY_DEFAULT,
-            charge: 0,
+            accounted_bytes: 0,
             idempotency_key: None,
             tombstone: message.tombstone,
             left,
@@ -244,7 +244,7 @@ pub fn given(sequence: Sequence, message: &Message, left: Left) -> Given {
         key: message.key,
         body: message.body.clone(),
         priority: message.priority,
-        charge: message.charge,
+        accounted_bytes: message.accounted_bytes,
         idempotency_key: message.idempotency_key.clone(),
         tombstone: message.tombstone,
         left,
@@ -273,7 +273,7 @@ fn pass(state: &mut State, deadline: &Deadline) {
                 *until = Until::Past;
             }
         }
-        Deadline::Quarantine => state.quarantine = state.quarantine.map(|_| Until::Past),
+        Deadline::TakeoverWait => state.takeover_wait = state.takeover_wait.map(|_| Until::Past),
         Deadline::Letter { name, sequence } => {
             let letters = state.destinations.get_mut(name).map(|found| &mut found.letters);
             if let Some(letter) = letters.and_then(|letters| letters.get_mut(sequence)) {

@@ -10,13 +10,13 @@ use reseq::{
 };
 
 use super::{
-    op::{Ingested, Known, Op, Refusal, Reply},
+    op::{CatalogEntry, Ingested, Op, Refusal, Reply},
     state::{Destination, Lane, Message, Stand, State, Until},
 };
 
 /// What must have happened at least once for the test to mean anything.
 pub const WANTED: [&str; 117] = [
-    "quarantine ended by a vouch",
+    "takeover wait ended by a vouch",
     "vouched for another epoch",
     "stamped",
     "duplicate",
@@ -39,7 +39,7 @@ pub const WANTED: [&str; 117] = [
     "fewer than asked for",
     "checkpoint given",
     "completed",
-    "completed, troubles kept",
+    "completed, errors kept",
     "completed, unchanged",
     "dropped",
     "advanced",
@@ -50,7 +50,7 @@ pub const WANTED: [&str; 117] = [
     "failed, to wait at once",
     "failed for good",
     "attempts used up",
-    "five troubles",
+    "five errors",
     "handed back",
     "extended",
     "extended with checkpoint",
@@ -65,7 +65,7 @@ pub const WANTED: [&str; 117] = [
     "held back by a halted head",
     "settled",
     "settled dropped",
-    "settled skipped",
+    "settled dead_lettered",
     "settled cancelled",
     "logged",
     "log made room",
@@ -82,12 +82,12 @@ pub const WANTED: [&str; 117] = [
     "withdrawn halted in transform",
     "withdrawn halted in delivery",
     "withdrawn dropped",
-    "withdrawn skipped",
+    "withdrawn dead_lettered",
     "withdrawn cancelled",
     "ordered from a processor",
     "ordered from a sender",
-    "ordered in quarantine",
-    "ordered by the owner in quarantine",
+    "ordered in takeover wait",
+    "ordered by the owner in takeover wait",
     "order carried out",
     "order ended by a tombstone",
     "nothing to withdraw",
@@ -111,7 +111,7 @@ pub const WANTED: [&str; 117] = [
     "STALE_DEFINITION",
     "UNKNOWN_DESTINATION",
     "NOT_OWNER",
-    "QUARANTINE",
+    "TAKEOVER_WAIT",
     "damaged: its record is missing",
     "damaged: its record cannot be read",
     "damaged: its body is missing",
@@ -192,15 +192,17 @@ impl Tally {
                 self.count_if(*delays > 0, "delay over");
                 self.count_if(*halted > 0, "crashed too often");
             }
-            (Op::Own { who }, _) if before.owner.is_some_and(|(owner, _)| owner != *who) => {
+            (Op::AcquirePartition { who }, _)
+                if before.owner.is_some_and(|(owner, _)| owner != *who) =>
+            {
                 self.count("partition taken over");
             }
-            (Op::Disown { vouched: Some(epoch), .. }, _)
-                if before.quarantine == Some(Until::Future) =>
+            (Op::ResignPartition { vouched: Some(epoch), .. }, _)
+                if before.takeover_wait == Some(Until::Future) =>
             {
                 let is_other = *epoch != after.epoch;
                 self.count_if(is_other, "vouched for another epoch");
-                self.count_if(!is_other, "quarantine ended by a vouch");
+                self.count_if(!is_other, "takeover wait ended by a vouch");
             }
             (Op::Release { known, .. }, Reply::Runs { .. }) => {
                 let (before, after) = (destination(before, known), destination(after, known));
@@ -211,7 +213,10 @@ impl Tally {
             (Op::Postpone { refused, .. }, _) => {
                 let known = destination(after, &refused.known);
                 self.count("postponed");
-                self.count_if(known.is_some_and(|d| d.orders() > 0), "postponed with an order");
+                self.count_if(
+                    known.is_some_and(|d| d.withdrawals() > 0),
+                    "postponed with an order",
+                );
             }
             (Op::Halt { .. }, _) => {
                 self.count(if before == after { "halted before" } else { "halted in delivery" });
@@ -260,7 +265,7 @@ impl Tally {
         for (name, destination) in &after.destinations {
             let old = before.destinations.get(name);
             for (sequence, message) in &destination.messages {
-                self.count_if(message.left.troubles.len() == 5, "five troubles");
+                self.count_if(message.left.errors.len() == 5, "five errors");
                 let stood = old.and_then(|old| old.messages.get(sequence)).map(|m| &m.stand);
                 if matches!(stood, Some(Stand::Held { .. })) {
                     self.count_if(message.stand == Stand::Waiting, "advanced");
@@ -286,7 +291,7 @@ impl Tally {
                 Ingested::Duplicate { .. } if !definition.has_window => "duplicate while pending",
                 Ingested::Duplicate { .. } => "duplicate",
                 Ingested::Conflict => "conflict",
-                Ingested::BacklogFull if after.pending() < definition.max_backlog => {
+                Ingested::BacklogFull if after.pending() < definition.backlog_max => {
                     "backlog full of bytes"
                 }
                 Ingested::BacklogFull => "backlog full",
@@ -329,7 +334,7 @@ impl Tally {
                 && others.next().is_some_and(|(_, next)| next.may_leave());
             self.count_if(was_refused && is_alone, "released alone after a refusal");
             let again =
-                |one: &super::op::Given| one.left.failed == 0 && !one.left.troubles.is_empty();
+                |one: &super::op::Given| one.left.failed == 0 && !one.left.errors.is_empty();
             self.count_if(handed_out.is_some_and(again), "released anew after a retry");
             let mut behind = after.lane(request.lane);
             let next = behind.find(|(at, _)| *at > request.in_hand).map(|(_, message)| message);
@@ -341,7 +346,7 @@ impl Tally {
         }
         self.count_if(before.pending() != after.pending(), "settled");
         self.count_if(before.dropped != after.dropped, "settled dropped");
-        self.count_if(before.skipped != after.skipped, "settled skipped");
+        self.count_if(before.dead_lettered != after.dead_lettered, "settled dead_lettered");
         self.count_if(before.cancelled != after.cancelled, "settled cancelled");
         self.count_if(before.unique.len() > after.unique.len(), "key forgotten");
         self.count_if(before.log != after.log, "logged");
@@ -357,7 +362,7 @@ impl Tally {
         found: &Destination,
     ) {
         let Op::Withdraw { who, how, messages, .. } = op else { return };
-        let in_quarantine = before.quarantine == Some(Until::Future);
+        let in_takeover_wait = before.takeover_wait == Some(Until::Future);
         for ((_, sequence), outcome) in messages.iter().zip(outcomes) {
             let message = found.messages.get(sequence);
             let Some(message) = message.filter(|_| *outcome != Withdrawn::Settled) else {
@@ -366,10 +371,10 @@ impl Tally {
                 continue;
             };
             self.count(match (outcome, &message.stand, who) {
-                (Withdrawn::Ordered, Stand::Leased { .. }, _) => "ordered from a processor",
-                (Withdrawn::Ordered, _, Some(_)) => "ordered by the owner in quarantine",
-                (Withdrawn::Ordered, ..) if in_quarantine => "ordered in quarantine",
-                (Withdrawn::Ordered, ..) => "ordered from a sender",
+                (Withdrawn::Withdrawing, Stand::Leased { .. }, _) => "ordered from a processor",
+                (Withdrawn::Withdrawing, _, Some(_)) => "ordered by the owner in takeover wait",
+                (Withdrawn::Withdrawing, ..) if in_takeover_wait => "ordered in takeover wait",
+                (Withdrawn::Withdrawing, ..) => "ordered from a sender",
                 (_, Stand::Waiting, _) => "withdrawn waiting",
                 (_, Stand::Held { .. }, _) => "withdrawn held",
                 (_, Stand::Delayed { .. }, _) => "withdrawn delayed",
@@ -382,7 +387,7 @@ impl Tally {
                 self.count_if(message.order.is_some() && who.is_some(), "order carried out");
                 self.count(match how {
                     Tombstone::Dropped => "withdrawn dropped",
-                    Tombstone::Skipped => "withdrawn skipped",
+                    Tombstone::DeadLettered => "withdrawn dead_lettered",
                     Tombstone::Cancelled => "withdrawn cancelled",
                 });
             }
@@ -392,7 +397,7 @@ impl Tally {
     fn tell_statuses(&mut self, op: &Op, statuses: &[Status], before: &State, after: &State) {
         let (Op::Complete { known, .. }
         | Op::Fail { known, .. }
-        | Op::Unclaim { known, .. }
+        | Op::Requeue { known, .. }
         | Op::Extend { known, .. }) = op
         else {
             return;
@@ -412,8 +417,8 @@ impl Tally {
                 (_, Op::Complete { items, .. }) => {
                     let old = destination(before, known);
                     let old = old.and_then(|old| old.messages.get(&items[at].0.sequence));
-                    let kept = old.is_some_and(|message| !message.left.troubles.is_empty());
-                    self.count_if(kept, "completed, troubles kept");
+                    let kept = old.is_some_and(|message| !message.left.errors.is_empty());
+                    self.count_if(kept, "completed, errors kept");
                     self.count_if(items[at].1.is_unchanged, "completed, unchanged");
                     "completed"
                 }
@@ -423,7 +428,7 @@ impl Tally {
                     "failed, to wait at once"
                 }
                 (_, Op::Fail { .. }) => "failed and delayed",
-                (_, Op::Unclaim { .. }) => "handed back",
+                (_, Op::Requeue { .. }) => "handed back",
                 (_, Op::Extend { items, .. }) if items[at].1.is_some() => {
                     "extended with checkpoint"
                 }
@@ -434,7 +439,7 @@ impl Tally {
     }
 }
 
-fn destination<'a>(state: &'a State, known: &Known) -> Option<&'a Destination> {
+fn destination<'a>(state: &'a State, known: &CatalogEntry) -> Option<&'a Destination> {
     state.destinations.get(known.name)
 }
 
@@ -446,7 +451,7 @@ fn name_of(refusal: &Refusal) -> &'static str {
         Refusal::StaleCall => "STALE_CALL",
         Refusal::NotOwner => "NOT_OWNER",
         Refusal::Owned => "OWNED",
-        Refusal::Quarantine => "QUARANTINE",
+        Refusal::TakeoverWait => "TAKEOVER_WAIT",
         Refusal::WrongHead => "WRONG_HEAD",
         Refusal::WrongState => "WRONG_STATE",
         Refusal::OutOfMemory => "OOM",

@@ -188,7 +188,7 @@ async fn catch(world: &mut World, case: Case) -> Caught {
     world.control.caught().await
 }
 
-/// While `held` is stopped: the others take up what it had, or one of them passes a point.
+/// While `awaiting_turn` is stopped: the others take up what it had, or one of them passes a point.
 async fn goes_on(world: &mut World, stream: &Stream<'_>, case: Case, caught: &Caught) {
     let Action::HoldWhile(past) = case.action else {
         return stream.catches_up().await;

@@ -84,7 +84,7 @@ impl World {
             format!(
                 "url = \"{}\"\nordering = \"{ordering}\"\n\
                  transform = {{ kind = \"http\", url = \"http://{transforms}/\", backoff_ms = 20, \
-                 backoff_max_ms = 50, attempts_max = 0, crashes_max = 0 }}\n\
+                 backoff_max_ms = 50, attempts_max = 0, stalls_max = 0 }}\n\
                  delivery = {{ timeout_ms = 60000, backoff_ms = 20, backoff_max_ms = 50 }}",
                 to_receiver.url,
             )

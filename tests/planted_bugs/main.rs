@@ -97,8 +97,8 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 25] = [
     ),
     ("house_not_kept", "nothing overdue is taken up", "dies_with_claims", &[Anomaly::Stuck]),
     (
-        "tenure_end_ignored",
-        "sends on when its tenure is over",
+        "partition_lease_end_ignored",
+        "sends on when its partition lease is over",
         "owner_is_late",
         &[Anomaly::TwoOwners],
     ),

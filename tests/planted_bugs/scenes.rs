@@ -195,7 +195,7 @@ pub async fn lost_answer(bug: Option<String>) -> Ended {
 /// The destination is full for one frame of a stream; there is room again before the next one of
 /// the same stream is stamped.
 pub async fn full(bug: Option<String>) -> Ended {
-    let delivery = format!("max_backlog = 4\n{SOON}");
+    let delivery = format!("backlog_max = 4\n{SOON}");
     let manners = Manners::default();
     let scene = Scene::start(bug.as_deref(), &[ALL], manners, &delivery, short_leases).await;
     let bodies = bodies(6);
@@ -327,7 +327,7 @@ pub async fn owner_is_late_for_an_epoch(bug: Option<String>) -> Ended {
         held.go();
         let again = |visit: &Visit| takes(visit) && visit.process == late;
         scene.control.sees("it takes the partition", since, 1, again).await;
-        let epoch = ["HMGET", "reseq:{p00}:epoch", "epoch", "quarantine_ends_ms", "lease_ms"];
+        let epoch = ["HMGET", "reseq:{p00}:epoch", "epoch", "takeover_wait_ends_ms", "lease_ms"];
         let (began, ends, lease): (u64, u64, u64) = scene.redis.ask(&epoch).await.unwrap();
         scene.pods[owner].thaw();
         if ends < began + lease { Err(Anomaly::TwoOwners) } else { scene.settles().await }
@@ -487,7 +487,7 @@ pub async fn comes_and_goes(bug: Option<String>) -> Ended {
     };
     let verdict = async {
         scene.until(has_series).await?;
-        let removed = client().delete(format!("{path}?purge=true")).send().await.unwrap();
+        let removed = client().delete(format!("{path}?force=true")).send().await.unwrap();
         assert_eq!(removed.status(), 200);
         scene.until(async |scene| !has_series(scene).await).await
     }

@@ -103,7 +103,7 @@ async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
             assert_eq!(listed["items"][0]["sequence"], 2, "{what}: {listed}");
             assert!(listed["items"][0]["damaged"].is_string(), "{what}: {listed}");
             // Nobody knows when it was received: it is not as old as 1970.
-            let times = (&listed["items"][0]["received"], &listed["items"][0]["age_ms"]);
+            let times = (&listed["items"][0]["received_at"], &listed["items"][0]["age_ms"]);
             assert!(times.0.is_null() == times.1.is_null(), "{what}: {listed}");
             let old = times.0.as_str().is_some_and(|at| at.starts_with("1970"));
             assert!(!old, "{what}: {listed}");

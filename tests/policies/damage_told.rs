@@ -64,7 +64,7 @@ fn worker() -> Value {
 
 #[tokio::test]
 async fn a_damaged_message_is_named_until_it_is_gone() {
-    for how in ["skip", "cancel", "purge", "put back", "remove"] {
+    for how in ["dead_letter", "cancel", "purge", "put back", "remove"] {
         let mut desk = Desk::start(worker()).await;
         desk.names(None).await;
         for (body, key) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
@@ -83,7 +83,7 @@ async fn a_damaged_message_is_named_until_it_is_gone() {
             desk.names(Some("damaged: erp: messages: 2 cannot be read: 1, 2\n")).await;
         }
         match how {
-            "skip" => {
+            "dead_letter" => {
                 desk.steer("skip-head", json!({"key": "a", "sequence": 1})).await;
                 desk.names(Some("damaged: erp: messages: 1 cannot be read: 2\n")).await;
                 desk.steer("skip-head", json!({"key": "a", "sequence": 2})).await;
@@ -99,7 +99,7 @@ async fn a_damaged_message_is_named_until_it_is_gone() {
                 desk.steer("retry-head", json!({"key": "a", "sequence": 1})).await;
                 desk.cancel(2).await;
             }
-            _ => drop(desk.ok("DELETE", "/v1/destinations/erp?purge=true", Value::Null).await),
+            _ => drop(desk.ok("DELETE", "/v1/destinations/erp?force=true", Value::Null).await),
         }
         desk.names(None).await;
     }
@@ -254,7 +254,7 @@ async fn a_destination_that_cannot_be_read_keeps_no_other_from_its_workers() {
 
 #[tokio::test]
 async fn a_listing_that_meets_damage_says_so_and_goes_on() {
-    let desk = Desk::start(json!({"ordering": "key", "on_exhausted": "skip"})).await;
+    let desk = Desk::start(json!({"ordering": "key", "on_exhausted": "dead_letter"})).await;
     desk.define("other", json!({})).await;
     for body in ["a1", "a2", "a3"] {
         desk.send(body, json!({"key": "a"})).await;
@@ -271,7 +271,7 @@ async fn a_listing_that_meets_damage_says_so_and_goes_on() {
     assert!(items[0]["damaged"].is_null() && items[2]["damaged"].is_null(), "{listed}");
 
     // A dead letter that is listed and not there.
-    desk.redis_ask::<u64>(&["ZADD", &keys.dead(), "2", "2"]).await;
+    desk.redis_ask::<u64>(&["ZADD", &keys.dead_letters(), "2", "2"]).await;
     let listed = desk.get(&format!("/v1/destinations/{ERP}/dead-letters")).await;
     assert_eq!(listed["items"][0]["sequence"], 2, "{listed}");
     assert!(listed["items"][0]["damaged"].is_string(), "{listed}");

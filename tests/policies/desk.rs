@@ -307,7 +307,7 @@ impl Desk {
 /// Ingested is pending and gone, and gone is the sum of all ways to go.
 pub fn balanced(stats: &Value) {
     let number = |field: &str| stats[field].as_u64().unwrap_or_else(|| panic!("{field}: {stats}"));
-    let gone = ["delivered_total", "dropped_total", "skipped_total", "cancelled_total"];
+    let gone = ["delivered_total", "dropped_total", "dead_lettered_total", "cancelled_total"];
     let gone: u64 = gone.into_iter().map(number).sum();
     assert_eq!(number("last_sequence"), number("pending") + gone, "{stats}");
     let states = ["waiting", "processing", "ready", "delivering", "halted", "delayed"];

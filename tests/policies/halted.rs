@@ -33,7 +33,7 @@ async fn a_message_halted_in_processing_is_repaired_and_leaves_in_its_order() {
     let stats = desk.until("its lane waits for a person", |stats| stats["halted"] == 1).await;
     assert_eq!(stats["head"]["blocked_by"], "person", "{stats}");
     assert_eq!(stats["head"]["sequence"], 2);
-    assert_eq!(stats["head"]["last_trouble"]["detail"], "no such account");
+    assert_eq!(stats["head"]["last_error"]["detail"], "no such account");
     balanced(&stats);
     desk.nothing_happens().await;
     desk.receives(&["one"]).await;
@@ -88,26 +88,26 @@ async fn gone_always_halts_and_skip_head_lets_the_lane_go_on() {
     desk.send_all(&["one", "two", "three"]).await;
     desk.until("it halts", |stats| stats["halted"] == 1).await;
     let skipped = desk.steer("skip-head", json!({})).await;
-    assert_eq!((&skipped["sequence"], &skipped["state"]), (&json!(2), &json!("skipped")));
+    assert_eq!((&skipped["sequence"], &skipped["state"]), (&json!(2), &json!("dead_lettered")));
     desk.receives(&["one", "three"]).await;
     // The receiver can tell, and can ask.
     assert_eq!(desk.receiver.header(1, "reseq-previous"), "2");
     let stats = desk.is_drained().await;
-    assert_eq!((&stats["skipped_total"], &stats["dead"]), (&json!(1), &json!(1)));
+    assert_eq!((&stats["dead_lettered_total"], &stats["dead_letters"]), (&json!(1), &json!(1)));
     let path = format!("/v1/destinations/{ERP}/messages/2");
     let what = desk.ok("GET", &path, Value::Null).await;
-    assert_eq!(what["state"], "skipped", "{what}");
+    assert_eq!(what["state"], "dead_lettered", "{what}");
 }
 
 #[tokio::test]
 async fn what_is_used_up_is_skipped_and_redriven_as_a_new_arrival() {
-    let desk = with_a_bad_message(json!({"on_exhausted": "skip"})).await;
+    let desk = with_a_bad_message(json!({"on_exhausted": "dead_letter"})).await;
     desk.transformer.refuse("\"four\"", 500, None);
     desk.send_all(&["one", "two", "three", "four", "five"]).await;
-    let stats = desk.until("all but two are through", |stats| stats["dead"] == 2).await;
+    let stats = desk.until("all but two are through", |stats| stats["dead_letters"] == 2).await;
     assert_eq!(stats["halted"], 0, "{stats}");
     let stats = desk.is_drained().await;
-    assert_eq!((&stats["delivered_total"], &stats["skipped_total"]), (&json!(3), &json!(2)));
+    assert_eq!((&stats["delivered_total"], &stats["dead_lettered_total"]), (&json!(3), &json!(2)));
 
     let path = format!("/v1/destinations/{ERP}/dead-letters");
     let letters = desk.ok("GET", &path, Value::Null).await;
@@ -126,7 +126,7 @@ async fn what_is_used_up_is_skipped_and_redriven_as_a_new_arrival() {
     let done = desk.steer("dead-letters/redrive", json!({"all": true})).await;
     assert_eq!(done["redriven"], 2, "{done}");
     let stats = desk.until("they are through", |stats| stats["delivered_total"] == 5).await;
-    assert_eq!((&stats["last_sequence"], &stats["dead"]), (&json!(7), &json!(0)));
+    assert_eq!((&stats["last_sequence"], &stats["dead_letters"]), (&json!(7), &json!(0)));
     let origin = desk.receiver.header(3, "reseq-origin");
     assert!(origin.starts_with("erp/") && origin.ends_with("/2"), "{origin}");
     balanced(&stats);
@@ -139,14 +139,14 @@ async fn deliveries_that_are_used_up_are_dropped_and_said_to_be() {
     desk.send_all(&["one", "two", "three"]).await;
     desk.receives(&["one", "three"]).await;
     let stats = desk.is_drained().await;
-    assert_eq!((&stats["dropped_total"], &stats["dead"]), (&json!(1), &json!(0)));
+    assert_eq!((&stats["dropped_total"], &stats["dead_letters"]), (&json!(1), &json!(0)));
     let what = desk.ok("GET", &format!("/v1/destinations/{ERP}/messages/2"), Value::Null).await;
     assert_eq!(what["state"], "dropped", "{what}");
 }
 
 #[tokio::test]
 async fn a_message_that_kills_its_processors_stops_doing_so() {
-    let definition = json!({"transform": {"kind": "worker", "crashes_max": 2}});
+    let definition = json!({"transform": {"kind": "worker", "stalls_max": 2}});
     let desk = Desk::start(definition).await;
     desk.send_all(&["poison"]).await;
     for attempt in [1, 2] {
@@ -155,9 +155,9 @@ async fn a_message_that_kills_its_processors_stops_doing_so() {
         assert_eq!(lease[0]["attempt"], attempt);
     }
     let stats = desk.until("it is halted", |stats| stats["halted"] == 1).await;
-    assert_eq!(stats["head"]["last_trouble"]["kind"], "crash", "{stats}");
+    assert_eq!(stats["head"]["last_error"]["kind"], "stalled", "{stats}");
     assert_eq!(stats["head"]["attempts"], 0, "a crash is no failed attempt: {stats}");
-    assert_eq!(stats["head"]["crashes"], 2);
+    assert_eq!(stats["head"]["stalls"], 2);
     desk.steer("retry-head", json!({})).await;
     let lease = desk.lease(json!({"wait_ms": 20_000})).await;
     desk.end("complete", &lease, json!({"drop": true})).await;
@@ -194,7 +194,7 @@ async fn a_head_that_is_refused_again_and_again_can_be_skipped_between_its_attem
         desk.ask("POST", &format!("/v1/destinations/{ERP}/skip-head"), json!({})).await;
     assert!(status == 200 || status == 202, "{status} {skipped}");
     desk.receives(&["one", "three"]).await;
-    assert_eq!(desk.is_drained().await["skipped_total"], 1);
+    assert_eq!(desk.is_drained().await["dead_lettered_total"], 1);
     let letter =
         desk.ok("GET", &format!("/v1/destinations/{ERP}/dead-letters/2"), Value::Null).await;
     assert_eq!(letter["stage"], "delivery", "{letter}");

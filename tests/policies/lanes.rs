@@ -62,8 +62,8 @@ async fn where_nothing_is_in_order_the_higher_priority_is_claimed_first() {
     }
     assert_eq!(desk.is_drained().await["delivered_total"], 4);
     // A priority has a meaning only there.
-    desk.define("ordered", json!({})).await;
-    let item = json!({"destinations": ["ordered"], "body": "x", "priority": 9});
+    desk.define("withdrawing", json!({})).await;
+    let item = json!({"destinations": ["withdrawing"], "body": "x", "priority": 9});
     let (status, problem) = desk.ask("POST", "/v1/messages", item).await;
     assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{problem}");
 }
@@ -95,7 +95,7 @@ async fn batches_hold_one_lanes_messages_in_order_and_may_be_accepted_in_part() 
 
 #[tokio::test]
 async fn the_culprit_of_a_batch_is_found_and_only_it_is_skipped() {
-    let definition = json!({"on_exhausted": "skip", "delivery": {"batch_max": 8}});
+    let definition = json!({"on_exhausted": "dead_letter", "delivery": {"batch_max": 8}});
     let desk = Desk::start(definition).await;
     // A receiver that takes a batch only if `culprit` is not in it.
     let reject = crate::support::http::serve(|request| async move {
@@ -105,7 +105,7 @@ async fn the_culprit_of_a_batch_is_found_and_only_it_is_skipped() {
     let (address, _server) = reject.await;
     desk.define(
         ERP,
-        json!({"url": format!("http://{address}/"), "on_exhausted": "skip",
+        json!({"url": format!("http://{address}/"), "on_exhausted": "dead_letter",
             "delivery": {"batch_max": 8}}),
     )
     .await;
@@ -113,7 +113,7 @@ async fn the_culprit_of_a_batch_is_found_and_only_it_is_skipped() {
     desk.send_all(&["one", "two", "culprit", "four", "five"]).await;
     desk.steer("resume", json!({})).await;
     let stats = desk.is_drained().await;
-    assert_eq!((&stats["delivered_total"], &stats["skipped_total"]), (&json!(4), &json!(1)));
+    assert_eq!((&stats["delivered_total"], &stats["dead_lettered_total"]), (&json!(4), &json!(1)));
     let path = format!("/v1/destinations/{ERP}/dead-letters");
     let letters = desk.ok("GET", &path, Value::Null).await;
     assert_eq!(letters["items"][0]["sequence"], 3, "{letters}");
@@ -159,11 +159,11 @@ async fn the_ordering_may_change_whenever_nothing_is_pending() {
 async fn what_a_worker_holds_is_cancelled_when_its_attempt_has_failed() {
     let definition = json!({"ordering": "key", "transform": {"kind": "worker"}});
     let desk = Desk::start(definition).await;
-    let sequence = desk.send("held", json!({"key": "a"})).await;
+    let sequence = desk.send("awaiting_turn", json!({"key": "a"})).await;
     let lease = desk.lease(json!({})).await;
     let path = format!("/v1/destinations/{ERP}/messages/{sequence}");
     let (status, answer) = desk.ask("DELETE", &path, Value::Null).await;
-    assert_eq!((status, &answer["state"]), (202, &json!("ordered")), "{answer}");
+    assert_eq!((status, &answer["state"]), (202, &json!("withdrawing")), "{answer}");
     desk.end("fail", &lease, json!({"error": "not now", "retry_ms": 0})).await;
     assert_eq!(desk.is_drained().await["cancelled_total"], 1);
 }

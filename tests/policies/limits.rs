@@ -26,7 +26,7 @@ async fn many_lanes_do_not_flood_one_receiver() {
 
 #[tokio::test]
 async fn no_more_deliveries_are_begun_in_a_second_than_may_be() {
-    let desk = Desk::start(json!({"delivery": {"per_second_max": 40}})).await;
+    let desk = Desk::start(json!({"delivery": {"rate_per_second_max": 40}})).await;
     let begun = std::time::Instant::now();
     for number in 0..60 {
         desk.send(&format!("m{number}"), json!({})).await;
@@ -38,7 +38,7 @@ async fn no_more_deliveries_are_begun_in_a_second_than_may_be() {
 
 #[tokio::test]
 async fn a_backlog_is_bounded_in_messages_and_in_bytes() {
-    let fields = json!({"transform": {"kind": "worker"}, "max_backlog_bytes": 100});
+    let fields = json!({"transform": {"kind": "worker"}, "backlog_bytes_max": 100});
     let desk = Desk::start(fields).await;
     // With its quotes each has 42 bytes.
     let body = "x".repeat(40);

@@ -62,7 +62,7 @@ async fn what_a_sender_holds_is_not_taken_for_what_is_made_again_under_the_name(
     arrives(&desk.receiver, 1).await;
     // While it does not look, the destination goes and comes; its answer waits for it meanwhile.
     sender.freeze();
-    desk.ok("DELETE", &format!("{path}?purge=true"), Value::Null).await;
+    desk.ok("DELETE", &format!("{path}?force=true"), Value::Null).await;
     desk.define(ERP, json!({})).await;
     desk.send_all(&["new 1", "new 2", "new 3"]).await;
     drop(gate);
@@ -87,7 +87,7 @@ async fn a_refusal_counts_nothing_against_what_is_made_again_under_the_name() {
     desk.send("old", json!({})).await;
     arrives(&desk.receiver, 1).await;
     sender.freeze();
-    desk.ok("DELETE", &format!("{path}?purge=true"), Value::Null).await;
+    desk.ok("DELETE", &format!("{path}?force=true"), Value::Null).await;
     desk.define(ERP, halts).await;
     desk.send("new", json!({})).await;
     drop(gate);

@@ -122,7 +122,7 @@ async fn a_purge_counts_first_and_then_leaves_nothing() {
     assert_eq!(desk.stats().await["pending"], 50);
     let purged = desk.steer("purge", json!({})).await;
     let number = |field: &str| purged[field].as_u64().unwrap();
-    assert_eq!((number("cancelled"), number("ordered")), (45, 5), "{purged}");
+    assert_eq!((number("cancelled"), number("withdrawing")), (45, 5), "{purged}");
     // What was in somebody's hand goes when that attempt has ended.
     desk.end("release", &held, json!({})).await;
     assert_eq!(desk.is_drained().await["cancelled_total"], 50);

@@ -18,7 +18,7 @@ use super::{
     },
 };
 
-type Place = (u64, u64);
+type Position = (u64, u64);
 
 pub struct Lost {
     /// The bodies of what was acknowledged and is gone.
@@ -40,7 +40,7 @@ pub async fn settled(pod: &Pod, destinations: &[&str]) {
 
 /// Of each destination: no place is two messages', each lane's places come in order, and what is lost
 /// of an epoch is behind all that is left of it.
-/// `held` held requests, those among them whose sender had long given them up: these come late, and
+/// `awaiting_turn` held requests, those among them whose sender had long given them up: these come late, and
 /// are told by their places.
 pub fn check(promises: &[Promise], deliveries: &[Delivery], rules: &[Rule], held: &str) -> Lost {
     let (mut bodies, mut epochs) = (HashSet::new(), BTreeSet::new());
@@ -59,7 +59,7 @@ pub fn check(promises: &[Promise], deliveries: &[Delivery], rules: &[Rule], held
     Lost { bodies, epochs: epochs.len() }
 }
 
-fn place_of(delivery: &Delivery) -> Place {
+fn place_of(delivery: &Delivery) -> Position {
     let headers = delivery.headers.as_ref().expect("deliveries over HTTP have headers");
     (headers.epoch, headers.sequence)
 }
@@ -69,20 +69,20 @@ fn outcome(rule: &Rule, body: &str) -> String {
 }
 
 fn one_message_a_place(rule: &Rule, promises: &[&Promise], deliveries: &[&Delivery]) {
-    let mut bodies: HashMap<Place, String> = HashMap::new();
+    let mut bodies: HashMap<Position, String> = HashMap::new();
     let promised = promises
         .iter()
         .map(|promise| ((promise.epoch.unwrap(), promise.sequence), outcome(rule, &promise.body)));
     let delivered = deliveries.iter().map(|delivery| (place_of(delivery), delivery.body.clone()));
-    for (place, body) in promised.chain(delivered) {
-        let known = bodies.entry(place).or_insert_with(|| body.clone());
-        assert_eq!(*known, body, "two messages at {place:?} of {}", rule.destination);
+    for (position, body) in promised.chain(delivered) {
+        let known = bodies.entry(position).or_insert_with(|| body.clone());
+        assert_eq!(*known, body, "two messages at {position:?} of {}", rule.destination);
     }
 }
 
 fn in_order(rule: &Rule, deliveries: &[&Delivery]) {
-    let mut seen: HashSet<Place> = HashSet::new();
-    let mut last: HashMap<Option<&str>, Place> = HashMap::new();
+    let mut seen: HashSet<Position> = HashSet::new();
+    let mut last: HashMap<Option<&str>, Position> = HashMap::new();
     for delivery in deliveries.iter().filter(|delivery| seen.insert(place_of(delivery))) {
         let key = delivery.headers.as_ref().and_then(|headers| headers.key.as_deref());
         let lane = key.filter(|_| rule.by_key);
@@ -97,7 +97,7 @@ fn last_of_their_epoch(
     promises: &[&Promise],
     deliveries: &[&Delivery],
 ) -> Vec<String> {
-    let places: HashSet<Place> = deliveries.iter().map(|delivery| place_of(delivery)).collect();
+    let places: HashSet<Position> = deliveries.iter().map(|delivery| place_of(delivery)).collect();
     let delivered: HashSet<&str> = deliveries.iter().map(|one| one.body.as_str()).collect();
     // The highest that is left, by lane and epoch.
     let mut left: BTreeMap<(Option<&str>, u64), u64> = BTreeMap::new();

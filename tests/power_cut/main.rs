@@ -47,7 +47,7 @@ struct Load {
 }
 
 impl Load {
-    /// `held` takes what it is sent and does not answer while its gate is closed.
+    /// `awaiting_turn` takes what it is sent and does not answer while its gate is closed.
     async fn new(redis: &PoweredRedis, durability: &str) -> Load {
         let desk = Arc::new(Desk::default());
         let transformer = Transformer::start(SEED, SLOWEST_MS).await;
@@ -98,7 +98,7 @@ impl Load {
         acknowledged
     }
 
-    /// Three producers at once, one of them for `held`, while the power is cut.
+    /// Three producers at once, one of them for `awaiting_turn`, while the power is cut.
     async fn storm(&self, redis: &mut PoweredRedis, pod: &Pod) -> (Vec<Acknowledged>, Vec<Cut>) {
         let stop = AtomicBool::new(false);
         let produce = async |number: usize| {
@@ -152,7 +152,7 @@ async fn a_power_cut_takes_nothing_that_was_acknowledged_where_each_write_is_syn
     );
 }
 
-/// What a storm of power cuts took where syncs are a second apart, while `held` delivers nothing.
+/// What a storm of power cuts took where syncs are a second apart, while `awaiting_turn` delivers nothing.
 async fn lost_of_storm(
     redis: &mut PoweredRedis,
     durability: &str,

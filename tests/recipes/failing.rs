@@ -24,13 +24,13 @@ async fn a_failing_message_is_retried_set_aside_discarded_or_halts_its_lane() {
     set_aside(&found["letters"]);
     let numbers = kitchen.balanced("letters").await;
     // The redriven are new arrivals.
-    let totals = ["last_sequence", "delivered_total", "skipped_total", "dead"];
+    let totals = ["last_sequence", "delivered_total", "dead_lettered_total", "dead_letters"];
     let totals = totals.map(|field| numbers[field].as_u64().unwrap());
     assert_eq!(totals, [104, 100, 4, 0], "{numbers}");
 
     let discard = &found["discard"];
     assert_eq!(numbers_of(&discard["took"]), without_poison(), "{discard}");
-    assert_eq!(discard["dead"], 0);
+    assert_eq!(discard["dead_letters"], 0);
     assert_eq!(kitchen.balanced("discard").await["dropped_total"], 4);
 
     halted(&found["halt"]);
@@ -62,7 +62,7 @@ fn set_aside(letters: &Value) {
         assert!(origin.starts_with("letters/"), "{origin}");
         assert!(origin.ends_with(&format!("/{}", item + 1)), "{origin}");
     }
-    assert_eq!(letters["dead"], 0);
+    assert_eq!(letters["dead_letters"], 0);
 }
 
 /// The mended left in their own places, and nothing behind them left before.

@@ -38,7 +38,7 @@ fn nothing_is_left(stats: &Value) {
         "delivering",
         "delayed",
         "halted",
-        "dead",
+        "dead_letters",
         "pending_bytes",
     ] {
         assert_eq!(stats[field], 0, "{field}: {stats}");

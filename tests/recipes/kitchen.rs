@@ -100,7 +100,7 @@ impl Kitchen {
     pub async fn balanced(&self, destination: &str) -> Value {
         let numbers = stats(&self.pods[0], destination).await.unwrap();
         let number = |field: &str| numbers[field].as_u64().unwrap_or_else(|| panic!("{numbers}"));
-        let gone = ["delivered_total", "dropped_total", "skipped_total", "cancelled_total"];
+        let gone = ["delivered_total", "dropped_total", "dead_lettered_total", "cancelled_total"];
         let gone: u64 = gone.into_iter().map(number).sum();
         assert_eq!(number("last_sequence"), number("pending") + gone, "{destination}: {numbers}");
         numbers

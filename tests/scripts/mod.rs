@@ -14,7 +14,7 @@ use reseq::{
     },
 };
 
-/// How long leases, delays and quarantines last: none ends by itself while a test runs.
+/// How long leases, delays and takeover waits last: none ends by itself while a test runs.
 pub const LONG: &str = "3600000";
 /// In place of the wait of a failed message: there is no other attempt.
 pub const FINAL: &str = "never";
@@ -79,7 +79,7 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// A record as the scripts read it: format, charge, length of the header, header, body.
+/// A record as the scripts read it: format, accounted_bytes, length of the header, header, body.
 pub const RECORD: &str = "14,6;headerbody";
 
 /// How many removed names the index remembers: few, so that it forgets some.
@@ -196,18 +196,18 @@ impl Calls {
             &p.wake_releasable(),
             &p.delayed(),
             &k.attempts(),
-            &k.unique(),
-            &k.dead(),
-            &k.letters(),
+            &k.idempotency_keys(),
+            &k.dead_letters(),
+            &k.dead_letter_messages(),
             &k.bodies(),
-            &k.dead_at(),
+            &k.dead_lettered_at(),
             &k.previous(),
         ];
         let (number, name) = (self.next(), self.name.as_str());
         let args = [&number, name, &self.version, &self.epoch, LONG, self.stand, "100", "0"];
         let mut made = self.with_lanes(call("ingest", &keys, &args), lanes);
         let has_window = self.window != "0";
-        made.keys.extend(seen.iter().filter(|_| has_window).map(|key| k.seen(key)));
+        made.keys.extend(seen.iter().filter(|_| has_window).map(|key| k.idempotency(key)));
         let names = if has_window { &[] } else { seen };
         let counts = [lanes.len().to_string(), names.len().to_string()];
         let more = [self.window, self.ordering, self.processing];
@@ -330,7 +330,7 @@ impl Calls {
         made
     }
 
-    pub fn unclaim(&self, secret: &str, sequences: &[u64]) -> Call {
+    pub fn requeue(&self, secret: &str, sequences: &[u64]) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [
             &self.caller(),
@@ -343,7 +343,7 @@ impl Calls {
             &p.wake_waiting(),
             &p.epoch(),
         ];
-        let mut made = call("unclaim", &keys, &[&self.next(), self.name.as_str()]);
+        let mut made = call("requeue", &keys, &[&self.next(), self.name.as_str()]);
         for sequence in sequences {
             made.args.extend([sequence.to_string(), self.member(*sequence, secret)]);
         }
@@ -373,11 +373,11 @@ impl Calls {
     pub fn remove(&self) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let (builtin, worker) = (self.builtin(), self.worker());
-        let keys = [&k.hash(), &builtin, &worker, &p.releasable(), &k.dead(), &p.epoch()];
+        let keys = [&k.hash(), &builtin, &worker, &p.releasable(), &k.dead_letters(), &p.epoch()];
         call("remove", &keys, &[self.name.as_str(), "1"])
     }
 
-    pub fn purge(
+    pub fn remove_batch(
         &self,
         lanes: &[&str],
         sequences: &[u64],
@@ -387,7 +387,7 @@ impl Calls {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [&k.hash(), &k.messages(), &p.leases(), &p.delayed(), &p.epoch()];
         let counts = [sequences.len().to_string(), leases.len().to_string()];
-        let made = call("purge", &keys, &[&counts[0], &counts[1]]);
+        let made = call("remove_batch", &keys, &[&counts[0], &counts[1]]);
         let mut made = self.with_lanes(made, lanes);
         made.args.extend(sequences.iter().map(u64::to_string));
         made.args.extend(leases.iter().chain(delays).cloned());
@@ -409,14 +409,14 @@ impl Calls {
             &self.worker(),
             &p.releasable(),
             &k.halted(),
-            &k.orders(),
-            &k.unique(),
-            &k.dead(),
-            &k.letters(),
+            &k.withdrawals(),
+            &k.idempotency_keys(),
+            &k.dead_letters(),
+            &k.dead_letter_messages(),
             &k.log(),
             &k.log_order(),
             &k.bodies(),
-            &k.dead_at(),
+            &k.dead_lettered_at(),
             &k.withdrawn(),
             &k.previous(),
         ];

@@ -3,26 +3,26 @@
 use super::{Call, Calls, LONG, RECORD, SCHEMA, TROUBLE, call};
 
 impl Calls {
-    pub fn own(&self, token: &str) -> Call {
+    pub fn acquire_partition(&self, token: &str) -> Call {
         let p = &self.keys.partition;
-        call("own", &[&p.epoch(), &p.owner()], &[token, LONG, LONG])
+        call("acquire_partition", &[&p.epoch(), &p.owner()], &[token, LONG, LONG])
     }
 
-    pub fn found(&self) -> Call {
-        call("found", &[&self.keys.partition.epoch()], &["0 0"])
+    pub fn init_epoch(&self) -> Call {
+        call("init_epoch", &[&self.keys.partition.epoch()], &["0 0"])
     }
 
-    pub fn beat(&self) -> Call {
-        call("beat", &[&self.pods], &["sender", "pod", LONG])
+    pub fn heartbeat(&self) -> Call {
+        call("heartbeat", &[&self.pods], &["sender", "pod", LONG])
     }
 
     pub fn migrate(&self) -> Call {
         call("migrate", &[&self.keys.partition.epoch()], &[SCHEMA])
     }
 
-    pub fn disown(&self, token: &str) -> Call {
+    pub fn resign_partition(&self, token: &str) -> Call {
         let p = &self.keys.partition;
-        call("disown", &[&p.owner(), &p.wake_owner(), &p.epoch()], &[token, LONG, ""])
+        call("resign_partition", &[&p.owner(), &p.wake_owner(), &p.epoch()], &[token, LONG, ""])
     }
 
     /// Releases lanes: of each its key, the last sequence settled, the most to hand out.
@@ -36,13 +36,13 @@ impl Calls {
             &k.attempts(),
             &p.releasable(),
             &k.lanes(),
-            &k.orders(),
-            &k.unique(),
+            &k.withdrawals(),
+            &k.idempotency_keys(),
             &k.log(),
             &k.log_order(),
             &k.halted(),
             &k.bodies(),
-            &k.dead(),
+            &k.dead_letters(),
             &k.previous(),
         ];
         let name = self.name.as_str();
@@ -76,7 +76,7 @@ impl Calls {
             &p.releasable(),
             &k.lanes(),
             &in_progress,
-            &k.orders(),
+            &k.withdrawals(),
             &k.hash(),
         ];
         let (name, sequence) = (self.name.as_str(), sequence.to_string());
@@ -114,9 +114,9 @@ impl Calls {
             &k.attempts(),
             &p.delayed(),
             &k.halted(),
-            &k.orders(),
-            &k.dead(),
-            &k.letters(),
+            &k.withdrawals(),
+            &k.dead_letters(),
+            &k.dead_letter_messages(),
             &p.releasable(),
             &k.lanes(),
             &self.builtin(),
@@ -124,7 +124,7 @@ impl Calls {
             &p.wake_waiting(),
             &p.wake_releasable(),
             &k.bodies(),
-            &k.dead_at(),
+            &k.dead_lettered_at(),
             &k.withdrawn(),
             &p.leases(),
         ];
@@ -163,7 +163,7 @@ impl Calls {
         let (name, sequence) = (self.name.as_str(), sequence.to_string());
         let length = RECORD.len().to_string();
         let args = [name, &self.version, self.ordering, lane, &sequence, repaired, &length];
-        let mut made = call("retry", &keys, &args);
+        let mut made = call("retry_head", &keys, &args);
         made.args.extend([SCHEMA.to_owned(), String::new()]);
         made
     }
@@ -180,10 +180,10 @@ impl Calls {
             &p.leases(),
             &p.delayed(),
             &k.halted(),
-            &k.orders(),
-            &k.dead(),
-            &k.letters(),
-            &k.dead_at(),
+            &k.withdrawals(),
+            &k.dead_letters(),
+            &k.dead_letter_messages(),
+            &k.dead_lettered_at(),
             &k.bodies(),
             &k.log(),
             &p.releasable(),
@@ -206,13 +206,27 @@ impl Calls {
 
     pub fn expire(&self, age_ms: &str) -> Call {
         let (k, epoch) = (&self.keys, self.keys.partition.epoch());
-        let keys = [&k.hash(), &k.dead(), &k.letters(), &epoch, &k.bodies(), &k.dead_at()];
+        let keys = [
+            &k.hash(),
+            &k.dead_letters(),
+            &k.dead_letter_messages(),
+            &epoch,
+            &k.bodies(),
+            &k.dead_lettered_at(),
+        ];
         call("expire", &keys, &[&self.version, age_ms, "500"])
     }
 
     pub fn discard(&self, letters: &[u64]) -> Call {
         let (k, epoch) = (&self.keys, self.keys.partition.epoch());
-        let keys = [&k.hash(), &k.dead(), &k.letters(), &epoch, &k.bodies(), &k.dead_at()];
+        let keys = [
+            &k.hash(),
+            &k.dead_letters(),
+            &k.dead_letter_messages(),
+            &epoch,
+            &k.bodies(),
+            &k.dead_lettered_at(),
+        ];
         let mut made = call("discard", &keys, &[&self.version]);
         made.args.extend(letters.iter().map(u64::to_string));
         made

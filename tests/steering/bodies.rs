@@ -106,11 +106,11 @@ async fn a_look_at_messages_dead_letters_and_the_log_reads_no_long_bodies() {
     let discarded = service.post("destinations/crm/dead-letters/discard", json!({"all": true}));
     assert_eq!(discarded.await.ok()["discarded"], 1);
     let purge = service.post("destinations/crm/purge", json!({})).await.ok();
-    assert_eq!(purge["ordered"], 5);
+    assert_eq!(purge["withdrawing"], 5);
     let keys = service.store.keys().destination(&"crm".parse().unwrap());
     let leases = keys.partition.leases();
     let _: u64 = service.redis.ask(&["DEL", &leases]).await.unwrap();
-    let deleted = service.delete("destinations/crm?purge=true").await;
+    let deleted = service.delete("destinations/crm?force=true").await;
     assert_eq!(deleted.status, 200, "{deleted:?}");
     let left: Vec<String> = service.redis.ask(&["KEYS", "*:d:crm*"]).await.unwrap();
     assert_eq!(left, Vec::<String>::new());
@@ -158,7 +158,7 @@ async fn what_leaves_a_long_list_is_not_looked_for_in_it() {
     assert_eq!(leased["sequence"], 1);
     let before = service.calls_of("lrem").await;
     let purged = service.post("destinations/crm/purge", json!({"key": "third"})).await.ok();
-    assert_eq!(purged, json!({"cancelled": 1_999, "ordered": 1}));
+    assert_eq!(purged, json!({"cancelled": 1_999, "withdrawing": 1}));
     assert_eq!(service.calls_of("lrem").await, before);
     let counts = service.counts("crm").await;
     assert_eq!((&counts["waiting"], &counts["processing"]), (&json!(4_000), &json!(1)));
@@ -192,7 +192,7 @@ async fn when_a_whole_long_list_was_withdrawn_what_comes_after_it_is_claimed() {
         assert!(!batch.send().await.unwrap().bytes().await.unwrap().is_empty());
     }
     let purged = service.post("destinations/crm/purge", json!({})).await.ok();
-    assert_eq!(purged, json!({"cancelled": 25_000, "ordered": 0}));
+    assert_eq!(purged, json!({"cancelled": 25_000, "withdrawing": 0}));
     service.send("crm", json!("late"), json!({})).await;
     // More than one call looks through: the pod goes on by itself.
     let request = json!({"destinations": ["crm"], "max": 1, "wait_ms": 20_000});
@@ -205,8 +205,8 @@ async fn dead_letters_have_a_maximum_and_an_age() {
     let service = Service::start().await;
     let worker = json!({"kind": "worker"});
     let policy = |max: u64| {
-        json!({"transform": worker, "on_exhausted": "skip", "ordering": "none",
-               "dead_letters_max": max, "dead_letters_max_age_ms": 60_000})
+        json!({"transform": worker, "on_exhausted": "dead_letter", "ordering": "none",
+               "dead_letters_max": max, "dead_letters_age_max_ms": 60_000})
     };
     service.define("crm", policy(2)).await;
     for n in 1..=4 {
@@ -216,7 +216,7 @@ async fn dead_letters_have_a_maximum_and_an_age() {
         service.halt_next("crm", "no").await;
     }
     let counts = service.counts("crm").await;
-    assert_eq!((&counts["dead"], &counts["halted"]), (&json!(2), &json!(1)), "{counts}");
+    assert_eq!((&counts["dead_letters"], &counts["halted"]), (&json!(2), &json!(1)), "{counts}");
     let full = service.skip_head("crm", 3).await;
     full.is_problem(409, "wrong_state", "dead_letters_max 2");
 
@@ -226,12 +226,12 @@ async fn dead_letters_have_a_maximum_and_an_age() {
     let known_now = super::known(&service.store, "crm").await;
     assert_eq!(service.store.settle_halted(&known_now).await.unwrap(), 1);
     let counts = service.counts("crm").await;
-    assert_eq!((&counts["dead"], &counts["halted"]), (&json!(3), &json!(0)), "{counts}");
+    assert_eq!((&counts["dead_letters"], &counts["halted"]), (&json!(3), &json!(0)), "{counts}");
 
     // Two are set aside too long ago.
     let keys = service.store.keys().destination(&known.destination.name);
     let long_ago = "1700000000000";
-    let ask = ["ZADD", &keys.dead_at(), "XX", long_ago, "1", long_ago, "2"];
+    let ask = ["ZADD", &keys.dead_lettered_at(), "XX", long_ago, "1", long_ago, "2"];
     let _: u64 = service.redis.ask(&ask).await.unwrap();
     assert_eq!(service.store.expire(&known_now).await.unwrap(), 2);
     let page = service.get("destinations/crm/dead-letters").await.ok();

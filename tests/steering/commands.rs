@@ -86,7 +86,7 @@ async fn messages_are_skipped_cancelled_purged_and_brought_back_by_command() {
         let more = json!({"idempotency_key": format!("key-{n}")});
         service.send("crm", json!(n), more).await;
     }
-    assert_eq!(service.said(&["skip-head", "crm"]).await.trim(), "1 is skipped");
+    assert_eq!(service.said(&["skip-head", "crm"]).await.trim(), "1 is dead_lettered");
     assert_eq!(service.said(&["cancel", "crm", "3"]).await.trim(), "3 is cancelled");
     let by_key = service.said(&["cancel", "crm", "--idempotency-key", "key-4"]).await;
     assert_eq!(by_key.trim(), "4 is cancelled");
@@ -107,7 +107,11 @@ async fn messages_are_skipped_cancelled_purged_and_brought_back_by_command() {
     assert_eq!(hand.deliver(None).await.len(), 9);
     service
         .store
-        .disown(super::known(&service.store, "crm").await.partition, &hand.owner.token, None)
+        .resign_partition(
+            super::known(&service.store, "crm").await.partition,
+            &hand.owner.token,
+            None,
+        )
         .await
         .unwrap();
     let log = service.said(&["log", "crm", "--limit", "3"]).await;
@@ -140,6 +144,6 @@ async fn a_problem_is_json_too_and_definitions_are_made_and_removed_by_command()
     assert_eq!(set.trim(), "orders goes to crm");
     assert!(service.said(&["topics", "list"]).await.contains("orders"));
     assert_eq!(service.said(&["topics", "remove", "orders"]).await.trim(), "orders was removed");
-    let removed = service.said(&["destinations", "delete", "crm", "--purge"]).await;
+    let removed = service.said(&["destinations", "delete", "crm", "--force"]).await;
     assert_eq!(removed.trim(), "crm was removed, with 0 pending messages");
 }

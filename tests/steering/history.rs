@@ -98,7 +98,7 @@ async fn a_replay_arrives_anew_and_doubles_nothing_under_the_same_key() {
 async fn a_replay_that_is_stopped_says_how_to_go_on_without_doubling() {
     let service = Service::start().await;
     delivered(&service, 5, json!({"log_bodies": true})).await;
-    let narrow = json!({"transform": {"kind": "worker"}, "max_backlog": 2});
+    let narrow = json!({"transform": {"kind": "worker"}, "backlog_max": 2});
     service.define("lab", narrow).await;
     let into_lab = |more: Value| {
         let mut request = json!({"from_sequence": 2, "to_destination": "lab"});

@@ -27,9 +27,9 @@ async fn what_is_paused_is_shown_and_both_are_resumed_together() {
     assert_eq!(each(&shown, "paused"), vec![json!({"ingest": false, "delivery": false}); 2]);
     // A definition that is put again does not resume.
     service.post("destinations/crm/pause", json!({"what": "delivery"})).await.ok();
-    service.define("crm", json!({"max_backlog": 7})).await;
+    service.define("crm", json!({"backlog_max": 7})).await;
     let shown = service.get("destinations/crm").await.ok();
-    assert_eq!((&shown["paused"]["delivery"], &shown["max_backlog"]), (&json!(true), &json!(7)));
+    assert_eq!((&shown["paused"]["delivery"], &shown["backlog_max"]), (&json!(true), &json!(7)));
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn a_halted_head_is_found_repaired_and_tried_again() {
     let halted = service.get("destinations/crm/messages?state=halted").await.ok();
     assert_eq!(each(&halted, "sequence"), [1]);
     let head = &halted["items"][0];
-    assert!(head["halted_since"].is_string() && head["received"].is_string(), "{head}");
+    assert!(head["halted_at"].is_string() && head["received_at"].is_string(), "{head}");
     assert_eq!(head["last_error"]["detail"], "cannot read this");
     assert!(head.get("body").is_none() && head.get("priority").is_none(), "{head}");
     let shown = service.get("destinations/crm/messages/1").await.ok();
@@ -72,7 +72,7 @@ async fn a_halted_head_is_found_repaired_and_tried_again() {
     // A delayed one can be hastened, but not repaired.
     service.fail(&lease, "later", false).await;
     let shown = service.get("destinations/crm/messages/1").await.ok();
-    assert!(shown["state"] == "delayed" && shown["due"].is_string(), "{shown}");
+    assert!(shown["state"] == "delayed" && shown["due_at"].is_string(), "{shown}");
     let repaired = service.post(retry, json!({"key": "a", "body": 1})).await;
     repaired.is_problem(409, "wrong_state", "halted");
     assert_eq!(service.post(retry, json!({"key": "a"})).await.ok()["state"], "waiting");
@@ -138,7 +138,7 @@ async fn a_skipped_head_is_a_dead_letter_and_its_lane_goes_on() {
     let never = service.post(skip, json!({"sequence": 4})).await;
     never.is_problem(404, "unknown_message", "never stamped");
     let skipped = service.post(skip, json!({"sequence": 1})).await.ok();
-    assert_eq!(skipped, json!({"sequence": 1, "state": "skipped"}));
+    assert_eq!(skipped, json!({"sequence": 1, "state": "dead_lettered"}));
     let letter = service.get("destinations/crm/dead-letters/1").await.ok();
     assert_eq!(
         (&letter["reason"], &letter["stage"]),
@@ -149,9 +149,9 @@ async fn a_skipped_head_is_a_dead_letter_and_its_lane_goes_on() {
     let hand = service.hand("crm").await;
     assert_eq!(hand.deliver(None).await, [1]);
     let gone = service.get("destinations/crm/messages/1").await.ok();
-    assert_eq!((&gone["state"], &gone["dead_letter"]), (&json!("skipped"), &json!(true)));
+    assert_eq!((&gone["state"], &gone["dead_letter"]), (&json!("dead_lettered"), &json!(true)));
     let stats = service.counts("crm").await;
-    assert_eq!((&stats["dead"], &stats["skipped_total"]), (&json!(1), &json!(1)));
+    assert_eq!((&stats["dead_letters"], &stats["dead_lettered_total"]), (&json!(1), &json!(1)));
     assert_eq!(stats["head"]["sequence"], 2);
 }
 
@@ -164,19 +164,19 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
     let hand = service.hand("crm").await;
     let skip = "destinations/crm/skip-head";
     let ordered = service.post(skip, json!({"sequence": 1})).await;
-    assert_eq!((ordered.status, &ordered.body["state"]), (202, &json!("ordered")));
+    assert_eq!((ordered.status, &ordered.body["state"]), (202, &json!("withdrawing")));
     let shown = service.get("destinations/crm/messages/1").await.ok();
-    assert_eq!((&shown["state"], &shown["ordered"]), (&json!("ready"), &json!(true)));
+    assert_eq!((&shown["state"], &shown["withdrawing"]), (&json!("ready"), &json!(true)));
 
     // The owner carries it out.
     let known = super::known(&service.store, "crm").await;
-    let order = service.store.orders(&known, 0).await.unwrap().0.remove(0);
+    let order = service.store.withdrawals(&known, 0).await.unwrap().0.remove(0);
     let carried_out = async {
         let messages = [(order.lane.clone(), order.sequence)];
         let withdrawal = reseq::store::Withdrawal {
             how: order.how,
             reason: &order.reason,
-            trouble: None,
+            error: None,
             messages: &messages,
         };
         service
@@ -186,14 +186,14 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
             .unwrap();
     };
     let (said, ()) = tokio::join!(service.post(skip, json!({"sequence": 1})), carried_out);
-    assert_eq!(said.ok()["state"], "skipped");
+    assert_eq!(said.ok()["state"], "dead_lettered");
     assert_eq!(hand.deliver(None).await, [1]);
 
     service.send("crm", json!(2), json!({})).await;
     // The next is delivered while a cancellation waits for it.
     let delivered = async {
         super::support::wait::eventually("the order is there", async || {
-            let count = service.store.orders(&known, 0).await.unwrap().0.len();
+            let count = service.store.withdrawals(&known, 0).await.unwrap().0.len();
             if count > 0 { Ok(()) } else { Err("none".to_owned()) }
         })
         .await;
@@ -218,7 +218,7 @@ impl LogOf<'_> {
         let entry = reseq::store::LogEntry::of(&message, message.message.received_ms, 1, false);
         let settled = reseq::store::Settled {
             upto: sequence,
-            bytes: message.charge,
+            bytes: message.accounted_bytes,
             log: vec![(sequence, entry)],
             ..Default::default()
         };

@@ -29,9 +29,9 @@ async fn with_letters(service: &Service, definition: Value) {
         let known = super::known(&service.store, "crm").await;
         let messages = [(None, sequence)];
         let withdrawal = reseq::store::Withdrawal {
-            how: reseq::domain::Tombstone::Skipped,
+            how: reseq::domain::Tombstone::DeadLettered,
             reason: "given up",
-            trouble: None,
+            error: None,
             messages: &messages,
         };
         let who = reseq::store::Who::Owner(&hand.owner);
@@ -56,7 +56,9 @@ async fn dead_letters_are_listed_by_what_they_are_like() {
     let all = list("").await;
     assert_eq!(each(&all, "sequence"), [1, 2, 3, 4]);
     assert_eq!(all["next_cursor"], Value::Null);
-    assert!(all["items"][0].get("body").is_none() && all["items"][0]["set_aside"].is_string());
+    assert!(
+        all["items"][0].get("body").is_none() && all["items"][0]["dead_lettered_at"].is_string()
+    );
     for (query, found) in [
         ("?stage=delivery", vec![3, 4]),
         ("?key=k1", vec![1, 3]),
@@ -85,7 +87,7 @@ async fn redriven_letters_arrive_in_their_order_and_are_not_processed_twice() {
     assert_eq!(dry["would_redrive"], 4);
     let error = json!({"filter": {"error": "pipe 1"}, "dry_run": true});
     assert_eq!(service.post(&path, error).await.ok()["would_redrive"], 1);
-    assert_eq!(service.counts("crm").await["dead"], 4);
+    assert_eq!(service.counts("crm").await["dead_letters"], 4);
 
     let some = service.post(&path, json!({"sequences": [3, 1, 77, 3]})).await.ok();
     assert_eq!(
@@ -99,7 +101,7 @@ async fn redriven_letters_arrive_in_their_order_and_are_not_processed_twice() {
     assert_eq!(rest["redriven"], 2);
     let again = service.post(&path, json!({"sequences": [1]})).await.ok();
     assert_eq!((&again["redriven"], &again["gone"]), (&json!(0), &json!(1)));
-    assert_eq!(service.counts("crm").await["dead"], 0);
+    assert_eq!(service.counts("crm").await["dead_letters"], 0);
 
     let of_input = service.get("destinations/crm/messages/6").await.ok();
     assert_eq!((&of_input["state"], &of_input["body"]), (&json!("waiting"), &json!({"in": 1})));
@@ -120,7 +122,7 @@ async fn a_redrive_stops_where_there_is_no_room_and_says_how_far_it_came() {
     let service = Service::start().await;
     let mut definition = worker();
     with_letters(&service, definition.clone()).await;
-    definition["max_backlog"] = json!(3);
+    definition["backlog_max"] = json!(3);
     service.define("crm", definition).await;
     let full = service.post(&format!("{LETTERS}/redrive"), json!({"all": true})).await;
     full.is_problem(429, "backlog_full", "2 have arrived anew");
@@ -143,8 +145,8 @@ async fn letters_are_discarded_one_by_one_or_by_what_they_are_like() {
     let gone = service.post(&path, json!({"filter": {"stage": "delivery", "to": 3}})).await.ok();
     assert_eq!(gone, json!({"discarded": 1}));
     assert_eq!(service.post(&path, json!({"all": true})).await.ok(), json!({"discarded": 2}));
-    assert_eq!(service.counts("crm").await["dead"], 0);
+    assert_eq!(service.counts("crm").await["dead_letters"], 0);
     // What it was stands in the log, and says that it is no letter any more.
     let shown = service.get("destinations/crm/messages/1").await.ok();
-    assert_eq!((&shown["state"], &shown["dead_letter"]), (&json!("skipped"), &json!(false)));
+    assert_eq!((&shown["state"], &shown["dead_letter"]), (&json!("dead_lettered"), &json!(false)));
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::RequestBuilder;
 use reseq::{
     config,
-    store::{Catalog, Known, LaneRequest, LogEntry, Owner, OwnerToken, Settled, Store},
+    store::{Catalog, CatalogEntry, LaneRequest, LogEntry, Owner, OwnerToken, Settled, Store},
 };
 use serde_json::{Value, json};
 use support::{
@@ -124,7 +124,7 @@ impl Service {
         let token = OwnerToken::random();
         let known = known(&self.store, name).await;
         let lease = Duration::from_secs(600);
-        let owned = self.store.own(known.partition, &token, lease).await.unwrap();
+        let owned = self.store.acquire_partition(known.partition, &token, lease).await.unwrap();
         let owner = Owner { token, epoch: owned.epoch };
         Hand { store: self.store.clone(), name: name.to_owned(), owner }
     }
@@ -143,7 +143,7 @@ impl Service {
     }
 }
 
-async fn known(store: &Store, name: &str) -> std::sync::Arc<Known> {
+async fn known(store: &Store, name: &str) -> std::sync::Arc<CatalogEntry> {
     let catalog = Catalog::load(store.clone()).await.unwrap();
     catalog.refresh(&name.parse().unwrap()).await.unwrap().unwrap()
 }
@@ -169,7 +169,7 @@ impl Hand {
         }
         let settled = [request(settled, 0)];
         self.store.release(&self.owner, &known, &settled).await.unwrap();
-        messages.iter().map(|message| message.place.sequence).collect()
+        messages.iter().map(|message| message.position.sequence).collect()
     }
 }
 

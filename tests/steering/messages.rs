@@ -54,7 +54,7 @@ async fn pages_show_every_pending_message_once() {
         assert_eq!(each(&from, "sequence"), [24, 25], "{ordering}");
         let item = &from["items"][0];
         assert_eq!(item.get("priority").is_some(), ordering == "none", "{item}");
-        assert!(item["age_ms"].is_u64() && item["ordered"] == false, "{item}");
+        assert!(item["age_ms"].is_u64() && item["withdrawing"] == false, "{item}");
     }
 }
 
@@ -74,7 +74,7 @@ async fn a_message_is_told_from_its_arrival_to_the_end_of_the_log() {
     let gone = service.get(&path("3")).await.ok();
     assert_eq!((&gone["state"], &gone["attempts"]), (&json!("delivered"), &json!(1)));
     assert_eq!((&gone["latency"]["delivery_ms"], &gone["dead_letter"]), (&json!(3), &json!(false)));
-    assert!(gone["latency"]["total_ms"].is_u64() && gone["settled"].is_string(), "{gone}");
+    assert!(gone["latency"]["total_ms"].is_u64() && gone["settled_at"].is_string(), "{gone}");
     let older = service.get(&path("2")).await;
     older.is_problem(404, "unknown_message", "log_max");
     let never = service.get(&path("5")).await;
@@ -99,7 +99,7 @@ async fn a_cancelled_message_leaves_without_being_delivered() {
     assert_eq!(service.lease("crm", 1).await[0]["sequence"], 2);
     // Under a lease it only leaves when the attempt has failed.
     let ordered = service.delete(&path(2)).await;
-    assert_eq!((ordered.status, &ordered.body["state"]), (202, &json!("ordered")));
+    assert_eq!((ordered.status, &ordered.body["state"]), (202, &json!("withdrawing")));
 
     let hand = service.hand("crm").await;
     assert_eq!(hand.deliver(Some("a")).await, [1]);
@@ -144,7 +144,7 @@ async fn a_dead_letter_is_found_by_its_sequence_although_there_is_no_log() {
     let hand = service.hand("crm").await;
     assert_eq!(hand.deliver(None).await, [1, 2]);
     let letter = service.get("destinations/crm/messages/1").await.ok();
-    assert_eq!((&letter["state"], &letter["body"]), (&json!("skipped"), &json!({"n": 1})));
+    assert_eq!((&letter["state"], &letter["body"]), (&json!("dead_lettered"), &json!({"n": 1})));
     let gone = service.get("destinations/crm/messages/2").await;
     gone.is_problem(404, "unknown_message", "the last 0 (log_max)");
     let gone = service.delete("destinations/crm/messages/1").await;
@@ -170,5 +170,5 @@ async fn a_definition_that_another_pod_has_changed_is_read_again() {
         };
     }
     let shown = service.get("destinations/crm/messages/1").await.ok();
-    assert_eq!(shown["state"], "skipped");
+    assert_eq!(shown["state"], "dead_lettered");
 }

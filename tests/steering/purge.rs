@@ -35,11 +35,11 @@ async fn a_purge_counts_first_and_then_cancels_whatever_stands_anywhere() {
         let few = service.post(&path, json!({"dry_run": true, "key": "few"})).await.ok();
         assert_eq!(few["pending"], 10, "{ordering}: {few}");
         let purged = service.post(&path, json!({"key": "few"})).await.ok();
-        assert_eq!(purged, json!({"cancelled": 9, "ordered": 1}), "{ordering}");
+        assert_eq!(purged, json!({"cancelled": 9, "withdrawing": 1}), "{ordering}");
         assert_eq!(service.counts(ordering).await["waiting"], 690, "{ordering}");
         let url = service.pod.url(&format!("/v1/{path}"));
         let purged = super::said(super::client().post(url)).await.ok();
-        assert_eq!(purged, json!({"cancelled": 690, "ordered": 0}), "{ordering}");
+        assert_eq!(purged, json!({"cancelled": 690, "withdrawing": 0}), "{ordering}");
         let stats = service.counts(ordering).await;
         let left = ["waiting", "processing", "delayed", "halted", "ready"];
         assert_eq!(left.map(|state| stats[state].as_u64().unwrap()), [0, 1, 0, 0, 699]);
@@ -61,7 +61,7 @@ async fn what_is_ready_behind_a_halted_head_is_ordered_before_the_head_goes() {
     }
     let hand = service.hand("crm").await;
     let purged = service.post("destinations/crm/purge", json!({})).await.ok();
-    assert_eq!(purged, json!({"cancelled": 1, "ordered": 2}));
+    assert_eq!(purged, json!({"cancelled": 1, "withdrawing": 2}));
     // The head is passed as a tombstone; behind it stand orders, which are not handed out.
     assert_eq!(hand.deliver(None).await, [1]);
     assert_eq!(hand.deliver(None).await, Vec::<u64>::new());
@@ -106,7 +106,7 @@ async fn where_one_is_processed_at_a_time_those_held_behind_it_are_purged_too() 
     let counts = service.post("destinations/crm/purge", json!({"dry_run": true})).await.ok();
     assert_eq!(counts["by_state"]["waiting"], 19);
     let purged = service.post("destinations/crm/purge", json!({})).await.ok();
-    assert_eq!(purged, json!({"cancelled": 19, "ordered": 1}));
+    assert_eq!(purged, json!({"cancelled": 19, "withdrawing": 1}));
     let stats = service.counts("crm").await;
     assert_eq!((&stats["waiting"], &stats["processing"]), (&json!(0), &json!(1)));
     let hand = service.hand("crm").await;

@@ -69,7 +69,7 @@ const DAMAGES: [Damage; 16] = [
     (&["HDEL {d}:messages 2"], &["damaged"], [&[1], &[4]]),
     (&["HSET {d}:messages 2 garbage"], &["damaged"], [&[1], &[4]]),
     (
-        &["ZADD {d}:halted 1 77", "HSET {d}:orders 78 c1_k", "HSET {d}:attempts 79 x"],
+        &["ZADD {d}:halted 1 77", "HSET {d}:withdrawals 78 c1_k", "HSET {d}:attempts 79 x"],
         &["left_over"],
         ALL,
     ),
@@ -78,7 +78,7 @@ const DAMAGES: [Damage; 16] = [
     (&["ZADD {d}:ready:k 77 77"], &["left_over"], ALL),
     (&["ZADD {p}:delayed 9999999999999 {n}/1", "ZADD {d}:ready:k 1 1"], &["twice"], ALL),
     (&["HSET {d}:bodies 99 x 99i x 1 x"], &["body"], ALL),
-    (&["ZADD {d}:dead 55 55", "ZADD {d}:dead-at 1 56"], &["dead_letter"], ALL),
+    (&["ZADD {d}:dead-letters 55 55", "ZADD {d}:dead-lettered-at 1 56"], &["dead_letter"], ALL),
     (&["ZREM {p}:active:worker {n}"], &["hint"], ALL),
     (&["HINCRBY {d} ready 5", "HINCRBY {d} bytes 99", "HINCRBY {d} settled -1"], &["counter"], ALL),
     (&["DEL {d}:waiting", "SET {d}:waiting x", "SET {d}:halted x"], &["wrong_type"], ALL),
@@ -145,7 +145,11 @@ async fn what_no_lane_holds_is_kept_as_a_dead_letter_and_what_is_damaged_is_halt
     assert_eq!(halted, [3]);
     assert_eq!(service.flow("crm", &[None]).await, [[1]]);
     let counts = service.counts("crm").await;
-    assert_eq!((&counts["skipped_total"], &counts["pending"]), (&json!(1), &json!(1)), "{counts}");
+    assert_eq!(
+        (&counts["dead_lettered_total"], &counts["pending"]),
+        (&json!(1), &json!(1)),
+        "{counts}"
+    );
 }
 
 /// Ingests, processes, delivers and repairs at the same time: what left each lane.
@@ -304,7 +308,7 @@ async fn a_removal_leaves_no_key_whatever_is_damaged() {
         for command in damage.split(';') {
             service.redis_does(&command.replace("{d}", &keys.hash())).await;
         }
-        let gone = service.delete("destinations/crm?purge=true").await;
+        let gone = service.delete("destinations/crm?force=true").await;
         assert_eq!(gone.status, 200, "{damage}: {gone:?}");
         let left: Vec<String> = service.redis.ask(&["KEYS", &keys.pattern()]).await.unwrap();
         assert_eq!(left, Vec::<String>::new(), "{damage}");
@@ -312,7 +316,7 @@ async fn a_removal_leaves_no_key_whatever_is_damaged() {
         service.define_worker("crm", "key").await;
         service.send("crm", json!("x"), json!({"key": "k"})).await;
         assert_eq!(service.flow("crm", &[Some("k")]).await, [[1]], "{damage}");
-        assert_eq!(service.delete("destinations/crm?purge=true").await.status, 200);
+        assert_eq!(service.delete("destinations/crm?force=true").await.status, 200);
     }
 }
 

@@ -5,13 +5,13 @@ use std::{ops::RangeInclusive, time::Duration};
 use redis::aio::MultiplexedConnection;
 use reseq::{
     domain::{
-        Arrival, Body, Destination, Due, Message, Ordering, Processing, Redrive, Sequence, Stage,
-        Stamped, Tombstone, Topic, TransformKind, Trouble, TroubleKind,
+        Arrival, AttemptError, Body, Destination, Due, ErrorKind, Message, Ordering, Processing,
+        Redrive, Sequence, Stage, Stamped, Tombstone, Topic, TransformKind,
     },
     store::{
-        Caller, Catalog, Claimed, Claimers, Completion, Extension, Failed, Ingested, Known,
-        LaneRequest, LogEntry, Owner, OwnerToken, Paused, RefusedHead, Retry, Settled, Status,
-        Store, Which, Who, Withdrawal, Withdrawn,
+        CallSequence, Catalog, CatalogEntry, Claimed, Claimers, Completion, Extension, Failed,
+        Ingested, LaneRequest, LogEntry, Owner, OwnerToken, Paused, RefusedHead, Retry, Settled,
+        Status, Store, Which, Who, Withdrawal, Withdrawn,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -20,9 +20,9 @@ const MANY: RangeInclusive<usize> = 1..=10;
 
 struct Life<'a> {
     store: &'a Store,
-    known: Known,
+    known: CatalogEntry,
     owner: Owner,
-    caller: Caller,
+    caller: CallSequence,
     lease: Duration,
 }
 
@@ -37,8 +37,8 @@ fn arrival(key: &str, idempotency_key: Option<&str>) -> Arrival {
     Arrival { idempotency_key: idempotency_key.map(str::to_owned), ..Arrival::of(message) }
 }
 
-fn trouble(stage: Stage) -> Trouble {
-    Trouble::new(stage, TroubleKind::Failed, "no")
+fn error(stage: Stage) -> AttemptError {
+    AttemptError::new(stage, ErrorKind::Failed, "no")
 }
 
 /// Every verb, each doing something.
@@ -52,16 +52,21 @@ pub async fn through_the_store(
         Topic { name: "orders".parse().unwrap(), destinations: vec![destination.name.clone()] };
     assert!(store.define_topic(&topic).await.unwrap());
     assert!(store.remove_topic(&topic.name).await.unwrap());
-    store.found().await.unwrap();
+    store.init_epoch().await.unwrap();
     assert_eq!(store.heartbeat("sender", lease).await.unwrap(), (1, lease));
     let defined = store.define(&destination).await.unwrap();
     let partition = destination.name.partition(store.keys().partitions());
     let caller = store.caller(destination.name.as_str());
     let paused = Paused::default();
-    let known =
-        Known { destination, version: defined.version, partition, paused, born: defined.born };
+    let known = CatalogEntry {
+        destination,
+        version: defined.version,
+        partition,
+        paused,
+        born: defined.born,
+    };
     let token = OwnerToken::random();
-    let epoch = store.own(partition, &token, lease).await.unwrap().epoch;
+    let epoch = store.acquire_partition(partition, &token, lease).await.unwrap().epoch;
     let mut life = Life { store, known, owner: Owner { token, epoch }, caller, lease };
     life.ingest(&[
         arrival("a", None),
@@ -78,7 +83,7 @@ pub async fn through_the_store(
     life.set_aside().await;
     let repair = store.repair(&life.known, false, &CancellationToken::new()).await.unwrap();
     assert_eq!((repair.items, repair.counters_verified), (Vec::new(), true));
-    store.disown(partition, &life.owner.token, None).await.unwrap();
+    store.resign_partition(partition, &life.owner.token, None).await.unwrap();
     store.migrate(partition).await.unwrap();
 
     // Removed with a message pending, and with one under a lease where there are leases.
@@ -89,7 +94,7 @@ pub async fn through_the_store(
         assert!(leases[0].by_destination.is_empty(), "none is over");
     }
     let known = &life.known;
-    assert!(store.remove(&known.destination.name, true).await.unwrap().purged > 0);
+    assert!(store.remove(&known.destination.name, true).await.unwrap().removed_messages > 0);
     assert!(store.active_of_all(&[partition], Claimers::Builtin, 10).await.unwrap()[0].is_empty());
     Catalog::load(store.clone()).await.unwrap();
 }
@@ -127,14 +132,14 @@ impl Life<'_> {
         let extensions: Vec<_> = tokens.iter().map(extend).collect();
         store.extend(known, &extensions, self.lease).await.unwrap();
         let failed = |at: usize, wait, is_final| {
-            let trouble = trouble(Stage::Transform);
-            Failed { token: tokens[at].clone(), wait, is_final, trouble }
+            let error = error(Stage::Transform);
+            Failed { token: tokens[at].clone(), wait, is_final, error }
         };
         let failed = [failed(0, Duration::ZERO, true), failed(1, self.lease, false)];
         let statuses = store.fail(caller, known, &failed).await.unwrap();
         assert_eq!(statuses, [Status::Halted, Status::Ok]);
         if !serial {
-            store.unclaim(caller, known, &tokens[2..]).await.unwrap();
+            store.requeue(caller, known, &tokens[2..]).await.unwrap();
         }
         let body = Body { content_type: "text/plain".into(), bytes: "other".into() };
         let retry = Retry { lane: self.lane("a", 1), sequence: 1, repaired: Some(body) };
@@ -168,9 +173,9 @@ impl Life<'_> {
         let runs = store.release(owner, known, &all).await.unwrap().runs;
         assert!(runs.iter().all(|run| !run.messages.is_empty()));
         let first = runs[0].messages[0].clone();
-        let (lane, why) = (self.lane("a", 1), trouble(Stage::Delivery));
+        let (lane, why) = (self.lane("a", 1), error(Stage::Delivery));
         let lane = lane.as_deref();
-        let head = RefusedHead { lane, sequence: 1, failed: 1, trouble: &why };
+        let head = RefusedHead { lane, sequence: 1, failed: 1, error: &why };
         store.postpone(owner, known, head, Duration::ZERO).await.unwrap();
         store.halt(owner, known, RefusedHead { failed: 2, ..head }).await.unwrap();
         assert_eq!(store.stats(known).await.unwrap().halted, 1);
@@ -178,7 +183,7 @@ impl Life<'_> {
         store.retry(known, &retry).await.unwrap();
         let settled = Settled {
             upto: 1,
-            bytes: first.charge,
+            bytes: first.accounted_bytes,
             log: vec![(1, LogEntry::of(&first, 1, 1, true))],
             idempotency_keys: vec!["once".to_owned()],
             ..Settled::default()
@@ -191,25 +196,25 @@ impl Life<'_> {
     async fn set_aside(&mut self) {
         let (store, known) = (self.store, self.known.clone());
         let both = [(self.lane("b", 2), 2), (self.lane("a", 3), 3), (self.lane("a", 4), 4)];
-        let why = trouble(Stage::Delivery);
+        let why = error(Stage::Delivery);
         let withdrawal = Withdrawal {
-            how: Tombstone::Skipped,
+            how: Tombstone::DeadLettered,
             reason: "why",
-            trouble: Some((1, &why)),
+            error: Some((1, &why)),
             messages: &both,
         };
         let ordered = store.withdraw(&known, Who::Person, &withdrawal).await.unwrap();
-        let ordered = ordered.iter().filter(|outcome| **outcome == Withdrawn::Ordered).count();
+        let ordered = ordered.iter().filter(|outcome| **outcome == Withdrawn::Withdrawing).count();
         assert!(ordered > 0);
-        let (orders, _) = store.orders(&known, 0).await.unwrap();
+        let (orders, _) = store.withdrawals(&known, 0).await.unwrap();
         assert_eq!(orders.len(), ordered);
         assert!(orders.iter().all(|order| both.contains(&(order.lane.clone(), order.sequence))));
         store.withdraw(&known, Who::Owner(&self.owner), &withdrawal).await.unwrap();
-        assert!(store.orders(&known, 0).await.unwrap().0.is_empty());
+        assert!(store.withdrawals(&known, 0).await.unwrap().0.is_empty());
         let letters = store.dead_letters(&known, 0, 9).await.unwrap();
         assert_eq!(letters.len(), 3);
         let letter = letters[0].message.clone();
-        let redrive = Redrive { letter: letter.place, processed: Some(Box::new(letter)) };
+        let redrive = Redrive { letter: letter.position, processed: Some(Box::new(letter)) };
         let again = Arrival { redrive: Some(redrive), ..arrival("b", Some("thrice")) };
         assert!(matches!(self.ingest(&[again]).await[..], [Ingested::Stamped(_)]));
         assert_eq!(store.discard(&known, &[3]).await.unwrap(), 1);
@@ -225,7 +230,7 @@ impl Life<'_> {
         let name = &known.destination.name;
         store.pause(name, None, Some(true)).await.unwrap();
         let catalog = Catalog::load(store.clone()).await.unwrap();
-        self.known = Known::clone(&catalog.get(name.as_str()).unwrap());
+        self.known = CatalogEntry::clone(&catalog.get(name.as_str()).unwrap());
         assert!(self.known.paused.delivery && self.known.version > known.version);
     }
 }

@@ -63,7 +63,7 @@ pub struct Found {
 /// Destination and sequence of what is pending in Redis.
 pub type Held = HashSet<(String, u64)>;
 type Lane<'a> = (&'a str, Option<&'a str>);
-type Place = (Option<u64>, u64);
+type Position = (Option<u64>, u64);
 
 /// Nothing lost, nothing invented, each lane in order, repeats the same to the byte. `subjects`
 /// name all destinations. Takes time in proportion to promises and deliveries.
@@ -144,12 +144,12 @@ struct Examiner<'a> {
     /// By destination and the body that must be delivered.
     promised: HashMap<(&'a str, String), &'a Promise>,
     /// By destination and place.
-    at: HashMap<(&'a str, Place), &'a Promise>,
+    at: HashMap<(&'a str, Position), &'a Promise>,
     /// First deliveries, by destination and body.
     first: HashMap<(&'a str, &'a str), &'a Delivery>,
     /// The same by destination and place.
-    seen_at: HashMap<(&'a str, Place), &'a Delivery>,
-    last: HashMap<Lane<'a>, Place>,
+    seen_at: HashMap<(&'a str, Position), &'a Delivery>,
+    last: HashMap<Lane<'a>, Position>,
     found: Found,
     anomalies: Anomalies,
 }
@@ -172,7 +172,7 @@ impl<'a> Examiner<'a> {
             sent.sort_by_key(|promise| number(&promise.body));
             for pair in sent.windows(2) {
                 let [before, after] = pair else { continue };
-                if place(before) >= place(after) {
+                if position(before) >= position(after) {
                     let what = || format!("{after:?} was sent after {before:?}");
                     self.anomalies.note(Anomaly::Reordered, what);
                 }
@@ -189,7 +189,7 @@ impl<'a> Examiner<'a> {
             let what = || format!("promised twice: {other:?}, {promise:?}");
             self.anomalies.note(Anomaly::DoubledSequence, what);
         }
-        if let Some(other) = self.at.insert((destination, place(promise)), promise)
+        if let Some(other) = self.at.insert((destination, position(promise)), promise)
             && other.body != promise.body
         {
             let what = || format!("{other:?} and {promise:?}");
@@ -290,7 +290,7 @@ impl<'a> Examiner<'a> {
         let headers = delivery.headers.as_ref();
         // Over TCP only the promise says what its place is.
         let at = headers.map(|headers| (Some(headers.epoch), headers.sequence));
-        let Some(at) = at.or(promise.map(place)) else { return };
+        let Some(at) = at.or(promise.map(position)) else { return };
         if let Some(other) = self.seen_at.insert((name, at), delivery) {
             let what = || format!("{other:?} and {delivery:?}");
             self.anomalies.note(Anomaly::DoubledSequence, what);
@@ -322,7 +322,7 @@ impl<'a> Examiner<'a> {
     }
 
     /// True if a delivery names the one before it in its lane, which was at `before`.
-    fn follows(&self, headers: &Headers, before: Option<Place>, lane: Lane) -> bool {
+    fn follows(&self, headers: &Headers, before: Option<Position>, lane: Lane) -> bool {
         let (named, last) = (headers.previous, before.map_or(0, |(_, sequence)| sequence));
         // In its place stood one that was destroyed, and left the lane.
         let is_behind_destroyed = named > last && self.destroyed.contains(&(lane.0, named));
@@ -343,7 +343,7 @@ impl<'a> Examiner<'a> {
     }
 }
 
-fn place(promise: &Promise) -> Place {
+fn position(promise: &Promise) -> Position {
     (promise.epoch, promise.sequence)
 }
 

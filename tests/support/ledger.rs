@@ -61,8 +61,8 @@ impl Ledger {
 
     /// This message may be lost: it was destroyed in Redis.
     pub fn destroy(&self, destination: &str, epoch: u64, sequence: u64) {
-        let place = (destination.to_owned(), epoch, sequence);
-        self.destroyed.lock().unwrap().insert(place);
+        let position = (destination.to_owned(), epoch, sequence);
+        self.destroyed.lock().unwrap().insert(position);
     }
 
     /// Destination, epoch and sequence of the messages that may be lost.

@@ -89,17 +89,17 @@ impl Transformer {
 
 async fn answer(work: &Work, request: Request, seed: u64, slowest_ms: u64) -> Answer {
     let destination = request.header("reseq-destination");
-    let place = (request.number("reseq-epoch"), request.number("reseq-sequence"));
+    let position = (request.number("reseq-epoch"), request.number("reseq-sequence"));
     let attempt = request.number("reseq-attempt");
-    with(work, destination, |seen| seen.attempts.entry(place).or_default().push(attempt));
+    with(work, destination, |seen| seen.attempts.entry(position).or_default().push(attempt));
     work.gate.at(Point::Arrived, destination).await;
     let mut hasher = DefaultHasher::new();
     (seed, destination, &request.body).hash(&mut hasher);
     // This is the work itself.
     tokio::time::sleep(Duration::from_millis(hasher.finish() % (slowest_ms + 1))).await;
     with(work, destination, |seen| {
-        seen.overtaken += usize::from(place < seen.finished);
-        seen.finished = seen.finished.max(place);
+        seen.overtaken += usize::from(position < seen.finished);
+        seen.finished = seen.finished.max(position);
     });
     work.gate.at(Point::Accepted, destination).await;
     Answer { body: transformed(&request.body), ..Answer::status(200) }

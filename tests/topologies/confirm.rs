@@ -5,7 +5,7 @@ use std::time::Duration;
 use reseq::{
     config,
     domain::Durability,
-    store::{Confirm, Store, persist, scripts::Scripts},
+    store::{Confirm, Store, retry_until, scripts::Scripts},
 };
 
 use tokio::time::Instant;
@@ -20,13 +20,13 @@ async fn open(url: &str) -> Store {
 /// Takes a partition: the epoch, and whether that is confirmed.
 async fn own(store: &Store, partition: u16, confirm: Confirm) -> (u64, bool) {
     let (scripts, keys) = (Scripts::new(), store.keys().partition(partition));
-    let mut call = scripts.own.call();
+    let mut call = scripts.acquire_partition.call();
     call.key(keys.epoch()).key(keys.owner()).arg("me").arg(5000).arg("5000 0");
     // A node that is being changed may not answer in time; the same call again does no harm.
     let deadline = Instant::now() + Duration::from_secs(30);
-    let run = || store.run_confirmed("own", &call, confirm);
+    let run = || store.run_confirmed("acquire_partition", &call, confirm);
     let ((epoch, _), is_confirmed): ((u64, u64), bool) =
-        persist(Some(deadline), run).await.unwrap();
+        retry_until(Some(deadline), run).await.unwrap();
     (epoch, is_confirmed)
 }
 

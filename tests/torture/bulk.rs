@@ -51,7 +51,7 @@ async fn define(world: &World, name: &str, transform: &str) -> Result<(), String
         "transform": {"kind": transform},
         "delivery": {"backoff_ms": 20, "backoff_max_ms": 500},
         "durability": world.level.to_string(),
-        "max_backlog": 10_000_000,
+        "backlog_max": 10_000_000,
     });
     admin::done(world, Method::PUT, &path(name), definition).await.map(drop)
 }
@@ -59,7 +59,7 @@ async fn define(world: &World, name: &str, transform: &str) -> Result<(), String
 async fn remove(world: &World, name: &str) -> Result<(), String> {
     // What was removed by a call whose answer was lost is not found.
     let is_gone = |status: u16, _: &Value| status == 200 || status == 404;
-    let path = format!("{}?purge=true", path(name));
+    let path = format!("{}?force=true", path(name));
     admin::ask(world, Method::DELETE, &path, Value::Null, is_gone).await.map(drop)
 }
 

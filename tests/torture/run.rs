@@ -190,15 +190,15 @@ async fn drain(world: &World, report: &mut Report) -> Held {
             let numbers = ask(world, &format!("/v1/destinations/{name}/stats")).await;
             if numbers.as_ref().is_ok_and(|numbers| numbers["pending"] == 0) {
                 let numbers = numbers.unwrap_or_default();
-                report.dead += numbers["dead"].as_u64().unwrap_or_default();
+                report.dead += numbers["dead_letters"].as_u64().unwrap_or_default();
                 let of = |field: &str| numbers[field].as_u64().unwrap_or_default();
-                let gone = of("skipped_total") + of("cancelled_total");
+                let gone = of("dead_lettered_total") + of("cancelled_total");
                 let destroyed = world.ledger.destroyed();
                 let destroyed = destroyed.iter().filter(|(of, ..)| of == name).count() as u64;
                 if gone > destroyed || of("delivered_total") + gone != of("last_sequence") {
                     problems.push(format!("{name}: not all was delivered: {numbers}"));
                 }
-                if of("dead") > 0 {
+                if of("dead_letters") > 0 {
                     problems.extend(damage::discard(world, name).await.err());
                 }
                 break;

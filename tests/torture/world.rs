@@ -221,9 +221,9 @@ fn fields(subject: &Subject, level: Level, receiver: SocketAddr, transformer: &s
     let transform = match subject.destination {
         "orders" | "accounts" => format!(
             "{{ kind = \"http\", url = \"{transformer}\", timeout_ms = 3000, {again}, \
-             crashes_max = 0 }}"
+             stalls_max = 0 }}"
         ),
-        "loose" => format!("{{ kind = \"worker\", {again}, crashes_max = 0 }}"),
+        "loose" => format!("{{ kind = \"worker\", {again}, stalls_max = 0 }}"),
         _ => "{ kind = \"none\" }".to_owned(),
     };
     let (scheme, path) = match subject.destination {
@@ -235,7 +235,7 @@ fn fields(subject: &Subject, level: Level, receiver: SocketAddr, transformer: &s
         Order::Key => "key",
         Order::None => "none",
     };
-    let window = if scheme == "tcp" { "window = 50, " } else { "" };
+    let window = if scheme == "tcp" { "window_max = 50, " } else { "" };
     format!(
         "url = \"{scheme}://{receiver}{path}\"\nordering = \"{ordering}\"\n\
          durability = \"{level}\"\nidempotency_window_ms = 300000\nlog_max = 100\ntransform = {transform}\n\

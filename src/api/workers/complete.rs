@@ -15,7 +15,7 @@ use super::{
 use crate::{
     api::{Api, read_json},
     domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
-    store::{Completion, Known, Status, cut, server_clock_ms},
+    store::{CatalogEntry, Completion, Status, chunks_by_size, server_clock_ms},
     wire::{json::even_null, problem::Problem},
 };
 
@@ -67,7 +67,7 @@ pub(in crate::api) async fn complete(
             let input = one.output.input.as_ref().map_or(0, |input| input.bytes.len());
             bytes_left(&one.output) + one.output.message.body.bytes.len() + input
         };
-        for some in cut(&completions, ITEMS_MAX, CALL_BYTES_MAX, size) {
+        for some in chunks_by_size(&completions, ITEMS_MAX, CALL_BYTES_MAX, size) {
             let name = &known.destination.name;
             let caller = api.callers.take(&api, name);
             let answer = api.store.complete(&caller, &known, some).await;
@@ -83,7 +83,7 @@ pub(in crate::api) async fn complete(
 }
 
 fn completion(
-    known: &Known,
+    known: &CatalogEntry,
     token: LeaseToken,
     message: Stamped,
     output: Option<Body>,

@@ -21,14 +21,14 @@ use tokio::{sync::broadcast, time::Instant};
 
 use super::{
     ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, check_range, find, half_a_minute,
-    handed::{self, Handed},
-    line::Place,
+    handout::{self, Handed},
+    waiter_queue::WaiterTicket,
 };
 use crate::{
-    api::{Api, draining, read_json, shown::rfc3339},
-    domain::{DestinationName, LeaseToken, Message, Stamped, Trouble},
+    api::{Api, draining, read_json, views::rfc3339},
+    domain::{AttemptError, DestinationName, LeaseToken, Message, Stamped},
     faults::planted,
-    store::{Claimed, Claimers, Known, StoreError, Wake},
+    store::{CatalogEntry, Claimed, Claimers, StoreError, Wake},
     telemetry,
     wire::{
         json::{embeddable, joined_headers, json_body},
@@ -83,7 +83,7 @@ struct Lease {
     checkpoint_base64: Option<String>,
     /// Why the last attempt did not succeed.
     last_error: Option<LastError>,
-    deadline: String,
+    expires_at: String,
     content_type: String,
     headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,8 +95,8 @@ struct Lease {
 #[derive(Serialize)]
 struct LastError {
     #[serde(flatten)]
-    trouble: Trouble,
-    at: String,
+    error: AttemptError,
+    occurred_at: String,
 }
 
 /// `POST /v1/leases`
@@ -194,7 +194,7 @@ async fn work_for(names: &[DestinationName], wakes: &mut broadcast::Receiver<Wak
 }
 
 /// Resolves when it is this one's turn somewhere.
-async fn turn(place: Option<&Place>) {
+async fn turn(place: Option<&WaiterTicket>) {
     match place {
         Some(place) => place.moved().await,
         None => std::future::pending().await,
@@ -206,7 +206,7 @@ async fn turn(place: Option<&Place>) {
 async fn claim(
     api: Api,
     request: Arc<LeaseRequest>,
-    place: Option<Arc<Place>>,
+    place: Option<Arc<WaiterTicket>>,
 ) -> Result<(Leases, Handed), Problem> {
     let mut names = request.destinations.clone();
     api.callers.served.sort(&mut names);
@@ -267,10 +267,10 @@ async fn claim(
 
 async fn claim_from(
     api: &Api,
-    known: Arc<Known>,
+    known: Arc<CatalogEntry>,
     count: RangeInclusive<usize>,
     lease: Duration,
-) -> Result<(Arc<Known>, Claimed), Problem> {
+) -> Result<(Arc<CatalogEntry>, Claimed), Problem> {
     let name = known.destination.name.clone();
     let mut known = known;
     let caller = api.callers.take(api, &name);
@@ -285,7 +285,7 @@ async fn claim_from(
     match claimed {
         // It may have claimed messages of which nobody knows.
         Err(error @ StoreError::Unconfirmed(_)) => {
-            handed::recover(api, known, caller, lease);
+            handout::recover(api, known, caller, lease);
             Err(error.into())
         }
         claimed => {
@@ -298,7 +298,7 @@ async fn claim_from(
 fn shown(token: LeaseToken, message: Stamped, deadline: &str, json_depth_max: usize) -> Lease {
     let Message { id, key, headers, body, .. } = message.message;
     let attempt = message.attempts.number();
-    let last_error = message.attempts.troubles.into_iter().next();
+    let last_error = message.attempts.errors.into_iter().next();
     // Several messages share the answer: none may keep a worker from reading the others.
     let json = json_body(&body.content_type, &body.bytes, json_depth_max);
     let noted = message.attempts.checkpoint;
@@ -307,15 +307,16 @@ fn shown(token: LeaseToken, message: Stamped, deadline: &str, json_depth_max: us
     Lease {
         token: token.encode(),
         destination: message.destination,
-        sequence: message.place.sequence,
-        epoch: message.place.epoch,
+        sequence: message.position.sequence,
+        epoch: message.position.epoch,
         id,
         key,
         attempt,
         checkpoint,
         checkpoint_base64: unread.map(|json| STANDARD.encode(json)),
-        last_error: last_error.map(|(at_ms, trouble)| LastError { trouble, at: rfc3339(at_ms) }),
-        deadline: deadline.to_owned(),
+        last_error: last_error
+            .map(|(at_ms, error)| LastError { error, occurred_at: rfc3339(at_ms) }),
+        expires_at: deadline.to_owned(),
         body_base64: json.is_none().then(|| STANDARD.encode(&body.bytes)),
         content_type: body.content_type,
         headers: joined_headers(&headers),

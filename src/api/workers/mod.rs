@@ -1,14 +1,14 @@
 //! `/v1/leases`: what a user's own worker needs, in any language that speaks HTTP and JSON.
 
 mod complete;
-mod give_back;
-mod handed;
+mod handout;
 mod lease;
-mod line;
+mod lease_updates;
+mod waiter_queue;
 
 pub(super) use complete::complete;
-pub(super) use give_back::{extend, fail, release};
 pub(super) use lease::lease;
+pub(super) use lease_updates::{extend, fail, release};
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,12 +17,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use line::{Lines, Served};
+use waiter_queue::{Served, WaiterQueues};
 
 use super::Api;
 use crate::{
     domain::{DestinationName, LeaseToken, OnExhausted, Stamped},
-    store::{Caller, Known, Status, StoreError},
+    store::{CallSequence, CatalogEntry, Status, StoreError},
     wire::problem::Problem,
 };
 
@@ -45,20 +45,20 @@ const CALLERS_OF_MAX: usize = 1024;
 /// What the calls of workers share: callers, one for each call that is under way at once; who waits
 /// for messages; and which destinations were served when.
 #[derive(Default)]
-pub struct Callers {
-    idle: Mutex<HashMap<DestinationName, Vec<Caller>>>,
-    lines: Arc<Lines>,
+pub struct CallSequences {
+    idle: Mutex<HashMap<DestinationName, Vec<CallSequence>>>,
+    lines: Arc<WaiterQueues>,
     served: Served,
 }
 
-impl Callers {
-    fn take(&self, api: &Api, name: &DestinationName) -> Caller {
+impl CallSequences {
+    fn take(&self, api: &Api, name: &DestinationName) -> CallSequence {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let caller = idle.get_mut(name).and_then(Vec::pop);
         caller.unwrap_or_else(|| api.store.caller_anew(&format!("worker:{name}")))
     }
 
-    fn put_back(&self, name: &DestinationName, caller: Caller) {
+    fn put_back(&self, name: &DestinationName, caller: CallSequence) {
         // An answer that did not come is not asked for again here.
         caller.give_up();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ struct ItemResult {
     token: String,
     status: Status,
     #[serde(skip_serializing_if = "Option::is_none")]
-    deadline: Option<String>,
+    expires_at: Option<String>,
     /// What becomes of it, where its attempts are used up.
     #[serde(skip_serializing_if = "Option::is_none")]
     exhausted: Option<&'static str>,
@@ -113,16 +113,16 @@ impl Results {
 
     /// Tells of those of these items that are halted what their destination does with them.
     fn exhausted(&mut self, at: &[usize], policy: OnExhausted) {
-        let fate = match policy {
+        let progress = match policy {
             OnExhausted::Halt => "halted",
-            OnExhausted::Skip => "skipped",
+            OnExhausted::DeadLetter => "dead_lettered",
             OnExhausted::Drop => "dropped",
         };
         for &index in at {
             let result = &mut self.results[index];
             if result.status == Status::Halted {
                 result.status = Status::Ok;
-                result.exhausted = Some(fate);
+                result.exhausted = Some(progress);
             }
         }
     }
@@ -130,7 +130,7 @@ impl Results {
 
 /// The items of one destination: each by its place in the request, with its lease.
 struct Group {
-    known: Arc<Known>,
+    known: Arc<CatalogEntry>,
     at: Vec<usize>,
     tokens: Vec<LeaseToken>,
 }
@@ -156,7 +156,7 @@ async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Pr
     let stale = |token: &str| ItemResult {
         token: token.to_owned(),
         status: Status::StaleLease,
-        deadline: None,
+        expires_at: None,
         exhausted: None,
     };
     Ok((Results { results: tokens.into_iter().map(stale).collect() }, groups))
@@ -165,7 +165,7 @@ async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Pr
 /// The bytes of what attempts at a message left behind, about.
 fn bytes_left(message: &Stamped) -> usize {
     let attempts = &message.attempts;
-    let details = attempts.troubles.iter().map(|(_, trouble)| trouble.detail.len());
+    let details = attempts.errors.iter().map(|(_, error)| error.detail.len());
     attempts.checkpoint.as_ref().map_or(0, String::len) + details.sum::<usize>()
 }
 
@@ -201,11 +201,11 @@ fn check_range(
     Err(Problem::invalid_field(format!("{what}: {value} is outside {min} to {max}")))
 }
 
-async fn existing(api: &Api, name: &DestinationName) -> Result<Option<Arc<Known>>, Problem> {
+async fn existing(api: &Api, name: &DestinationName) -> Result<Option<Arc<CatalogEntry>>, Problem> {
     Ok(api.catalog.find(name).await?)
 }
 
-async fn find(api: &Api, name: &DestinationName) -> Result<Arc<Known>, Problem> {
+async fn find(api: &Api, name: &DestinationName) -> Result<Arc<CatalogEntry>, Problem> {
     let known = existing(api, name).await?;
     known.ok_or_else(|| Problem::unknown_destination(name.as_str()))
 }

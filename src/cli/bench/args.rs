@@ -17,7 +17,7 @@ pub struct BenchArgs {
     /// Send for so long, 10 if only --rate is given; measure for so long with --idle, 20 unless given.
     #[arg(long, value_parser = value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
-    /// Messages a second, evenly paced. Without it, as fast as they are taken; with --hand-over 64 in
+    /// Messages a second, evenly paced. Without it, as fast as they are taken; with --failover 64 in
     /// each lane.
     #[arg(long)]
     pub rate: Option<f64>,
@@ -32,7 +32,7 @@ pub struct BenchArgs {
     /// its lanes stand still.
     #[arg(long, value_name = "TIMES", value_parser = value_parser!(u64).range(1..=1_000))]
     #[arg(conflicts_with_all = ["messages", "seconds", "warm_up", "preload", "ramp", "idle"])]
-    pub hand_over: Option<u64>,
+    pub failover: Option<u64>,
     /// Messages that are sent and not answered yet, at most, over all connections (TCP).
     #[arg(long, default_value_t = 4096, value_parser = value_parser!(u64).range(1..=1_000_000))]
     pub window: u64,
@@ -46,7 +46,7 @@ pub struct BenchArgs {
     #[arg(long, default_value = "destination")]
     pub ordering: OrderingArg,
     /// Destinations, in turn.
-    #[arg(long, default_value_t = 1, default_value_if("hand_over", ArgPredicate::IsPresent, "20"))]
+    #[arg(long, default_value_t = 1, default_value_if("failover", ArgPredicate::IsPresent, "20"))]
     #[arg(value_parser = value_parser!(u64).range(1..=100_000))]
     pub destinations: u64,
     /// Ordering keys of each destination, in turn (over TCP in JSON envelopes).
@@ -57,7 +57,7 @@ pub struct BenchArgs {
     pub body_bytes: u64,
     /// `native`: work in the processors, in Rust; `none`: messages are ready at once.
     #[arg(long, default_value = "native")]
-    #[arg(default_value_if("hand_over", ArgPredicate::IsPresent, "none"))]
+    #[arg(default_value_if("failover", ArgPredicate::IsPresent, "none"))]
     pub transform: TransformArg,
     /// The shortest work, in microseconds (waiting; timers round up to whole milliseconds).
     #[arg(long, default_value_t = 0)]
@@ -70,10 +70,10 @@ pub struct BenchArgs {
     pub concurrency: u64,
     /// How messages come in.
     #[arg(long = "in", default_value = "tcp")]
-    pub way_in: Way,
+    pub way_in: Transport,
     /// How they go out.
     #[arg(long = "out", default_value = "tcp")]
-    pub way_out: Way,
+    pub way_out: Transport,
     /// Messages of one request, where a way is `http-batch`.
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(1..=1_000))]
     pub batch: u64,
@@ -90,7 +90,7 @@ pub struct BenchArgs {
     #[arg(long, value_parser = value_parser!(u64).range(0..=64))]
     pub processors: Option<u64>,
     /// Sender processes.
-    #[arg(long, default_value_t = 1, default_value_if("hand_over", ArgPredicate::IsPresent, "2"))]
+    #[arg(long, default_value_t = 1, default_value_if("failover", ArgPredicate::IsPresent, "2"))]
     #[arg(value_parser = value_parser!(u64).range(1..=64))]
     pub senders: u64,
     /// Settled messages that the log of each destination holds.
@@ -120,7 +120,7 @@ pub struct BenchArgs {
     /// Draw the ramp into this file.
     #[arg(long, value_name = "FILE", requires = "ramp")]
     pub svg: Option<PathBuf>,
-    /// Set a field of the configuration, such as `sender.run_max=512`; `destination.…` is set for all
+    /// Set a field of the configuration, such as `sender.release_batch_max=512`; `destination.…` is set for all
     /// destinations.
     #[arg(long, value_name = "FIELD=VALUE")]
     pub set: Vec<String>,
@@ -129,7 +129,7 @@ pub struct BenchArgs {
 /// A way in or out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum Transport {
     /// Frames, many in flight.
     Tcp,
     /// One message a request.
@@ -196,8 +196,8 @@ impl BenchArgs {
             "--transform native needs a processor; leave out --processors 0"
         );
         ensure!(
-            self.hand_over.is_none() || self.senders >= 2,
-            "--hand-over needs a sender that takes over; leave out --senders, or use 2 or more"
+            self.failover.is_none() || self.senders >= 2,
+            "--failover needs a sender that takes over; leave out --senders, or use 2 or more"
         );
         let rate = self.rate.unwrap_or(1.0);
         ensure!(
@@ -219,12 +219,12 @@ impl BenchArgs {
     pub fn streams(&self) -> u64 {
         match self.way_in {
             // A listener feeds one destination, so that each has as many as the others.
-            Way::Tcp => {
+            Transport::Tcp => {
                 let of_each = self.connections.unwrap_or(0) / self.destinations;
                 self.destinations * of_each.max(1)
             }
-            Way::Http => self.connections.unwrap_or(16),
-            Way::HttpBatch => self.connections.unwrap_or(4),
+            Transport::Http => self.connections.unwrap_or(16),
+            Transport::HttpBatch => self.connections.unwrap_or(4),
         }
     }
 

@@ -18,7 +18,7 @@ use super::{
     setup,
     usage::{ROLES, Usage},
 };
-use crate::cli::stage::Stage;
+use crate::cli::harness::Harness;
 
 /// Pods of each role without --pods.
 const PODS: u64 = 3;
@@ -75,25 +75,25 @@ pub struct Command {
 /// Starts all pods, sends nothing, and measures.
 pub async fn measure(
     args: &BenchArgs,
-    stage: &mut Stage,
+    harness: &mut Harness,
     progress: &mut Progress,
 ) -> anyhow::Result<Idle> {
     let pods = args.pods.unwrap_or(PODS);
     let args = BenchArgs { ingest: pods, processors: Some(pods), senders: pods, ..args.clone() };
     progress.note("measuring Redis by itself");
-    let (alone, alone_took) = used_within(stage, ALONE).await?;
+    let (alone, alone_took) = used_within(harness, ALONE).await?;
     progress.note("starting the processes");
     // Nothing is delivered to it, but each destination needs a receiver.
     let tally = Tally::new(Plan::of(&args));
     let receivers = Receivers::start(args.way_out, args.framing.into(), tally.into()).await?;
-    let config = setup::config(&args, stage.redis().url(), &receivers)?;
-    setup::start_ingest(stage, &args, &config).await?;
-    setup::start_rest(stage, &args, &config).await?;
-    let all_owned = setup::wait_until_shared(stage, &config).await;
+    let config = setup::config(&args, harness.redis().url(), &receivers)?;
+    setup::start_ingest(harness, &args, &config).await?;
+    setup::start_rest(harness, &args, &config).await?;
+    let all_owned = setup::wait_until_shared(harness, &config).await;
     sleep(SETTLE).await;
     progress.note("measuring");
     let time = Duration::from_secs(args.seconds.unwrap_or(SECONDS));
-    let (used, took) = used_within(stage, time).await?;
+    let (used, took) = used_within(harness, time).await?;
     let mut idle = Idle::of(&used, took);
     idle.partitions = config.redis.partitions;
     (idle.pods, idle.destinations, idle.all_owned) = (pods, args.destinations, all_owned);
@@ -105,11 +105,11 @@ pub async fn measure(
 }
 
 /// What is used from now on until so much time has passed, and how much really has.
-async fn used_within(stage: &Stage, time: Duration) -> anyhow::Result<(Usage, Duration)> {
-    let (since, before) = (Instant::now(), Usage::now(stage).await?);
+async fn used_within(harness: &Harness, time: Duration) -> anyhow::Result<(Usage, Duration)> {
+    let (since, before) = (Instant::now(), Usage::now(harness).await?);
     sleep(time.saturating_sub(since.elapsed())).await;
     let took = since.elapsed();
-    Ok((Usage::now(stage).await?.since(&before), took))
+    Ok((Usage::now(harness).await?.since(&before), took))
 }
 
 fn percent(cpu: Duration, of: Duration) -> f64 {

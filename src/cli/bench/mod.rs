@@ -19,7 +19,6 @@ use anyhow::{Context, bail};
 use tokio::time::sleep;
 
 pub use args::BenchArgs;
-use judge::{Judged, judge};
 use load::{Load, Sent};
 use outcome::Outcome;
 use plan::{Phase, Plan};
@@ -27,17 +26,18 @@ use progress::Progress;
 use receive::{Arrived, Receivers, Tally};
 use report::{Figures, Preload, Report, Settings, Step, rounded};
 use usage::Usage;
+use verify::{Verified, judge};
 
-use super::stage::{Interrupt, Stage};
+use super::harness::{Harness, Interrupt};
 use crate::config::Config;
 
 mod args;
-mod hand_over;
+mod chart;
+mod counters;
+mod failover;
 mod idle;
-mod judge;
 mod load;
 mod outcome;
-mod picture;
 mod plan;
 pub mod processor;
 mod progress;
@@ -45,8 +45,8 @@ mod receive;
 mod report;
 mod setup;
 mod table;
-mod tallied;
 mod usage;
+mod verify;
 
 /// Beyond the longest work, nothing arriving for so long means that nothing will.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -63,14 +63,14 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     let mut interrupt = Interrupt::listen()?;
     let mut progress = Progress::new();
     progress.note("starting Redis");
-    let mut stage = Stage::open("bench").await?;
+    let mut harness = Harness::open("bench").await?;
     let played = tokio::select! {
-        played = play(&args, &mut stage, &mut progress) => played.map(Some),
+        played = play(&args, &mut harness, &mut progress) => played.map(Some),
         () = interrupt.wait() => Ok(None),
     };
     progress.note("stopping everything");
-    let ended = stage.ended();
-    let (problems, logs) = stage.close().await;
+    let ended = harness.ended();
+    let (problems, logs) = harness.close().await;
     progress.finish();
     let is_well = match &played {
         Ok(Some(outcome)) => outcome.is_well() && ended.is_empty(),
@@ -83,7 +83,7 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     let Some(mut outcome) = played? else { bail!("interrupted: everything was stopped") };
     outcome.problems().extend(ended.into_iter().chain(problems));
     if let Some(file) = &args.svg {
-        keep(file, &picture::draw(outcome.ramp())?)?;
+        keep(file, &chart::draw(outcome.ramp())?)?;
     }
     let mut out = std::io::stdout().lock();
     match args.json {
@@ -108,7 +108,7 @@ struct Bench<'a> {
     plan: Plan,
     tally: Arc<Tally>,
     load: Arc<Load>,
-    stage: &'a mut Stage,
+    harness: &'a mut Harness,
     progress: &'a mut Progress,
     /// The first number of the next phase.
     base: u64,
@@ -118,23 +118,23 @@ struct Bench<'a> {
 
 async fn play(
     args: &BenchArgs,
-    stage: &mut Stage,
+    harness: &mut Harness,
     progress: &mut Progress,
 ) -> anyhow::Result<Outcome> {
     if args.idle {
-        return Ok(Outcome::Idle(idle::measure(args, stage, progress).await?));
+        return Ok(Outcome::Idle(idle::measure(args, harness, progress).await?));
     }
     let plan = Plan::of(args);
     let tally = Arc::new(Tally::new(plan.clone()));
     let receivers = Receivers::start(args.way_out, args.framing.into(), tally.clone()).await?;
-    let config = setup::config(args, stage.redis().url(), &receivers)?;
+    let config = setup::config(args, harness.redis().url(), &receivers)?;
     progress.note("starting the processes");
-    let doors = setup::start_ingest(stage, args, &config).await?;
-    let load = Arc::new(Load::new(args, plan.clone(), tally.clone(), doors));
+    let listeners = setup::start_ingest(harness, args, &config).await?;
+    let load = Arc::new(Load::new(args, plan.clone(), tally.clone(), listeners));
     let (base, _receivers) = (0, receivers);
-    let mut bench = Bench { args, config, plan, tally, load, stage, progress, base, _receivers };
-    if let Some(times) = args.hand_over {
-        return Ok(Outcome::HandOvers(bench.hand_over(times).await?));
+    let mut bench = Bench { args, config, plan, tally, load, harness, progress, base, _receivers };
+    if let Some(times) = args.failover {
+        return Ok(Outcome::Failovers(bench.failover(times).await?));
     }
     let (mut main, preload) = bench.main().await?;
     let ramp = bench.ramp(main.messages_per_s).await?;
@@ -162,9 +162,9 @@ impl Bench<'_> {
             let (figures, preload) = self.preload(phase).await?;
             return Ok((figures, Some(preload)));
         }
-        setup::start_rest(self.stage, self.args, &self.config).await?;
+        setup::start_rest(self.harness, self.args, &self.config).await?;
         // Not a condition: where they do not, that is part of what is measured.
-        let _ = setup::wait_until_shared(self.stage, &self.config).await;
+        let _ = setup::wait_until_shared(self.harness, &self.config).await;
         if self.args.warm_up > 0 {
             let warm_up = Phase { messages: self.args.warm_up, time: None, rate: None, ..phase };
             let (judged, _, _) = self.phase("warming up", warm_up).await?;
@@ -200,13 +200,13 @@ impl Bench<'_> {
         &mut self,
         what: &str,
         phase: Phase,
-    ) -> anyhow::Result<(Judged, Usage, Duration)> {
+    ) -> anyhow::Result<(Verified, Usage, Duration)> {
         let phase = Phase { base: self.base, ..phase };
         self.progress.follow(what, &self.load, &self.tally);
-        let before = Usage::now(self.stage).await?;
+        let before = Usage::now(self.harness).await?;
         let sent = self.load.send(phase).await?;
         self.arrivals(accepted(&sent)).await;
-        let used = Usage::now(self.stage).await?.since(&before);
+        let used = Usage::now(self.harness).await?.since(&before);
         let (judged, _, late) = self.judge(phase, sent);
         Ok((judged, used, late))
     }
@@ -214,15 +214,15 @@ impl Bench<'_> {
     /// Sends everything, and only then starts what drains it.
     async fn preload(&mut self, phase: Phase) -> anyhow::Result<(Figures, Preload)> {
         self.progress.follow("loading", &self.load, &self.tally);
-        let empty = Usage::now(self.stage).await?;
+        let empty = Usage::now(self.harness).await?;
         let sent = self.load.send(phase).await?;
-        let full = Usage::now(self.stage).await?;
+        let full = Usage::now(self.harness).await?;
         let count = accepted(&sent);
         self.progress.follow("draining", &self.load, &self.tally);
         let begin = self.tally.now();
-        setup::start_rest(self.stage, self.args, &self.config).await?;
+        setup::start_rest(self.harness, self.args, &self.config).await?;
         self.arrivals(count).await;
-        let used = Usage::now(self.stage).await?.since(&full);
+        let used = Usage::now(self.harness).await?.since(&full);
         let (judged, _, late) = self.judge(phase, sent);
         let each = count.max(1) as f64;
         let grown = full.redis.memory as f64 - empty.redis.memory as f64;
@@ -240,7 +240,7 @@ impl Bench<'_> {
     }
 
     /// Ends a phase. Returns also what arrived, and how far behind the schedule a message was sent.
-    fn judge(&mut self, phase: Phase, sent: Vec<Sent>) -> (Judged, Arrived, Duration) {
+    fn judge(&mut self, phase: Phase, sent: Vec<Sent>) -> (Verified, Arrived, Duration) {
         let longest = sent.iter().map(|sent| sent.at.len()).max().unwrap_or_default() as u64;
         self.base = phase.base + longest * self.plan.streams;
         let arrived = self.tally.take(self.base);

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{
-    hand_over::HandOvers,
+    failover::Failovers,
     idle::Idle,
     report::{Report, Step},
 };
@@ -19,7 +19,7 @@ pub enum Outcome {
     /// What is used when nothing is sent.
     Idle(Idle),
     /// How long lanes stand still when their sender goes or another comes.
-    HandOvers(HandOvers),
+    Failovers(Failovers),
 }
 
 impl Outcome {
@@ -28,7 +28,7 @@ impl Outcome {
         match self {
             Outcome::Load(report) => report.is_well(),
             Outcome::Idle(idle) => idle.all_owned && idle.problems.is_empty(),
-            Outcome::HandOvers(report) => report.is_well(),
+            Outcome::Failovers(report) => report.is_well(),
         }
     }
 
@@ -37,7 +37,7 @@ impl Outcome {
         match self {
             Outcome::Load(report) => &mut report.problems,
             Outcome::Idle(idle) => &mut idle.problems,
-            Outcome::HandOvers(report) => &mut report.problems,
+            Outcome::Failovers(report) => &mut report.problems,
         }
     }
 
@@ -45,7 +45,7 @@ impl Outcome {
     pub fn ramp(&self) -> &[Step] {
         match self {
             Outcome::Load(report) => &report.ramp,
-            Outcome::Idle(_) | Outcome::HandOvers(_) => &[],
+            Outcome::Idle(_) | Outcome::Failovers(_) => &[],
         }
     }
 }
@@ -55,7 +55,7 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Load(report) => report.fmt(f),
             Outcome::Idle(idle) => idle.fmt(f),
-            Outcome::HandOvers(report) => report.fmt(f),
+            Outcome::Failovers(report) => report.fmt(f),
         }
     }
 }

@@ -37,7 +37,7 @@ impl Transform for Waits {
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure> {
         let body = &message.message.body;
         let message = numbered(&body.bytes)
-            .ok_or_else(|| Failure::last("this is not one of the bench's messages"))?;
+            .ok_or_else(|| Failure::permanent("this is not one of the bench's messages"))?;
         let work = self.0.of(message.number);
         // Even a wait of nothing would be rounded up to a millisecond.
         if work.is_zero() {

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 
 use super::{
-    args::{BenchArgs, OrderingArg, TransformArg, Way},
-    judge::Judged,
-    tallied::Tallied,
+    args::{BenchArgs, OrderingArg, TransformArg, Transport},
+    counters::Counters,
     usage::{ROLES, Usage},
+    verify::Verified,
 };
 
 /// The whole report.
@@ -39,9 +39,9 @@ pub struct Settings {
     pub work_max_us: u64,
     pub concurrency: u64,
     #[serde(rename = "in")]
-    pub way_in: Way,
+    pub way_in: Transport,
     #[serde(rename = "out")]
-    pub way_out: Way,
+    pub way_out: Transport,
     pub batch: u64,
     pub connections: u64,
     pub window: u64,
@@ -64,7 +64,7 @@ pub struct Settings {
 #[derive(Debug, Serialize)]
 pub struct Figures {
     #[serde(flatten)]
-    pub tallied: Tallied,
+    pub tallied: Counters,
     /// From the first sending to the last arrival.
     pub elapsed_s: f64,
     /// Delivered in that time.
@@ -198,7 +198,7 @@ impl Settings {
 
 impl Figures {
     /// The figures of a phase, from `begin` on.
-    pub fn of(mut judged: Judged, used: &Usage, begin: Duration, late: Duration) -> Figures {
+    pub fn of(mut judged: Verified, used: &Usage, begin: Duration, late: Duration) -> Figures {
         let count = judged.delivered.max(1) as f64;
         let elapsed = judged.last_arrival.saturating_sub(begin).as_secs_f64().max(1e-9);
         let ideal = judged.ideal_last.checked_sub(begin).map(|ideal| ideal.as_secs_f64());
@@ -216,7 +216,7 @@ impl Figures {
         cores.insert("redis_main", busy(redis.cpu_main));
         let (scripts, commands) = redis.calls();
         Figures {
-            tallied: Tallied::of(&judged),
+            tallied: Counters::of(&judged),
             elapsed_s: rounded(elapsed, 3),
             messages_per_s: rounded(judged.delivered as f64 / elapsed, 1),
             ideal_messages_per_s: ideal.map(|ideal| rounded(judged.accepted as f64 / ideal, 1)),

@@ -6,13 +6,13 @@ use anyhow::{Context, bail};
 use toml::Value;
 
 use super::{
-    args::{BenchArgs, TransformArg, Way},
-    load::Doors,
+    args::{BenchArgs, TransformArg, Transport},
+    load::Listeners,
     processor,
     receive::Receivers,
 };
 use crate::{
-    cli::stage::{Role, SHUTDOWN_MAX, Stage, free_addresses},
+    cli::harness::{Harness, PodArgs, SHUTDOWN_MAX, free_addresses},
     config::{self, Config},
     domain::{Destination, DestinationName, TransformKind},
 };
@@ -55,13 +55,13 @@ fn destination(
     let name: DestinationName = destination_name(number).parse()?;
     let mut destination = Destination::new(name, receivers.url());
     destination.ordering = args.ordering.into();
-    destination.max_backlog = MAX_BACKLOG;
+    destination.backlog_max = MAX_BACKLOG;
     destination.log_max = args.log_max;
     destination.delivery.framing = args.framing.into();
     match args.way_out {
-        Way::HttpBatch => destination.delivery.batch_max = args.batch as u32,
-        Way::Tcp => destination.delivery.window = args.out_window,
-        Way::Http => {}
+        Transport::HttpBatch => destination.delivery.batch_max = args.batch as u32,
+        Transport::Tcp => destination.delivery.window_max = args.out_window,
+        Transport::Http => {}
     }
     let transform = &mut destination.transform;
     transform.concurrency = args.concurrency as u32;
@@ -74,7 +74,7 @@ fn destination(
     Ok(destination)
 }
 
-/// Sets one field: `sender.run_max=512`, or `destination.delivery.lanes_max=8` for all of them.
+/// Sets one field: `sender.release_batch_max=512`, or `destination.delivery.lanes_max=8` for all of them.
 fn set(config: Config, assignment: &str) -> anyhow::Result<Config> {
     let (path, text) = assignment
         .split_once('=')
@@ -106,10 +106,10 @@ fn put(whole: &mut Value, path: &[&str], value: &Value) -> anyhow::Result<()> {
 
 /// Starts the ingest processes. Returns where they listen.
 pub async fn start_ingest(
-    stage: &mut Stage,
+    harness: &mut Harness,
     args: &BenchArgs,
     config: &Config,
-) -> anyhow::Result<Doors> {
+) -> anyhow::Result<Listeners> {
     let streams = args.streams();
     let mut cast = Vec::new();
     let mut tcp: Vec<Option<SocketAddr>> = vec![None; streams as usize];
@@ -117,8 +117,10 @@ pub async fn start_ingest(
         let mut config = config.clone();
         // The streams of a destination are spread over the processes; a listener each.
         let here: Vec<u64> = match args.way_in {
-            Way::Tcp => (0..streams).filter(|stream| stream % args.ingest == process).collect(),
-            Way::Http | Way::HttpBatch => Vec::new(),
+            Transport::Tcp => {
+                (0..streams).filter(|stream| stream % args.ingest == process).collect()
+            }
+            Transport::Http | Transport::HttpBatch => Vec::new(),
         };
         for (stream, listen) in here.iter().zip(free_addresses(here.len())?) {
             let destination = destination_name(stream % args.destinations).parse()?;
@@ -127,21 +129,21 @@ pub async fn start_ingest(
             config.tcp.push(config::TcpListener { listen, destination, framing, envelope });
             tcp[*stream as usize] = Some(listen);
         }
-        let path = stage.write(&format!("ingest-{}", process + 1), &config)?;
-        cast.push(Role::serving("ingest", process as usize + 1, &path));
+        let path = harness.write(&format!("ingest-{}", process + 1), &config)?;
+        cast.push(PodArgs::serving("ingest", process as usize + 1, &path));
     }
-    stage.start(cast).await?;
-    let http = stage.of_role("ingest").map(|process| process.url.clone()).collect();
-    Ok(Doors { http, tcp: tcp.into_iter().flatten().collect() })
+    harness.start(cast).await?;
+    let http = harness.of_role("ingest").map(|process| process.url.clone()).collect();
+    Ok(Listeners { http, tcp: tcp.into_iter().flatten().collect() })
 }
 
 /// Starts the processors and the senders, and waits until they share the partitions.
 pub async fn start_rest(
-    stage: &mut Stage,
+    harness: &mut Harness,
     args: &BenchArgs,
     config: &Config,
 ) -> anyhow::Result<()> {
-    let path = stage.write("reseq", config)?;
+    let path = harness.write("reseq", config)?;
     let mut words = vec![OsString::from("bench-processor"), "--config".into(), path.clone().into()];
     let work = [
         ("--seed", args.seed),
@@ -150,20 +152,24 @@ pub async fn start_rest(
     ];
     words.extend(work.iter().flat_map(|(name, value)| [(*name).into(), value.to_string().into()]));
     let processor =
-        |number| Role { role: "processor", number: number as usize, arguments: words.clone() };
-    let sender = |number| Role::serving("sender", number as usize, &path);
+        |number| PodArgs { role: "processor", number: number as usize, arguments: words.clone() };
+    let sender = |number| PodArgs::serving("sender", number as usize, &path);
     let cast = (1..=args.processors()).map(processor).chain((1..=args.senders).map(sender));
-    stage.start(cast).await
+    harness.start(cast).await
 }
 
 /// Starts one more sender, and waits until it is ready.
-pub async fn start_sender(stage: &mut Stage, config: &Config, number: u64) -> anyhow::Result<()> {
-    let path = stage.write("reseq", config)?;
-    stage.start([Role::serving("sender", number as usize, &path)]).await
+pub async fn start_sender(
+    harness: &mut Harness,
+    config: &Config,
+    number: u64,
+) -> anyhow::Result<()> {
+    let path = harness.write("reseq", config)?;
+    harness.start([PodArgs::serving("sender", number as usize, &path)]).await
 }
 
 /// Waits until the senders share the partitions. False if they do not within three leases.
-pub async fn wait_until_shared(stage: &Stage, config: &Config) -> bool {
+pub async fn wait_until_shared(harness: &Harness, config: &Config) -> bool {
     let limit = Duration::from_millis(3 * config.sender.lease_ms);
-    stage.wait_until_shared(config.redis.partitions.into(), limit).await
+    harness.wait_until_shared(config.redis.partitions.into(), limit).await
 }

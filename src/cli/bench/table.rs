@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::{
     args::TransformArg,
+    counters::Counters,
     report::{Figures, Quantiles, Report, Settings},
-    tallied::Tallied,
     usage::ROLES,
 };
 
@@ -55,7 +55,7 @@ impl fmt::Display for Settings {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tallied { delivered, accepted, repeats, foreign, .. } = self.tallied;
+        let Counters { delivered, accepted, repeats, foreign, .. } = self.tallied;
         writeln!(f, "delivered            {delivered} of {accepted} ({repeats} repeats)")?;
         if foreign > 0 {
             writeln!(f, "not sent, yet came   {foreign}")?;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::cli::stage::Stage;
+use crate::cli::harness::Harness;
 
 /// The roles whose processes are looked at; `bench` is this process.
 pub const ROLES: [&str; 4] = ["ingest", "processor", "sender", "bench"];
@@ -36,11 +36,11 @@ pub struct Redis {
 
 impl Usage {
     /// Looks now.
-    pub async fn now(stage: &Stage) -> anyhow::Result<Usage> {
-        let redis = Redis::parse(&stage.redis().info().await?);
+    pub async fn now(harness: &Harness) -> anyhow::Result<Usage> {
+        let redis = Redis::parse(&harness.redis().info().await?);
         let roles = ROLES.map(|role| match role {
             "bench" => cpu_of(std::process::id()),
-            _ => stage.of_role(role).map(|process| cpu_of(process.id())).sum(),
+            _ => harness.of_role(role).map(|process| cpu_of(process.id())).sum(),
         });
         Ok(Usage { roles, redis })
     }

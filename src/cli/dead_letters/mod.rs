@@ -1,6 +1,6 @@
 //! `reseq dead-letters list|show|redrive|discard`.
 
-mod look;
+mod list;
 mod selection;
 
 use clap::{Args, Subcommand};
@@ -22,9 +22,9 @@ pub struct DeadLettersArgs {
 #[derive(Debug, Clone, Subcommand)]
 enum Command {
     /// List dead letters.
-    List(look::ListArgs),
+    List(list::ListArgs),
     /// Show one, with its body and its errors.
-    Show(look::ShowArgs),
+    Show(list::ShowArgs),
     /// Have dead letters arrive anew, at the end of their lanes.
     Redrive(Many),
     /// Throw dead letters away.
@@ -56,8 +56,8 @@ struct DiscardArgs {
 /// Does it.
 pub async fn run(args: DeadLettersArgs) -> anyhow::Result<()> {
     match args.command {
-        Command::List(args) => look::list(args).await,
-        Command::Show(args) => look::show(args).await,
+        Command::List(args) => list::list(args).await,
+        Command::Show(args) => list::show(args).await,
         Command::Redrive(args) => redrive(args).await,
         Command::Discard(args) => discard(args).await,
     }

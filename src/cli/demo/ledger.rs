@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    order::{Arrival, Judgement, judge},
+    order::{Arrival, OrderCheck, judge},
     plan::{Plan, Stream},
 };
 
@@ -123,7 +123,7 @@ impl Ledger {
     }
 
     /// A stream's arrivals, judged.
-    pub fn judge(&self, stream: Stream) -> Judgement {
+    pub fn judge(&self, stream: Stream) -> OrderCheck {
         judge(&lock(&self.arrivals[stream as usize]), self.messages())
     }
 

@@ -19,7 +19,7 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use tokio::time::sleep;
 
-use accident::Killed;
+use faults::Killed;
 use ledger::Ledger;
 use plan::Plan;
 use producers::Schedule;
@@ -28,9 +28,9 @@ use receivers::Receivers;
 use report::Report;
 use transformer::Transformer;
 
-use super::stage::{Interrupt, Stage};
+use super::harness::{Harness, Interrupt};
 
-mod accident;
+mod faults;
 mod ledger;
 mod order;
 mod plan;
@@ -93,15 +93,15 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<bool> {
     let progress = Progress::start(ledger.clone());
 
     progress.note("starting Redis, 1 ingest, 2 processors and 2 senders");
-    let mut stage = Stage::open("demo").await?;
+    let mut harness = Harness::open("demo").await?;
     let played = tokio::select! {
-        played = play(&args, &mut stage, &transformer, &receivers, &ledger, &progress) => {
+        played = play(&args, &mut harness, &transformer, &receivers, &ledger, &progress) => {
             played.map(Some)
         }
         () = interrupt.wait() => Ok(None),
     };
     progress.note("stopping everything");
-    let (problems, logs) = stage.close().await;
+    let (problems, logs) = harness.close().await;
     progress.finish();
     // Drawn only now: a repeat may have come while everything stopped.
     let report = played.map(|played| Some(played?.report(&args, &ledger, problems)));
@@ -144,22 +144,23 @@ impl Played {
 /// Starts the processes, sends everything, has the accident, and waits for the arrivals.
 async fn play(
     args: &DemoArgs,
-    stage: &mut Stage,
+    harness: &mut Harness,
     transformer: &Transformer,
     receivers: &Receivers,
     ledger: &Ledger,
     progress: &Progress,
 ) -> anyhow::Result<Played> {
-    let tcp = setup::fill(stage, transformer, receivers).await?;
+    let tcp = setup::fill(harness, transformer, receivers).await?;
     progress.note("all processes are ready; sending");
     let interval = Duration::from_millis(args.interval_ms);
     let schedule = Schedule { start: Instant::now() + LEAD, interval };
     let half = schedule.due(args.messages / 2 + 1);
-    let url = stage.of_role("ingest").map(|process| process.url.clone()).next().unwrap_or_default();
+    let url =
+        harness.of_role("ingest").map(|process| process.url.clone()).next().unwrap_or_default();
     let accident = async {
         match args.kills {
             0 => Ok(Vec::new()),
-            _ => accident::half_way(stage, half, ledger, progress).await,
+            _ => faults::half_way(harness, half, ledger, progress).await,
         }
     };
     let (http, tcp, killed) = tokio::join!(
@@ -181,16 +182,16 @@ async fn play(
     }
     if all_sent {
         progress.note("all messages are sent; waiting for the last to arrive");
-        wait_for_arrivals(stage, ledger, &mut played).await;
+        wait_for_arrivals(harness, ledger, &mut played).await;
     }
-    played.problems.extend(stage.ended());
+    played.problems.extend(harness.ended());
     Ok(played)
 }
 
-async fn wait_for_arrivals(stage: &mut Stage, ledger: &Ledger, played: &mut Played) {
+async fn wait_for_arrivals(harness: &mut Harness, ledger: &Ledger, played: &mut Played) {
     let since = Instant::now();
     while !ledger.is_complete() {
-        played.problems.extend(stage.ended());
+        played.problems.extend(harness.ended());
         if since.elapsed() > ARRIVAL_MAX {
             let limit = ARRIVAL_MAX.as_secs();
             played.problems.push(format!("not everything arrived within {limit} s"));

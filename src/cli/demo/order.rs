@@ -17,7 +17,7 @@ pub struct Arrival {
 
 /// A receiver's arrivals, judged.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Judgement {
+pub struct OrderCheck {
     /// When each message arrived first; `None` where it never did.
     pub first: Vec<Option<Duration>>,
     /// First deliveries came in the order of sending, and every repeat was recognisable.
@@ -28,7 +28,7 @@ pub struct Judgement {
     pub foreign: usize,
 }
 
-impl Judgement {
+impl OrderCheck {
     /// How many of the messages arrived.
     pub fn delivered(&self) -> usize {
         self.first.iter().flatten().count()
@@ -39,9 +39,9 @@ impl Judgement {
 ///
 /// A receiver that is given places knows a repeat by a place that is not above the last one; one
 /// that is not, by a number that it has seen.
-pub fn judge(arrivals: &[Arrival], messages: usize) -> Judgement {
+pub fn judge(arrivals: &[Arrival], messages: usize) -> OrderCheck {
     let mut judged =
-        Judgement { first: vec![None; messages], in_order: true, repeats: 0, foreign: 0 };
+        OrderCheck { first: vec![None; messages], in_order: true, repeats: 0, foreign: 0 };
     let mut last_n = 0;
     let mut last_place = None;
     for arrival in arrivals {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     DemoArgs,
-    accident::Killed,
+    faults::Killed,
     ledger::Ledger,
     plan::{Stream, ideal_departures, one_at_a_time_departures},
     quantiles::Quantiles,

@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use super::{plan::Stream, receivers::Receivers, transformer::Transformer};
 use crate::{
-    cli::stage::{Role, SHUTDOWN_MAX, Stage, free_addresses},
+    cli::harness::{Harness, PodArgs, SHUTDOWN_MAX, free_addresses},
     config::{self, Config},
     domain::{Destination, Envelope, Framing, TransformKind},
 };
@@ -55,14 +55,14 @@ fn config(
 
 /// Starts the processes and waits until all are ready. Returns where ingest listens for TCP.
 pub async fn fill(
-    stage: &mut Stage,
+    harness: &mut Harness,
     transformer: &Transformer,
     receivers: &Receivers,
 ) -> anyhow::Result<SocketAddr> {
     let tcp = free_addresses(1)?.pop().context("there is no free port")?;
-    let config = config(stage.redis().url(), tcp, transformer, receivers)?;
-    let path = stage.write("reseq", &config)?;
-    stage.start(CAST.map(|(role, number)| Role::serving(role, number, &path))).await?;
-    stage.wait_until_shared(config.redis.partitions.into(), SHARED_MAX).await;
+    let config = config(harness.redis().url(), tcp, transformer, receivers)?;
+    let path = harness.write("reseq", &config)?;
+    harness.start(CAST.map(|(role, number)| PodArgs::serving(role, number, &path))).await?;
+    harness.wait_until_shared(config.redis.partitions.into(), SHARED_MAX).await;
     Ok(tcp)
 }

@@ -24,7 +24,7 @@ pub struct Delivery {
 /// A line of the answer. A problem is told by its status: it may have deliveries, too, of the
 /// destinations that do have the message.
 #[derive(Deserialize)]
-struct Line {
+struct BatchLine {
     status: Option<u16>,
     #[serde(default)]
     code: String,
@@ -37,7 +37,7 @@ struct Line {
 /// Reads the results of `count` messages.
 pub fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deliveries, Problem>>> {
     let one = |line: &str| -> anyhow::Result<_> {
-        let line: Line = serde_json::from_str(line)
+        let line: BatchLine = serde_json::from_str(line)
             .with_context(|| format!("the service answered {line:?}, which is no result"))?;
         Ok(match line.status {
             Some(status) => Err(Problem { status, code: line.code, detail: line.detail }),

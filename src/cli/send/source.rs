@@ -34,12 +34,12 @@ pub struct Item {
 /// The messages, in order, read while others are being sent.
 pub struct Source {
     form: Form,
-    lines: mpsc::Receiver<std::io::Result<Line>>,
+    lines: mpsc::Receiver<std::io::Result<BatchLine>>,
     bytes_total: Option<u64>,
     _reader: AbortOnDropHandle<()>,
 }
 
-struct Line {
+struct BatchLine {
     number: u64,
     bytes: usize,
     text: Vec<u8>,
@@ -137,7 +137,10 @@ impl Source {
     }
 }
 
-async fn read_lines(input: impl AsyncRead + Unpin, sender: mpsc::Sender<std::io::Result<Line>>) {
+async fn read_lines(
+    input: impl AsyncRead + Unpin,
+    sender: mpsc::Sender<std::io::Result<BatchLine>>,
+) {
     let mut input = BufReader::new(input);
     for number in 1.. {
         let mut text = Vec::new();
@@ -147,7 +150,7 @@ async fn read_lines(input: impl AsyncRead + Unpin, sender: mpsc::Sender<std::io:
                 if text.last() == Some(&b'\n') {
                     text.pop();
                 }
-                Ok(Line { number, bytes, text })
+                Ok(BatchLine { number, bytes, text })
             }
             Err(error) => Err(error),
         };
@@ -159,9 +162,9 @@ async fn read_lines(input: impl AsyncRead + Unpin, sender: mpsc::Sender<std::io:
     }
 }
 
-async fn hand_over(messages: Vec<String>, sender: mpsc::Sender<std::io::Result<Line>>) {
+async fn hand_over(messages: Vec<String>, sender: mpsc::Sender<std::io::Result<BatchLine>>) {
     for (number, message) in (1..).zip(messages) {
-        let line = Line { number, bytes: message.len(), text: message.into_bytes() };
+        let line = BatchLine { number, bytes: message.len(), text: message.into_bytes() };
         if sender.send(Ok(line)).await.is_err() {
             return;
         }
@@ -170,8 +173,8 @@ async fn hand_over(messages: Vec<String>, sender: mpsc::Sender<std::io::Result<L
 
 impl Form {
     /// The message of a line; `None` for a blank line between objects.
-    fn item(&self, line: Line) -> anyhow::Result<Option<Item>> {
-        let Line { number, bytes, text } = line;
+    fn item(&self, line: BatchLine) -> anyhow::Result<Option<Item>> {
+        let BatchLine { number, bytes, text } = line;
         let idempotency_key = match &self.idempotency_key {
             Some(key) if self.is_one => key.clone(),
             Some(key) => format!("{key}/{number}"),

@@ -13,7 +13,7 @@ pub struct Delivery {
     /// Lanes in flight at once.
     pub lanes_max: u32,
     /// Deliveries begun in one second, at most; 0: no limit.
-    pub per_second_max: u32,
+    pub rate_per_second_max: u32,
     /// After so many failed attempts the message is given up (`on_exhausted`); 0: never.
     pub attempts_max: u32,
     /// The upper end of the first wait between attempts, in milliseconds.
@@ -31,7 +31,7 @@ pub struct Delivery {
     /// HTTP: how a batch is written.
     pub batch_format: BatchFormat,
     /// TCP: the most frames of one lane that are sent before the first of them is answered.
-    pub window: u32,
+    pub window_max: u32,
     /// TCP: how messages are told apart on the connection.
     pub framing: Framing,
     /// TCP: what a frame holds.
@@ -89,7 +89,7 @@ impl Default for Delivery {
         Delivery {
             timeout_ms: 15_000,
             lanes_max: 64,
-            per_second_max: 0,
+            rate_per_second_max: 0,
             attempts_max: 0,
             backoff_ms: 200,
             backoff_max_ms: 30_000,
@@ -98,7 +98,7 @@ impl Default for Delivery {
             batch_bytes_max: 1 << 20,
             batch_linger_ms: 0,
             batch_format: BatchFormat::Json,
-            window: 1,
+            window_max: 1,
             framing: Framing::Lines,
             envelope: Envelope::None,
             ack: Ack::Line,

@@ -49,10 +49,10 @@ pub struct Destination {
     pub weight: u32,
     /// Ingest refuses what would make more messages than this pending.
     #[serde(default = "default_max_backlog")]
-    pub max_backlog: u64,
+    pub backlog_max: u64,
     /// Ingest refuses what would make more bytes of bodies than this pending; 0: no limit.
     #[serde(default)]
-    pub max_backlog_bytes: u64,
+    pub backlog_bytes_max: u64,
     /// How long an idempotency key is remembered, in milliseconds; 0: as long as the message that
     /// first had it is pending.
     #[serde(default = "default_idempotency_window_ms")]
@@ -69,7 +69,7 @@ pub struct Destination {
     pub dead_letters_max: u64,
     /// How long a dead letter is kept, in milliseconds; 0: until somebody redrives or discards it.
     #[serde(default = "default_dead_letters_max_age_ms")]
-    pub dead_letters_max_age_ms: u64,
+    pub dead_letters_age_max_ms: u64,
     /// Where lanes are keys: of how many keys that have nothing pending the last sequence is
     /// remembered, those that were used last; 0: of none.
     #[serde(default = "default_previous_keys_max")]
@@ -78,7 +78,7 @@ pub struct Destination {
 
 /// What must stay in order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Ordering {
     /// All messages of the destination: one lane.
     #[default]
@@ -91,7 +91,7 @@ pub enum Ordering {
 
 /// How many messages of a lane are processed at a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Processing {
     /// As many as there are processors for.
     #[default]
@@ -102,20 +102,20 @@ pub enum Processing {
 
 /// What becomes of a message when its attempts are used up, or when it can never succeed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
     /// It stays where it stands, and its lane waits for a person.
     #[default]
     Halt,
     /// It becomes a dead letter; a tombstone keeps its place until the lane has passed it.
-    Skip,
+    DeadLetter,
     /// It is gone; a tombstone keeps its place until the lane has passed it.
     Drop,
 }
 
 /// Where a message must be before its producer is told that it was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// In the memory of Redis, which writes it to its disk when it is set to.
     #[default]
@@ -164,7 +164,7 @@ pub struct Transform {
     /// After so many failed attempts the message is given up (`on_exhausted`); 0: never.
     pub attempts_max: u32,
     /// After so many leases that ran out (its processors died) the message is given up; 0: never.
-    pub crashes_max: u32,
+    pub stalls_max: u32,
     /// The upper end of the first wait between attempts, in milliseconds.
     pub backoff_ms: u64,
     /// The longest wait between attempts, in milliseconds.
@@ -175,7 +175,7 @@ pub struct Transform {
 
 /// Who processes a destination's messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum TransformKind {
     /// Nobody: a message is ready at once.
     #[default]
@@ -204,7 +204,7 @@ impl Default for Transform {
             timeout_ms: 30_000,
             concurrency: 64,
             attempts_max: 10,
-            crashes_max: 5,
+            stalls_max: 5,
             backoff_ms: 200,
             backoff_max_ms: 30_000,
             retry_after_max_ms: 3_600_000,
@@ -271,13 +271,13 @@ impl Destination {
             on_exhausted: OnExhausted::default(),
             durability: Durability::default(),
             weight: default_weight(),
-            max_backlog: default_max_backlog(),
-            max_backlog_bytes: 0,
+            backlog_max: default_max_backlog(),
+            backlog_bytes_max: 0,
             idempotency_window_ms: default_idempotency_window_ms(),
             log_max: default_log_max(),
             log_bodies: false,
             dead_letters_max: default_dead_letters_max(),
-            dead_letters_max_age_ms: default_dead_letters_max_age_ms(),
+            dead_letters_age_max_ms: default_dead_letters_max_age_ms(),
             previous_keys_max: default_previous_keys_max(),
         }
     }

@@ -23,7 +23,12 @@ impl Destination {
         check_range("delivery.lanes_max", delivery.lanes_max.into(), 1, 10_000)?;
         check_range("delivery.backoff_ms", delivery.backoff_ms, 1, DAY_MS)?;
         check_backoff("delivery.backoff_max_ms", delivery.backoff())?;
-        check_range("delivery.per_second_max", delivery.per_second_max.into(), 0, 1_000_000)?;
+        check_range(
+            "delivery.rate_per_second_max",
+            delivery.rate_per_second_max.into(),
+            0,
+            1_000_000,
+        )?;
         let asked_ms = delivery.retry_after_max_ms;
         check_range("delivery.retry_after_max_ms", asked_ms, 0, DAY_MS)?;
         self.validate_batch()?;
@@ -33,8 +38,8 @@ impl Destination {
             return Err(bad("processing", problem));
         }
         check_range("weight", self.weight.into(), 1, 100)?;
-        check_range("max_backlog", self.max_backlog, 1, 1 << 40)?;
-        check_range("max_backlog_bytes", self.max_backlog_bytes, 0, 1 << 50)?;
+        check_range("backlog_max", self.backlog_max, 1, 1 << 40)?;
+        check_range("backlog_bytes_max", self.backlog_bytes_max, 0, 1 << 50)?;
         if self.idempotency_window_ms > 0 {
             let window_ms = self.idempotency_window_ms;
             check_range("idempotency_window_ms", window_ms, 1_000, 31 * DAY_MS)?;
@@ -44,9 +49,9 @@ impl Destination {
             return Err(bad("log_bodies", problem));
         }
         check_range("dead_letters_max", self.dead_letters_max, 0, 1 << 40)?;
-        if self.dead_letters_max_age_ms > 0 {
-            let age_ms = self.dead_letters_max_age_ms;
-            check_range("dead_letters_max_age_ms", age_ms, 1_000, 3_650 * DAY_MS)?;
+        if self.dead_letters_age_max_ms > 0 {
+            let age_ms = self.dead_letters_age_max_ms;
+            check_range("dead_letters_age_max_ms", age_ms, 1_000, 3_650 * DAY_MS)?;
         }
         check_range("log_max", self.log_max, 0, 10_000_000)?;
         check_range("previous_keys_max", self.previous_keys_max, 0, 1_000_000)
@@ -58,24 +63,25 @@ impl Destination {
         check_range("delivery.batch_bytes_max", delivery.batch_bytes_max, 1, 64 << 20)?;
         check_range("delivery.batch_linger_ms", delivery.batch_linger_ms, 0, 60_000)?;
         if delivery.batch_max > 1 && self.is_tcp() {
-            let problem = "only an http:// receiver takes batches; over TCP use delivery.window";
+            let problem =
+                "only an http:// receiver takes batches; over TCP use delivery.window_max";
             return Err(bad("delivery.batch_max", problem));
         }
-        check_range("delivery.window", delivery.window.into(), 1, 1_000)?;
-        if delivery.window > 1 && !self.is_tcp() {
+        check_range("delivery.window_max", delivery.window_max.into(), 1, 1_000)?;
+        if delivery.window_max > 1 && !self.is_tcp() {
             let problem = "only a tcp:// receiver takes frames ahead of its answers; over HTTP use \
                            delivery.batch_max";
-            return Err(bad("delivery.window", problem));
+            return Err(bad("delivery.window_max", problem));
         }
         if delivery.envelope == Envelope::Json && !self.is_tcp() {
             let problem = "only frames of a tcp:// receiver are put into envelopes; over HTTP the headers \
                            say it, and batches (delivery.batch_max) always are";
             return Err(bad("delivery.envelope", problem));
         }
-        if delivery.window > 1 && delivery.per_second_max > 0 {
+        if delivery.window_max > 1 && delivery.rate_per_second_max > 0 {
             let problem = "frames in flight together cannot be paced one by one; leave out \
-                           delivery.window or delivery.per_second_max";
-            return Err(bad("delivery.window", problem));
+                           delivery.window_max or delivery.rate_per_second_max";
+            return Err(bad("delivery.window_max", problem));
         }
         Ok(())
     }
@@ -208,7 +214,7 @@ mod tests {
         assert_eq!(refused(|d| d.transform.backoff_ms = 0), "transform.backoff_ms");
         assert_eq!(refused(|d| (d.log_bodies, d.log_max) = (true, 0)), "log_bodies");
         assert_eq!(refused(|d| d.previous_keys_max = 1_000_001), "previous_keys_max");
-        assert_eq!(refused(|d| d.max_backlog = 0), "max_backlog");
+        assert_eq!(refused(|d| d.backlog_max = 0), "backlog_max");
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Jq), "transform.expression");
         assert_eq!(refused(|d| d.delivery.batch_max = 0), "delivery.batch_max");
         let batches_over_tcp = |d: &mut Destination| {
@@ -216,12 +222,12 @@ mod tests {
             d.delivery.batch_max = 2;
         };
         assert_eq!(refused(batches_over_tcp), "delivery.batch_max");
-        assert_eq!(refused(|d| d.delivery.window = 2), "delivery.window");
+        assert_eq!(refused(|d| d.delivery.window_max = 2), "delivery.window_max");
         let paced_window = |d: &mut Destination| {
             d.url = "tcp://h:1".into();
-            (d.delivery.window, d.delivery.per_second_max) = (2, 10);
+            (d.delivery.window_max, d.delivery.rate_per_second_max) = (2, 10);
         };
-        assert_eq!(refused(paced_window), "delivery.window");
+        assert_eq!(refused(paced_window), "delivery.window_max");
         let serial_without_lanes = |d: &mut Destination| {
             d.processing = Processing::Serial;
             d.ordering = Ordering::None;

@@ -41,14 +41,14 @@ pub const BUGS: [Bug; 64] = [
     bug(
         "what has an order is released",
         "release",
-        "if orders > 0 then end_runs_before('HMGET', KEYS[8]) end",
+        "if withdrawals > 0 then end_runs_before('HMGET', KEYS[8]) end",
         "",
     ),
     bug("a postponed head may leave at once", "postpone", "now + tonumber(ARGV[9])", "now"),
     bug("a serial lane claims two", "ingest", "elseif busy[lane] then", "elseif false then"),
     bug(
         "a retry in place is stamped at the end",
-        "retry",
+        "retry_head",
         "to_front(place, {sequence}, now)",
         "local last = text(redis.call('HINCRBY', KEYS[1], 'last', 1))
 redis.call('HSET', KEYS[3], last, redis.call('HGET', KEYS[3], sequence))
@@ -73,7 +73,7 @@ end",
     bug("release asks for no owner", "release", "not owns(KEYS[2], ARGV[1], now)", "false"),
     bug("postpone asks for no owner", "postpone", "not owns(KEYS[2], ARGV[1], now)", "false"),
     bug("an owner's lease never ends", "include/owner", "tonumber(deadline) > now", "true"),
-    bug("a partition is taken from its owner", "own", "held ~= ARGV[1]", "false"),
+    bug("a partition is taken from its owner", "acquire_partition", "held ~= ARGV[1]", "false"),
     bug(
         "complete looks for no lease",
         "complete",
@@ -89,9 +89,9 @@ end",
     ),
     bug(
         "a stale lease hands its message back",
-        "unclaim",
-        "if held[i] and not unclaimed[sequence]",
-        "if not unclaimed[sequence]",
+        "requeue",
+        "if held[i] and not requeued[sequence]",
+        "if not requeued[sequence]",
     ),
     bug(
         "claim adds no lease",
@@ -116,25 +116,30 @@ end",
     bug("a sequence is used again after a failover", "ingest", "text(epoch) ~= ARGV[4]", "false"),
     bug("release does not look at the epoch", "release", "text(epoch) ~= ARGV[2]", "false"),
     bug(
-        "there is no quarantine",
+        "there is no takeover wait",
         "include/epoch",
         "math.max(tonumber(lease_ms), tonumber(noted[4]) or 0)",
         "0",
     ),
-    bug("release does not keep the quarantine", "release", "quarantine > 0 then", "false then"),
     bug(
-        "any vouch ends the quarantine",
-        "disown",
+        "release does not keep the takeover wait",
+        "release",
+        "takeover_wait > 0 then",
+        "false then",
+    ),
+    bug(
+        "any vouch ends the takeover wait",
+        "resign_partition",
         "wait > 0 and ARGV[3] == text(epoch)",
         "wait > 0 and ARGV[3] ~= ''",
     ),
     bug(
-        "the owner that is found ends the quarantine",
-        "own",
+        "the owner that is found ends the takeover wait",
+        "acquire_partition",
         "local epoch, wait = current_epoch(KEYS[1], now, ARGV[3])",
         "local epoch, wait = current_epoch(KEYS[1], now, ARGV[3])
 if held == ARGV[1] and wait > 0 then
-  redis.call('HSET', KEYS[1], 'quarantine_ends_ms', text(now))
+  redis.call('HSET', KEYS[1], 'takeover_wait_ends_ms', text(now))
   wait = 0
 end",
     ),
@@ -252,7 +257,12 @@ end",
         "",
     ),
     bug("a delayed message may be claimed at once", "ingest", "due and due > now", "false"),
-    bug("the backlog has no cap", "ingest", "room <= 0 or room_bytes < charge and", "false and"),
+    bug(
+        "the backlog has no cap",
+        "ingest",
+        "room <= 0 or room_bytes < accounted_bytes and",
+        "false and",
+    ),
     bug("pending bytes are not given back", "release", "counted(7, -bytes)", "counted(7, 0)"),
     bug("attempts are not counted", "fail", "attempts[1] = attempts[1] + 1", ""),
     // Damage and its repair; bodies apart; dead letters.

@@ -12,7 +12,10 @@ use crate::{
         planted,
     },
     ingest::{Outcome, Receipt, Refusal, Watermark},
-    store::{Batches, Caller, Catalog, DueTimer, Ingested, Known, Store, StoreError, cut, persist},
+    store::{
+        Batches, CallSequence, Catalog, CatalogEntry, DueTimer, Ingested, Store, StoreError,
+        chunks_by_size, retry_until,
+    },
     telemetry,
 };
 
@@ -27,7 +30,7 @@ pub(super) struct Worker {
     /// Takes up what is due soon.
     pub(super) due: DueTimer,
     pub(super) name: DestinationName,
-    pub(super) caller: Caller,
+    pub(super) caller: CallSequence,
     pub(super) batch_max: usize,
     pub(super) retry: Duration,
     /// The partition's epoch, as last heard.
@@ -56,7 +59,7 @@ impl Worker {
                 !is_left_out
             });
             #[cfg(feature = "planted-bugs")]
-            let Some(jobs) = self.misled(jobs) else { continue };
+            let Some(jobs) = self.inject_faults(jobs) else { continue };
             self.stamp_all(jobs).await;
         }
     }
@@ -75,7 +78,7 @@ impl Worker {
             })
             .collect();
         let size = |item: &Item| item.arrival.message.body.bytes.len();
-        for call in cut(&items, self.batch_max, CALL_BYTES_MAX, size) {
+        for call in chunks_by_size(&items, self.batch_max, CALL_BYTES_MAX, size) {
             self.stamp(call, &mut outcomes).await;
         }
         for (job, outcomes) in jobs.into_iter().zip(outcomes) {
@@ -148,7 +151,7 @@ impl Worker {
     }
 
     /// Why nothing at all is taken just now.
-    fn closed(&self, known: &Known) -> Option<Refusal> {
+    fn closed(&self, known: &CatalogEntry) -> Option<Refusal> {
         if self.watermark.is_high(known.partition) {
             return Some(Refusal::MemoryHigh);
         }
@@ -170,7 +173,7 @@ impl Worker {
             let known = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
             let (store, caller, epoch) = (&self.store, &self.caller, self.epoch);
             let call = || store.ingest(caller, &known, epoch, arrivals);
-            let error = match persist(Some(deadline), call).await {
+            let error = match retry_until(Some(deadline), call).await {
                 Ok(ingested) => {
                     let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
                     let stamped = ingested.iter().filter(is_new).count();
@@ -208,8 +211,10 @@ impl Worker {
 
 fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
     match ingested {
-        Ingested::Stamped(place) => Ok(Receipt { place, durability, duplicate_of: None }),
-        Ingested::Duplicate(place, id) => Ok(Receipt { place, durability, duplicate_of: Some(id) }),
+        Ingested::Stamped(position) => Ok(Receipt { position, durability, duplicate_of: None }),
+        Ingested::Duplicate(position, id) => {
+            Ok(Receipt { position, durability, duplicate_of: Some(id) })
+        }
         Ingested::Conflict => Err(Refusal::Conflict),
         Ingested::Damaged => Err(Refusal::Damaged),
         // No arrival of a producer replaces a dead letter.
@@ -231,7 +236,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
 
 /// Why this destination can never take this arrival: better refused now than found out later. A
 /// line break that nothing takes out, for one, would be stuck at the head of its lane.
-fn undeliverable(known: &Known, arrival: &Arrival) -> Option<&'static str> {
+fn undeliverable(known: &CatalogEntry, arrival: &Arrival) -> Option<&'static str> {
     let destination = &known.destination;
     if arrival.priority.is_some() && destination.ordering != Ordering::None {
         return Some(

@@ -9,7 +9,7 @@ use tokio_util::{codec::FramedWrite, sync::CancellationToken};
 
 use super::{
     super::{Outcome, Refusal, Session},
-    Connection, Read, Share, Taken,
+    Connection, FramePermits, Read, Taken,
 };
 use crate::{
     domain::Arrival,
@@ -56,13 +56,13 @@ enum Kept {
     /// To be submitted again: surely it is not there.
     Again {
         arrival: Box<Arrival>,
-        _share: Arc<Share>,
+        _share: Arc<FramePermits>,
     },
     Settled(Outcome),
     /// It was no message.
     Refused {
         answer: ToProducer,
-        _share: Arc<Share>,
+        _share: Arc<FramePermits>,
     },
     /// The connection ends with this answer.
     Last(ToProducer),
@@ -294,7 +294,7 @@ async fn written(writing: impl Future<Output = Result<(), FrameError>>) -> bool 
 /// The answer, and whether the connection ends with it.
 fn answer_to(outcome: Outcome) -> (ToProducer, bool) {
     match outcome {
-        Ok(receipt) => (ToProducer::Ok(receipt.place.sequence), false),
+        Ok(receipt) => (ToProducer::Ok(receipt.position.sequence), false),
         Err(refusal) => {
             let (_, code) = refusal.code();
             let answer = ToProducer::Err { code, sentence: refusal.to_string().into() };

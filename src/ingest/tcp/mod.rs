@@ -100,7 +100,7 @@ pub async fn run(
 enum Read {
     Submitted(Pending, Taken),
     /// It is no message: this is the answer. What comes behind it is taken.
-    Refused(ToProducer, Arc<Share>),
+    Refused(ToProducer, Arc<FramePermits>),
     /// The connection ends with this answer.
     Last(ToProducer),
 }
@@ -108,13 +108,13 @@ enum Read {
 /// Frames that were read together, until they are answered: they may have to be submitted again.
 struct Taken {
     arrivals: Arc<[Arrival]>,
-    share: Arc<Share>,
+    share: Arc<FramePermits>,
 }
 
 /// A part of what one connection may hold.
-struct Share {
+struct FramePermits {
     _places: OwnedSemaphorePermit,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 type Frames = FramedRead<tokio::net::tcp::OwnedReadHalf, FrameCodec>;
@@ -163,7 +163,7 @@ impl Connection {
     async fn read_frames(&self, mut stream: Frames, queue: &mpsc::UnboundedSender<Read>) {
         let places_max = self.shared.frames_in_flight_max;
         let places = Arc::new(Semaphore::new(places_max));
-        let room = Arc::new(Semaphore::new(ROOM_KIB));
+        let permit = Arc::new(Semaphore::new(ROOM_KIB));
         loop {
             let first = tokio::select! {
                 () = self.stop.cancelled() => return,
@@ -173,10 +173,10 @@ impl Connection {
             if !frames.is_empty() {
                 let kib: usize = frames.iter().map(|frame| frame.len() / 1024 + 1).sum();
                 let places = places.clone().acquire_many_owned(frames.len() as u32).await;
-                let room = room.clone().acquire_many_owned(kib.min(ROOM_KIB) as u32).await;
+                let permit = permit.clone().acquire_many_owned(kib.min(ROOM_KIB) as u32).await;
                 // They are never closed.
-                let (Ok(places), Ok(room)) = (places, room) else { return };
-                let share = Arc::new(Share { _places: places, _room: room });
+                let (Ok(places), Ok(permit)) = (places, permit) else { return };
+                let share = Arc::new(FramePermits { _places: places, _permit: permit });
                 if !self.take(frames, &share, queue).await {
                     return;
                 }
@@ -220,7 +220,7 @@ impl Connection {
     async fn take(
         &self,
         frames: Vec<Bytes>,
-        share: &Arc<Share>,
+        share: &Arc<FramePermits>,
         queue: &mpsc::UnboundedSender<Read>,
     ) -> bool {
         let mut arrivals = Vec::with_capacity(frames.len());
@@ -243,7 +243,7 @@ impl Connection {
     async fn submit(
         &self,
         arrivals: Vec<Arrival>,
-        share: &Arc<Share>,
+        share: &Arc<FramePermits>,
         queue: &mpsc::UnboundedSender<Read>,
     ) -> bool {
         if arrivals.is_empty() {
@@ -260,8 +260,8 @@ impl Connection {
     async fn commit(&self, arrivals: impl Into<Arc<[Arrival]>>, session: &Session) -> Pending {
         let (arrivals, committer) = (arrivals.into(), &self.shared.committer);
         let bytes = arrivals.iter().map(|arrival| arrival.message.body.bytes.len()).sum();
-        let room = committer.rooms().take(bytes).await;
-        committer.submit(&self.destination, arrivals, session, room).await
+        let permit = committer.memory().take(bytes).await;
+        committer.submit(&self.destination, arrivals, session, permit).await
     }
 }
 

@@ -5,7 +5,7 @@ use reqwest::{Response, StatusCode, header::CONTENT_TYPE};
 
 use super::{Failure, Output, Transform};
 use crate::{
-    domain::{self, Body, Stamped, TroubleKind},
+    domain::{self, Body, ErrorKind, Stamped},
     store::server_clock,
     wire::{
         http::{
@@ -50,26 +50,26 @@ impl Http {
             let reason = format!(
                 "the answer has content-encoding: {encoding}, though none was asked for; send the output as it is"
             );
-            return Err(Failure::again(reason).with_status(status));
+            return Err(Failure::retryable(reason).with_status(status));
         }
         let may_be_cut = ends_with_connection(&answer);
         match self.endpoint.read(answer, self.output_bytes_max).await {
             Ok(bytes) if may_be_cut && is_broken_json(&content_type, &bytes) => {
                 let reason = "the output is JSON that is not whole, in an answer without Content-Length: the \
                               connection may have broken";
-                Err(Failure::again(reason).with_kind(TroubleKind::Connection).with_status(status))
+                Err(Failure::retryable(reason).with_kind(ErrorKind::Connection).with_status(status))
             }
             Ok(bytes) => Ok(Output::Deliver(Body { content_type, bytes })),
             Err(BodyError::Broken(none)) => Err(unanswered(none).with_status(status)),
             Err(error @ BodyError::TooLong { .. }) => {
-                Err(Failure::last(error.to_string()).with_status(status))
+                Err(Failure::permanent(error.to_string()).with_status(status))
             }
         }
     }
 }
 
 fn unanswered(none: NoAnswer) -> Failure {
-    Failure::again(none.reason).with_kind(none.kind)
+    Failure::retryable(none.reason).with_kind(none.kind)
 }
 
 #[async_trait]
@@ -88,7 +88,7 @@ impl Transform for Http {
         let retry_after = retry_after(answer.headers(), server_clock());
         let reason = refusal_in_full(answer).await;
         let is_final = status.is_client_error() && !matches!(status.as_u16(), 408 | 425 | 429);
-        let (kind, status) = (TroubleKind::Status, Some(status.as_u16()));
+        let (kind, status) = (ErrorKind::Status, Some(status.as_u16()));
         Err(Failure { reason, retry_after, is_final, kind, status })
     }
 }

@@ -11,8 +11,8 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    domain::{self, Body, DestinationName, Stamped, TransformKind, TroubleKind},
-    store::Known,
+    domain::{self, Body, DestinationName, ErrorKind, Stamped, TransformKind},
+    store::CatalogEntry,
 };
 
 mod http;
@@ -41,8 +41,8 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// True when another attempt cannot help.
     pub is_final: bool,
-    /// What kind of trouble it was.
-    pub kind: TroubleKind,
+    /// What kind of error it was.
+    pub kind: ErrorKind,
     /// The HTTP status, if there was one.
     pub status: Option<u16>,
 }
@@ -53,7 +53,7 @@ impl Default for Failure {
             reason: "the transform failed".into(),
             retry_after: None,
             is_final: false,
-            kind: TroubleKind::Failed,
+            kind: ErrorKind::Failed,
             status: None,
         }
     }
@@ -61,17 +61,17 @@ impl Default for Failure {
 
 impl Failure {
     /// It may succeed another time.
-    pub fn again(reason: impl Into<String>) -> Failure {
+    pub fn retryable(reason: impl Into<String>) -> Failure {
         Failure { reason: reason.into(), ..Failure::default() }
     }
 
     /// It never will succeed: what the destination's `on_exhausted` says happens at once.
-    pub fn last(reason: impl Into<String>) -> Failure {
-        Failure { is_final: true, ..Failure::again(reason) }
+    pub fn permanent(reason: impl Into<String>) -> Failure {
+        Failure { is_final: true, ..Failure::retryable(reason) }
     }
 
-    /// The same, with what kind of trouble it was.
-    pub fn with_kind(self, kind: TroubleKind) -> Failure {
+    /// The same, with what kind of error it was.
+    pub fn with_kind(self, kind: ErrorKind) -> Failure {
         Failure { kind, ..self }
     }
 
@@ -125,7 +125,7 @@ impl Transforms {
     }
 
     /// The destination's transform; none if this pod lacks it.
-    pub fn of(&self, known: &Known) -> Option<Arc<dyn Transform>> {
+    pub fn of(&self, known: &CatalogEntry) -> Option<Arc<dyn Transform>> {
         let definition = &known.destination.transform;
         match definition.kind {
             TransformKind::None => Some(Arc::new(Identity)),
@@ -148,7 +148,7 @@ impl Transforms {
     }
 
     /// Lets go of what was built for destinations that are gone or idle, or need it no more.
-    pub fn keep(&self, known: impl Fn(&DestinationName) -> Option<Arc<Known>>) {
+    pub fn keep(&self, known: impl Fn(&DestinationName) -> Option<Arc<CatalogEntry>>) {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         built.retain(|name, (of, transform, used)| {
             // Attempts under way hold it too.

@@ -14,7 +14,7 @@ use reqwest::{Response, StatusCode};
 
 use super::{Deliver, Finality, Verdict};
 use crate::{
-    domain::{BatchFormat, Destination, Ordering, Stage, Stamped, Trouble, TroubleKind},
+    domain::{AttemptError, BatchFormat, Destination, ErrorKind, Ordering, Stage, Stamped},
     faults::planted,
     store::server_clock,
     wire::{
@@ -80,7 +80,7 @@ impl Http {
                 Err(error @ BodyError::TooLong { .. }) => Accepted::Unclear(error.to_string()),
                 // It may have been about to say that it has only some.
                 Err(BodyError::Broken(NoAnswer { kind, reason })) => {
-                    return refused(Trouble::new(Stage::Delivery, kind, reason), None);
+                    return refused(AttemptError::new(Stage::Delivery, kind, reason), None);
                 }
             },
         };
@@ -93,8 +93,8 @@ impl Http {
             }
             Accepted::Unclear(reason) => detail += &format!(": {reason}"),
         }
-        let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, detail);
-        refused(trouble.with_status(status.as_u16()), retry_after)
+        let error = AttemptError::new(Stage::Delivery, ErrorKind::Status, detail);
+        refused(error.with_status(status.as_u16()), retry_after)
     }
 }
 
@@ -104,7 +104,7 @@ impl Deliver for Http {
         let answer = match self.send(messages, attempt).await {
             Ok(answer) => answer,
             Err(NoAnswer { kind, reason }) => {
-                return refused(Trouble::new(Stage::Delivery, kind, reason), None);
+                return refused(AttemptError::new(Stage::Delivery, kind, reason), None);
             }
         };
         let status = answer.status();
@@ -118,14 +118,14 @@ impl Deliver for Http {
         }
         let retry_after = retry_after(answer.headers(), server_clock());
         let detail = refusal_in_full(answer).await;
-        let trouble = Trouble::new(Stage::Delivery, TroubleKind::Status, detail);
-        let trouble = trouble.with_status(status.as_u16());
-        Verdict::Refused { accepted: 0, trouble, retry_after, finality: finality_of(status) }
+        let error = AttemptError::new(Stage::Delivery, ErrorKind::Status, detail);
+        let error = error.with_status(status.as_u16());
+        Verdict::Refused { accepted: 0, error, retry_after, finality: finality_of(status) }
     }
 }
 
-fn refused(trouble: Trouble, retry_after: Option<Duration>) -> Verdict {
-    Verdict::Refused { accepted: 0, trouble, retry_after, finality: Finality::Again }
+fn refused(error: AttemptError, retry_after: Option<Duration>) -> Verdict {
+    Verdict::Refused { accepted: 0, error, retry_after, finality: Finality::Again }
 }
 
 fn finality_of(status: StatusCode) -> Finality {

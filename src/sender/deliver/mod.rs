@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::domain::{Destination, Stamped, Trouble};
+use crate::domain::{AttemptError, Destination, Stamped};
 
 pub use crate::wire::http::client;
 
-mod http;
 #[cfg(feature = "planted-bugs")]
-mod misled;
+mod fault_injection;
+mod http;
 mod tcp;
 
 /// What came of one attempt at a delivery.
@@ -23,7 +23,7 @@ pub enum Verdict {
         /// How many before that one it has.
         accepted: usize,
         /// What happened.
-        trouble: Trouble,
+        error: AttemptError,
         /// How long the receiver asked to wait, if it did.
         retry_after: Option<Duration>,
         /// Whether to try again.
@@ -47,7 +47,7 @@ pub enum Finality {
 pub trait Deliver: Send + Sync {
     /// One attempt at messages of one lane, in order, the `attempt`th (from 1) at the first of
     /// them, within the destination's `delivery.timeout_ms`. More than one only where
-    /// `delivery.batch_max` or `delivery.window` says so.
+    /// `delivery.batch_max` or `delivery.window_max` says so.
     async fn deliver(&self, messages: &[Arc<Stamped>], attempt: u32) -> Verdict;
 }
 
@@ -64,6 +64,6 @@ pub fn connect(
         Arc::new(http::Http::new(destination, client.clone(), json_depth_max))
     };
     #[cfg(feature = "planted-bugs")]
-    let way = misled::misled(way);
+    let way = fault_injection::wrap(way);
     way
 }

@@ -31,7 +31,7 @@ use tokio_util::codec::Framed;
 
 use super::{Deliver, Finality, Verdict};
 use crate::{
-    domain::{Ack, Destination, Envelope, Framing, Stage, Stamped, Trouble, TroubleKind},
+    domain::{Ack, AttemptError, Destination, Envelope, ErrorKind, Framing, Stage, Stamped},
     wire::{
         FrameCodec, FrameError,
         answer::{ANSWER_BYTES_MAX, FromReceiver},
@@ -86,7 +86,7 @@ impl Progress {
 
 /// What ended an attempt before all of its frames were accepted.
 struct Stop {
-    trouble: Trouble,
+    error: AttemptError,
     retry_after: Option<Duration>,
     finality: Finality,
     /// True when not even a part of a frame has left, so nothing can have been processed.
@@ -94,27 +94,27 @@ struct Stop {
 }
 
 impl Stop {
-    fn again(trouble: Trouble) -> Stop {
-        Stop { trouble, retry_after: None, finality: Finality::Again, is_untouched: false }
+    fn again(error: AttemptError) -> Stop {
+        Stop { error, retry_after: None, finality: Finality::Again, is_untouched: false }
     }
 
-    fn for_good(trouble: Trouble) -> Stop {
-        Stop { finality: Finality::Final, ..Stop::again(trouble) }
+    fn for_good(error: AttemptError) -> Stop {
+        Stop { finality: Finality::Final, ..Stop::again(error) }
     }
 
     /// No connection, or one that broke.
     fn broken(reason: String) -> Stop {
-        Stop::again(trouble(TroubleKind::Connection, reason))
+        Stop::again(error(ErrorKind::Connection, reason))
     }
 
     fn of(refusal: FromReceiver) -> Stop {
         match refusal {
             FromReceiver::Reject(reason) => {
-                Stop::for_good(trouble(TroubleKind::Rejected, format!("rejected: {reason}")))
+                Stop::for_good(error(ErrorKind::Rejected, format!("rejected: {reason}")))
             }
             FromReceiver::Retry(retry_after) => {
                 let reason = "the receiver answered RETRY".to_owned();
-                Stop { retry_after, ..Stop::again(trouble(TroubleKind::Status, reason)) }
+                Stop { retry_after, ..Stop::again(error(ErrorKind::Status, reason)) }
             }
             FromReceiver::Ok => Stop::broken("an OK is no refusal".to_owned()),
         }
@@ -152,7 +152,7 @@ impl Outbox {
 
 /// What the receiver said, if that is an answer.
 fn understood(answer: Answer) -> Result<FromReceiver, Stop> {
-    let odd = |reason: String| Stop::again(trouble(TroubleKind::Status, reason));
+    let odd = |reason: String| Stop::again(error(ErrorKind::Status, reason));
     match answer {
         Some(Ok(frame)) => FromReceiver::parse(&frame).map_err(|error| odd(error.to_string())),
         Some(Err(FrameError::TooLong { max })) => {
@@ -245,7 +245,7 @@ impl Tcp {
 
     fn timed_out(&self) -> Stop {
         let reason = format!("timed out after {} ms", self.timeout.as_millis());
-        Stop::again(trouble(TroubleKind::Timeout, reason))
+        Stop::again(error(ErrorKind::Timeout, reason))
     }
 
     async fn open(&self) -> Result<Connection, String> {
@@ -300,22 +300,22 @@ impl Deliver for Tcp {
         let result = match frames.is_empty() {
             true => {
                 let reason = FrameError::ContainsNewline.to_string();
-                Err(Stop::for_good(trouble(TroubleKind::Unsendable, reason)))
+                Err(Stop::for_good(error(ErrorKind::Unsendable, reason)))
             }
             false => self.attempt(&frames, &mut progress).await,
         };
         let accepted = progress.accepted;
         match result {
             Ok(()) => Verdict::Accepted(accepted),
-            Err(Stop { trouble, retry_after, finality, .. }) => {
-                Verdict::Refused { accepted, trouble, retry_after, finality }
+            Err(Stop { error, retry_after, finality, .. }) => {
+                Verdict::Refused { accepted, error, retry_after, finality }
             }
         }
     }
 }
 
-fn trouble(kind: TroubleKind, reason: String) -> Trouble {
-    Trouble::new(Stage::Delivery, kind, reason)
+fn error(kind: ErrorKind, reason: String) -> AttemptError {
+    AttemptError::new(Stage::Delivery, kind, reason)
 }
 
 fn unwritten(error: &FrameError) -> Stop {

@@ -17,7 +17,7 @@ use crate::{
         pause::{Point, point},
         planted,
     },
-    store::{Known, LaneRequest, Order, Released, StoreError},
+    store::{CatalogEntry, LaneRequest, PendingWithdrawal, Released, StoreError},
 };
 
 /// The most lanes of one call.
@@ -39,9 +39,9 @@ pub(super) enum Answer {
     Released(Vec<LaneRequest>, Result<Released, StoreError>, Option<Names>),
     Ended(Vec<Ended>),
     Lanes(Names),
-    /// Some orders, and where the next look goes on.
-    Orders(Result<(Vec<Order>, u64), StoreError>),
-    /// How many orders were carried out.
+    /// Some withdrawals, and where the next look goes on.
+    Withdrawals(Result<(Vec<PendingWithdrawal>, u64), StoreError>),
+    /// How many withdrawals were carried out.
     Withdrawn(usize, Result<(), StoreError>),
     /// The pause after a failed call is over.
     Rested,
@@ -65,21 +65,21 @@ impl DestinationSender {
         self.call = self
             .withdraw_call(&known)
             .or_else(|| self.end_call(&known))
-            .or_else(|| self.orders_call(&known))
+            .or_else(|| self.withdrawals_call(&known))
             .or_else(|| self.release_call(&known))
             .or_else(|| {
                 let names = self.ask_names(&known)?;
                 Some(names.map(Answer::Lanes).boxed())
             })
             .or_else(|| {
-                // No release tells whether there are orders.
-                self.orders.ask = std::mem::take(&mut self.orders.suspected);
-                self.orders_call(&known)
+                // No release tells whether there are withdrawals.
+                self.withdrawals.ask = std::mem::take(&mut self.withdrawals.suspected);
+                self.withdrawals_call(&known)
             });
     }
 
-    fn release_call(&mut self, known: &Arc<Known>) -> Option<BoxFuture<'static, Answer>> {
-        let stop = self.tenure.draining.is_cancelled();
+    fn release_call(&mut self, known: &Arc<CatalogEntry>) -> Option<BoxFuture<'static, Answer>> {
+        let stop = self.lease.draining.is_cancelled();
         let rules = self.current.as_ref()?.rules.clone();
         let mut requests: Vec<LaneRequest> = Vec::new();
         let mut settled = 0;
@@ -105,9 +105,9 @@ impl DestinationSender {
         if requests.is_empty() {
             return None;
         }
-        self.orders.suspected = false;
+        self.withdrawals.suspected = false;
         let names = self.ask_names(known);
-        let (store, owner, known) = (self.store.clone(), self.tenure.owner.clone(), known.clone());
+        let (store, owner, known) = (self.store.clone(), self.lease.owner.clone(), known.clone());
         let call = async move {
             let release = async {
                 let answer = store.release(&owner, &known, &requests).await;
@@ -124,10 +124,10 @@ impl DestinationSender {
 
     /// Asks for the names of lanes, where there is room for some: beside a release if there is one. For
     /// more than there is room for, so that not each lane that is done makes another call.
-    fn ask_names(&mut self, known: &Arc<Known>) -> Option<BoxFuture<'static, Names>> {
+    fn ask_names(&mut self, known: &Arc<CatalogEntry>) -> Option<BoxFuture<'static, Names>> {
         let is_one_lane = known.destination.ordering == domain::Ordering::Destination;
         let is_wanted = self.look && self.named.is_empty() && !self.is_full();
-        if is_one_lane || !is_wanted || self.tenure.draining.is_cancelled() {
+        if is_one_lane || !is_wanted || self.lease.draining.is_cancelled() {
             return None;
         }
         self.look = false;
@@ -146,7 +146,7 @@ impl DestinationSender {
                     Ok(released) => self.released(&requests, released),
                     Err(error) => {
                         requests.iter().for_each(|request| self.to_ask.push(&request.key));
-                        self.orders.suspected = true;
+                        self.withdrawals.suspected = true;
                         self.failed(error);
                     }
                 }
@@ -155,7 +155,7 @@ impl DestinationSender {
                 }
             }
             Answer::Ended(answers) => self.ended(answers),
-            Answer::Orders(orders) => self.ordered(orders),
+            Answer::Withdrawals(withdrawals) => self.note_withdrawals(withdrawals),
             Answer::Withdrawn(done, answer) => self.withdrawn(done, answer),
         }
     }
@@ -181,8 +181,8 @@ impl DestinationSender {
     }
 
     fn released(&mut self, requests: &[LaneRequest], released: Released) {
-        self.orders.count(released.orders);
-        let stop = self.tenure.draining.is_cancelled();
+        self.withdrawals.count(released.withdrawals);
+        let stop = self.lease.draining.is_cancelled();
         let Some(rules) = self.current.as_ref().map(|current| current.rules.clone()) else {
             return;
         };
@@ -232,17 +232,17 @@ impl DestinationSender {
     pub(super) fn failed(&mut self, error: StoreError) {
         match error {
             StoreError::StaleEpoch(epoch) => {
-                tracing::debug!(destination = %self.name, %error, "the tenure is over");
-                self.tenure.superseded(epoch);
+                tracing::debug!(destination = %self.name, %error, "the lease is over");
+                self.lease.superseded(epoch);
             }
             StoreError::NotOwner => {
-                tracing::debug!(destination = %self.name, %error, "the tenure is over");
-                self.tenure.lost.cancel();
+                tracing::debug!(destination = %self.name, %error, "the lease is over");
+                self.lease.lost.cancel();
             }
             StoreError::StaleDefinition | StoreError::UnknownDestination => self.look_up(),
             // The store has logged why.
             error if error.is_told() => self.pause = Duration::from_secs(1),
-            StoreError::Quarantine(wait_ms) => self.pause = Duration::from_millis(wait_ms + 1),
+            StoreError::TakeoverWait(wait_ms) => self.pause = Duration::from_millis(wait_ms + 1),
             error if error.is_temporary() => {
                 tracing::debug!(destination = %self.name, %error, "a call failed, and is made again");
                 self.pause = PAUSE;

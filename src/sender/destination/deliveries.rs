@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use futures::FutureExt;
 use tokio::time::Instant;
 
-use super::{Current, DestinationSender, LaneKey, exhausted::fate, now};
+use super::{Current, DestinationSender, LaneKey, exhausted::disposition, now};
 use crate::{
-    domain::{Stage, Stamped, Trouble, TroubleKind},
+    domain::{AttemptError, ErrorKind, Stage, Stamped},
     faults::pause::{Point, point},
     sender::{
         deliver::{Finality, Verdict},
-        lane::{Fate, Turn},
+        lane::{Disposition, Turn},
     },
     telemetry,
     wire::answer::excerpt,
@@ -38,7 +38,7 @@ impl DestinationSender {
             self.to_send.push(&key);
         }
         // Asked for each delivery: by the clock, the lease may have just run out.
-        while self.tenure.may_send()
+        while self.lease.may_send()
             && let Some(key) = self.to_send.pop()
         {
             if is_paused {
@@ -67,8 +67,8 @@ impl DestinationSender {
         // Tombstones may have been passed.
         self.to_ask.push(key);
         if let Some((message, why)) = lane.damaged_front() {
-            let trouble = Trouble::new(Stage::Delivery, TroubleKind::Damaged, why);
-            lane.refused(message.attempts.failed, trouble, Fate::Halt);
+            let error = AttemptError::new(Stage::Delivery, ErrorKind::Damaged, why);
+            lane.refused(message.attempts.failed, error, Disposition::Halt);
             self.to_end.push(key);
             return Ok(());
         }
@@ -84,12 +84,12 @@ impl DestinationSender {
         let Some(first) = messages.first() else { return Ok(()) };
         let attempt = first.attempts.failed + 1;
         self.in_flight += messages.len();
-        let (key, way, tenure) = (key.clone(), current.way.clone(), self.tenure.clone());
+        let (key, way, lease) = (key.clone(), current.way.clone(), self.lease.clone());
         let delivery = async move {
             let begun = Instant::now();
             point(Point::SenderSending).await;
             // The lease may have run out since: then this is dropped.
-            tenure.still_lasts().await;
+            lease.still_lasts().await;
             let verdict = way.deliver(&messages, attempt).await;
             point(match verdict {
                 Verdict::Accepted(_) => Point::SenderAccepted,
@@ -107,17 +107,17 @@ impl DestinationSender {
         self.in_flight -= messages.len();
         match verdict {
             Verdict::Accepted(count) => self.accepted(&key, &messages, count, took),
-            Verdict::Refused { accepted, trouble, retry_after, finality } => {
+            Verdict::Refused { accepted, error, retry_after, finality } => {
                 if accepted > 0 {
                     self.accepted(&key, &messages, accepted, took);
                     // What was refused is then the front.
                     self.pass_tombstones(&key);
                 }
                 telemetry::delivered(self.name.as_str(), "refused", took);
-                self.refused(&key, &messages[accepted..], trouble, retry_after, finality);
+                self.refused(&key, &messages[accepted..], error, retry_after, finality);
             }
         }
-        self.heed_again(&key);
+        self.reapply_withdrawals(&key);
         self.to_send.push(&key);
         self.to_ask.push(&key);
         if self.lanes.get(&key).is_some_and(|lane| lane.to_end().is_some()) {
@@ -131,7 +131,7 @@ impl DestinationSender {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         let now = now();
         lane.accepted(count, took.as_millis() as u64, &current.rules, now);
-        lane.yielding |= others_wait && lane.delivered >= RUNS_MAX * self.run_max;
+        lane.yielding |= others_wait && lane.delivered >= RUNS_MAX * self.release_batch_max;
         telemetry::delivered(self.name.as_str(), "accepted", took);
         let ages = messages.iter().take(count).map(|message| {
             Duration::from_millis(now.ms.saturating_sub(message.message.received_ms))
@@ -149,22 +149,22 @@ impl DestinationSender {
         &mut self,
         key: &LaneKey,
         messages: &[Arc<Stamped>],
-        trouble: Trouble,
+        error: AttemptError,
         retry_after: Option<Duration>,
         finality: Finality,
     ) {
         let (Some(current), Some(head)) = (&self.current, messages.first()) else { return };
         let Some(lane) = self.lanes.get_mut(key) else { return };
         let destination = &current.known.destination;
-        let (sequence, attempt) = (head.place.sequence, head.attempts.failed + 1);
-        let fate = match self.orders.of(sequence) {
-            Some(order) => Fate::Withdraw(order.how, order.reason.clone()),
-            None => fate(destination, attempt, finality, retry_after, rand::random()),
+        let (sequence, attempt) = (head.position.sequence, head.attempts.failed + 1);
+        let disposition = match self.withdrawals.of(sequence) {
+            Some(withdrawal) => Disposition::Withdraw(withdrawal.how, withdrawal.reason.clone()),
+            None => disposition(destination, attempt, finality, retry_after, rand::random()),
         };
         let key = key.as_deref();
-        let reason = excerpt(trouble.detail.as_bytes());
-        match &fate {
-            Fate::Postpone(wait) => {
+        let reason = excerpt(error.detail.as_bytes());
+        match &disposition {
+            Disposition::Postpone(wait) => {
                 let wait_ms = wait.as_millis() as u64;
                 tracing::warn!(
                     destination = %self.name, sequence, key, attempt, reason, wait_ms,
@@ -172,21 +172,21 @@ impl DestinationSender {
                 );
             }
             // Told when it has been done.
-            Fate::Halt | Fate::Withdraw(..) => {}
+            Disposition::Halt | Disposition::Withdraw(..) => {}
         }
         let count = messages.len();
-        let is_ordered = self.orders.of(sequence).is_some();
+        let is_withdrawing = self.withdrawals.of(sequence).is_some();
         // Frames are answered one by one: over TCP it is the first.
         let may_be_another =
-            count > 1 && !destination.is_tcp() && finality != Finality::Halts && !is_ordered;
-        if may_be_another && !matches!(fate, Fate::Postpone(_)) {
+            count > 1 && !destination.is_tcp() && finality != Finality::Halts && !is_withdrawing;
+        if may_be_another && !matches!(disposition, Disposition::Postpone(_)) {
             tracing::warn!(
                 destination = %self.name, sequence, key, count, reason,
                 "a batch was not accepted, and its messages are sent one by one",
             );
             lane.refused_together(count);
         } else {
-            lane.refused(attempt, trouble, fate);
+            lane.refused(attempt, error, disposition);
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Delivers the lanes of one destination, side by side, under one tenure of its partition.
+//! Delivers the lanes of one destination, side by side, under one lease of its partition.
 //!
 //! Each event concerns one lane, which goes into the lines of those that have something to send
-//! and something to ask; nothing looks at all lanes but the beginning of the end of a tenure.
+//! and something to ask; nothing looks at all lanes but the beginning of the end of a lease.
 
 mod calls;
 mod deliveries;
 mod exhausted;
-mod line;
-mod orders;
+mod lane_queue;
 mod pace;
 mod poke;
+mod withdrawals;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -25,20 +25,20 @@ use tokio::time::Instant;
 
 use calls::{Answer, CALL_LANES_MAX};
 use deliveries::Delivered;
-use line::Line;
-use orders::Orders;
+use lane_queue::LaneQueue;
 use pace::Pace;
 pub(super) use poke::Poke;
+use withdrawals::Withdrawals;
 
 use super::{
     deliver::{self, Deliver},
     lane::{Lane, Now, Rules},
-    tenure::Tenure,
+    partition_lease::PartitionLease,
 };
 use crate::{
     domain::{self, DestinationName},
     faults::planted,
-    store::{Catalog, Known, Store, StoreError, server_clock_ms},
+    store::{Catalog, CatalogEntry, Store, StoreError, server_clock_ms},
 };
 
 /// The most messages that one call releases of one lane.
@@ -51,7 +51,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// lane, and its sequence the key.
 type LaneKey = Option<String>;
 /// What looking up the definition found.
-type Lookup = Result<Option<Arc<Known>>, StoreError>;
+type Lookup = Result<Option<Arc<CatalogEntry>>, StoreError>;
 
 /// Messages in flight just now, for people to see.
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl Gauge {
 /// What is known of the destination.
 #[derive(Clone)]
 struct Current {
-    known: Arc<Known>,
+    known: Arc<CatalogEntry>,
     /// The way to its receiver.
     way: Arc<dyn Deliver>,
     rules: Arc<Rules>,
@@ -81,19 +81,19 @@ pub(super) struct DestinationSender {
     catalog: Catalog,
     client: reqwest::Client,
     json_depth_max: usize,
-    run_max: usize,
+    release_batch_max: usize,
     name: DestinationName,
-    tenure: Arc<Tenure>,
+    lease: Arc<PartitionLease>,
     current: Option<Current>,
     lanes: HashMap<LaneKey, Lane>,
     /// Lanes that may have something to send.
-    to_send: Line,
+    to_send: LaneQueue,
     /// Lanes that would have something to send, were the destination not paused.
-    resting: Line,
+    resting: LaneQueue,
     /// Lanes that may have something to ask, or may be let go of.
-    to_ask: Line,
+    to_ask: LaneQueue,
     /// Lanes whose heads were refused, and may be postponed or given up.
-    to_end: Line,
+    to_end: LaneQueue,
     /// Lanes that Redis named, and there was no room for yet.
     named: VecDeque<String>,
     /// When to look at lanes whose batches wait to become full.
@@ -108,7 +108,7 @@ pub(super) struct DestinationSender {
     call: Option<BoxFuture<'static, Answer>>,
     /// The definition that is being looked up.
     lookup: Option<BoxFuture<'static, Lookup>>,
-    orders: Orders,
+    withdrawals: Withdrawals,
     /// When to look for lanes whose backoff is over.
     due: BTreeSet<Instant>,
     /// There may be lanes to take in hand.
@@ -122,24 +122,24 @@ impl DestinationSender {
         catalog: Catalog,
         client: reqwest::Client,
         json_depth_max: usize,
-        run_max: usize,
+        release_batch_max: usize,
         name: DestinationName,
-        tenure: Arc<Tenure>,
+        lease: Arc<PartitionLease>,
     ) -> Self {
         DestinationSender {
             store,
             catalog,
             client,
             json_depth_max,
-            run_max,
+            release_batch_max,
             name,
-            tenure,
+            lease,
             current: None,
             lanes: HashMap::new(),
-            to_send: Line::default(),
-            resting: Line::default(),
-            to_ask: Line::default(),
-            to_end: Line::default(),
+            to_send: LaneQueue::default(),
+            resting: LaneQueue::default(),
+            to_ask: LaneQueue::default(),
+            to_end: LaneQueue::default(),
             named: VecDeque::new(),
             lingering: BTreeSet::new(),
             deliveries: FuturesUnordered::new(),
@@ -148,30 +148,30 @@ impl DestinationSender {
             next_slot: None,
             call: None,
             lookup: None,
-            orders: Orders::default(),
+            withdrawals: Withdrawals::default(),
             due: BTreeSet::new(),
             look: true,
             pause: Duration::ZERO,
         }
     }
 
-    /// Runs until the tenure is over, or there was nothing to do for long. `poke` says that a head may
+    /// Runs until the lease is over, or there was nothing to do for long. `poke` says that a head may
     /// leave, or that there is an order.
     pub(super) async fn run(mut self, poke: Arc<Poke>, gauge: Arc<Gauge>) {
-        let tenure = self.tenure.clone();
+        let lease = self.lease.clone();
         let definition = self.catalog.watch(&self.name);
-        let mut ended = std::pin::pin!(tenure.ended());
-        let mut draining = std::pin::pin!(tenure.draining.cancelled().fuse());
+        let mut ended = std::pin::pin!(lease.ended());
+        let mut draining = std::pin::pin!(lease.draining.cancelled().fuse());
         tokio::select! {
-            () = tenure.quarantine_over() => {}
+            () = lease.takeover_wait_over() => {}
             () = &mut ended => return,
-            () = tenure.draining.cancelled() => return,
+            () = lease.draining.cancelled() => return,
         }
         let mut was_draining = false;
         let mut idle_since = None;
         loop {
             self.adopt_definition();
-            let is_draining = tenure.draining.is_cancelled();
+            let is_draining = lease.draining.is_cancelled();
             if is_draining && !was_draining {
                 self.lanes.keys().for_each(|key| self.to_ask.push(key));
             }
@@ -194,7 +194,7 @@ impl DestinationSender {
                 () = definition.changed() => {}
                 () = poke.poked() => {
                     self.look = true;
-                    self.orders.suspected = true;
+                    self.withdrawals.suspected = true;
                 }
                 () = sleep_until(idle_end) => if poke.end() {
                     return;
@@ -222,7 +222,7 @@ impl DestinationSender {
             self.look_up();
             return;
         };
-        let lanes_of = |known: &Known| (known.born, known.destination.ordering);
+        let lanes_of = |known: &CatalogEntry| (known.born, known.destination.ordering);
         let (mut way, mut is_another) = (None, false);
         if let Some(current) = &self.current {
             if Arc::ptr_eq(&current.known, &known) {
@@ -238,8 +238,8 @@ impl DestinationSender {
         let way = way.unwrap_or_else(|| {
             deliver::connect(&known.destination, &self.client, self.json_depth_max)
         });
-        self.pace.set(known.destination.delivery.per_second_max);
-        let rules = Arc::new(rules_of(&known.destination, self.run_max));
+        self.pace.set(known.destination.delivery.rate_per_second_max);
+        let rules = Arc::new(rules_of(&known.destination, self.release_batch_max));
         self.current = Some(Current { known, way, rules });
     }
 
@@ -257,14 +257,14 @@ impl DestinationSender {
     /// whose messages have the same numbers. Nothing that is in hand or under way is of them.
     fn begin_anew(&mut self) {
         self.lanes.clear();
-        // What is being sent is broken off, as at the end of a tenure.
+        // What is being sent is broken off, as at the end of a lease.
         self.deliveries.clear();
         self.in_flight = 0;
-        self.orders = Orders::default();
-        self.orders.suspected = true;
+        self.withdrawals = Withdrawals::default();
+        self.withdrawals.suspected = true;
         self.pause = Duration::ZERO;
         for line in [&mut self.to_send, &mut self.resting, &mut self.to_ask, &mut self.to_end] {
-            *line = Line::default();
+            *line = LaneQueue::default();
         }
         self.named.clear();
         self.lingering.clear();
@@ -283,8 +283,8 @@ impl DestinationSender {
     fn next_time(&self) -> Option<Instant> {
         let lingering = self.lingering.first().map(|(until, _)| *until);
         // Asking waits for the call that is under way.
-        let orders_due = self.orders.due.filter(|_| self.call.is_none());
-        [self.due.first().copied(), lingering, self.next_slot, orders_due]
+        let withdrawals_due = self.withdrawals.due.filter(|_| self.call.is_none());
+        [self.due.first().copied(), lingering, self.next_slot, withdrawals_due]
             .into_iter()
             .flatten()
             .min()
@@ -320,7 +320,7 @@ impl DestinationSender {
     /// that Redis named.
     fn take_lanes(&mut self) {
         let Some(current) = &self.current else { return };
-        if self.tenure.draining.is_cancelled() {
+        if self.lease.draining.is_cancelled() {
             return;
         }
         if current.known.destination.ordering == domain::Ordering::Destination {
@@ -360,15 +360,19 @@ impl DestinationSender {
 }
 
 /// What the definition says of each lane.
-fn rules_of(destination: &domain::Destination, run_max: usize) -> Rules {
+fn rules_of(destination: &domain::Destination, release_batch_max: usize) -> Rules {
     let delivery = &destination.delivery;
     let is_single = destination.ordering == domain::Ordering::None;
     let is_tcp = destination.is_tcp();
-    let batch_max = if is_tcp { delivery.window } else { delivery.batch_max } as usize;
+    let batch_max = if is_tcp { delivery.window_max } else { delivery.batch_max } as usize;
     let batch_max = if planted::is("two_in_flight") { 2 } else { batch_max };
     let lingers = batch_max > 1 && !is_tcp;
     Rules {
-        run_max: if is_single { 1 } else { run_max.max(batch_max).min(RUN_MAX) },
+        release_batch_max: if is_single {
+            1
+        } else {
+            release_batch_max.max(batch_max).min(RUN_MAX)
+        },
         batch_max,
         refused_max: destination.refused_max(),
         batch_bytes_max: delivery.batch_bytes_max,

@@ -1,4 +1,4 @@
-//! How many deliveries of a destination may begin in one second (`delivery.per_second_max`).
+//! How many deliveries of a destination may begin in one second (`delivery.rate_per_second_max`).
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -13,19 +13,20 @@ const BURST_PART: u32 = 20;
 /// The generic cell rate algorithm of `governor`: evenly, and with no more of a burst than above.
 #[derive(Default)]
 pub(super) struct Pace {
-    per_second_max: u32,
+    rate_per_second_max: u32,
     limiter: Option<DefaultDirectRateLimiter>,
 }
 
 impl Pace {
     /// Follows the definition. What was begun counts as long as the number stays the same.
-    pub(super) fn set(&mut self, per_second_max: u32) {
-        if self.per_second_max == per_second_max {
+    pub(super) fn set(&mut self, rate_per_second_max: u32) {
+        if self.rate_per_second_max == rate_per_second_max {
             return;
         }
-        self.per_second_max = per_second_max;
-        self.limiter = NonZeroU32::new(per_second_max).map(|number| {
-            let burst = NonZeroU32::new(per_second_max / BURST_PART).unwrap_or(NonZeroU32::MIN);
+        self.rate_per_second_max = rate_per_second_max;
+        self.limiter = NonZeroU32::new(rate_per_second_max).map(|number| {
+            let burst =
+                NonZeroU32::new(rate_per_second_max / BURST_PART).unwrap_or(NonZeroU32::MIN);
             RateLimiter::direct(Quota::per_second(number).allow_burst(burst))
         });
     }

@@ -17,7 +17,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    domain::{Sequence, Stamped, Tombstone, Trouble},
+    domain::{AttemptError, Sequence, Stamped, Tombstone},
     store::LaneRequest,
 };
 use settling::Settling;
@@ -29,7 +29,7 @@ const LINGER_ASKS: u32 = 4;
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     /// The most messages in hand.
-    pub(super) run_max: usize,
+    pub(super) release_batch_max: usize,
     /// The most messages of one delivery.
     pub(super) batch_max: usize,
     /// The most messages of a delivery whose first one was refused before.
@@ -53,7 +53,7 @@ pub(super) struct Now {
 
 /// What becomes of a head that its receiver did not accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Disposition {
     /// It is tried again after this time.
     Postpone(Duration),
     /// It stays, and its lane waits for a person.
@@ -68,8 +68,8 @@ pub(super) struct Refused {
     pub(super) sequence: Sequence,
     /// Attempts at its delivery that failed, with this one.
     pub(super) failed: u32,
-    pub(super) trouble: Trouble,
-    pub(super) fate: Fate,
+    pub(super) error: AttemptError,
+    pub(super) disposition: Disposition,
 }
 
 /// Whether the front may be sent.
@@ -85,20 +85,20 @@ pub(super) enum Turn {
 
 /// A message in hand.
 #[derive(Debug)]
-struct Held {
+struct BufferedMessage {
     message: Arc<Stamped>,
     came: Instant,
 }
 
-impl Held {
+impl BufferedMessage {
     fn sequence(&self) -> Sequence {
-        self.message.place.sequence
+        self.message.position.sequence
     }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    queue: VecDeque<Held>,
+    queue: VecDeque<BufferedMessage>,
     /// The last message of the delivery in flight; 0: there is none.
     in_flight_to: Sequence,
     settling: Settling,
@@ -106,7 +106,7 @@ pub(super) struct Lane {
     /// When Redis last said what there is; none: it is to be asked.
     asked: Option<Instant>,
     /// The queue was cut: what a call brings that was begun before would leave a gap.
-    cut: bool,
+    is_truncated: bool,
     /// So many messages are sent one by one: one of them had a whole batch refused.
     one_by_one: usize,
     /// How many have been delivered since the lane was taken in hand.
@@ -158,19 +158,22 @@ impl Lane {
         if self.in_flight_to > 0 || self.refused.is_some() {
             return;
         }
-        while let Some(held) = self.pop_if(|held| held.message.tombstone.is_some()) {
-            self.settling.add(&held.message, 0, now.ms, rules.log);
+        while let Some(buffered) = self.pop_if(|buffered| buffered.message.tombstone.is_some()) {
+            self.settling.add(&buffered.message, 0, now.ms, rules.log);
         }
     }
 
-    fn pop_if(&mut self, condition: impl FnOnce(&Held) -> bool) -> Option<Held> {
+    fn pop_if(
+        &mut self,
+        condition: impl FnOnce(&BufferedMessage) -> bool,
+    ) -> Option<BufferedMessage> {
         condition(self.queue.front()?).then(|| self.queue.pop_front()).flatten()
     }
 
     /// The messages to deliver now, in order. Only where it is the lane's [`Lane::turn`].
     pub(super) fn begin(&mut self, rules: &Rules) -> Vec<Arc<Stamped>> {
         let (batch, _) = self.next_batch(rules);
-        self.in_flight_to = batch.last().map_or(0, |message| message.place.sequence);
+        self.in_flight_to = batch.last().map_or(0, |message| message.position.sequence);
         batch
     }
 
@@ -179,18 +182,18 @@ impl Lane {
     fn next_batch(&self, rules: &Rules) -> (Vec<Arc<Stamped>>, bool) {
         let max = if self.one_by_one > 0 { 1 } else { rules.batch_max.max(1) };
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        for held in self.queue.iter().filter(|held| held.message.tombstone.is_none()) {
-            if held.message.damaged.is_some() {
+        for buffered in self.queue.iter().filter(|buffered| buffered.message.tombstone.is_none()) {
+            if buffered.message.damaged.is_some() {
                 return (batch, true);
             }
-            bytes += held.message.message.body.bytes.len() as u64;
+            bytes += buffered.message.message.body.bytes.len() as u64;
             if batch.len() == max || (!batch.is_empty() && bytes > rules.batch_bytes_max) {
                 return (batch, true);
             }
-            batch.push(held.message.clone());
+            batch.push(buffered.message.clone());
         }
         let is_full = batch.len() == max
-            || self.queue.len() >= rules.run_max
+            || self.queue.len() >= rules.release_batch_max
             || rules.is_single
             || self.eased.is_some()
             || self.yielding;
@@ -201,15 +204,16 @@ impl Lane {
     pub(super) fn accepted(&mut self, count: usize, delivery_ms: u64, rules: &Rules, now: Now) {
         let in_flight_to = std::mem::take(&mut self.in_flight_to);
         if count > 0 {
-            self.eased = self.eased.map(|most| 2 * most).filter(|most| *most < rules.run_max);
+            self.eased =
+                self.eased.map(|most| 2 * most).filter(|most| *most < rules.release_batch_max);
         }
         let mut left = count;
         while left > 0
-            && let Some(held) = self.pop_if(|held| held.sequence() <= in_flight_to)
+            && let Some(buffered) = self.pop_if(|buffered| buffered.sequence() <= in_flight_to)
         {
-            let is_delivered = held.message.tombstone.is_none();
+            let is_delivered = buffered.message.tombstone.is_none();
             let took_ms = if is_delivered { delivery_ms } else { 0 };
-            self.settling.add(&held.message, took_ms, now.ms, rules.log);
+            self.settling.add(&buffered.message, took_ms, now.ms, rules.log);
             if is_delivered {
                 left -= 1;
                 self.delivered += 1;
@@ -219,10 +223,11 @@ impl Lane {
     }
 
     /// The receiver does not have the front: nothing behind it may leave before it does.
-    pub(super) fn refused(&mut self, failed: u32, trouble: Trouble, fate: Fate) {
+    pub(super) fn refused(&mut self, failed: u32, error: AttemptError, disposition: Disposition) {
         self.in_flight_to = 0;
-        if let Some(held) = self.queue.front() {
-            self.refused = Some(Refused { sequence: held.sequence(), failed, trouble, fate });
+        if let Some(buffered) = self.queue.front() {
+            self.refused =
+                Some(Refused { sequence: buffered.sequence(), failed, error, disposition });
         }
         self.queue.truncate(1);
     }
@@ -243,20 +248,25 @@ impl Lane {
     /// A message is to leave without being delivered. True if it is not in hand (any more: what is
     /// behind it is let go of too), so that this can be done at once. False if it is just being
     /// sent, has been accepted, or leaves this way after a refusal.
-    pub(super) fn heed(&mut self, sequence: Sequence, how: Tombstone, reason: &str) -> bool {
+    pub(super) fn apply_withdrawal(
+        &mut self,
+        sequence: Sequence,
+        how: Tombstone,
+        reason: &str,
+    ) -> bool {
         if sequence <= self.settling.upto() || sequence <= self.in_flight_to {
             return false;
         }
         if let Some(refused) = &mut self.refused
             && refused.sequence == sequence
         {
-            refused.fate = Fate::Withdraw(how, reason.to_owned());
+            refused.disposition = Disposition::Withdraw(how, reason.to_owned());
             return false;
         }
-        let before = self.queue.partition_point(|held| held.sequence() < sequence);
+        let before = self.queue.partition_point(|buffered| buffered.sequence() < sequence);
         if before < self.queue.len() {
             self.queue.truncate(before);
-            self.cut = true;
+            self.is_truncated = true;
             self.asked = None;
         }
         true
@@ -280,9 +290,9 @@ impl Lane {
         if !asks && self.settling.is_empty() {
             return None;
         }
-        self.cut = false;
+        self.is_truncated = false;
         let settled = self.settling.carry();
-        let most = self.eased.unwrap_or(rules.run_max);
+        let most = self.eased.unwrap_or(rules.release_batch_max);
         let wants = asks || (!let_go && self.queue.len() <= most / 2);
         Some(LaneRequest {
             key: key.map(str::to_owned),
@@ -295,7 +305,7 @@ impl Lane {
 
     /// The last message that came and is not settled by what is asked; 0: there is none.
     fn last(&self) -> Sequence {
-        self.queue.back().map_or(self.settling.fresh_upto(), Held::sequence)
+        self.queue.back().map_or(self.settling.fresh_upto(), BufferedMessage::sequence)
     }
 
     /// Redis has done what was asked for, and released these.
@@ -307,21 +317,23 @@ impl Lane {
         now: Now,
     ) {
         self.settling.confirmed();
-        if !self.cut {
+        if !self.is_truncated {
             self.asked = Some(now.instant);
         }
         let nothing_left = released.is_empty() && request.in_hand == 0;
         self.exhausted |= request.want > 0 && (nothing_left || rules.is_single);
         let was_refused = released.first().is_some_and(|first| first.attempts.failed > 0);
         if was_refused && self.queue.is_empty() {
-            self.eased = Some(rules.refused_max.max(1)).filter(|most| *most < rules.run_max);
+            self.eased =
+                Some(rules.refused_max.max(1)).filter(|most| *most < rules.release_batch_max);
         }
         let last = self.last();
         // A refusal, or an order, that came meanwhile has let go of all behind it.
-        if self.refused.is_none() && !self.cut {
-            let after = released.into_iter().filter(|message| message.place.sequence > last);
-            let held = |message| Held { message: Arc::new(message), came: now.instant };
-            self.queue.extend(after.map(held));
+        if self.refused.is_none() && !self.is_truncated {
+            let after = released.into_iter().filter(|message| message.position.sequence > last);
+            let buffered =
+                |message| BufferedMessage { message: Arc::new(message), came: now.instant };
+            self.queue.extend(after.map(buffered));
         }
     }
 

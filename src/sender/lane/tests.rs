@@ -4,13 +4,13 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Attempts, Body, Message, Place, Stage, State, TroubleKind};
+use crate::domain::{Attempts, Body, ErrorKind, Message, Position, Stage, State};
 
 const LAST: Sequence = 20;
 
 fn rules(batch_max: usize) -> Rules {
     Rules {
-        run_max: 6,
+        release_batch_max: 6,
         batch_max,
         refused_max: batch_max,
         batch_bytes_max: 1 << 20,
@@ -34,17 +34,17 @@ fn message(sequence: Sequence, tombstone: Option<Tombstone>) -> Stamped {
         body: Body { content_type: "text/plain".into(), bytes: Bytes::from_static(b"0123456789") },
         received_ms: 0,
     };
-    let place = Place { epoch: 1, sequence };
+    let position = Position { epoch: 1, sequence };
     Stamped {
         tombstone,
-        charge: sequence,
+        accounted_bytes: sequence,
         idempotency_key: Some(format!("k{sequence}")),
-        ..Stamped::new("erp".parse().unwrap(), place, sequence - 1, message)
+        ..Stamped::new("erp".parse().unwrap(), position, sequence - 1, message)
     }
 }
 
-fn trouble() -> Trouble {
-    Trouble::new(Stage::Delivery, TroubleKind::Status, "status 500")
+fn error() -> AttemptError {
+    AttemptError::new(Stage::Delivery, ErrorKind::Status, "status 500")
 }
 
 fn with(rules: &Rules, messages: &[Stamped]) -> Lane {
@@ -63,7 +63,7 @@ fn begin(lane: &mut Lane, rules: &Rules, now: Now) -> Vec<Sequence> {
     if lane.turn(rules, now) != Turn::Yes {
         return Vec::new();
     }
-    lane.begin(rules).iter().map(|message| message.place.sequence).collect()
+    lane.begin(rules).iter().map(|message| message.position.sequence).collect()
 }
 
 #[test]
@@ -79,16 +79,16 @@ fn the_next_is_not_sent_before_the_one_in_flight_is_accepted() {
 #[test]
 fn a_refused_head_meets_its_fate_only_after_all_before_it_is_settled() {
     let rules = rules(1);
-    for fate in [
-        Fate::Postpone(Duration::from_millis(5)),
-        Fate::Halt,
-        Fate::Withdraw(Tombstone::Skipped, String::new()),
+    for disposition in [
+        Disposition::Postpone(Duration::from_millis(5)),
+        Disposition::Halt,
+        Disposition::Withdraw(Tombstone::DeadLettered, String::new()),
     ] {
         let mut lane = with(&rules, &plain(1..=3));
         begin(&mut lane, &rules, at(0));
         lane.accepted(1, 5, &rules, at(0));
         begin(&mut lane, &rules, at(0));
-        lane.refused(1, trouble(), fate.clone());
+        lane.refused(1, error(), disposition.clone());
         assert!(begin(&mut lane, &rules, at(0)).is_empty());
         assert_eq!(lane.to_end(), None);
         let request = lane.request(None, &rules, false).unwrap();
@@ -96,7 +96,7 @@ fn a_refused_head_meets_its_fate_only_after_all_before_it_is_settled() {
         assert_eq!(lane.to_end(), None, "the call may not have been carried out");
         lane.answered(&request, Vec::new(), &rules, at(0));
         let head = lane.to_end().unwrap();
-        assert_eq!((head.sequence, head.failed, &head.fate), (2, 1, &fate));
+        assert_eq!((head.sequence, head.failed, &head.disposition), (2, 1, &disposition));
     }
 }
 
@@ -127,18 +127,23 @@ fn behind_a_head_that_was_refused_more_is_fetched_as_deliveries_succeed() {
 #[test]
 fn tombstones_are_settled_by_kind_without_being_sent() {
     let rules = rules(3);
-    let kinds = [Tombstone::Dropped, Tombstone::Skipped, Tombstone::Cancelled, Tombstone::Skipped];
+    let kinds = [
+        Tombstone::Dropped,
+        Tombstone::DeadLettered,
+        Tombstone::Cancelled,
+        Tombstone::DeadLettered,
+    ];
     let mut messages: Vec<Stamped> =
         (1..).zip(kinds).map(|(sequence, kind)| message(sequence, Some(kind))).collect();
     messages.insert(2, message(10, None));
     for (at, message) in messages.iter_mut().enumerate() {
-        message.place.sequence = at as Sequence + 1;
+        message.position.sequence = at as Sequence + 1;
     }
     let mut lane = with(&rules, &messages);
     assert_eq!(begin(&mut lane, &rules, at(7)), [3]);
     let before = lane.request(None, &rules, false).unwrap().settled;
-    assert_eq!((before.upto, before.dropped, before.skipped, before.cancelled), (2, 1, 1, 0));
-    assert_eq!(before.log[1].1.outcome, State::Skipped);
+    assert_eq!((before.upto, before.dropped, before.dead_lettered, before.cancelled), (2, 1, 1, 0));
+    assert_eq!(before.log[1].1.outcome, State::DeadLettered);
     lane.accepted(1, 30, &rules, at(9));
     assert!(begin(&mut lane, &rules, at(9)).is_empty());
     // The first call is not answered: it is made again as it was.
@@ -146,11 +151,12 @@ fn tombstones_are_settled_by_kind_without_being_sent() {
     let request = lane.request(None, &rules, false).unwrap();
     lane.answered(&request, Vec::new(), &rules, at(9));
     let after = lane.request(None, &rules, false).unwrap().settled;
-    assert_eq!((after.upto, after.dropped, after.skipped, after.cancelled), (5, 0, 1, 1));
+    assert_eq!((after.upto, after.dropped, after.dead_lettered, after.cancelled), (5, 0, 1, 1));
     assert_eq!((after.bytes, after.idempotency_keys.len()), (10 + 3 + 4, 3));
     let outcomes: Vec<_> =
         after.log.iter().map(|(sequence, e)| (*sequence, e.outcome, e.delivery_ms)).collect();
-    let expected = [(3, State::Delivered, 30), (4, State::Cancelled, 0), (5, State::Skipped, 0)];
+    let expected =
+        [(3, State::Delivered, 30), (4, State::Cancelled, 0), (5, State::DeadLettered, 0)];
     assert_eq!(outcomes, expected);
 }
 
@@ -222,7 +228,7 @@ fn the_refused_of_a_window_is_the_head_also_behind_a_tombstone() {
     assert_eq!(begin(&mut lane, &rules, at(0)), [1, 3, 4]);
     lane.accepted(1, 5, &rules, at(0));
     lane.pass_tombstones(&rules, at(0));
-    lane.refused(1, trouble(), Fate::Halt);
+    lane.refused(1, error(), Disposition::Halt);
     let request = lane.request(None, &rules, false).unwrap();
     assert_eq!((request.settled.upto, request.settled.cancelled, request.in_hand), (2, 1, 3));
     lane.answered(&request, Vec::new(), &rules, at(0));
@@ -234,23 +240,27 @@ fn an_order_cuts_the_queue_unless_the_message_is_in_flight() {
     let rules = rules(2);
     let mut lane = with(&rules, &plain(1..=6));
     begin(&mut lane, &rules, at(0));
-    let mut heed = |sequence| lane.heed(sequence, Tombstone::Cancelled, "test");
-    assert!(!heed(2) && heed(4) && heed(6) && heed(9));
+    let mut apply_withdrawal =
+        |sequence| lane.apply_withdrawal(sequence, Tombstone::Cancelled, "test");
+    assert!(
+        !apply_withdrawal(2) && apply_withdrawal(4) && apply_withdrawal(6) && apply_withdrawal(9)
+    );
     let request = lane.request(None, &rules, false).unwrap();
     assert_eq!((request.in_hand, request.want), (3, 3));
     // An order that cuts while a call is in flight: what the call brings would leave a gap.
-    assert!(lane.heed(3, Tombstone::Cancelled, "test"));
+    assert!(lane.apply_withdrawal(3, Tombstone::Cancelled, "test"));
     lane.answered(&request, plain(4..=6), &rules, at(0));
     assert_eq!(lane.request(None, &rules, false).unwrap().in_hand, 2);
-    lane.refused(1, trouble(), Fate::Postpone(Duration::ZERO));
-    assert!(!lane.heed(1, Tombstone::Cancelled, "test"));
-    let fate = Fate::Withdraw(Tombstone::Cancelled, "test".into());
-    assert_eq!(lane.to_end().unwrap().fate, fate, "it is not tried again");
+    lane.refused(1, error(), Disposition::Postpone(Duration::ZERO));
+    assert!(!lane.apply_withdrawal(1, Tombstone::Cancelled, "test"));
+    let disposition = Disposition::Withdraw(Tombstone::Cancelled, "test".into());
+    assert_eq!(lane.to_end().unwrap().disposition, disposition, "it is not tried again");
 }
 
 #[test]
 fn a_lane_of_one_message_asks_once_and_is_done_when_it_is_settled() {
-    let rules = Rules { run_max: 1, is_single: true, linger: Duration::from_secs(1), ..rules(9) };
+    let rules =
+        Rules { release_batch_max: 1, is_single: true, linger: Duration::from_secs(1), ..rules(9) };
     let mut lane = with(&rules, &plain(7..=7));
     assert_eq!(begin(&mut lane, &rules, at(0)), [7]);
     lane.accepted(1, 5, &rules, at(0));
@@ -274,7 +284,7 @@ enum Step {
     Fail(bool),
     Finish(Sequence),
     Order(Sequence),
-    Heed,
+    ApplyWithdrawal,
     Tick(u64),
 }
 
@@ -289,7 +299,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<bool>().prop_map(Step::Fail),
         4 => (1..=LAST).prop_map(Step::Finish),
         1 => (1..=LAST).prop_map(Step::Order),
-        1 => Just(Step::Heed),
+        1 => Just(Step::ApplyWithdrawal),
         1 => (1u64..30).prop_map(Step::Tick),
     ];
     prop::collection::vec(step, 0..500)
@@ -300,7 +310,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct World {
     finished: BTreeSet<Sequence>,
     tombstones: BTreeMap<Sequence, Tombstone>,
-    orders: BTreeSet<Sequence>,
+    withdrawals: BTreeSet<Sequence>,
     /// What left, in order, as it was told.
     log: Vec<(Sequence, State)>,
     counts: (u64, u64, u64, u64),
@@ -313,7 +323,8 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let kinds = [(7, Tombstone::Dropped), (8, Tombstone::Skipped), (14, Tombstone::Cancelled)];
+        let kinds =
+            [(7, Tombstone::Dropped), (8, Tombstone::DeadLettered), (14, Tombstone::Cancelled)];
         World { tombstones: kinds.into(), ..World::default() }
     }
 
@@ -330,15 +341,15 @@ impl World {
             assert_eq!(told, gone, "each is told once");
             self.log.extend(settled.log.iter().map(|(sequence, entry)| (*sequence, entry.outcome)));
             self.counts.0 += settled.dropped;
-            self.counts.1 += settled.skipped;
+            self.counts.1 += settled.dead_lettered;
             self.counts.2 += settled.cancelled;
             self.counts.3 += settled.bytes;
             self.keys.extend(settled.idempotency_keys.iter().cloned());
-            self.orders.retain(|sequence| *sequence > settled.upto);
+            self.withdrawals.retain(|sequence| *sequence > settled.upto);
         }
         let from = request.in_hand.max(self.settled()) + 1;
-        let run =
-            (from..=LAST).take_while(|s| self.finished.contains(s) && !self.orders.contains(s));
+        let run = (from..=LAST)
+            .take_while(|s| self.finished.contains(s) && !self.withdrawals.contains(s));
         let tombstone = |s: &Sequence| self.tombstones.get(s).copied();
         run.take(request.want).map(|s| message(s, tombstone(&s))).collect()
     }
@@ -346,7 +357,7 @@ impl World {
     fn withdraw(&mut self, sequence: Sequence, how: Tombstone) {
         assert!(!self.accepted.contains(&sequence) && !self.in_flight.contains(&sequence));
         assert!(sequence > self.settled());
-        self.orders.remove(&sequence);
+        self.withdrawals.remove(&sequence);
         self.finished.insert(sequence);
         self.tombstones.entry(sequence).or_insert(how);
     }
@@ -369,27 +380,27 @@ impl World {
         self.accepted.extend(&in_flight[..count]);
         lane.accepted(count, 5, rules, at(self.ms));
         // What is to leave must not be sent next; the order is carried out by the next look.
-        for sequence in &self.orders {
-            lane.heed(*sequence, Tombstone::Cancelled, "ordered");
+        for sequence in &self.withdrawals {
+            lane.apply_withdrawal(*sequence, Tombstone::Cancelled, "ordered");
         }
     }
 
     fn refuse(&mut self, lane: &mut Lane, kind: u8) {
         let head = std::mem::take(&mut self.in_flight)[0];
-        let fate = match kind {
-            _ if self.orders.contains(&head) => {
-                Fate::Withdraw(Tombstone::Cancelled, "ordered".into())
+        let disposition = match kind {
+            _ if self.withdrawals.contains(&head) => {
+                Disposition::Withdraw(Tombstone::Cancelled, "ordered".into())
             }
-            0 => Fate::Postpone(Duration::ZERO),
-            1 => Fate::Halt,
-            _ => Fate::Withdraw(Tombstone::Skipped, "used up".into()),
+            0 => Disposition::Postpone(Duration::ZERO),
+            1 => Disposition::Halt,
+            _ => Disposition::Withdraw(Tombstone::DeadLettered, "used up".into()),
         };
-        lane.refused(1, trouble(), fate);
+        lane.refused(1, error(), disposition);
     }
 
-    fn heed(&mut self, lane: &mut Lane) {
-        for sequence in self.orders.clone() {
-            if lane.heed(sequence, Tombstone::Cancelled, "ordered") {
+    fn apply_withdrawal(&mut self, lane: &mut Lane) {
+        for sequence in self.withdrawals.clone() {
+            if lane.apply_withdrawal(sequence, Tombstone::Cancelled, "ordered") {
                 self.withdraw(sequence, Tombstone::Cancelled);
             }
         }
@@ -405,8 +416,8 @@ impl World {
             Step::RefuseTogether if self.in_flight.len() > 1 => {
                 held.refused_together(self.in_flight.len());
                 self.in_flight.clear();
-                for sequence in &self.orders {
-                    held.heed(*sequence, Tombstone::Cancelled, "ordered");
+                for sequence in &self.withdrawals {
+                    held.apply_withdrawal(*sequence, Tombstone::Cancelled, "ordered");
                 }
             }
             Step::Ask if self.asked.is_none() => self.asked = held.request(None, rules, false),
@@ -425,9 +436,9 @@ impl World {
             Step::Order(sequence)
                 if sequence > self.settled() && !self.tombstones.contains_key(&sequence) =>
             {
-                self.orders.insert(sequence);
+                self.withdrawals.insert(sequence);
             }
-            Step::Heed if self.asked.is_none() => self.heed(held),
+            Step::ApplyWithdrawal if self.asked.is_none() => self.apply_withdrawal(held),
             Step::Tick(ms) => self.ms += ms,
             _ => {}
         }
@@ -435,7 +446,7 @@ impl World {
             return;
         }
         let ended = held.to_end().cloned();
-        if let Some(Refused { sequence, fate: Fate::Withdraw(how, _), .. }) = ended {
+        if let Some(Refused { sequence, disposition: Disposition::Withdraw(how, _), .. }) = ended {
             self.withdraw(sequence, how);
         }
         if held.to_end().is_some() || held.is_done(false) {
@@ -451,7 +462,7 @@ impl World {
         let count = |kind| self.tombstones.values().filter(|held| **held == kind).count() as u64;
         let counts = (
             count(Tombstone::Dropped),
-            count(Tombstone::Skipped),
+            count(Tombstone::DeadLettered),
             count(Tombstone::Cancelled),
             all.iter().sum(),
         );
@@ -483,7 +494,7 @@ proptest! {
         }
         for _ in 0..200 {
             let round =
-                [Step::Accept(5), Step::Begin, Step::Ask, Step::Answer, Step::Heed, Step::Tick(15)];
+                [Step::Accept(5), Step::Begin, Step::Ask, Step::Answer, Step::ApplyWithdrawal, Step::Tick(15)];
             for step in round {
                 world.step(&mut lane, &rules, step);
             }

@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use super::{Catalog, KnownTopic};
+use super::{Catalog, CatalogTopic};
 use crate::{
     domain::{DestinationName, TopicName},
     faults::planted,
@@ -70,7 +70,7 @@ impl Copied for Topics<'_> {
     }
 
     fn take(&self, entries: &[(String, String)]) {
-        let known = entries.iter().filter_map(|(name, entry)| KnownTopic::of_entry(name, entry));
+        let known = entries.iter().filter_map(|(name, entry)| CatalogTopic::of_entry(name, entry));
         let known: Vec<_> = known.collect();
         self.0.change_topics(|topics| {
             for known in known {

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::{Notify, broadcast, watch};
 
-use super::Known;
+use super::CatalogEntry;
 use crate::domain::DestinationName;
 
 /// Changed names that a slow follower has not yet taken; beyond it, it looks at everything.
@@ -17,13 +17,13 @@ const BACKLOG_MAX: usize = 4096;
 /// All destinations. A change costs the same however many there are.
 #[derive(Default)]
 pub(super) struct Names {
-    pub(super) by_name: BTreeMap<DestinationName, Arc<Known>>,
+    pub(super) by_name: BTreeMap<DestinationName, Arc<CatalogEntry>>,
     by_partition: HashMap<u16, BTreeSet<DestinationName>>,
 }
 
 impl Names {
     /// True if this is news.
-    pub(super) fn insert(&mut self, known: &Arc<Known>) -> bool {
+    pub(super) fn insert(&mut self, known: &Arc<CatalogEntry>) -> bool {
         let name = &known.destination.name;
         if self.by_name.get(name).is_some_and(|held| held == known) {
             return false;
@@ -49,7 +49,7 @@ impl Names {
         partitions: &BTreeSet<u16>,
         after: Option<&(u16, DestinationName)>,
         max: usize,
-    ) -> Vec<Arc<Known>> {
+    ) -> Vec<Arc<CatalogEntry>> {
         let begin = after.map_or(0, |(partition, _)| *partition);
         let names = partitions.range(begin..).filter_map(|number| {
             let from = after.filter(|(partition, _)| partition == number);
@@ -79,7 +79,7 @@ impl Round {
         names: &Names,
         partitions: &[u16],
         max: usize,
-    ) -> (Vec<Arc<Known>>, bool) {
+    ) -> (Vec<Arc<CatalogEntry>>, bool) {
         let partitions = partitions.iter().copied().collect();
         let some = names.some(&partitions, self.after.as_ref(), max);
         let is_over = some.len() < max;
@@ -222,9 +222,15 @@ mod tests {
     use super::*;
     use crate::{domain::Destination, store::Paused};
 
-    fn known(name: &str, partition: u16) -> Arc<Known> {
+    fn known(name: &str, partition: u16) -> Arc<CatalogEntry> {
         let destination = Destination::new(name.parse().unwrap(), "http://h/");
-        Arc::new(Known { destination, version: 1, born: 1, partition, paused: Paused::default() })
+        Arc::new(CatalogEntry {
+            destination,
+            version: 1,
+            born: 1,
+            partition,
+            paused: Paused::default(),
+        })
     }
 
     #[test]

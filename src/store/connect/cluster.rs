@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{
     info_of,
-    node::{Node, Way},
+    node::{Node, NodeAddress},
     unreadable,
 };
 use crate::{
@@ -71,7 +71,7 @@ impl Cluster {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = || {
             let info = Box::new(info_of(host, &self.access));
-            Node::new(Way::Fixed(info), self.connections, self.patience)
+            Node::new(NodeAddress::Fixed(info), self.connections, self.patience)
         };
         nodes.entry(host.clone()).or_insert_with(fresh).clone()
     }

@@ -1,8 +1,8 @@
 //! Connections to Redis: one server, one that Sentinel watches over, or a cluster.
 
-mod alone;
 mod channel;
 mod cluster;
+mod dedicated;
 mod fitness;
 mod node;
 mod sentinel;
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::config::{self, Access, Host, Topology};
 use cluster::Cluster;
-use node::Way;
+use node::NodeAddress;
 use sentinel::Sentinels;
 
 /// The slots of a cluster.
@@ -39,7 +39,7 @@ const LOADING_PATIENCE: Duration = Duration::from_secs(120);
 /// All connections of this process.
 pub(super) struct Links {
     servers: Servers,
-    /// What an unanswered call and a slot on its way are waited for.
+    /// What an unanswered call and a slot on its address are waited for.
     pub(super) patience: Duration,
 }
 
@@ -49,13 +49,13 @@ enum Servers {
 }
 
 /// A server, and what it serves of a list, by the indices there.
-pub(super) type Share = (Arc<Node>, Vec<usize>);
+pub(super) type NodeKeys = (Arc<Node>, Vec<usize>);
 
 /// Where a call goes.
 #[derive(Clone)]
 pub(super) struct Route {
     pub(super) node: Arc<Node>,
-    /// The slot is on its way to this node.
+    /// The slot is on its address to this node.
     pub(super) asking: bool,
 }
 
@@ -76,7 +76,7 @@ impl Links {
         let servers = match topology {
             Topology::Single { url } => {
                 let info = Box::new(url.as_str().into_connection_info()?);
-                Servers::One(Node::new(Way::Fixed(info), count, patience))
+                Servers::One(Node::new(NodeAddress::Fixed(info), count, patience))
             }
             Topology::Sentinel { sentinels, service, access } => {
                 let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
@@ -86,7 +86,7 @@ impl Links {
                     database: 0,
                 };
                 let sentinels = Sentinels::new(&sentinels, &own, &service, &access);
-                Servers::One(Node::new(Way::Sentinel(sentinels), count, patience))
+                Servers::One(Node::new(NodeAddress::Sentinel(sentinels), count, patience))
             }
             Topology::Cluster { nodes, access } => {
                 Servers::Cluster(Box::new(Cluster::new(&nodes, &access, count, patience)))
@@ -113,14 +113,14 @@ impl Links {
     }
 
     /// The keys by who serves them, each by its index; and those that nobody serves just now.
-    pub(super) fn spread(&self, keys: &[String]) -> (Vec<Share>, Vec<usize>) {
+    pub(super) fn spread(&self, keys: &[String]) -> (Vec<NodeKeys>, Vec<usize>) {
         let cluster = match &self.servers {
             Servers::One(node) => {
                 return (vec![(node.clone(), (0..keys.len()).collect())], Vec::new());
             }
             Servers::Cluster(cluster) => cluster,
         };
-        let mut by_node: BTreeMap<usize, Share> = BTreeMap::new();
+        let mut by_node: BTreeMap<usize, NodeKeys> = BTreeMap::new();
         let mut unserved = Vec::new();
         for (index, key) in keys.iter().enumerate() {
             match cluster.of_slot(slot_of(key.as_bytes())) {
@@ -290,7 +290,9 @@ fn info_of(host: &Host, access: &Access) -> ConnectionInfo {
 }
 
 fn unreadable() -> StoreError {
-    StoreError::Unreadable("the cluster describes its slots in another way than documented".into())
+    StoreError::Unreadable(
+        "the cluster describes its slots in another address than documented".into(),
+    )
 }
 
 #[cfg(test)]

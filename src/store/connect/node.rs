@@ -27,7 +27,7 @@ use crate::{config::Host, store::StoreError};
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Where a server is.
-pub(super) enum Way {
+pub(super) enum NodeAddress {
     /// Always there.
     Fixed(Box<ConnectionInfo>),
     /// Where the sentinels say.
@@ -36,9 +36,9 @@ pub(super) enum Way {
 
 /// A server.
 pub(in crate::store) struct Node {
-    pub(super) way: Way,
+    pub(super) address: NodeAddress,
     pub(super) patience: Duration,
-    shared: Vec<Place>,
+    shared: Vec<SharedConnection>,
     next: AtomicUsize,
     /// For calls that wait for replicas ([`Node::take_alone`]), once there was one.
     pub(super) pool: Mutex<Option<Pool>>,
@@ -48,7 +48,7 @@ pub(in crate::store) struct Node {
 
 /// Where one connection is kept.
 #[derive(Default)]
-struct Place(Mutex<Kept>);
+struct SharedConnection(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
@@ -69,11 +69,11 @@ pub(in crate::store) struct Link {
 }
 
 impl Node {
-    pub(super) fn new(way: Way, connections: usize, patience: Duration) -> Arc<Node> {
+    pub(super) fn new(address: NodeAddress, connections: usize, patience: Duration) -> Arc<Node> {
         Arc::new(Node {
-            way,
+            address,
             patience,
-            shared: (0..connections).map(|_| Place::default()).collect(),
+            shared: (0..connections).map(|_| SharedConnection::default()).collect(),
             next: AtomicUsize::new(0),
             pool: Mutex::default(),
             is_down: AtomicBool::new(false),
@@ -159,9 +159,9 @@ impl Node {
         protocol: ProtocolVersion,
     ) -> Result<MultiplexedConnection, StoreError> {
         let attempt = async {
-            match &self.way {
-                Way::Fixed(info) => dial(info, config, protocol).await.map_err(unreached),
-                Way::Sentinel(sentinels) => sentinels.dial_primary(config, protocol).await,
+            match &self.address {
+                NodeAddress::Fixed(info) => dial(info, config, protocol).await.map_err(unreached),
+                NodeAddress::Sentinel(sentinels) => sentinels.dial_primary(config, protocol).await,
             }
         };
         let reached = tokio::time::timeout(self.patience, attempt).await;
@@ -188,25 +188,25 @@ impl Node {
 
     /// Its host and port, where these never change; else empty.
     pub(super) fn host(&self) -> Host {
-        match &self.way {
-            Way::Fixed(info) => match info.addr() {
+        match &self.address {
+            NodeAddress::Fixed(info) => match info.addr() {
                 ConnectionAddr::Tcp(host, port) => (host.clone(), *port),
                 _ => Host::default(),
             },
-            Way::Sentinel(_) => Host::default(),
+            NodeAddress::Sentinel(_) => Host::default(),
         }
     }
 
     /// The sentinels that name it, if so.
     pub(super) fn sentinels(&self) -> Option<&Sentinels> {
-        match &self.way {
-            Way::Sentinel(sentinels) => Some(sentinels),
-            Way::Fixed(_) => None,
+        match &self.address {
+            NodeAddress::Sentinel(sentinels) => Some(sentinels),
+            NodeAddress::Fixed(_) => None,
         }
     }
 }
 
-impl Place {
+impl SharedConnection {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

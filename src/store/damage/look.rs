@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::types;
 use crate::{
     domain::{DestinationName, Sequence},
-    store::{Known, Store, StoreError, record},
+    store::{CatalogEntry, Store, StoreError, record},
 };
 
 /// How often a pod looks, while it knows of anything.
@@ -45,13 +45,14 @@ impl Store {
             let messages: Vec<(String, Vec<Sequence>)> = kept
                 .messages
                 .iter()
-                .map(|(place, all)| (place.clone(), all.iter().copied().collect()))
+                .map(|(position, all)| (position.clone(), all.iter().copied().collect()))
                 .collect();
             (calls, messages)
         };
         let calls = stream::iter(calls).map(|(at, keys)| self.look_at_keys(at, keys));
         calls.buffer_unordered(LOOKS_MAX).for_each(async |()| {}).await;
-        let messages = stream::iter(messages).map(|(place, all)| self.look_at_messages(place, all));
+        let messages =
+            stream::iter(messages).map(|(position, all)| self.look_at_messages(position, all));
         messages.buffer_unordered(LOOKS_MAX).for_each(async |()| {}).await;
     }
 
@@ -80,17 +81,17 @@ impl Store {
         });
     }
 
-    async fn look_at_messages(&self, place: String, sequences: Vec<Sequence>) {
-        let Ok(name) = place.parse::<DestinationName>() else { return };
+    async fn look_at_messages(&self, position: String, sequences: Vec<Sequence>) {
+        let Ok(name) = position.parse::<DestinationName>() else { return };
         let damaged = match self.damaged_among(&name, &sequences).await {
             Ok(damaged) => damaged,
             Err(error) => return tracing::debug!(%error, "cannot look at what is damaged"),
         };
         self.inner.damage.change(|kept| {
-            let Some(all) = kept.messages.get_mut(&place) else { return };
+            let Some(all) = kept.messages.get_mut(&position) else { return };
             all.retain(|sequence| damaged.contains(sequence) || !sequences.contains(sequence));
             if all.is_empty() {
-                kept.messages.remove(&place);
+                kept.messages.remove(&position);
             }
         });
     }
@@ -132,7 +133,7 @@ impl Store {
     /// met them may have ended since. Where the next look goes on; none at the end.
     pub async fn find_damaged(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         from: usize,
     ) -> Result<Option<usize>, StoreError> {
         let name = &known.destination.name;

@@ -26,13 +26,21 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
             ("waiting", None) => Some(&["list", "zset"]),
             ("withdrawn", None) => Some(&["set"]),
             (
-                "messages" | "bodies" | "attempts" | "orders" | "letters" | "unique" | "log",
+                "messages"
+                | "bodies"
+                | "attempts"
+                | "withdrawals"
+                | "dead-letter-messages"
+                | "idempotency-keys"
+                | "log",
                 None,
             ) => Some(&["hash"]),
             ("log", Some("order")) => Some(&["list"]),
-            ("halted" | "dead" | "dead-at" | "lanes" | "previous", None) => Some(&["zset"]),
+            ("halted" | "dead-letters" | "dead-lettered-at" | "lanes" | "previous", None) => {
+                Some(&["zset"])
+            }
             ("in-progress" | "ready", _) => Some(&["zset"]),
-            ("seen", Some(_)) | ("delivering", None) => Some(&["string"]),
+            ("idempotency", Some(_)) | ("delivering", None) => Some(&["string"]),
             _ => None,
         };
     }
@@ -76,11 +84,11 @@ mod tests {
             (erp.withdrawn(), "set"),
             (erp.log(), "hash"),
             (erp.log_order(), "list"),
-            (erp.dead_at(), "zset"),
+            (erp.dead_lettered_at(), "zset"),
             (erp.in_progress(None), "zset"),
             (erp.in_progress(Some("a:order")), "zset"),
             (erp.ready(Some("")), "zset"),
-            (erp.seen("k:1"), "string"),
+            (erp.idempotency("k:1"), "string"),
         ] {
             assert!(fits(&keys, &key, kind) && fits(&keys, &key, "none"), "{key}");
             assert!(!fits(&keys, &key, "stream"), "{key}");

@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn long_bodies_stand_apart_and_are_put_in_again() {
         let long: &'static [u8] = &[b'x'; INLINE_MAX + 1];
-        let mut whole = Stamped { charge: 5, ..stamped("a", JSON, long) };
+        let mut whole = Stamped { accounted_bytes: 5, ..stamped("a", JSON, long) };
         whole.input = Some(Body { content_type: JSON.into(), bytes: vec![b'i'; 3000].into() });
         let Written { record, bodies } = of_stamped(&whole, Ordering::Key, FIRST);
         assert!(record.starts_with(b"B2049;P41;1") && record.len() < 200, "{record:?}");

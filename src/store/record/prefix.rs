@@ -9,7 +9,7 @@ use crate::domain::{Sequence, Tombstone, message::PRIORITY_DEFAULT};
 pub(in crate::store) fn letter(tombstone: Tombstone) -> char {
     match tombstone {
         Tombstone::Dropped => 'd',
-        Tombstone::Skipped => 's',
+        Tombstone::DeadLettered => 's',
         Tombstone::Cancelled => 'c',
     }
 }
@@ -18,7 +18,7 @@ pub(in crate::store) fn letter(tombstone: Tombstone) -> char {
 pub(in crate::store) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError> {
     match letter {
         Some(b'd') => Ok(Tombstone::Dropped),
-        Some(b's') => Ok(Tombstone::Skipped),
+        Some(b's') => Ok(Tombstone::DeadLettered),
         Some(b'c') => Ok(Tombstone::Cancelled),
         other => Err(damaged(&format!("unknown tombstone {other:?}"))),
     }
@@ -84,15 +84,15 @@ pub(super) fn number(bytes: &[u8], from: usize, end: u8) -> Result<(u64, usize),
     Ok((text.parse().map_err(|e| damaged(&e))?, from + length + 1))
 }
 
-/// The charge of a tombstone that cannot be read otherwise, as far as it is there: scripts write
-/// `T<how>D<charge>;` in the place of a record that they could not read.
-pub(super) fn charge_of_damaged(record: &Bytes) -> u64 {
+/// The accounted bytes of a tombstone that cannot be read otherwise, as far as it is there: scripts write
+/// `T<how>D<accounted_bytes>;` in the place of a record that they could not read.
+pub(super) fn accounted_bytes_of_damaged(record: &Bytes) -> u64 {
     if record.get(2) == Some(&b'D') {
-        return number(record, 3, b';').map_or(0, |(charge, _)| charge);
+        return number(record, 3, b';').map_or(0, |(accounted_bytes, _)| accounted_bytes);
     }
-    let charge = || {
+    let accounted_bytes = || {
         let (_, rest) = read_prefix(record.clone(), 1).ok()?;
         Some(number(&rest, 1, b',').ok()?.0)
     };
-    charge().unwrap_or_default()
+    accounted_bytes().unwrap_or_default()
 }

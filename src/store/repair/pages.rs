@@ -179,7 +179,7 @@ impl Repairing<'_> {
     pub(super) async fn scan_strays(&mut self) -> Result<(), StoreError> {
         let keys = self.keys.clone();
         for (command, key) in
-            [("ZSCAN", keys.halted()), ("HSCAN", keys.orders()), ("HSCAN", keys.attempts())]
+            [("ZSCAN", keys.halted()), ("HSCAN", keys.withdrawals()), ("HSCAN", keys.attempts())]
         {
             let mut cursor = 0;
             loop {
@@ -345,9 +345,11 @@ impl Repairing<'_> {
     pub(super) async fn scan_letters(&mut self) -> Result<(), StoreError> {
         let keys = self.keys.clone();
         let mut seen = Bits::default();
-        for (command, key) in
-            [("HSCAN", keys.letters()), ("ZSCAN", keys.dead()), ("ZSCAN", keys.dead_at())]
-        {
+        for (command, key) in [
+            ("HSCAN", keys.dead_letter_messages()),
+            ("ZSCAN", keys.dead_letters()),
+            ("ZSCAN", keys.dead_lettered_at()),
+        ] {
             let mut cursor = 0;
             loop {
                 let (next, found) =

@@ -11,8 +11,8 @@ use reseq::{
 use crate::{
     model::{
         op::{
-            Arrival, Call, Failure, Given, Gone, Ingested, Known, LaneRequest, Op, Output, Refusal,
-            Refused, Reply, Token,
+            Arrival, Call, CatalogEntry, Failure, Given, Gone, Ingested, LaneRequest, Op, Output,
+            Refusal, Refused, Reply, Token,
         },
         state::{Lane, NAMES, Server, Stand, State, Until},
     },
@@ -27,20 +27,20 @@ pub const NAME: &str = NAMES[0];
 pub const OTHER: &str = NAMES[1];
 
 /// The destination as it is. Actors remember it, until a script refuses what they know.
-pub fn known(state: &State) -> Known {
+pub fn known(state: &State) -> CatalogEntry {
     let found = &state.destinations[NAME];
-    Known { name: NAME, version: found.version, definition: found.definition }
+    CatalogEntry { name: NAME, version: found.version, definition: found.definition }
 }
 
 /// What an actor knows after a call in which it knew this.
-fn known_after(known: Known, reply: &Reply) -> Option<Known> {
+fn known_after(known: CatalogEntry, reply: &Reply) -> Option<CatalogEntry> {
     (*reply != Reply::Refused(Refusal::StaleDefinition)).then_some(known)
 }
 
 /// Sends batches one after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Producer {
-    pub known: Option<Known>,
+    pub known: Option<CatalogEntry>,
     pub batches: Vec<Vec<Arrival>>,
     pub calls: u64,
     pub epoch: u64,
@@ -94,7 +94,7 @@ impl Producer {
 /// Claims, and ends what it holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Processor {
-    pub known: Option<Known>,
+    pub known: Option<CatalogEntry>,
     pub holds: Vec<(Token, Given)>,
     pub calls: u64,
 }
@@ -113,7 +113,7 @@ impl Processor {
             return Some(Op::Fail { call, known, items: tokens().map(fail).collect() });
         }
         if world.hands_back && at == 0 && self.calls == 1 {
-            return Some(Op::Unclaim { call, known, tokens: tokens().collect() });
+            return Some(Op::Requeue { call, known, tokens: tokens().collect() });
         }
         let complete = |(token, given): &(Token, Given)| {
             let output = Output {
@@ -121,7 +121,7 @@ impl Processor {
                 previous: given.previous,
                 key: given.key,
                 priority: given.priority,
-                charge: given.charge,
+                accounted_bytes: given.accounted_bytes,
                 idempotency_key: given.idempotency_key.clone(),
                 body: output_of(&given.body),
                 dropped: world.drops == Some(given.sequence),
@@ -187,11 +187,11 @@ impl Hand {
 /// Takes the partition, and delivers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Sender {
-    pub known: Option<Known>,
+    pub known: Option<CatalogEntry>,
     /// The epoch in which it took the partition; none if it does not take itself for the owner.
     pub epoch: Option<u64>,
     pub hands: BTreeMap<Lane, Hand>,
-    pub in_quarantine: bool,
+    pub in_takeover_wait: bool,
     pub has_tried: bool,
     pub attempts: u32,
     /// It was told of this epoch while it took itself for the owner, and has stopped.
@@ -209,15 +209,15 @@ pub enum Next {
 impl Sender {
     pub fn next(&self, at: usize, world: &World, state: &State) -> Option<Next> {
         if let Some(epoch) = self.vouches_for {
-            return Some(Next::Call(Op::Disown { who: at, vouched: Some(epoch) }));
+            return Some(Next::Call(Op::ResignPartition { who: at, vouched: Some(epoch) }));
         }
         let Some(epoch) = self.epoch else { return self.take(at, world, state) };
         let known = self.known.unwrap_or_else(|| known(state));
-        if state.quarantine == Some(Until::Future) && self.in_quarantine {
+        if state.takeover_wait == Some(Until::Future) && self.in_takeover_wait {
             // It renews its lease, and so hears of another epoch.
             let is_stale = state.server != Server::This || state.epoch != epoch;
             let renews = world.vouches && is_stale;
-            return renews.then_some(Next::Call(Op::Own { who: at }));
+            return renews.then_some(Next::Call(Op::AcquirePartition { who: at }));
         }
         let unsettled = self.hands.values().any(|hand| hand.passed > 0);
         let next = self.hands.iter().find(|(_, hand)| hand.passed < hand.messages.len());
@@ -226,7 +226,7 @@ impl Sender {
         let settles_first = unsettled && (world.settles_each || is_next_damaged);
         if let Some((lane, hand)) = next.filter(|_| !settles_first) {
             let message = &hand.messages[hand.passed];
-            let is_refused = message.sequence == 1 && message.left.troubles.is_empty();
+            let is_refused = message.sequence == 1 && message.left.errors.is_empty();
             let refuses = world.refuses.filter(|_| is_refused);
             // What cannot be read is halted.
             let Some(how) = refuses.or(message.is_damaged.then_some(None)) else {
@@ -261,7 +261,7 @@ impl Sender {
     fn take(&self, at: usize, world: &World, state: &State) -> Option<Next> {
         let is_free = state.owner.is_none_or(|(who, until)| who == at || until == Until::Past);
         let tries_anyway = world.covets && !self.has_tried;
-        (is_free || tries_anyway).then_some(Next::Call(Op::Own { who: at }))
+        (is_free || tries_anyway).then_some(Next::Call(Op::AcquirePartition { who: at }))
     }
 
     /// What is asked of each lane that is in hand, or that the hints name.
@@ -283,7 +283,7 @@ impl Sender {
         // Orders keep the hint up. Where nothing else may leave, another look finds nothing else.
         let may_leave =
             |lane: Lane| destination.head(lane).is_some_and(|(_, head)| head.may_leave());
-        lanes.retain(|lane| destination.orders() == 0 || may_leave(*lane));
+        lanes.retain(|lane| destination.withdrawals() == 0 || may_leave(*lane));
         let all = self.hands.iter().map(|(lane, hand)| request(*lane, hand, world.want));
         let new = lanes.into_iter().map(|lane| request(lane, &Hand::default(), world.want));
         all.chain(new).collect()
@@ -312,27 +312,27 @@ impl Sender {
                 self.hands.clear();
                 Some("refused: STALE_DEFINITION")
             }
-            (Op::Own { .. }, Reply::Owned { epoch, .. })
+            (Op::AcquirePartition { .. }, Reply::Owned { epoch, .. })
                 if self.epoch.is_some_and(|before| before != *epoch) =>
             {
                 self.told_of(*epoch, vouches);
                 Some("refused: STALE_EPOCH")
             }
-            (Op::Own { .. }, Reply::Owned { epoch, quarantine }) => {
+            (Op::AcquirePartition { .. }, Reply::Owned { epoch, takeover_wait }) => {
                 self.epoch = Some(*epoch);
-                self.in_quarantine = *quarantine == Until::Future;
+                self.in_takeover_wait = *takeover_wait == Until::Future;
                 None
             }
-            (Op::Own { .. }, _) => {
+            (Op::AcquirePartition { .. }, _) => {
                 self.has_tried = true;
                 self.stop();
                 Some("refused: OWNED")
             }
-            (_, Reply::Refused(Refusal::Quarantine)) => {
-                self.in_quarantine = true;
-                Some("refused: QUARANTINE")
+            (_, Reply::Refused(Refusal::TakeoverWait)) => {
+                self.in_takeover_wait = true;
+                Some("refused: TAKEOVER_WAIT")
             }
-            (Op::Disown { .. }, _) => {
+            (Op::ResignPartition { .. }, _) => {
                 self.vouches_for = None;
                 None
             }
@@ -349,7 +349,7 @@ impl Sender {
                 }
             }
             (Op::Release { lanes, .. }, Reply::Runs { runs, .. }) => {
-                self.in_quarantine = false;
+                self.in_takeover_wait = false;
                 for (request, run) in lanes.iter().zip(runs) {
                     let hand = self.hands.entry(request.lane).or_default();
                     hand.messages.drain(..hand.passed);
@@ -376,7 +376,7 @@ impl Sender {
     /// What it holds was released in another epoch.
     fn told_of(&mut self, epoch: u64, vouches: bool) {
         // Whom it had to wait for itself may still send.
-        let may_vouch = vouches && !self.in_quarantine;
+        let may_vouch = vouches && !self.in_takeover_wait;
         self.vouches_for = self.epoch.filter(|_| may_vouch).map(|_| epoch);
         self.stop();
     }

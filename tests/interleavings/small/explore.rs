@@ -139,7 +139,7 @@ impl Explorer<'_> {
     async fn enter(&mut self, node: Node, before: Vec<usize>) {
         let actions = node.actions(self.world);
         let at = self.frames.len();
-        let is_needed = actions.len() > 1 || self.world.troubles.forgets > 0;
+        let is_needed = actions.len() > 1 || self.world.errors.forgets > 0;
         let kept = if is_needed { Some(self.real.save(at + 1).await) } else { None };
         self.at = Some(at);
         self.frames.push(Frame { node, actions, next: 0, kept, before });

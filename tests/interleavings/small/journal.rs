@@ -10,19 +10,19 @@ use crate::model::{
 };
 
 /// Where a message stands in its destination's order.
-pub type Place = (u64, Sequence);
+pub type Position = (u64, Sequence);
 
 /// What is known outside of Redis, and is not forgotten when Redis forgets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Journal {
     /// What was stamped: its lane and its body as it arrived.
-    stamped: BTreeMap<Place, (Lane, String)>,
+    stamped: BTreeMap<Position, (Lane, String)>,
     /// What a producer was told.
-    promised: BTreeSet<Place>,
+    promised: BTreeSet<Position>,
     /// What left by somebody's word.
-    withdrawn: BTreeSet<Place>,
+    withdrawn: BTreeSet<Position>,
     /// What the receiver accepted and had not accepted before, in the order in which it came.
-    accepted: BTreeMap<Lane, Vec<(Place, String)>>,
+    accepted: BTreeMap<Lane, Vec<(Position, String)>>,
     /// Redis forgot something: what was promised may be gone.
     pub may_have_lost: bool,
 }
@@ -36,16 +36,16 @@ impl Journal {
     /// Looks at what Redis holds after a call.
     pub fn look(&mut self, destination: &Destination) -> Result<(), String> {
         for (sequence, message) in &destination.messages {
-            let place = (message.epoch, *sequence);
+            let position = (message.epoch, *sequence);
             if message.tombstone.is_some() {
-                self.withdrawn.insert(place);
+                self.withdrawn.insert(position);
                 continue;
             }
             let lane = destination.lane_of(*sequence, message);
             let body = message.body.strip_prefix("done ").unwrap_or(&message.body);
-            let known = self.stamped.entry(place).or_insert_with(|| (lane, body.to_owned()));
+            let known = self.stamped.entry(position).or_insert_with(|| (lane, body.to_owned()));
             if *known != (lane, body.to_owned()) {
-                return Err(format!("{place:?} names both {body:?} and {known:?}"));
+                return Err(format!("{position:?} names both {body:?} and {known:?}"));
             }
         }
         Ok(())
@@ -57,47 +57,52 @@ impl Journal {
     }
 
     /// A producer has been told this place.
-    pub fn promise(&mut self, place: Place) {
-        self.promised.insert(place);
+    pub fn promise(&mut self, position: Position) {
+        self.promised.insert(position);
     }
 
     /// The receiver gets a message. True if it has accepted it before.
     pub fn receive(&mut self, lane: Lane, message: &Given) -> Result<bool, String> {
-        let place = (message.epoch, message.sequence);
-        let Some((stamped_in, body)) = self.stamped.get(&place) else {
-            return Err(format!("{place:?} was delivered and never stamped"));
+        let position = (message.epoch, message.sequence);
+        let Some((stamped_in, body)) = self.stamped.get(&position) else {
+            return Err(format!("{position:?} was delivered and never stamped"));
         };
         if *stamped_in != lane || message.body != output_of(body) {
             return Err(format!("{message:?} was delivered in {lane:?}; stamped: {body:?}"));
         }
         let accepted = self.accepted.entry(lane).or_default();
-        if accepted.last().is_some_and(|(last, _)| place <= *last) {
+        if accepted.last().is_some_and(|(last, _)| position <= *last) {
             return match accepted
                 .iter()
-                .any(|(known, body)| (known, body) == (&place, &message.body))
+                .any(|(known, body)| (known, body) == (&position, &message.body))
             {
                 true => Ok(true),
-                false => Err(format!("{place:?} came after {:?}", accepted.last())),
+                false => Err(format!("{position:?} came after {:?}", accepted.last())),
             };
         }
-        let is_accepted = |other: &Place| accepted.iter().any(|(known, _)| known == other);
-        let before = self.stamped.range(..place).filter(|(_, (of, _))| *of == lane);
+        let is_accepted = |other: &Position| accepted.iter().any(|(known, _)| known == other);
+        let before = self.stamped.range(..position).filter(|(_, (of, _))| *of == lane);
         let passed_over = before
             .map(|(other, _)| other)
             .find(|other| !is_accepted(other) && !self.withdrawn.contains(other));
         if let Some(other) = passed_over.filter(|_| !self.may_have_lost) {
-            return Err(format!("{place:?} came before {other:?}"));
+            return Err(format!("{position:?} came before {other:?}"));
         }
-        accepted.push((place, message.body.clone()));
+        accepted.push((position, message.body.clone()));
         Ok(false)
     }
 
     /// At the end: nothing that was promised is missing.
-    pub fn missing(&self) -> Option<Place> {
-        let accepted: BTreeSet<Place> =
-            self.accepted.values().flatten().map(|(place, _)| *place).collect();
-        let has_left = |place: &&Place| accepted.contains(place) || self.withdrawn.contains(place);
-        self.promised.iter().find(|place| !has_left(place)).copied().filter(|_| !self.may_have_lost)
+    pub fn missing(&self) -> Option<Position> {
+        let accepted: BTreeSet<Position> =
+            self.accepted.values().flatten().map(|(position, _)| *position).collect();
+        let has_left =
+            |position: &&Position| accepted.contains(position) || self.withdrawn.contains(position);
+        self.promised
+            .iter()
+            .find(|position| !has_left(position))
+            .copied()
+            .filter(|_| !self.may_have_lost)
     }
 
     /// How many places were stamped, over all epochs.

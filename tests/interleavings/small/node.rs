@@ -45,7 +45,7 @@ pub struct World {
     pub vouches: bool,
     /// What a person asks for, once.
     pub person: Option<Person>,
-    pub troubles: Troubles,
+    pub errors: Troubles,
     /// What must have come up.
     pub wanted: &'static [&'static str],
 }
@@ -130,7 +130,7 @@ pub struct Node {
     processors: Vec<(Line, Processor)>,
     senders: Vec<(Line, Sender)>,
     person_has_asked: bool,
-    troubles: Troubles,
+    errors: Troubles,
     /// What Redis was before each of the last calls, where it may be forgotten.
     before: Vec<State>,
 }
@@ -173,7 +173,7 @@ impl Node {
             ],
             journal: Journal::default(),
             person_has_asked: world.person.is_none(),
-            troubles: world.troubles,
+            errors: world.errors,
             before: Vec::new(),
             state,
         };
@@ -188,7 +188,7 @@ impl Node {
 
     /// All that can happen next; nothing when all has settled.
     pub fn actions(&self, world: &World) -> Vec<Action> {
-        let (mut all, mut troubles) = (Vec::new(), Vec::new());
+        let (mut all, mut errors) = (Vec::new(), Vec::new());
         for (actor, line, next) in self.nexts(world) {
             if line.is_dead {
                 continue;
@@ -196,8 +196,8 @@ impl Node {
             let next = line.unanswered.clone().map(Next::Call).or(next);
             match (next, actor) {
                 (Some(Next::Call(op)), _) => {
-                    if self.troubles.lost_answers > 0 && line.unanswered.is_none() {
-                        troubles.push(Action::AnswerLost(actor, op.clone()));
+                    if self.errors.lost_answers > 0 && line.unanswered.is_none() {
+                        errors.push(Action::AnswerLost(actor, op.clone()));
                     }
                     all.push(Action::Call(actor, op));
                 }
@@ -208,18 +208,18 @@ impl Node {
             }
             let may_die = match actor {
                 Actor::Producer(_) => 0,
-                Actor::Processor(_) => self.troubles.processor_dies,
-                Actor::Sender(_) => self.troubles.sender_dies,
+                Actor::Processor(_) => self.errors.processor_dies,
+                Actor::Sender(_) => self.errors.sender_dies,
             };
             if may_die > 0 {
-                troubles.push(Action::Dies(actor));
+                errors.push(Action::Dies(actor));
             }
-            if self.troubles.late_calls > 0 {
-                troubles.extend(line.answered.iter().cloned().map(Action::Late));
+            if self.errors.late_calls > 0 {
+                errors.extend(line.answered.iter().cloned().map(Action::Late));
             }
         }
         all.extend(self.person(world));
-        self.deadlines(&mut all, &mut troubles);
+        self.deadlines(&mut all, &mut errors);
         let is_over = |(_, message): (_, &Message)| {
             matches!(
                 message.stand,
@@ -229,23 +229,23 @@ impl Node {
         if self.state.destinations[NAME].messages.iter().any(is_over) {
             all.push(Action::Reap(Op::Reap { known: known(&self.state) }));
         }
-        if self.troubles.damages > 0 {
+        if self.errors.damages > 0 {
             let pending = self.state.destinations[NAME].messages.iter();
             let whole = pending.filter(|(_, message)| message.tombstone.is_none());
-            troubles.extend(whole.map(|(&sequence, _)| {
+            errors.extend(whole.map(|(&sequence, _)| {
                 let damage = Damage::Missing;
                 Action::Damage(Op::Damage { name: NAME, sequence, damage })
             }));
         }
-        if self.troubles.restarts > 0 && self.state.server == Server::This {
-            troubles.push(Action::Restart);
+        if self.errors.restarts > 0 && self.state.server == Server::This {
+            errors.push(Action::Restart);
         }
-        if self.troubles.forgets > 0 {
-            troubles.extend((1..=self.before.len()).map(Action::Forget));
+        if self.errors.forgets > 0 {
+            errors.extend((1..=self.before.len()).map(Action::Forget));
         }
         // When all has settled nothing is left to be disturbed.
         if !all.is_empty() {
-            all.extend(troubles);
+            all.extend(errors);
         }
         all
     }
@@ -303,8 +303,8 @@ impl Node {
         }))
     }
 
-    /// Deadlines that pass because nobody is there who keeps them up; and, as a trouble, others.
-    fn deadlines(&self, all: &mut Vec<Action>, troubles: &mut Vec<Action>) {
+    /// Deadlines that pass because nobody is there who keeps them up; and, as an error, others.
+    fn deadlines(&self, all: &mut Vec<Action>, errors: &mut Vec<Action>) {
         let name = NAME;
         for (&sequence, message) in &self.state.destinations[NAME].messages {
             match &message.stand {
@@ -316,8 +316,8 @@ impl Node {
                     let is_held = self.is_held(sequence, secret);
                     if !is_held {
                         all.push(end);
-                    } else if self.troubles.slow_processors > 0 {
-                        troubles.push(end);
+                    } else if self.errors.slow_processors > 0 {
+                        errors.push(end);
                     }
                 }
                 _ => {}
@@ -326,12 +326,12 @@ impl Node {
         if let Some((who, Until::Future)) = self.state.owner {
             if self.senders[who].0.is_dead {
                 all.push(Action::Pass(Deadline::Owner));
-            } else if self.troubles.paused_senders > 0 {
-                troubles.push(Action::Pass(Deadline::Owner));
+            } else if self.errors.paused_senders > 0 {
+                errors.push(Action::Pass(Deadline::Owner));
             }
         }
-        if self.state.quarantine == Some(Until::Future) {
-            all.push(Action::Pass(Deadline::Quarantine));
+        if self.state.takeover_wait == Some(Until::Future) {
+            all.push(Action::Pass(Deadline::TakeoverWait));
         }
         let destination = &self.state.destinations[NAME];
         let mut hints = destination.lanes.values().chain(self.state.releasable.get(NAME));

@@ -14,11 +14,11 @@ const DEFINITION: Definition = Definition {
     ordering: Ordering::Destination,
     serial: false,
     kind: TransformKind::Http,
-    max_backlog: 12,
-    max_backlog_bytes: 0,
+    backlog_max: 12,
+    backlog_bytes_max: 0,
     has_window: true,
     attempts_max: 0,
-    crashes_max: 0,
+    stalls_max: 0,
     log_max: 1,
     dead_letters_max: 0,
     letters_age: false,
@@ -27,7 +27,7 @@ const DEFINITION: Definition = Definition {
 };
 
 fn arrival(body: &str, key: Option<&'static str>) -> Arrival {
-    Arrival { key, body: body.to_owned(), charge: body.len() as u64, ..Arrival::default() }
+    Arrival { key, body: body.to_owned(), accounted_bytes: body.len() as u64, ..Arrival::default() }
 }
 
 fn under(key: &str, arrival: Arrival) -> Arrival {
@@ -52,7 +52,7 @@ fn plain(name: &'static str) -> World {
         covets: false,
         vouches: false,
         person: None,
-        troubles: Troubles::default(),
+        errors: Troubles::default(),
         wanted: &[],
     }
 }
@@ -78,12 +78,12 @@ fn dying() -> Vec<World> {
     vec![
         World { producers: apart(), ..plain("two producers, two processors") },
         World {
-            troubles: Troubles { processor_dies: 1, ..none },
+            errors: Troubles { processor_dies: 1, ..none },
             wanted: &["lease reaped"],
             ..plain("a processor dies")
         },
         World {
-            troubles: Troubles { slow_processors: 1, ..none },
+            errors: Troubles { slow_processors: 1, ..none },
             wanted: &["lease reaped", "stale lease completed", "completed what was settled"],
             ..plain("a lease ends while its processor lives")
         },
@@ -91,7 +91,7 @@ fn dying() -> Vec<World> {
             senders: 2,
             processors: 1,
             claim: 2,
-            troubles: Troubles { sender_dies: 1, ..none },
+            errors: Troubles { sender_dies: 1, ..none },
             wanted: &["released by the second sender after the first died", "repeat delivered"],
             ..plain("a sender dies")
         },
@@ -100,7 +100,7 @@ fn dying() -> Vec<World> {
             processors: 1,
             claim: 2,
             settles_each: true,
-            troubles: Troubles { paused_senders: 1, ..none },
+            errors: Troubles { paused_senders: 1, ..none },
             wanted: &["refused: NOT_OWNER", "repeat delivered", "delivered by who was paused"],
             ..plain("a sender is paused beyond its lease")
         },
@@ -114,12 +114,12 @@ fn again() -> Vec<World> {
         World {
             processors: 1,
             claim: 2,
-            troubles: Troubles { lost_answers: 2, ..none },
+            errors: Troubles { lost_answers: 2, ..none },
             wanted: &["the same call again"],
             ..plain("answers are lost")
         },
         World {
-            troubles: Troubles { late_calls: 1, ..none },
+            errors: Troubles { late_calls: 1, ..none },
             wanted: &["late call refused", "late call answered"],
             ..plain("a call arrives late")
         },
@@ -127,7 +127,7 @@ fn again() -> Vec<World> {
             processors: 1,
             claim: 2,
             producers: apart(),
-            troubles: Troubles { restarts: 1, ..none },
+            errors: Troubles { restarts: 1, ..none },
             wanted: &["ingest refused: STALE_EPOCH", "refused: STALE_EPOCH"],
             ..plain("Redis restarts")
         },
@@ -135,7 +135,7 @@ fn again() -> Vec<World> {
             definition: Definition { kind: TransformKind::None, ..DEFINITION },
             processors: 0,
             producers: one_by_one(["done a", "done b"]),
-            troubles: Troubles { forgets: 1, ..none },
+            errors: Troubles { forgets: 1, ..none },
             wanted: &[
                 "Redis forgot",
                 "repeat delivered",
@@ -150,8 +150,8 @@ fn again() -> Vec<World> {
             senders: 2,
             settles_each: true,
             vouches: true,
-            troubles: Troubles { restarts: 1, ..none },
-            wanted: &["quarantine ended by a vouch", "repeat delivered"],
+            errors: Troubles { restarts: 1, ..none },
+            wanted: &["takeover wait ended by a vouch", "repeat delivered"],
             ..plain("Redis restarts, and its owner vouches")
         },
         World {
@@ -160,14 +160,18 @@ fn again() -> Vec<World> {
             producers: one_by_one(["done a", "done b"]),
             senders: 2,
             vouches: true,
-            troubles: Troubles { forgets: 1, ..none },
-            wanted: &["Redis forgot", "quarantine ended by a vouch", "vouched, and another owns"],
+            errors: Troubles { forgets: 1, ..none },
+            wanted: &[
+                "Redis forgot",
+                "takeover wait ended by a vouch",
+                "vouched, and another owns",
+            ],
             ..plain("Redis forgets its owner, who vouches")
         },
         World {
             producers: vec![vec![vec![arrival("a", None)]]],
             processors: 1,
-            troubles: Troubles { forgets: 1, ..none },
+            errors: Troubles { forgets: 1, ..none },
             wanted: &["Redis forgot", "stale lease completed"],
             ..plain("Redis forgets what a processor did")
         },
@@ -182,7 +186,7 @@ fn standing() -> Vec<World> {
         World {
             definition: keyed,
             producers: vec![vec![vec![arrival("a", Some("a")), arrival("b", Some("b"))]]],
-            troubles: Troubles { processor_dies: 1, ..none },
+            errors: Troubles { processor_dies: 1, ..none },
             wanted: &["lease reaped"],
             ..plain("two lanes, a processor dies")
         },
@@ -193,7 +197,7 @@ fn standing() -> Vec<World> {
         },
         World {
             definition: Definition { serial: true, ..DEFINITION },
-            troubles: Troubles { processor_dies: 1, ..none },
+            errors: Troubles { processor_dies: 1, ..none },
             wanted: &["lease reaped"],
             ..plain("serial, a processor dies")
         },
@@ -220,7 +224,7 @@ fn seen_to() -> Vec<World> {
             senders: 2,
             processors: 1,
             claim: 2,
-            troubles: Troubles { sender_dies: 1, ..none },
+            errors: Troubles { sender_dies: 1, ..none },
             wanted: &["delivery refused", "released by the second sender after the first died"],
             ..plain("a delivery is refused, a sender dies")
         },
@@ -241,11 +245,11 @@ fn seen_to() -> Vec<World> {
             ..plain("the first is cancelled")
         },
         World {
-            person: Some(Person::Withdraw(Tombstone::Skipped, 2)),
+            person: Some(Person::Withdraw(Tombstone::DeadLettered, 2)),
             senders: 2,
             processors: 1,
             claim: 2,
-            troubles: Troubles { sender_dies: 1, ..none },
+            errors: Troubles { sender_dies: 1, ..none },
             wanted: &["withdrawn at once", "ordered to withdraw", "order carried out"],
             ..plain("the second is skipped, a sender dies")
         },
@@ -255,7 +259,7 @@ fn seen_to() -> Vec<World> {
                 vec![vec![under("i", arrival("a", None))]],
             ],
             processors: 1,
-            troubles: Troubles { lost_answers: 1, ..none },
+            errors: Troubles { lost_answers: 1, ..none },
             wanted: &["duplicate", "the same call again"],
             ..plain("the same key from two producers")
         },
@@ -298,7 +302,7 @@ fn removed() -> Vec<World> {
             definition: delivered,
             processors: 0,
             producers: one_by_one(["done a", "done b"]),
-            troubles: Troubles { restarts: 1, ..none },
+            errors: Troubles { restarts: 1, ..none },
             wanted: &[
                 "removed and made again",
                 "refused: STALE_DEFINITION",
@@ -325,7 +329,7 @@ fn changed() -> Vec<World> {
     let damaged = |name| World {
         processors: 1,
         person: Some(Person::CancelDamaged),
-        troubles: Troubles { damages: 1, ..none },
+        errors: Troubles { damages: 1, ..none },
         wanted: &["a record is lost", "halted as damaged", "withdrawn at once"],
         ..plain(name)
     };
@@ -349,7 +353,7 @@ pub fn larger(all: bool) -> Vec<World> {
     let mut worlds = vec![
         World {
             producers: three.clone(),
-            troubles: Troubles { processor_dies: 1, ..none },
+            errors: Troubles { processor_dies: 1, ..none },
             wanted: &["lease reaped"],
             ..plain("three messages, a processor dies")
         },
@@ -359,8 +363,12 @@ pub fn larger(all: bool) -> Vec<World> {
             producers: one_by_one(["done a", "done b"]),
             senders: 2,
             vouches: true,
-            troubles: Troubles { forgets: 1, restarts: 2, ..none },
-            wanted: &["Redis forgot", "quarantine ended by a vouch", "vouched, and another owns"],
+            errors: Troubles { forgets: 1, restarts: 2, ..none },
+            wanted: &[
+                "Redis forgot",
+                "takeover wait ended by a vouch",
+                "vouched, and another owns",
+            ],
             ..plain("Redis forgets and restarts, and owners vouch")
         },
     ];
@@ -371,13 +379,13 @@ pub fn larger(all: bool) -> Vec<World> {
         World {
             producers: three,
             senders: 2,
-            troubles: Troubles { processor_dies: 1, sender_dies: 1, ..none },
+            errors: Troubles { processor_dies: 1, sender_dies: 1, ..none },
             wanted: &["lease reaped", "released by the second sender after the first died"],
             ..plain("three messages, one of each dies")
         },
         World {
             senders: 2,
-            troubles: Troubles { slow_processors: 1, paused_senders: 1, restarts: 1, ..none },
+            errors: Troubles { slow_processors: 1, paused_senders: 1, restarts: 1, ..none },
             wanted: &["stale lease completed", "refused: NOT_OWNER", "refused: STALE_EPOCH"],
             ..plain("pauses and a restart")
         },
@@ -386,7 +394,7 @@ pub fn larger(all: bool) -> Vec<World> {
             processors: 0,
             producers: one_by_one(["done a", "done b"]),
             senders: 2,
-            troubles: Troubles { forgets: 2, ..none },
+            errors: Troubles { forgets: 2, ..none },
             wanted: &["Redis forgot", "a sequence was stamped again in another epoch"],
             ..plain("Redis forgets twice, two senders")
         },

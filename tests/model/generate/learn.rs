@@ -2,16 +2,16 @@
 
 use super::{
     super::{
-        op::{Deadline, Gone, Known, Op, Reply, Token},
+        op::{CatalogEntry, Deadline, Gone, Op, Reply, Token},
         state::State,
     },
-    Callers,
+    CallSequences,
 };
 
 /// Tokens that are remembered after their lease has ended.
 const OLD_TOKENS: usize = 12;
 
-impl Callers {
+impl CallSequences {
     /// Remembers what was answered, and the definitions that there are now.
     pub fn learn(&mut self, op: &Op, reply: &Reply, state: &State) {
         if let Some(call) = op.call().filter(|_| !matches!(reply, Reply::Refused(_))) {
@@ -21,7 +21,7 @@ impl Callers {
             let (version, definition) = (destination.version, destination.definition);
             let all = self.known.entry(name).or_default();
             if all.iter().all(|other| other.version != version) {
-                all.push(Known { name, version, definition });
+                all.push(CatalogEntry { name, version, definition });
             }
         }
         match (op, reply) {
@@ -56,16 +56,16 @@ impl Callers {
                 }
             }
             // Whoever takes a partition holds nothing yet.
-            (Op::Own { who }, Reply::Owned { .. }) if *who != self.owner => {
+            (Op::AcquirePartition { who }, Reply::Owned { .. }) if *who != self.owner => {
                 self.owner = *who;
                 self.in_hand.clear();
             }
-            (Op::Disown { who, .. }, Reply::Disowned { was_owned: true, .. })
+            (Op::ResignPartition { who, .. }, Reply::Resigned { was_owned: true, .. })
                 if *who == self.owner =>
             {
                 self.in_hand.clear();
             }
-            // What was in the hand of a tenure is not in that of the next.
+            // What was in the hand of a partition lease is not in that of the next.
             (Op::Pass(Deadline::Owner), _) => self.in_hand.clear(),
             (Op::Remove { name, .. } | Op::EndRemove { name }, Reply::Removed { .. }) => {
                 self.in_hand.retain(|(of, _), _| of != name);

@@ -7,7 +7,7 @@ use reseq::{
 
 use super::super::{
     draw::Draw,
-    op::{Arrival, Deadline, Due, Harm, Known, Op, Output, Redrive, Token},
+    op::{Arrival, CatalogEntry, Deadline, Due, Harm, Op, Output, Redrive, Token},
     state::{Damage, Definition, Destination, Key, Lane, Message, Name, Stand, State, Until},
 };
 
@@ -37,7 +37,7 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
     let plain = Arrival {
         key: KEYS[key as usize % KEYS.len()],
         idempotency_key,
-        charge: text.len() as u64,
+        accounted_bytes: text.len() as u64,
         body: text,
         due,
         priority: (key % 3 == 0).then_some(body % 10),
@@ -63,7 +63,11 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
     let letter_epoch = if body % 3 == 1 { born - 1 } else { message.epoch };
     Arrival {
         key: message.key,
-        charge: if processed { message.charge } else { message.body.len() as u64 },
+        accounted_bytes: if processed {
+            message.accounted_bytes
+        } else {
+            message.body.len() as u64
+        },
         body: message.body.clone(),
         redrive: Some(Redrive { letter: *sequence, epoch: letter_epoch, processed }),
         ..plain
@@ -74,15 +78,15 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
 pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     let found = state.destinations.get(name);
     let message = found.and_then(|found| found.messages.get(&token.sequence));
-    let is_ordered = message.is_some_and(|message| message.order.is_some());
-    let dropped = draw.1 < if is_ordered { 160 } else { 64 };
+    let is_withdrawing = message.is_some_and(|message| message.order.is_some());
+    let dropped = draw.1 < if is_withdrawing { 160 } else { 64 };
     let is_unchanged = message.is_some() && !dropped && draw.2.is_multiple_of(3);
     Output {
         epoch: message.map_or(state.epoch, |message| message.epoch),
         previous: message.map_or(Some(0), |message| message.previous),
         key: message.and_then(|message| message.key),
         priority: message.map_or(4, |message| message.priority),
-        charge: message.map_or(0, |message| message.charge),
+        accounted_bytes: message.map_or(0, |message| message.accounted_bytes),
         idempotency_key: message.and_then(|message| message.idempotency_key.clone()),
         dropped,
         is_unchanged,
@@ -120,16 +124,16 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
         ordering,
         serial,
         kind,
-        max_backlog: if b < 64 { 4 } else { 12 },
-        max_backlog_bytes: if b % 4 == 0 { 60 } else { 0 },
+        backlog_max: if b < 64 { 4 } else { 12 },
+        backlog_bytes_max: if b % 4 == 0 { 60 } else { 0 },
         has_window: d < 128,
         attempts_max: u32::from(e % 4),
-        crashes_max: u32::from(e / 4 % 3),
+        stalls_max: u32::from(e / 4 % 3),
         log_max: u64::from(e % 3) * 2,
         dead_letters_max: if d % 4 == 1 { 1 } else { 0 },
         letters_age: c % 4 > 0,
         gives_up: match c / 4 % 4 {
-            0 => Some(Tombstone::Skipped),
+            0 => Some(Tombstone::DeadLettered),
             1 => Some(Tombstone::Dropped),
             _ => None,
         },
@@ -156,7 +160,7 @@ pub fn deadline(draw: &Draw, name: Name, state: &State) -> Deadline {
     let mut all = deadlines(name, state);
     match draw.many[0].2 {
         0..12 => Deadline::Owner,
-        _ if state.quarantine == Some(Until::Future) => Deadline::Quarantine,
+        _ if state.takeover_wait == Some(Until::Future) => Deadline::TakeoverWait,
         _ => all.swap_remove(draw.many[0].0 as usize % all.len()),
     }
 }
@@ -214,8 +218,8 @@ pub fn harm(draw: &Draw, name: Name, state: &State) -> Harm {
     }
 }
 
-pub fn has_orders(name: Name, state: &State) -> bool {
-    state.destinations.get(name).is_some_and(|found| found.orders() > 0)
+pub fn has_withdrawals(name: Name, state: &State) -> bool {
+    state.destinations.get(name).is_some_and(|found| found.withdrawals() > 0)
 }
 
 pub fn is_leased(name: Name, state: &State) -> bool {
@@ -234,7 +238,7 @@ pub fn halted(name: Name, state: &State) -> Option<(Lane, Sequence)> {
 }
 
 /// The lanes that an owner may ask about: in use, or named in a hint.
-pub fn lanes_of(known: Known, state: &State) -> Vec<Lane> {
+pub fn lanes_of(known: CatalogEntry, state: &State) -> Vec<Lane> {
     let destination = state.destinations.get(known.name);
     let definition = known.definition;
     let mut lanes: Vec<Lane> = match definition.ordering {
@@ -259,7 +263,7 @@ pub fn lanes_of(known: Known, state: &State) -> Vec<Lane> {
 }
 
 pub fn how(number: u8) -> Tombstone {
-    [Tombstone::Dropped, Tombstone::Skipped, Tombstone::Cancelled][number as usize % 3]
+    [Tombstone::Dropped, Tombstone::DeadLettered, Tombstone::Cancelled][number as usize % 3]
 }
 
 /// Messages that a person has leave: pending ones, some that have left, some in another lane.

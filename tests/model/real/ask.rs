@@ -1,7 +1,7 @@
 //! One call of the store an operation, and its answer in the model's words.
 
 use reseq::{
-    domain::{Arrival, LeaseToken, Sequence, Stage, State, TroubleKind},
+    domain::{Arrival, ErrorKind, LeaseToken, Sequence, Stage, State},
     store::{
         Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Retry,
         StoreError, Who, Withdrawal,
@@ -10,7 +10,7 @@ use reseq::{
 
 use super::{
     LONG, Real, destination,
-    words::{arrival, message, request, trouble, until, wait},
+    words::{arrival, error, message, request, until, wait},
 };
 use crate::model::{
     op::{self, Deadline, Failure, Op, Refused, Reply, Run, Token},
@@ -78,17 +78,17 @@ impl Real {
                     token: self.token(known.name, &failure.token),
                     wait: wait(failure.wait),
                     is_final: failure.is_final,
-                    trouble: trouble(Stage::Transform, TroubleKind::Status),
+                    error: error(Stage::Transform, ErrorKind::Status),
                 };
                 let items: Vec<Failed> = items.iter().map(fail).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
                 told(Reply::Statuses(store.fail(&caller, &known, &items).await?))
             }
-            Op::Unclaim { call, known, tokens } => {
+            Op::Requeue { call, known, tokens } => {
                 let tokens: Vec<LeaseToken> =
                     tokens.iter().map(|token| self.token(known.name, token)).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
-                told(Reply::Statuses(store.unclaim(&caller, &known, &tokens).await?))
+                told(Reply::Statuses(store.requeue(&caller, &known, &tokens).await?))
             }
             Op::Extend { known, items } => {
                 let extend = |(token, checkpoint): &(Token, Option<String>)| Extension {
@@ -117,19 +117,19 @@ impl Real {
                 });
                 told(Reply::Overdue(all.collect()))
             }
-            Op::Own { who } => {
-                let owned = store.own(0, &self.owners[*who], LONG).await?;
+            Op::AcquirePartition { who } => {
+                let owned = store.acquire_partition(0, &self.owners[*who], LONG).await?;
                 Ok(Box::new(move |real| Reply::Owned {
                     epoch: real.epoch(owned.epoch),
-                    quarantine: until(owned.quarantine),
+                    takeover_wait: until(owned.takeover_wait),
                 }))
             }
-            Op::Disown { who, vouched } => {
+            Op::ResignPartition { who, vouched } => {
                 let vouched = vouched.map(|epoch| self.actual_epoch(epoch));
-                let disowned = store.disown(0, &self.owners[*who], vouched).await?;
-                Ok(Box::new(move |real| Reply::Disowned {
-                    was_owned: disowned.was_owned,
-                    epoch: real.epoch(disowned.epoch),
+                let resigned = store.resign_partition(0, &self.owners[*who], vouched).await?;
+                Ok(Box::new(move |real| Reply::Resigned {
+                    was_owned: resigned.was_owned,
+                    epoch: real.epoch(resigned.epoch),
                 }))
             }
             Op::Release { who, epoch, known, lanes } => {
@@ -137,23 +137,23 @@ impl Real {
                 let request = |one| request(one, known.definition.log_max > 0);
                 let lanes: Vec<StoreRequest> = lanes.iter().map(request).collect();
                 let released = store.release(&owner, &self.known_of(known), &lanes).await?;
-                let orders = released.orders;
+                let withdrawals = released.withdrawals;
                 Ok(Box::new(move |real| {
                     let run = |run: reseq::store::LaneRun| Run {
                         wait: until(run.wait),
                         messages: run.messages.iter().map(|message| real.given(message)).collect(),
                     };
-                    Reply::Runs { orders, runs: released.runs.into_iter().map(run).collect() }
+                    Reply::Runs { withdrawals, runs: released.runs.into_iter().map(run).collect() }
                 }))
             }
             Op::Postpone { refused, wait: time } => {
                 let Refused { who, epoch, known, lane, sequence, attempts } = refused;
                 let (owner, known) = (self.owner(*who, *epoch), self.known_of(known));
                 let lane = lane.name();
-                let why = trouble(Stage::Delivery, TroubleKind::Timeout);
+                let why = error(Stage::Delivery, ErrorKind::Timeout);
                 let (lane, wait) = (lane.as_deref(), wait(*time));
                 let (sequence, failed) = (*sequence, *attempts);
-                let head = RefusedHead { lane, sequence, failed, trouble: &why };
+                let head = RefusedHead { lane, sequence, failed, error: &why };
                 store.postpone(&owner, &known, head, wait).await?;
                 told(Reply::Done)
             }
@@ -161,9 +161,9 @@ impl Real {
                 let Refused { who, epoch, known, lane, sequence, attempts } = refused;
                 let (owner, known) = (self.owner(*who, *epoch), self.known_of(known));
                 let lane = lane.name();
-                let why = trouble(Stage::Delivery, TroubleKind::Rejected);
+                let why = error(Stage::Delivery, ErrorKind::Rejected);
                 let (lane, sequence, failed) = (lane.as_deref(), *sequence, *attempts);
-                let head = RefusedHead { lane, sequence, failed, trouble: &why };
+                let head = RefusedHead { lane, sequence, failed, error: &why };
                 store.halt(&owner, &known, head).await?;
                 told(Reply::Done)
             }
@@ -197,7 +197,7 @@ impl Real {
             Op::EndRemove { name } => self.end_remove(name).await,
             Op::Remove { name, purge } => {
                 let removed = store.remove(&name.parse().unwrap(), *purge).await?;
-                told(Reply::Removed { purged: removed.purged })
+                told(Reply::Removed { purged: removed.removed_messages })
             }
             Op::Restart => {
                 let key = self.keys.partition(0).epoch();
@@ -232,11 +232,11 @@ impl Real {
                 let owner = who.map(|who| self.owner(who, self.epoch));
                 let messages: Vec<(Option<String>, Sequence)> =
                     messages.iter().map(|(lane, sequence)| (lane.name(), *sequence)).collect();
-                let why = trouble(Stage::Delivery, TroubleKind::Rejected);
+                let why = error(Stage::Delivery, ErrorKind::Rejected);
                 let withdrawal = Withdrawal {
                     how: *how,
                     reason: REASON,
-                    trouble: failed.map(|failed| (failed, &why)),
+                    error: failed.map(|failed| (failed, &why)),
                     messages: &messages,
                 };
                 let known = self.known_of(known);
@@ -283,7 +283,7 @@ impl Real {
         let sequences: Vec<Sequence> = self.run(&["HKEYS", &calls.keys.messages()]).await;
         let leases = self.members(name, &calls.keys.partition.leases()).await;
         let delays = self.members(name, &calls.keys.partition.delayed()).await;
-        let purge = calls.purge(&["", "a", "b", "{x}:y"], &sequences, &leases, &delays);
+        let purge = calls.remove_batch(&["", "a", "b", "{x}:y"], &sequences, &leases, &delays);
         let at = &mut self.connection;
         let purged = redis::from_redis_value(purge.run(at).await?).unwrap();
         calls.forget().run(at).await?;
@@ -327,17 +327,19 @@ impl Real {
                 }
                 return;
             }
-            Deadline::Quarantine => {
-                // Where the epoch was lost, so was the quarantine.
+            Deadline::TakeoverWait => {
+                // Where the epoch was lost, so was the takeover wait.
                 if self.run::<bool>(&["EXISTS", &partition.epoch()]).await {
                     let epoch = partition.epoch();
-                    self.run::<u64>(&["HSET", &epoch, "quarantine_ends_ms", "1"]).await;
+                    self.run::<u64>(&["HSET", &epoch, "takeover_wait_ends_ms", "1"]).await;
                 }
                 return;
             }
-            Deadline::Letter { name, sequence } => (of(name).dead_at(), vec![sequence.to_string()]),
+            Deadline::Letter { name, sequence } => {
+                (of(name).dead_lettered_at(), vec![sequence.to_string()])
+            }
             Deadline::Seen { name, idempotency_key } => {
-                let key = of(name).seen(idempotency_key);
+                let key = of(name).idempotency(idempotency_key);
                 let kept: String = self.run(&["GET", &key]).await;
                 let mut words: Vec<&str> = kept.splitn(4, ' ').collect();
                 words[2] = "1";

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Real;
 use crate::model::{
-    op::{Harm, Known, Refusal, Reply},
+    op::{CatalogEntry, Harm, Refusal, Reply},
     state::{Damage, Name},
 };
 
@@ -29,7 +29,11 @@ impl Real {
     }
 
     /// Looks, repairs, and looks again. What was found must be what was repaired.
-    pub(super) async fn repair(&mut self, known: &Known, harm: Harm) -> Result<Reply, StoreError> {
+    pub(super) async fn repair(
+        &mut self,
+        known: &CatalogEntry,
+        harm: Harm,
+    ) -> Result<Reply, StoreError> {
         self.harm(known, harm).await;
         let before: String = self.run(&["DEBUG", "DIGEST"]).await;
         let found = self.repaired(known, true).await?;
@@ -54,12 +58,12 @@ impl Real {
         Ok(Reply::Repaired(kinds(&done)))
     }
 
-    async fn repaired(&self, known: &Known, dry_run: bool) -> Result<Repair, StoreError> {
+    async fn repaired(&self, known: &CatalogEntry, dry_run: bool) -> Result<Repair, StoreError> {
         let stop = CancellationToken::new();
         self.store.repair(&self.known_of(known), dry_run, &stop).await
     }
 
-    async fn harm(&mut self, known: &Known, harm: Harm) {
+    async fn harm(&mut self, known: &CatalogEntry, harm: Harm) {
         let name = known.name;
         let keys = self.keys.destination(&name.parse().unwrap());
         let partition = &keys.partition;
@@ -75,8 +79,9 @@ impl Real {
             Harm::Waiting => vec![words(["DEL", &keys.waiting()])],
             Harm::Counters => {
                 let change = |counter, by| words(["HINCRBY", &keys.hash(), counter, by]);
-                let all = [("ready", "5"), ("held", "3"), ("bytes", "99"), ("settled", "-1")];
-                let more = [("halted_ready", "2"), ("orders", "1"), ("delayed", "4")];
+                let all =
+                    [("ready", "5"), ("awaiting_turn", "3"), ("bytes", "99"), ("settled", "-1")];
+                let more = [("halted_ready", "2"), ("withdrawals", "1"), ("delayed", "4")];
                 all.into_iter().chain(more).map(|(counter, by)| change(counter, by)).collect()
             }
             Harm::Twice(sequence) => vec![
@@ -95,12 +100,13 @@ impl Real {
                 words(["HSET", &keys.bodies(), four, "a body"]),
             ],
             Harm::Letters => {
-                let first: Vec<String> = self.run(&["ZRANGE", &keys.dead(), "0", "0"]).await;
+                let first: Vec<String> =
+                    self.run(&["ZRANGE", &keys.dead_letters(), "0", "0"]).await;
                 let mut all = vec![
-                    words(["ZADD", &keys.dead(), one, one]),
-                    words(["ZADD", &keys.dead_at(), "1", two]),
+                    words(["ZADD", &keys.dead_letters(), one, one]),
+                    words(["ZADD", &keys.dead_lettered_at(), "1", two]),
                 ];
-                all.extend(first.iter().map(|first| words(["ZREM", &keys.dead(), first])));
+                all.extend(first.iter().map(|first| words(["ZREM", &keys.dead_letters(), first])));
                 all
             }
         };

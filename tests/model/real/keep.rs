@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use redis::Script;
 
 use super::Real;
-use crate::model::{op::Known, state::Name};
+use crate::model::{op::CatalogEntry, state::Name};
 
 /// Logical databases of the test's server: as many states can be kept at a time, less one.
 pub const DATABASES: usize = 128;
@@ -72,7 +72,7 @@ pub struct Kept {
     epoch: u64,
     versions: BTreeMap<(Name, u64), u64>,
     secrets: BTreeMap<String, String>,
-    known: BTreeMap<Name, Known>,
+    known: BTreeMap<Name, CatalogEntry>,
 }
 
 impl Real {

@@ -2,12 +2,12 @@
 
 use reseq::{
     domain::{
-        Apart, Arrival, Body, Due, LeaseToken, Message, Place, Redrive, Stage, Stamped, Tombstone,
-        Trouble, TroubleKind,
+        Apart, Arrival, AttemptError, Body, Due, ErrorKind, LeaseToken, Message, Position, Redrive,
+        Stage, Stamped, Tombstone,
     },
     store::{
-        Caller, Completion, INLINE_MAX, Ingested as StoreIngested, LaneRequest as StoreRequest,
-        LogEntry, Owner, Settled, StoreError,
+        CallSequence, Completion, INLINE_MAX, Ingested as StoreIngested,
+        LaneRequest as StoreRequest, LogEntry, Owner, Settled, StoreError,
     },
 };
 
@@ -50,7 +50,7 @@ impl Real {
             StoreError::StaleCall => Refusal::StaleCall,
             StoreError::NotOwner => Refusal::NotOwner,
             StoreError::Owned { .. } => Refusal::Owned,
-            StoreError::Quarantine(_) => Refusal::Quarantine,
+            StoreError::TakeoverWait(_) => Refusal::TakeoverWait,
             StoreError::WrongHead => Refusal::WrongHead,
             StoreError::WrongState(_) => Refusal::WrongState,
             StoreError::OutOfMemory => Refusal::OutOfMemory,
@@ -59,7 +59,7 @@ impl Real {
     }
 
     /// A caller that is about to make its call of this number.
-    pub(super) fn caller(&self, call: &Call) -> Caller {
+    pub(super) fn caller(&self, call: &Call) -> CallSequence {
         let caller = self.store.caller(&format!("caller{}", call.caller));
         (1..call.number).for_each(|_| caller.give_up());
         caller
@@ -80,33 +80,35 @@ impl Real {
     }
 
     pub(super) fn completion(&self, name: Name, token: &Token, output: &Output) -> Completion {
-        let place = Place { epoch: self.actual_epoch(output.epoch), sequence: token.sequence };
+        let position =
+            Position { epoch: self.actual_epoch(output.epoch), sequence: token.sequence };
         let (name_of, body) = (name.parse().unwrap(), message(output.key, &output.body));
         let stamped = Stamped {
             tombstone: output.dropped.then_some(Tombstone::Dropped),
             priority: output.priority,
-            charge: output.charge,
+            accounted_bytes: output.accounted_bytes,
             idempotency_key: output.idempotency_key.clone(),
             // What was claimed is as it arrived.
             apart: Apart {
-                body: (output.charge > INLINE_MAX as u64).then_some(output.charge),
+                body: (output.accounted_bytes > INLINE_MAX as u64)
+                    .then_some(output.accounted_bytes),
                 input: None,
             },
-            ..Stamped::new(name_of, place, output.previous, body)
+            ..Stamped::new(name_of, position, output.previous, body)
         };
         let is_unchanged = output.is_unchanged;
         Completion { token: self.token(name, token), output: stamped, is_unchanged }
     }
 
     pub(super) fn ingested(&self, result: StoreIngested) -> Ingested {
-        let place = |place: Place| (self.epoch(place.epoch), place.sequence);
+        let position = |position: Position| (self.epoch(position.epoch), position.sequence);
         match result {
             StoreIngested::Stamped(at) => {
-                let (epoch, sequence) = place(at);
+                let (epoch, sequence) = position(at);
                 Ingested::Stamped { epoch, sequence }
             }
             StoreIngested::Duplicate(at, _) => {
-                let (epoch, sequence) = place(at);
+                let (epoch, sequence) = position(at);
                 Ingested::Duplicate { epoch, sequence }
             }
             StoreIngested::Conflict => Ingested::Conflict,
@@ -121,40 +123,40 @@ impl Real {
         let key = message.message.key.as_deref();
         let attempts = &message.attempts;
         Given {
-            sequence: message.place.sequence,
-            epoch: self.epoch(message.place.epoch),
+            sequence: message.position.sequence,
+            epoch: self.epoch(message.position.epoch),
             previous: message.previous,
             key: key.map(|key| *keys.iter().find(|known| **known == key).unwrap_or(&"?")),
             body: String::from_utf8_lossy(&message.message.body.bytes).into_owned(),
             priority: message.priority,
-            charge: message.charge,
+            accounted_bytes: message.accounted_bytes,
             idempotency_key: message.idempotency_key.clone(),
             tombstone: message.tombstone,
             is_damaged: message.damaged.is_some() && message.tombstone.is_none(),
             left: Left {
                 failed: attempts.failed,
-                crashes: attempts.crashes,
+                stalls: attempts.stalls,
                 checkpoint: attempts.checkpoint.clone(),
-                troubles: attempts.troubles.iter().map(|(_, trouble)| trouble.kind).collect(),
+                errors: attempts.errors.iter().map(|(_, error)| error.kind).collect(),
             },
         }
     }
 }
 
-pub fn trouble(stage: Stage, kind: TroubleKind) -> Trouble {
-    Trouble::new(stage, kind, "said no")
+pub fn error(stage: Stage, kind: ErrorKind) -> AttemptError {
+    AttemptError::new(stage, kind, "said no")
 }
 
 pub fn arrival(arrival: &op::Arrival, name: Name, letter_epoch: u64) -> Arrival {
     let plain = message(arrival.key, &arrival.body);
     let redrive = arrival.redrive.map(|redrive| {
-        let place = Place { epoch: letter_epoch, sequence: redrive.letter };
+        let position = Position { epoch: letter_epoch, sequence: redrive.letter };
         let stamped = Stamped {
-            charge: arrival.charge,
-            ..Stamped::new(name.parse().unwrap(), place, 0, plain.clone())
+            accounted_bytes: arrival.accounted_bytes,
+            ..Stamped::new(name.parse().unwrap(), position, 0, plain.clone())
         };
         let processed = redrive.processed.then(|| Box::new(stamped));
-        Redrive { letter: place, processed }
+        Redrive { letter: position, processed }
     });
     Arrival {
         idempotency_key: arrival.idempotency_key.clone(),
@@ -173,10 +175,10 @@ pub fn request(request: &LaneRequest, with_log: bool) -> StoreRequest {
     let count = |what| request.settled.iter().filter(|gone| gone.tombstone == Some(what)).count();
     let entries = request.settled.iter().filter(|_| with_log).map(|gone| {
         let stamped = message(None, "");
-        let place = Place { epoch: 1, sequence: gone.sequence };
+        let position = Position { epoch: 1, sequence: gone.sequence };
         let stamped = Stamped {
             tombstone: gone.tombstone,
-            ..Stamped::new("any".parse().unwrap(), place, 0, stamped)
+            ..Stamped::new("any".parse().unwrap(), position, 0, stamped)
         };
         (gone.sequence, LogEntry::of(&stamped, 0, 0, false))
     });
@@ -184,9 +186,9 @@ pub fn request(request: &LaneRequest, with_log: bool) -> StoreRequest {
         upto: request.settled_to,
         count: request.settled.len(),
         dropped: count(Tombstone::Dropped) as u64,
-        skipped: count(Tombstone::Skipped) as u64,
+        dead_lettered: count(Tombstone::DeadLettered) as u64,
         cancelled: count(Tombstone::Cancelled) as u64,
-        bytes: request.settled.iter().map(|gone| gone.charge).sum(),
+        bytes: request.settled.iter().map(|gone| gone.accounted_bytes).sum(),
         log: entries.collect(),
         bodies: request
             .settled

@@ -20,8 +20,8 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
     if state.server != Server::Unknown {
         put("epoch", "server".into(), format!("{:?}", state.server));
         put("epoch", "epoch".into(), state.epoch.to_string());
-        let quarantine = state.quarantine.unwrap_or(Until::Past);
-        put("epoch", "quarantine_ends_ms".into(), when(quarantine));
+        let takeover_wait = state.takeover_wait.unwrap_or(Until::Past);
+        put("epoch", "takeover_wait_ends_ms".into(), when(takeover_wait));
         if state.removed_epoch > 0 {
             put("epoch", "removed_epoch".into(), state.removed_epoch.to_string());
         }
@@ -47,7 +47,7 @@ pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
     for ((name, key), seen) in state.seen.iter().filter(|((name, _), _)| names.contains(name)) {
         let body = real::digest(&seen.body);
         let value = format!("{} {} {} {body}", seen.epoch, seen.sequence, when(seen.until));
-        put(&format!("d:{name}:seen:{key}"), String::new(), value);
+        put(&format!("d:{name}:idempotency:{key}"), String::new(), value);
     }
     if state.revision > 0 {
         put("destinations", "*".into(), state.revision.to_string());
@@ -87,12 +87,12 @@ fn of_hash(all: &mut Snapshot, name: Name, destination: &Destination) {
         ("ready", count(Message::is_finished)),
         ("halted_ready", count(|m| m.stand == Stand::Halted(Stage::Delivery))),
         ("delayed", count(|m| matches!(m.stand, Stand::Delayed { .. }))),
-        ("held", count(|m| matches!(m.stand, Stand::Held { .. }))),
+        ("awaiting_turn", count(|m| matches!(m.stand, Stand::Held { .. }))),
         ("bytes", destination.bytes()),
-        ("orders", destination.orders()),
+        ("withdrawals", destination.withdrawals()),
         ("delivered", destination.delivered),
         ("dropped", destination.dropped),
-        ("skipped", destination.skipped),
+        ("dead_lettered", destination.dead_lettered),
         ("cancelled", destination.cancelled),
         ("discarded", destination.discarded),
         ("expired", destination.expired),
@@ -108,7 +108,7 @@ fn of_hash(all: &mut Snapshot, name: Name, destination: &Destination) {
     ];
     let numbers = counters.into_iter().chain([
         ("attempts_max", definition.attempts_max.into()),
-        ("crashes_max", definition.crashes_max.into()),
+        ("stalls_max", definition.stalls_max.into()),
     ]);
     texts.extend(numbers.filter(|(_, value)| *value > 0).map(|(f, value)| (f, value.to_string())));
     if destination.all_keys_known {
@@ -146,10 +146,10 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
     }
     for (key, seen) in &destination.unique {
         let body = real::digest(&seen.body);
-        put("unique", key.clone(), format!("{} {} {body}", seen.epoch, seen.sequence));
+        put("idempotency-keys", key.clone(), format!("{} {} {body}", seen.epoch, seen.sequence));
     }
     for (sequence, one) in &destination.letters {
-        put("dead", sequence.to_string(), sequence.to_string());
+        put("dead-letters", sequence.to_string(), sequence.to_string());
         put("dead-at", sequence.to_string(), age(one.is_old));
         if let Some(length) = one.message.length_apart() {
             put("bodies", sequence.to_string(), length.to_string());
@@ -158,7 +158,7 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
         let halted_in = one.was_halted.then_some(one.stage);
         let left = attempts(&one.message.left, halted_in, false);
         let text = format!("{:?}, {}, {}, {left:?}", one.stage, one.reason, record(&message));
-        put("letters", sequence.to_string(), text);
+        put("dead-letter-messages", sequence.to_string(), text);
     }
     for (sequence, length) in &destination.left_bodies {
         put("bodies", sequence.to_string(), length.to_string());
@@ -202,7 +202,7 @@ fn of_message(
     if let Some(how) = message.order {
         let key = if let Lane::Key(key) = lane { key } else { "" };
         let text = format!("{}{} {key}{REASON}", letter(how), key.len());
-        put(format!("{hash}:orders"), at.clone(), text);
+        put(format!("{hash}:withdrawals"), at.clone(), text);
     }
     if halted_in.is_some() {
         put(format!("{hash}:halted"), at.clone(), when(Until::Past));

@@ -51,7 +51,7 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
             // What is in them is read as messages, dead letters and entries, below.
-            (_, _, "messages" | "letters" | "log" | "log:order") => {
+            (_, _, "messages" | "dead-letter-messages" | "log" | "log:order") => {
                 unread.insert(key, content.clone());
                 continue;
             }
@@ -137,11 +137,11 @@ fn name_of(key: &str) -> Option<Name> {
 fn left(kept: &str) -> Option<String> {
     type Kept = (u32, u32, String, String, String, Vec<String>);
     let kept: Kept = rmp_serde::from_slice(&bytes_of(kept)).expect("attempts can be read");
-    let (failed, crashes, checkpoint, halted_in, due, troubles) = kept;
+    let (failed, stalls, checkpoint, halted_in, due, errors) = kept;
     let kind = |text: &String| {
-        let (_, json) = text.split_once(' ').expect("a trouble has its time");
-        let trouble: reseq::domain::Trouble = serde_json::from_str(json).unwrap();
-        trouble.kind
+        let (_, json) = text.split_once(' ').expect("an error has its time");
+        let error: reseq::domain::AttemptError = serde_json::from_str(json).unwrap();
+        error.kind
     };
     let halted_in = match halted_in.as_str() {
         "" => None,
@@ -151,9 +151,9 @@ fn left(kept: &str) -> Option<String> {
     };
     let left = Left {
         failed,
-        crashes,
+        stalls,
         checkpoint: Some(checkpoint).filter(|text| !text.is_empty()),
-        troubles: troubles.iter().map(kind).collect(),
+        errors: errors.iter().map(kind).collect(),
     };
     attempts(&left, halted_in, !due.is_empty())
 }
@@ -166,7 +166,7 @@ async fn read_by_the_store(
     unread: &BTreeMap<String, Vec<String>>,
 ) {
     for name in NAMES {
-        for noun in ["messages", "letters", "log"] {
+        for noun in ["messages", "dead-letter-messages", "log"] {
             let key = format!("d:{name}:{noun}");
             let Some(content) = unread.get(&key) else { continue };
             let order = unread.get(&format!("{key}:order")).cloned().unwrap_or_default();
@@ -197,7 +197,7 @@ async fn read_fields(real: &mut Real, name: Name, noun: &str) -> Fields {
             };
             messages.iter().map(field).collect()
         }
-        "letters" => {
+        "dead-letter-messages" => {
             let letters = real.letters(name).await.into_iter().map(|one| {
                 let message = real.given(&one.message);
                 let (stage, reason) = (one.stage, one.reason);
@@ -208,7 +208,7 @@ async fn read_fields(real: &mut Real, name: Name, noun: &str) -> Fields {
             letters.collect()
         }
         _ => {
-            let tombstones = [Tombstone::Dropped, Tombstone::Skipped, Tombstone::Cancelled];
+            let tombstones = [Tombstone::Dropped, Tombstone::DeadLettered, Tombstone::Cancelled];
             let log = real.log(name).await.into_iter().enumerate();
             let field = |(at, (sequence, entry)): (usize, (Sequence, LogEntry))| {
                 let found = tombstones.into_iter().find(|one| entry.outcome == (*one).into());

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use reseq::domain::{Sequence, Stage, TroubleKind};
+use reseq::domain::{ErrorKind, Sequence, Stage};
 
 use super::{Answer, current, may_leave, wait_in_front};
 use crate::model::{
-    op::{Harm, Known, Reply},
+    op::{CatalogEntry, Harm, Reply},
     state::{Damage, Destination, Message, Name, Stand, State, Until},
 };
 
@@ -18,7 +18,7 @@ pub fn damage(state: &mut State, name: Name, sequence: Sequence, how: Damage) ->
     Reply::Done
 }
 
-pub fn repair(state: &mut State, known: &Known, harm: Harm) -> Answer {
+pub fn repair(state: &mut State, known: &CatalogEntry, harm: Harm) -> Answer {
     let name = known.name;
     current(state, known)?;
     let mut kinds = BTreeSet::new();
@@ -50,7 +50,7 @@ fn renew_hints(state: &mut State, name: Name) -> bool {
     state.releasable.remove(name);
     let Some(destination) = state.destinations.get_mut(name) else { return false };
     destination.lanes.clear();
-    let (waits, has_orders) = (!destination.waiting.is_empty(), destination.orders() > 0);
+    let (waits, has_withdrawals) = (!destination.waiting.is_empty(), destination.withdrawals() > 0);
     let claimers = destination.definition.claimers();
     let heads = destination
         .lanes_in_use()
@@ -60,13 +60,13 @@ fn renew_hints(state: &mut State, name: Name) -> bool {
     if waits {
         state.active(claimers).insert(name);
     }
-    if has_orders {
+    if has_withdrawals {
         state.releasable.insert(name, Until::Past);
     }
     for lane in &heads {
         may_leave(state, name, *lane, Until::Past);
     }
-    waits || has_orders || !heads.is_empty()
+    waits || has_withdrawals || !heads.is_empty()
 }
 
 /// What is in nobody's hand and not whole is halted where it stands.
@@ -79,7 +79,7 @@ fn halt_damaged(destination: &mut Destination, kinds: &mut BTreeSet<&'static str
             Stand::Waiting | Stand::Delayed { .. } => Stage::Transform,
         };
         if message.is_damaged() {
-            message.left.note(TroubleKind::Damaged);
+            message.left.note(ErrorKind::Damaged);
             message.stand = Stand::Halted(stage);
             halted.push(*sequence);
             kinds.insert("damaged");
@@ -112,7 +112,7 @@ fn forget_charges(destination: &mut Destination, kinds: &mut BTreeSet<&'static s
     let before = destination.bytes();
     destination.lost_bytes = 0;
     for message in destination.messages.values_mut().filter(|message| message.is_unreadable()) {
-        message.charge = 0;
+        message.accounted_bytes = 0;
     }
     if destination.bytes() != before {
         kinds.insert("counter");

@@ -38,7 +38,7 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
         last: 0,
         delivered: 0,
         dropped: 0,
-        skipped: 0,
+        dead_lettered: 0,
         cancelled: 0,
         discarded: 0,
         expired: 0,

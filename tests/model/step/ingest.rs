@@ -4,11 +4,11 @@ use reseq::domain::{Ordering, TransformKind};
 
 use super::{Answer, current, may_leave, notice_server, wait};
 use crate::model::{
-    op::{Arrival, Due, Ingested, Known, Refusal, Reply},
+    op::{Arrival, CatalogEntry, Due, Ingested, Refusal, Reply},
     state::{Destination, Lane, Left, Message, Name, Seen, Stand, State, Until},
 };
 
-pub fn ingest(state: &mut State, known: &Known, epoch: u64, arrivals: &[Arrival]) -> Answer {
+pub fn ingest(state: &mut State, known: &CatalogEntry, epoch: u64, arrivals: &[Arrival]) -> Answer {
     notice_server(state);
     current(state, known)?;
     let carried = state.carried(known.name);
@@ -55,10 +55,10 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
     {
         return Ingested::Gone;
     }
-    let no_room = destination.pending() >= definition.max_backlog
-        || definition.max_backlog_bytes > 0
+    let no_room = destination.pending() >= definition.backlog_max
+        || definition.backlog_bytes_max > 0
             && destination.bytes() > 0
-            && destination.bytes() + arrival.charge > definition.max_backlog_bytes;
+            && destination.bytes() + arrival.accounted_bytes > definition.backlog_bytes_max;
     if is_full || no_room {
         return Ingested::BacklogFull;
     }
@@ -84,7 +84,7 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
         key: arrival.key,
         body: arrival.body.clone(),
         priority: priority(arrival, definition.ordering),
-        charge: arrival.charge,
+        accounted_bytes: arrival.accounted_bytes,
         idempotency_key,
         tombstone: None,
         left: Left::default(),

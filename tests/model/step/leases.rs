@@ -1,19 +1,19 @@
-//! Leases and their ends: claim, complete, fail, unclaim, extend, reap.
+//! Leases and their ends: claim, complete, fail, requeue, extend, reap.
 
 use reseq::{
-    domain::{Ordering, Sequence, Stage, Tombstone, TroubleKind},
+    domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone},
     store::Status,
 };
 
 use super::{advance, current, given, holds, may_leave, wait_in_front};
 use crate::model::{
-    op::{Call, Failure, Known, Output, Refusal, Reply, Token},
+    op::{Call, CatalogEntry, Failure, Output, Refusal, Reply, Token},
     state::{Destination, Lane, Left, Message, Name, Stand, State, Until},
 };
 
 pub fn claim(
     state: &mut State,
-    known: &Known,
+    known: &CatalogEntry,
     min: usize,
     max: usize,
     call: &Call,
@@ -47,7 +47,7 @@ pub fn claimed(state: &mut State, name: Name, sequences: &[Sequence], call: &Cal
         };
         if message.is_damaged() {
             message.left.failed += 1;
-            message.left.note(TroubleKind::Damaged);
+            message.left.note(ErrorKind::Damaged);
             message.stand = Stand::Halted(Stage::Transform);
         } else {
             told.push(given(*sequence, message, message.left.clone()));
@@ -92,7 +92,7 @@ fn why_gone(message: &Message) -> Status {
     if message.has_record() { Status::StaleLease } else { Status::Settled }
 }
 
-pub fn complete(state: &mut State, known: &Known, items: &[(Token, Output)]) -> Reply {
+pub fn complete(state: &mut State, known: &CatalogEntry, items: &[(Token, Output)]) -> Reply {
     let (mut completed, mut sets) = (Vec::new(), Vec::new());
     let mut statuses = vec![Status::Settled; items.len()];
     // The lowest sequence first: it is the first whose lane goes on.
@@ -147,9 +147,9 @@ pub fn complete(state: &mut State, known: &Known, items: &[(Token, Output)]) -> 
 }
 
 /// The output takes the message's place; what went wrong before is kept.
-fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &Known) {
+fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &CatalogEntry) {
     if output.is_unchanged {
-        message.left = Left { troubles: message.left.troubles.clone(), ..Left::default() };
+        message.left = Left { errors: message.left.errors.clone(), ..Left::default() };
         message.stand = Stand::Ready;
         return;
     }
@@ -166,10 +166,10 @@ fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &Kn
         },
         key: output.key,
         body: output.body.clone(),
-        charge: output.charge,
+        accounted_bytes: output.accounted_bytes,
         idempotency_key: output.idempotency_key.clone(),
         tombstone: output.dropped.then_some(Tombstone::Dropped),
-        left: Left { troubles: message.left.troubles.clone(), ..Left::default() },
+        left: Left { errors: message.left.errors.clone(), ..Left::default() },
         order: message.order,
         stand: Stand::Ready,
         damage: None,
@@ -181,7 +181,7 @@ pub fn fail(state: &mut State, name: Name, items: &[Failure]) -> Reply {
     let tokens = items.iter().map(|failure| &failure.token);
     end_leases(state, name, tokens, |at, message| {
         message.left.failed += 1;
-        message.left.note(TroubleKind::Status);
+        message.left.note(ErrorKind::Status);
         if items[at].is_final || most > 0 && message.left.failed >= most {
             return (Status::Halted, Some(Stand::Halted(Stage::Transform)));
         }
@@ -195,7 +195,7 @@ pub fn fail(state: &mut State, name: Name, items: &[Failure]) -> Reply {
     })
 }
 
-pub fn unclaim(state: &mut State, name: Name, tokens: &[Token]) -> Reply {
+pub fn requeue(state: &mut State, name: Name, tokens: &[Token]) -> Reply {
     end_leases(state, name, tokens.iter(), |_, _| (Status::Ok, Some(Stand::Waiting)))
 }
 
@@ -234,15 +234,15 @@ pub fn reap(state: &mut State, name: Name) -> Reply {
     let Some(destination) = state.destinations.get_mut(name) else {
         return Reply::Reaped { leases: 0, delays: 0, halted: 0 };
     };
-    let most = destination.definition.crashes_max;
+    let most = destination.definition.stalls_max;
     let (leases, delays) = over(destination);
     let mut back = delays.clone();
     let mut halted = 0;
     for sequence in &leases {
         let Some(message) = destination.messages.get_mut(sequence) else { continue };
-        message.left.crashes += 1;
-        message.left.note(TroubleKind::Crash);
-        if most > 0 && message.left.crashes >= most {
+        message.left.stalls += 1;
+        message.left.note(ErrorKind::Stalled);
+        if most > 0 && message.left.stalls >= most {
             message.stand = Stand::Halted(Stage::Transform);
             halted += 1;
         } else {

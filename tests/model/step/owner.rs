@@ -1,10 +1,10 @@
-//! What an owner does: own, disown, release, postpone, halt.
+//! What an owner does: own, resign_partition, release, postpone, halt.
 
-use reseq::domain::{Ordering, Sequence, Stage, Tombstone, TroubleKind};
+use reseq::domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone};
 
 use super::{Answer, current, given, may_leave, notice_server};
 use crate::model::{
-    op::{Given, Gone, Known, LaneRequest, Refusal, Refused, Reply, Run},
+    op::{CatalogEntry, Given, Gone, LaneRequest, Refusal, Refused, Reply, Run},
     state::{Destination, Lane, Left, Name, Stand, State, Until},
 };
 
@@ -15,21 +15,21 @@ pub fn own(state: &mut State, who: usize) -> Answer {
     }
     state.lease_noted = true;
     state.owner = Some((who, Until::Future));
-    let quarantine = state.quarantine.unwrap_or(Until::Past);
-    Ok(Reply::Owned { epoch: state.epoch, quarantine })
+    let takeover_wait = state.takeover_wait.unwrap_or(Until::Past);
+    Ok(Reply::Owned { epoch: state.epoch, takeover_wait })
 }
 
-/// Only the vouching of a sender ends a quarantine, and only that of this very epoch.
-pub fn disown(state: &mut State, who: usize, vouched: Option<u64>) -> Reply {
+/// Only the vouching of a sender ends a takeover wait, and only that of this very epoch.
+pub fn resign_partition(state: &mut State, who: usize, vouched: Option<u64>) -> Reply {
     notice_server(state);
     if vouched == Some(state.epoch) {
-        state.quarantine = state.quarantine.map(|_| Until::Past);
+        state.takeover_wait = state.takeover_wait.map(|_| Until::Past);
     }
     let was_mine = state.owner.is_some_and(|(owner, _)| owner == who);
     if was_mine {
         state.owner = None;
     }
-    Reply::Disowned { was_owned: was_mine, epoch: state.epoch }
+    Reply::Resigned { was_owned: was_mine, epoch: state.epoch }
 }
 
 pub fn owns(state: &State, who: usize) -> bool {
@@ -37,13 +37,13 @@ pub fn owns(state: &State, who: usize) -> bool {
 }
 
 /// The fence: only the owner, in the epoch that it knows.
-fn owned(state: &mut State, who: usize, epoch: u64, in_quarantine: bool) -> Result<(), Refusal> {
+fn owned(state: &mut State, who: usize, epoch: u64, in_takeover_wait: bool) -> Result<(), Refusal> {
     notice_server(state);
     if state.epoch != epoch {
         return Err(Refusal::StaleEpoch(state.epoch));
     }
-    if !in_quarantine && state.quarantine == Some(Until::Future) {
-        return Err(Refusal::Quarantine);
+    if !in_takeover_wait && state.takeover_wait == Some(Until::Future) {
+        return Err(Refusal::TakeoverWait);
     }
     if owns(state, who) { Ok(()) } else { Err(Refusal::NotOwner) }
 }
@@ -52,7 +52,7 @@ pub fn release(
     state: &mut State,
     who: usize,
     epoch: u64,
-    known: &Known,
+    known: &CatalogEntry,
     lanes: &[LaneRequest],
 ) -> Answer {
     owned(state, who, epoch, false)?;
@@ -69,7 +69,8 @@ pub fn release(
     let Some(destination) = state.destinations.get_mut(known.name) else {
         unreachable!("it was found")
     };
-    let charged = destination.messages.values().map(|message| message.charge).sum::<u64>() as i64;
+    let charged =
+        destination.messages.values().map(|message| message.accounted_bytes).sum::<u64>() as i64;
     destination.lost_bytes = destination.lost_bytes.max(-charged);
     remember(destination, &emptied, known.definition.previous_keys_max);
     if known.definition.log_max == 0 && lanes.iter().any(|request| request.settled_to > 0) {
@@ -92,12 +93,12 @@ pub fn release(
             destination.unique.remove(key);
         }
     }
-    let orders = destination.orders();
+    let withdrawals = destination.withdrawals();
     let has_lanes = known.definition.ordering != Ordering::Destination;
-    if has_lanes && destination.lanes.is_empty() && orders == 0 {
+    if has_lanes && destination.lanes.is_empty() && withdrawals == 0 {
         state.releasable.remove(known.name);
     }
-    Ok(Reply::Runs { orders, runs })
+    Ok(Reply::Runs { withdrawals, runs })
 }
 
 /// Where lanes are keys: the key of a lane and the last message that it has, if any.
@@ -140,7 +141,7 @@ fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'
         // The owner says what it counted for. A repair that met it damaged has taken that off already.
         let told = request.settled.iter().find(|gone| gone.sequence == *sequence);
         if let (Some(message), Some(told)) = (message, told) {
-            destination.lost_bytes += message.charge as i64 - told.charge as i64;
+            destination.lost_bytes += message.accounted_bytes as i64 - told.accounted_bytes as i64;
         }
     }
     if let (Lane::Single(_), Some(name), [_, ..]) =
@@ -154,7 +155,7 @@ fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'
         match one.tombstone {
             None => destination.delivered += 1,
             Some(Tombstone::Dropped) => destination.dropped += 1,
-            Some(Tombstone::Skipped) => destination.skipped += 1,
+            Some(Tombstone::DeadLettered) => destination.dead_lettered += 1,
             Some(Tombstone::Cancelled) => destination.cancelled += 1,
         }
     }
@@ -192,7 +193,7 @@ fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
         .collect();
     if is_empty && holds_nothing {
         match &hint {
-            None if destination.orders() == 0 => drop(state.releasable.remove(name)),
+            None if destination.withdrawals() == 0 => drop(state.releasable.remove(name)),
             None => {}
             Some(lane) => drop(destination.lanes.remove(lane)),
         }
@@ -209,14 +210,14 @@ pub fn postpone(state: &mut State, refused: &Refused, wait: Until) -> Answer {
     }
     if let Some(message) = destination.messages.get_mut(sequence) {
         if message.left.failed != *attempts {
-            message.left.note(TroubleKind::Timeout);
+            message.left.note(ErrorKind::Timeout);
         }
         message.left.failed = *attempts;
     }
     let has_lanes = destination.definition.ordering != Ordering::Destination;
-    let has_orders = has_lanes && destination.orders() > 0;
+    let has_withdrawals = has_lanes && destination.withdrawals() > 0;
     may_leave(state, known.name, *lane, wait);
-    if has_orders {
+    if has_withdrawals {
         state.releasable.insert(known.name, Until::Past);
     }
     Ok(Reply::Done)
@@ -236,7 +237,7 @@ pub fn halt(state: &mut State, refused: &Refused) -> Answer {
     }
     if let Some(message) = destination.messages.get_mut(sequence) {
         message.left.failed = *attempts;
-        message.left.note(TroubleKind::Rejected);
+        message.left.note(ErrorKind::Rejected);
         message.stand = Stand::Halted(Stage::Delivery);
     }
     if let Some(lane) = lane.name() {

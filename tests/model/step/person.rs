@@ -1,13 +1,13 @@
 //! What people ask for: withdraw (the owner too, by policy), retry, discard.
 
 use reseq::{
-    domain::{Ordering, Sequence, Stage, Tombstone, TroubleKind},
+    domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone},
     store::Withdrawn,
 };
 
 use super::{Answer, advance, current, may_leave, notice_server, owner::owns, wait_in_front};
 use crate::model::{
-    op::{Known, Refusal, Reply},
+    op::{CatalogEntry, Refusal, Reply},
     real::{GIVEN_UP, REASON},
     state::{Damage, Lane, Left, Letter, Message, Name, Stand, State, Until},
 };
@@ -15,7 +15,7 @@ use crate::model::{
 pub fn withdraw(
     state: &mut State,
     who: Option<usize>,
-    known: &Known,
+    known: &CatalogEntry,
     how: Tombstone,
     failed: Option<u32>,
     messages: &[(Lane, Sequence)],
@@ -30,7 +30,8 @@ pub fn withdraw(
         return Err(Refusal::NotOwner);
     }
     let is_owned = matches!(state.owner, Some((_, Until::Future)));
-    let no_sender_has_it = state.quarantine != Some(Until::Future) && (who.is_some() || !is_owned);
+    let no_sender_has_it =
+        state.takeover_wait != Some(Until::Future) && (who.is_some() || !is_owned);
     let as_what = AsWhat { how, failed, reason: REASON };
     let all = messages.iter().map(|(lane, sequence)| {
         withdraw_one(state, known.name, *lane, *sequence, no_sender_has_it, &as_what)
@@ -67,7 +68,7 @@ fn withdraw_one(
     }
     let letters = destination.letters.len() as u64;
     let max = definition.dead_letters_max;
-    if how == Tombstone::Skipped && max > 0 && letters >= max {
+    if how == Tombstone::DeadLettered && max > 0 && letters >= max {
         return Withdrawn::Full;
     }
     let is_in_hand = match message.stand {
@@ -85,18 +86,18 @@ fn withdraw_one(
                 state.releasable.insert(name, Until::Past);
             }
         }
-        return Withdrawn::Ordered;
+        return Withdrawn::Withdrawing;
     }
     let was_finished = message.is_finished();
     let was_held = matches!(message.stand, Stand::Held { .. });
-    if how == Tombstone::Skipped {
+    if how == Tombstone::DeadLettered {
         let letter = letter_of(message, failed, reason);
         destination.letters.insert(sequence, letter);
     } else if let Some(length) = message.length_apart().filter(|_| message.is_unreadable()) {
         destination.left_bodies.insert(sequence, length);
     }
     if message.is_unreadable() {
-        destination.lost_bytes += message.charge as i64;
+        destination.lost_bytes += message.accounted_bytes as i64;
     }
     destination.waiting.retain(|at| *at != sequence);
     if let Some(message) = destination.messages.get_mut(&sequence) {
@@ -106,7 +107,7 @@ fn withdraw_one(
         message.order = None;
         message.stand = Stand::Ready;
         if message.is_unreadable() {
-            (message.charge, message.damage) = (0, Some(Damage::Unreadable));
+            (message.accounted_bytes, message.damage) = (0, Some(Damage::Unreadable));
         } else {
             message.damage = None;
         }
@@ -130,14 +131,14 @@ fn letter_of(message: &Message, failed: Option<u32>, reason: &'static str) -> Le
     let mut message = Message { order: None, stand: Stand::Ready, ..message.clone() };
     if let Some(failed) = failed {
         message.left.failed = failed;
-        message.left.note(TroubleKind::Rejected);
+        message.left.note(ErrorKind::Rejected);
     }
     Letter { stage, was_halted, reason, is_old: false, message }
 }
 
 pub fn retry(
     state: &mut State,
-    known: &Known,
+    known: &CatalogEntry,
     lane: Lane,
     sequence: Sequence,
     repaired: Option<&str>,
@@ -167,7 +168,7 @@ pub fn retry(
     }
     let is_finished = message.is_finished();
     if message.is_halted() {
-        message.left = Left { failed: 0, crashes: 0, ..message.left.clone() };
+        message.left = Left { failed: 0, stalls: 0, ..message.left.clone() };
     }
     if let Some(body) = repaired {
         message.body = body.to_owned();
@@ -182,7 +183,7 @@ pub fn retry(
     Ok(Reply::Retried { waits: !is_finished })
 }
 
-pub fn discard(state: &mut State, known: &Known, letters: &[Sequence]) -> Answer {
+pub fn discard(state: &mut State, known: &CatalogEntry, letters: &[Sequence]) -> Answer {
     let destination = current(state, known)?;
     let before = destination.letters.len();
     destination.letters.retain(|sequence, _| !letters.contains(sequence));
@@ -191,7 +192,7 @@ pub fn discard(state: &mut State, known: &Known, letters: &[Sequence]) -> Answer
     Ok(Reply::Discarded(discarded))
 }
 
-pub fn expire(state: &mut State, known: &Known) -> Answer {
+pub fn expire(state: &mut State, known: &CatalogEntry) -> Answer {
     let destination = current(state, known)?;
     let before = destination.letters.len();
     destination.letters.retain(|_, letter| !letter.is_old);
@@ -201,7 +202,7 @@ pub fn expire(state: &mut State, known: &Known) -> Answer {
 }
 
 /// What is halted in its processing leaves as the definition says; what is damaged waits for people.
-pub fn give_up(state: &mut State, known: &Known) -> Answer {
+pub fn give_up(state: &mut State, known: &CatalogEntry) -> Answer {
     let Some(destination) = state.destinations.get(known.name) else {
         return Ok(Reply::GivenUp(0));
     };

@@ -7,17 +7,17 @@ use reseq::{
 
 use super::{Tally, destination};
 use crate::model::{
-    op::{Known, Op, Reply},
+    op::{CatalogEntry, Op, Reply},
     state::{Damage, Destination, Message, State},
 };
 
 impl Tally {
     pub(super) fn tell_damage(&mut self, op: &Op, reply: &Reply, before: &State, after: &State) {
-        let damaged = |known: &Known, sequence: &u64| {
+        let damaged = |known: &CatalogEntry, sequence: &u64| {
             let message = destination(before, known)?.messages.get(sequence)?;
             message.is_damaged().then_some(message)
         };
-        let is_damaged = |known: &Known, sequence: &u64| damaged(known, sequence).is_some();
+        let is_damaged = |known: &CatalogEntry, sequence: &u64| damaged(known, sequence).is_some();
         match (op, reply) {
             (Op::Damage { damage, .. }, _) => self.count(match damage {
                 Damage::Missing => "damaged: its record is missing",
@@ -48,7 +48,7 @@ impl Tally {
                 for ((_, sequence), outcome) in messages.iter().zip(outcomes) {
                     let is_it = is_damaged(known, sequence) && *outcome == Withdrawn::Done;
                     self.count_if(is_it, "damaged, and withdrawn");
-                    let is_letter = *how == Tombstone::Skipped;
+                    let is_letter = *how == Tombstone::DeadLettered;
                     self.count_if(is_it && is_letter, "damaged, and a dead letter");
                     self.count_if(*outcome == Withdrawn::Full, "dead letters full");
                 }

@@ -1,6 +1,6 @@
 //! The same where bodies are as long as they may be.
 
-use reseq::store::Known;
+use reseq::store::CatalogEntry;
 use serde_json::{Value, json};
 
 use super::{Watched, arrival, known};
@@ -42,12 +42,12 @@ impl Watched {
         self.checkpoints(name).await;
         self.post(&format!("destinations/{name}/purge"), json!({})).await;
         self.note("purge").await;
-        self.delete(&format!("destinations/{name}?purge=true")).await;
+        self.delete(&format!("destinations/{name}?force=true")).await;
         self.note("remove").await;
     }
 
     /// Messages are leased, completed with other bodies, and delivered.
-    async fn deliver(&mut self, name: &str, at: &Known) {
+    async fn deliver(&mut self, name: &str, at: &CatalogEntry) {
         let leases = self.lease(name).await;
         self.note("claim").await;
         assert!((4..=9).contains(&leases.len()), "{}", leases.len());
@@ -59,11 +59,11 @@ impl Watched {
         }
         let item = |lease: &Value| json!({"token": lease["token"]});
         let items: Vec<Value> = leases[4..].iter().map(item).collect();
-        self.post("leases/release", json!({"items": items})).await;
-        self.note("unclaim").await;
+        self.post("leases/requeue", json!({"items": items})).await;
+        self.note("requeue").await;
         let owner = self.own(name).await;
         assert!(self.release(at, &owner, vec![None]).await == 4);
-        self.service.store.disown(at.partition, &owner.token, None).await.unwrap();
+        self.service.store.resign_partition(at.partition, &owner.token, None).await.unwrap();
         self.get(&format!("destinations/{name}/log?limit=1000")).await;
         self.note("log").await;
     }
@@ -131,7 +131,7 @@ impl Watched {
         self.pass().await;
         self.service.store.recover(&[at.partition]).await.unwrap();
         self.note("reap with long checkpoints").await;
-        self.delete(&format!("destinations/{many}?purge=true")).await;
+        self.delete(&format!("destinations/{many}?force=true")).await;
         self.pass().await;
     }
 }

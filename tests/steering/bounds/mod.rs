@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, time::Duration};
 use reseq::{
     config,
     domain::{Arrival, Body, Due, Message},
-    store::{Ingested, Known, Owner, Store, scripts::Scripts},
+    store::{CatalogEntry, Ingested, Owner, Store, scripts::Scripts},
 };
 use serde_json::json;
 
@@ -163,7 +163,7 @@ impl Watched {
     /// Stores so many messages, by the store, as ingest does.
     async fn load(
         &self,
-        known: &Known,
+        known: &CatalogEntry,
         count: usize,
         arrival: impl Fn(usize) -> Arrival,
         batch: usize,

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
 use reseq::{
-    domain::{Ordering, Sequence, Stage, Tombstone, Trouble, TroubleKind},
+    domain::{AttemptError, ErrorKind, Ordering, Sequence, Stage, Tombstone},
     store::{
-        Catalog, Claimers, Known, LaneRequest, LogEntry, Owner, RefusedHead, Settled, WITHDRAW_MAX,
-        Which, Who, Withdrawal,
+        Catalog, CatalogEntry, Claimers, LaneRequest, LogEntry, Owner, RefusedHead, Settled,
+        WITHDRAW_MAX, Which, Who, Withdrawal,
     },
 };
 use serde_json::{Value, json};
@@ -17,15 +17,15 @@ use crate::{client, each, said};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn trouble() -> Trouble {
-    Trouble::new(Stage::Delivery, TroubleKind::Failed, "no")
+fn error() -> AttemptError {
+    AttemptError::new(Stage::Delivery, ErrorKind::Failed, "no")
 }
 
 impl Watched {
     /// Everything, at a destination where so many wait.
     pub async fn many(&mut self, name: &str, ordering: &str, count: usize) {
         let definition = json!({"transform": {"kind": "worker"}, "ordering": ordering,
-            "log_max": 5_000, "log_bodies": true, "max_backlog": 10_000_000});
+            "log_max": 5_000, "log_bodies": true, "backlog_max": 10_000_000});
         self.service.define(name, definition.clone()).await;
         let at = known(&self.service.store, name).await;
         self.load(&at, count, short, BATCH).await;
@@ -72,14 +72,14 @@ impl Watched {
 
     /// Messages are leased, and all that a worker may do with them is done; some leave. Tells of the
     /// first that is still there.
-    async fn process(&mut self, name: &str, at: &Known) -> (Owner, Value) {
+    async fn process(&mut self, name: &str, at: &CatalogEntry) -> (Owner, Value) {
         let leases = self.lease(name).await;
         self.note("claim").await;
         self.complete(&leases).await;
         self.note("complete").await;
         let store = self.service.store.clone();
         let owner = self.own(name).await;
-        self.note("own").await;
+        self.note("acquire_partition").await;
         store.releasable(&[at.partition]).await.unwrap();
         self.note("look for what is releasable").await;
         let lanes = match at.destination.ordering {
@@ -117,8 +117,8 @@ impl Watched {
         self.post("leases/fail", items(&leases[500..600], json!({"error": error, "final": true})))
             .await;
         self.note("fail for good").await;
-        self.post("leases/release", items(&leases[600..800], json!({}))).await;
-        self.note("unclaim").await;
+        self.post("leases/requeue", items(&leases[600..800], json!({}))).await;
+        self.note("requeue").await;
         self.complete(&leases[800..]).await;
         self.pass().await;
         (owner, leases[0].clone())
@@ -152,7 +152,7 @@ impl Watched {
     /// Runs of these lanes are handed out, and settled.
     pub async fn release(
         &mut self,
-        at: &Known,
+        at: &CatalogEntry,
         owner: &Owner,
         lanes: Vec<Option<String>>,
     ) -> usize {
@@ -176,7 +176,7 @@ impl Watched {
     }
 
     /// What a dead worker held, and what is due, is taken up again.
-    async fn recover(&mut self, name: &str, at: &Known, first: &Value) {
+    async fn recover(&mut self, name: &str, at: &CatalogEntry, first: &Value) {
         let keys = self.service.store.keys().partition(at.partition);
         self.lease(name).await;
         for (key, operation) in [(keys.leases(), "reap leases"), (keys.delayed(), "reap delays")] {
@@ -203,12 +203,12 @@ impl Watched {
     }
 
     /// A head is refused, halted, retried and skipped.
-    async fn steer(&mut self, name: &str, at: &Known, owner: &Owner, head: &Value) {
+    async fn steer(&mut self, name: &str, at: &CatalogEntry, owner: &Owner, head: &Value) {
         let store = self.service.store.clone();
         let sequence = head["sequence"].as_u64().unwrap();
         let lane = at.destination.lane_of(head["key"].as_str(), sequence);
-        let why = trouble();
-        let refused = RefusedHead { lane: lane.as_deref(), sequence, failed: 1, trouble: &why };
+        let why = error();
+        let refused = RefusedHead { lane: lane.as_deref(), sequence, failed: 1, error: &why };
         store.postpone(owner, at, refused, HOUR).await.unwrap();
         self.note("postpone").await;
         let mut which = json!({"sequence": sequence});
@@ -224,13 +224,13 @@ impl Watched {
         let skipped = self.post(&format!("destinations/{name}/skip-head"), which).await;
         self.note("skip a head").await;
         assert_eq!(skipped.status, 202, "the sender may have it: {skipped:?}");
-        let (orders, _) = store.orders(at, 0).await.unwrap();
+        let (orders, _) = store.withdrawals(at, 0).await.unwrap();
         assert_eq!(orders.iter().map(|order| order.sequence).collect::<Vec<_>>(), [sequence]);
         let messages = [(lane.clone(), sequence)];
         let skip = Withdrawal {
-            how: Tombstone::Skipped,
+            how: Tombstone::DeadLettered,
             reason: "no",
-            trouble: None,
+            error: None,
             messages: &messages,
         };
         store.withdraw(at, Who::Owner(owner), &skip).await.unwrap();
@@ -290,7 +290,7 @@ impl Watched {
     }
 
     /// Many that wait become dead letters.
-    async fn withdraw_many(&mut self, name: &str, at: &Known) {
+    async fn withdraw_many(&mut self, name: &str, at: &CatalogEntry) {
         let store = self.service.store.clone();
         for round in 0..6 {
             if round == 5 {
@@ -306,7 +306,7 @@ impl Watched {
             while found.len() < WITHDRAW_MAX {
                 let page = store.pending(at, &Which { cursor, ..which.clone() }).await.unwrap();
                 found.extend(page.items.iter().map(|one| {
-                    let (key, sequence) = (&one.message.message.key, one.message.place.sequence);
+                    let (key, sequence) = (&one.message.message.key, one.message.position.sequence);
                     (at.destination.lane_of(key.as_deref(), sequence), sequence)
                 }));
                 cursor = Some(page.next.expect("more than so many wait"));
@@ -314,21 +314,21 @@ impl Watched {
             found.truncate(WITHDRAW_MAX);
             self.pass().await;
             let withdrawal = Withdrawal {
-                how: Tombstone::Skipped,
+                how: Tombstone::DeadLettered,
                 reason: "no",
-                trouble: None,
+                error: None,
                 messages: &found,
             };
             store.withdraw(at, Who::Person, &withdrawal).await.unwrap();
         }
         self.note("withdraw 200").await;
         self.foreign_leases(at, false).await;
-        let letters = self.get(&format!("destinations/{name}/stats")).await["dead"].clone();
+        let letters = self.get(&format!("destinations/{name}/stats")).await["dead_letters"].clone();
         assert!(letters.as_u64().unwrap() >= 1_000, "{letters}");
         self.pass().await;
     }
 
-    async fn dead_letters(&mut self, name: &str, at: &Known) {
+    async fn dead_letters(&mut self, name: &str, at: &CatalogEntry) {
         let letters = format!("destinations/{name}/dead-letters");
         let page = self.get(&format!("{letters}?limit=1000")).await;
         self.note("dead letters").await;
@@ -345,7 +345,8 @@ impl Watched {
         self.note("redrive 399").await;
         self.post(&format!("{letters}/discard"), json!({"sequences": all[400..]})).await;
         self.note("discard 600").await;
-        let dead_at = self.service.store.keys().destination(&at.destination.name).dead_at();
+        let dead_at =
+            self.service.store.keys().destination(&at.destination.name).dead_lettered_at();
         let left: Vec<String> =
             self.service.redis.ask(&["ZRANGE", &dead_at, "0", "-1"]).await.unwrap();
         for member in &left {
@@ -357,7 +358,7 @@ impl Watched {
         let catalog = Catalog::load(store.clone()).await.unwrap();
         store.expire_dead_letters(&catalog.all()).await;
         self.note("expire dead letters").await;
-        let dead = self.get(&format!("destinations/{name}/stats")).await["dead"].clone();
+        let dead = self.get(&format!("destinations/{name}/stats")).await["dead_letters"].clone();
         assert_eq!((dead, left.is_empty()), (json!(0), false));
         self.pass().await;
     }
@@ -384,7 +385,7 @@ impl Watched {
     }
 
     /// What pods do without anybody asking.
-    async fn rest(&mut self, at: &Known, owner: &Owner) {
+    async fn rest(&mut self, at: &CatalogEntry, owner: &Owner) {
         let store = self.service.store.clone();
         let partitions: Vec<u16> = (0..store.keys().partitions()).collect();
         Catalog::load(store.clone()).await.unwrap();
@@ -401,13 +402,13 @@ impl Watched {
         store.older_pods().await.unwrap();
         store.ping().await.unwrap();
         self.note("look at the servers").await;
-        store.found().await.unwrap();
+        store.init_epoch().await.unwrap();
         store.migrate(at.partition).await.unwrap();
         self.note("migrate").await;
         store.settle_halted(at).await.unwrap();
         self.note("settle what is halted").await;
-        store.disown(at.partition, &owner.token, None).await.unwrap();
-        self.note("disown").await;
+        store.resign_partition(at.partition, &owner.token, None).await.unwrap();
+        self.note("resign_partition").await;
     }
 
     /// All messages are cancelled, claims pass them, and the destination is removed.
@@ -433,9 +434,9 @@ impl Watched {
         };
         self.pass().await;
         assert!(self.release(&at, &owner, vec![lane]).await > 0);
-        self.service.store.disown(at.partition, &owner.token, None).await.unwrap();
+        self.service.store.resign_partition(at.partition, &owner.token, None).await.unwrap();
         self.pass().await;
-        self.delete(&format!("destinations/{name}?purge=true")).await;
+        self.delete(&format!("destinations/{name}?force=true")).await;
         self.note("remove").await;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use reseq::store::{Known, LaneRequest, LogEntry, Owner, Settled};
+use reseq::store::{CatalogEntry, LaneRequest, LogEntry, Owner, Settled};
 use serde_json::{Value, json};
 
 use super::{BATCH, Watched, arrival, known};
@@ -23,9 +23,9 @@ fn key_of(lane: usize) -> String {
 impl Watched {
     /// Lanes that all have many messages: of half of them no message may leave, because the first is not
     /// finished. Each lane that has something to give gives all of it, in order.
-    pub async fn wide(&mut self) -> (std::sync::Arc<Known>, Owner) {
+    pub async fn wide(&mut self) -> (std::sync::Arc<CatalogEntry>, Owner) {
         let name = "wide";
-        let definition = json!({"ordering": "key", "log_max": 5_000, "log_bodies": true, "max_backlog": 10_000_000});
+        let definition = json!({"ordering": "key", "log_max": 5_000, "log_bodies": true, "backlog_max": 10_000_000});
         self.service.define(name, definition).await;
         let at = known(&self.service.store, name).await;
         let of_lane = |n: usize| arrival(key_of(n % LANES), json!({"n": n}).to_string());
@@ -55,7 +55,7 @@ impl Watched {
     }
 
     /// Hands out and settles until no lane is named any more: what left each.
-    async fn drain(&mut self, at: &Known, owner: &Owner) -> BTreeMap<String, Vec<u64>> {
+    async fn drain(&mut self, at: &CatalogEntry, owner: &Owner) -> BTreeMap<String, Vec<u64>> {
         let store = self.service.store.clone();
         let mut left: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         // Each call looks at no fewer lanes than one, and most at many.
@@ -79,7 +79,7 @@ impl Watched {
                 let mut gone = Settled::default();
                 for message in &run.messages {
                     gone.add(message, Some(LogEntry::of(message, 1, 1, true)));
-                    left.entry(key.clone()).or_default().push(message.place.sequence);
+                    left.entry(key.clone()).or_default().push(message.position.sequence);
                 }
                 if gone.count > 0 {
                     settled.push(LaneRequest { want: 0, ..request(key, gone) });
@@ -94,7 +94,7 @@ impl Watched {
 
     /// What a call says has left is more than one call settles: of the lanes that it has no room for
     /// nothing is settled, and the answer says so.
-    pub async fn settle_too_much(&mut self, at: &Known, owner: &Owner) {
+    pub async fn settle_too_much(&mut self, at: &CatalogEntry, owner: &Owner) {
         let store = self.service.store.clone();
         let keys = store.keys().destination(&at.destination.name);
         let settled = Settled { upto: 1 << 40, ..Settled::default() };
@@ -138,7 +138,7 @@ impl Watched {
     }
 
     /// So many leases of other destinations of the partition, or none of them any more.
-    pub async fn foreign_leases(&mut self, at: &Known, are_there: bool) {
+    pub async fn foreign_leases(&mut self, at: &CatalogEntry, are_there: bool) {
         let key = self.service.store.keys().partition(at.partition).leases();
         let members: Vec<String> =
             (0..LEASES - 3_000).map(|n| format!("another/{n}/secret")).collect();
@@ -155,7 +155,7 @@ impl Watched {
 
     /// Damage of each kind that needs the list of what waits, far from both ends of it: all of it is found
     /// and repaired.
-    pub async fn damage(&mut self, name: &str, at: &Known) {
+    pub async fn damage(&mut self, name: &str, at: &CatalogEntry) {
         let keys = self.service.store.keys().destination(&at.destination.name);
         let redis = &self.service.redis;
         let is_list = at.destination.ordering != reseq::domain::Ordering::None;

@@ -16,21 +16,21 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{ANSWER_MAX, Load, Pace, Relaxed, Sent};
-use crate::cli::bench::{args::Way, setup::destination_name};
+use crate::cli::bench::{args::Transport, setup::destination_name};
 
 /// What stands before the sequence in an answer.
 const SEQUENCE: &str = "\"sequence\":";
 
 /// Sends the messages of one stream.
 pub async fn send(load: &Load, stream: u64, mut pace: Pace) -> anyhow::Result<Sent> {
-    let url = &load.doors.http[stream as usize % load.doors.http.len()];
+    let url = &load.listeners.http[stream as usize % load.listeners.http.len()];
     let host = url.trim_start_matches("http://");
     let socket = TcpStream::connect(host).await.context("connecting to ingest over HTTP")?;
     socket.set_nodelay(true)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
     let mut sent = Sent::default();
-    let many = if load.way == Way::HttpBatch { load.batch } else { 1 };
+    let many = if load.way == Transport::HttpBatch { load.batch } else { 1 };
     loop {
         let Some(wait) = pace.wait(load.tally.now(), load) else { return Ok(sent) };
         if !wait.is_zero() {
@@ -44,8 +44,8 @@ pub async fn send(load: &Load, stream: u64, mut pace: Pace) -> anyhow::Result<Se
             continue;
         }
         let request = match load.way {
-            Way::HttpBatch => batch(load, host, &numbers),
-            Way::Tcp | Way::Http => single(load, host, numbers[0]),
+            Transport::HttpBatch => batch(load, host, &numbers),
+            Transport::Tcp | Transport::Http => single(load, host, numbers[0]),
         };
         let answered = timeout(ANSWER_MAX, answer(&mut sender, request?)).await;
         let text = answered.context("ingest does not answer over HTTP")??;

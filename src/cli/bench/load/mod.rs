@@ -13,7 +13,7 @@ use anyhow::Context;
 use tokio::task::JoinSet;
 
 use super::{
-    args::{BenchArgs, Way},
+    args::{BenchArgs, Transport},
     plan::{Phase, Plan, Turn},
     receive::Tally,
 };
@@ -28,7 +28,7 @@ const ROOM_EVERY: Duration = Duration::from_millis(1);
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Where ingest listens.
-pub struct Doors {
+pub struct Listeners {
     /// `http://…` of each ingest process.
     pub http: Vec<String>,
     /// Over TCP, for each stream.
@@ -54,8 +54,8 @@ pub struct Load {
     /// The clock of sending and arriving.
     pub tally: Arc<Tally>,
     /// Where to.
-    pub doors: Doors,
-    way: Way,
+    pub listeners: Listeners,
+    way: Transport,
     batch: usize,
     window: usize,
     framing: crate::domain::Framing,
@@ -69,12 +69,12 @@ pub struct Load {
 
 impl Load {
     /// The load of these arguments.
-    pub fn new(args: &BenchArgs, plan: Plan, tally: Arc<Tally>, doors: Doors) -> Load {
+    pub fn new(args: &BenchArgs, plan: Plan, tally: Arc<Tally>, listeners: Listeners) -> Load {
         Load {
             window: (args.window / plan.streams).max(1) as usize,
             plan,
             tally,
-            doors,
+            listeners,
             way: args.way_in,
             batch: args.batch as usize,
             framing: args.framing.into(),
@@ -122,8 +122,8 @@ impl Load {
                 let turn = Turn::of(&load.plan, phase, stream);
                 let pace = Pace { start, turn };
                 let sent = match load.way {
-                    Way::Tcp => tcp::send(&load, stream, pace).await,
-                    Way::Http | Way::HttpBatch => http::send(&load, stream, pace).await,
+                    Transport::Tcp => tcp::send(&load, stream, pace).await,
+                    Transport::Http | Transport::HttpBatch => http::send(&load, stream, pace).await,
                 };
                 sent.map(|sent| (stream, sent))
             });

@@ -36,7 +36,7 @@ struct Connection<'a> {
 
 /// Sends the messages of one stream.
 pub async fn send(load: &Load, stream: u64, pace: Pace) -> anyhow::Result<Sent> {
-    let address = load.doors.tcp[stream as usize];
+    let address = load.listeners.tcp[stream as usize];
     let stream = TcpStream::connect(address).await.context("connecting to ingest over TCP")?;
     stream.set_nodelay(true)?;
     let mut connection = Connection {

@@ -12,7 +12,7 @@ use std::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    args::Way,
+    args::Transport,
     plan::{Numbered, Plan},
 };
 use crate::domain::Framing;
@@ -32,7 +32,7 @@ pub struct Receivers {
 impl Receivers {
     /// Starts it on a free port.
     pub async fn start(
-        way: Way,
+        way: Transport,
         framing: Framing,
         tally: Arc<Tally>,
     ) -> std::io::Result<Receivers> {
@@ -40,13 +40,13 @@ impl Receivers {
         let listener = tokio::net::TcpListener::bind(any).await?;
         let address = listener.local_addr()?;
         let (url, server) = match way {
-            Way::Tcp => {
+            Transport::Tcp => {
                 (format!("tcp://{address}"), tokio::spawn(tcp::serve(listener, framing, tally)))
             }
-            Way::Http => {
+            Transport::Http => {
                 (format!("http://{address}/in"), tokio::spawn(http::serve(listener, false, tally)))
             }
-            Way::HttpBatch => {
+            Transport::HttpBatch => {
                 (format!("http://{address}/in"), tokio::spawn(http::serve(listener, true, tally)))
             }
         };

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{Failure, Output, Transform};
-use crate::domain::{self, Body, Stamped, TroubleKind};
+use crate::domain::{self, Body, ErrorKind, Stamped};
 use protocol::{Answer, Request, Setup};
 use runner::Runner;
 
@@ -96,7 +96,7 @@ impl Jq {
 
     fn timed_out(&self, what: &str) -> Failure {
         let reason = format!("timed out after {} ms: {what}", self.timeout.as_millis());
-        Failure::again(reason).with_kind(TroubleKind::Timeout)
+        Failure::retryable(reason).with_kind(ErrorKind::Timeout)
     }
 }
 
@@ -127,7 +127,7 @@ impl Transform for Jq {
                 Ok(Output::Deliver(Body { content_type: JSON.into(), bytes }))
             }
             Answer::Drop => Ok(Output::Drop),
-            Answer::Failed(reason) => Err(Failure::last(reason)),
+            Answer::Failed(reason) => Err(Failure::permanent(reason)),
         }
     }
 
@@ -137,16 +137,16 @@ impl Transform for Jq {
 }
 
 fn again(reason: String) -> Failure {
-    Failure::again(reason)
+    Failure::retryable(reason)
 }
 
 fn request(message: &Stamped) -> Request {
-    let Stamped { message, place, destination, .. } = message;
+    let Stamped { message, position, destination, .. } = message;
     Request {
         body: message.body.bytes.clone(),
         id: message.id.clone(),
         destination: destination.to_string(),
-        sequence: place.sequence,
+        sequence: position.sequence,
         key: message.key.clone(),
         headers: message.headers.clone(),
     }

@@ -18,7 +18,7 @@ impl Node {
         action: &Action,
     ) -> Result<(Option<Reply>, Vec<&'static str>), String> {
         let mut came_up = Vec::new();
-        let waited = self.state.quarantine == Some(Until::Future);
+        let waited = self.state.takeover_wait == Some(Until::Future);
         let reply = Node::op_of(action).map(|op| self.ask(&op));
         match (action, &reply) {
             (Action::Call(actor, op), Some(reply)) => {
@@ -30,11 +30,11 @@ impl Node {
                 came_up.extend(self.release_after_death(*actor, op, reply));
             }
             (Action::AnswerLost(actor, op), _) => {
-                self.troubles.lost_answers -= 1;
+                self.errors.lost_answers -= 1;
                 self.line(*actor).unanswered = Some(op.clone());
             }
             (Action::Late(_), Some(reply)) => {
-                self.troubles.late_calls -= 1;
+                self.errors.late_calls -= 1;
                 let is_stale = *reply == Reply::Refused(Refusal::StaleCall);
                 came_up.push(if is_stale { "late call refused" } else { "late call answered" });
             }
@@ -56,14 +56,14 @@ impl Node {
                 came_up.extend(told(reply));
             }
             (Action::Damage(_), _) => {
-                self.troubles.damages -= 1;
+                self.errors.damages -= 1;
                 came_up.push("a record is lost");
             }
             (Action::Reap(_), Some(Reply::Reaped { leases, .. })) => {
                 came_up.push(if *leases > 0 { "lease reaped" } else { "delay reaped" });
             }
             (Action::Pass(deadline), _) => self.pass(world, deadline),
-            (Action::Restart, _) => self.troubles.restarts -= 1,
+            (Action::Restart, _) => self.errors.restarts -= 1,
             (Action::Forget(calls), _) => {
                 self.forget(*calls);
                 came_up.push("Redis forgot");
@@ -82,14 +82,14 @@ impl Node {
 
     fn die(&mut self, actor: Actor) {
         match actor {
-            Actor::Sender(_) => self.troubles.sender_dies -= 1,
-            _ => self.troubles.processor_dies -= 1,
+            Actor::Sender(_) => self.errors.sender_dies -= 1,
+            _ => self.errors.processor_dies -= 1,
         }
         *self.line(actor) = Line { is_dead: true, ..Line::default() };
     }
 
     fn ask(&mut self, op: &Op) -> Reply {
-        if self.troubles.forgets > 0 {
+        if self.errors.forgets > 0 {
             self.before.push(self.state.clone());
             let surplus = self.before.len().saturating_sub(FORGOTTEN_MAX);
             self.before.drain(..surplus);
@@ -105,10 +105,10 @@ impl Node {
         }
     }
 
-    /// A quarantine was ended early; for another, if it owns the partition.
+    /// A takeover wait was ended early; for another, if it owns the partition.
     fn vouched(&self, op: &Op, waited: bool) -> Result<Option<&'static str>, String> {
-        let Op::Disown { vouched: Some(_), .. } = op else { return Ok(None) };
-        if !waited || self.state.quarantine == Some(Until::Future) {
+        let Op::ResignPartition { vouched: Some(_), .. } = op else { return Ok(None) };
+        if !waited || self.state.takeover_wait == Some(Until::Future) {
             return Ok(None);
         }
         // Who holds nothing must ask first, and is refused.
@@ -121,7 +121,7 @@ impl Node {
         }
         Ok(Some(match self.state.owner {
             Some((_, Until::Future)) => "vouched, and another owns",
-            _ => "quarantine ended by a vouch",
+            _ => "takeover wait ended by a vouch",
         }))
     }
 
@@ -132,7 +132,7 @@ impl Node {
         op: &Op,
         reply: &Reply,
     ) -> Option<&'static str> {
-        let keeps = self.troubles.late_calls > 0;
+        let keeps = self.errors.late_calls > 0;
         let line = self.line(actor);
         line.unanswered = None;
         line.answered.push(op.clone());
@@ -166,14 +166,14 @@ impl Node {
                 let Some((who, _)) = self.state.owner else { return };
                 let (line, sender) = &mut self.senders[who];
                 if !line.is_dead {
-                    self.troubles.paused_senders -= 1;
+                    self.errors.paused_senders -= 1;
                     // What a late request may do to a withdrawal is not promised.
                     if world.person.is_some() {
                         sender.stop();
                     }
                 }
             }
-            Deadline::Quarantine => {
+            Deadline::TakeoverWait => {
                 let epoch = self.state.epoch;
                 for (_, sender) in &mut self.senders {
                     if sender.epoch.is_some_and(|known| known < epoch) {
@@ -187,7 +187,7 @@ impl Node {
                 let is_held = matches!(stand, Some(Stand::Leased { secret, .. })
                     if self.is_held(*sequence, secret));
                 if is_held {
-                    self.troubles.slow_processors -= 1;
+                    self.errors.slow_processors -= 1;
                 }
             }
             _ => {}
@@ -204,9 +204,9 @@ impl Node {
         if self.state.server == Server::This {
             self.state.server = Server::Other;
         }
-        self.troubles.forgets -= 1;
+        self.errors.forgets -= 1;
         self.journal.may_have_lost = true;
-        if self.troubles.forgets == 0 {
+        if self.errors.forgets == 0 {
             self.before.clear();
         }
     }
@@ -217,7 +217,7 @@ impl Node {
         if !pending.is_empty() {
             return Some(format!("nobody goes on, and there are still {pending:?}"));
         }
-        self.journal.missing().map(|place| format!("{place:?} was promised and is gone"))
+        self.journal.missing().map(|position| format!("{position:?} was promised and is gone"))
     }
 }
 
@@ -226,7 +226,7 @@ fn told(reply: &Reply) -> Option<&'static str> {
     match reply {
         Reply::Withdrawn(outcomes) => Some(match outcomes.first()? {
             Withdrawn::Done => "withdrawn at once",
-            Withdrawn::Ordered => "ordered to withdraw",
+            Withdrawn::Withdrawing => "ordered to withdraw",
             _ => "withdrawn too late",
         }),
         Reply::Retried { .. } => Some("retried in place"),

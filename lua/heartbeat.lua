@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- heartbeat: a pod says that it lives in a role, and counts those who do. Who was silent for too long is
+-- struck off. It must run when memory is full: senders that do not count each other give nothing up.
+--
+-- KEYS:
+--   [1] pods   reseq:pods
+-- ARGV:
+--   [1] role  [2] pod  [3] how long it counts, ms
+-- Returns: {the number of pods in the role, this one among them; milliseconds until another of them is
+--   struck off if it stays silent, or how long this one counts}
+-- Errors: none. Sent again it lives a little longer: no call number is needed.
+-- include: clock
+
+local now, prefix = now_ms(), ARGV[1] .. ':'
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now))
+redis.call('ZADD', KEYS[1], text(now + tonumber(ARGV[3])), prefix .. ARGV[2])
+local count, silent_for = 0, tonumber(ARGV[3])
+local pods = redis.call('ZRANGE', KEYS[1], 0, 9999, 'WITHSCORES')
+for i = 1, #pods, 2 do
+  if string.sub(pods[i], 1, #prefix) == prefix then
+    count = count + 1
+    silent_for = math.min(silent_for, tonumber(pods[i + 1]) - now)
+  end
+end
+return {count, silent_for}

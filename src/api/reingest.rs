@@ -1,0 +1,219 @@
+//! Messages that were here before and arrive anew: redriven dead letters, and replayed ones.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{memory_high, request::Target};
+use crate::{
+    domain::{Arrival, Body, Epoch, Position, Sequence, TransformKind},
+    store::{CallSequence, CatalogEntry, Ingested, StoreError, chunks_by_size, retry_until},
+    wire::problem::Problem,
+};
+
+/// Arrivals of one call.
+pub(super) const AT_ONCE: usize = 200;
+/// The most bytes of bodies in one call (one message is always taken).
+pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
+/// How long a call is repeated while Redis does not answer.
+const RETRY: Duration = Duration::from_secs(10);
+/// The most new places that an answer lists.
+const LISTED_MAX: usize = 1_000;
+
+/// Stamps arrivals for one destination, a call at a time.
+pub(super) struct Arrivals {
+    caller: CallSequence,
+    /// The partition's epoch, as last heard.
+    epoch: Epoch,
+    /// True where the same call again doubles nothing.
+    is_repeatable: bool,
+    pub(super) tally: Tally,
+}
+
+/// What has become of them so far.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) stamped: u64,
+    pub(super) duplicates: u64,
+    /// Dead letters that somebody else redrove or discarded.
+    pub(super) gone: u64,
+    pub(super) refused: u64,
+    pub(super) first: Option<Sequence>,
+    pub(super) last: Option<Sequence>,
+    pub(super) new_first: Option<Sequence>,
+    pub(super) new_last: Option<Sequence>,
+    pub(super) deliveries: Vec<Moved>,
+}
+
+/// A message's old and new place.
+#[derive(Serialize)]
+pub(super) struct Moved {
+    sequence: Sequence,
+    new_sequence: Sequence,
+    epoch: Epoch,
+}
+
+impl Tally {
+    fn stamped(&mut self, old: Sequence, new: Position) {
+        self.stamped += 1;
+        self.covers(old);
+        self.new_first.get_or_insert(new.sequence);
+        self.new_last = Some(new.sequence);
+        if self.deliveries.len() < LISTED_MAX {
+            let Position { epoch, sequence } = new;
+            self.deliveries.push(Moved { sequence: old, new_sequence: sequence, epoch });
+        }
+    }
+
+    /// Notes the old place of one that is among them.
+    pub(super) fn covers(&mut self, old: Sequence) {
+        self.first.get_or_insert(old);
+        self.last = Some(old);
+    }
+}
+
+impl Arrivals {
+    /// Those of one request; `is_repeatable` if the same request again doubles nothing.
+    pub(super) fn new(target: &Target, is_repeatable: bool) -> Arrivals {
+        let caller = target.api.store.caller_anew(&format!("again:{}", target.name));
+        Arrivals { caller, epoch: 0, is_repeatable, tally: Tally::default() }
+    }
+
+    /// Stamps these, in order, each with its old sequence. What stops it is a problem that tells
+    /// how to go on.
+    pub(super) async fn stamp(
+        &mut self,
+        target: &mut Target,
+        arrivals: &[(Sequence, Arrival)],
+    ) -> Result<(), Problem> {
+        let fits = |(_, arrival): &&(Sequence, Arrival)| {
+            undeliverable(target.known(), &arrival.message.body).is_none()
+        };
+        let fitting: Vec<_> = arrivals.iter().filter(fits).collect();
+        self.tally.refused += (arrivals.len() - fitting.len()) as u64;
+        let size = |one: &&(Sequence, Arrival)| one.1.message.body.bytes.len();
+        for some in chunks_by_size(&fitting, AT_ONCE, CALL_BYTES_MAX, size) {
+            let call: Vec<&Arrival> = some.iter().map(|(_, arrival)| arrival).collect();
+            if let Some(problem) = stopped(target).await {
+                return Err(self.with_tally(problem));
+            }
+            let answers = self.ingest(target, &call).await?;
+            let mut is_full = false;
+            for ((old, _), answer) in some.iter().zip(answers) {
+                match answer {
+                    Ingested::Stamped(position) => self.tally.stamped(*old, position),
+                    Ingested::Duplicate(..) => {
+                        self.tally.duplicates += 1;
+                        self.tally.covers(*old);
+                    }
+                    Ingested::Gone => self.tally.gone += 1,
+                    Ingested::Conflict | Ingested::Damaged => self.tally.refused += 1,
+                    Ingested::BacklogFull => {
+                        self.tally.refused += 1;
+                        is_full = true;
+                    }
+                }
+            }
+            if is_full {
+                return Err(self.with_tally(full()));
+            }
+        }
+        Ok(())
+    }
+
+    /// One call, however often the epoch or the definition turn out to be stale.
+    async fn ingest(
+        &mut self,
+        target: &mut Target,
+        arrivals: &[&Arrival],
+    ) -> Result<Vec<Ingested>, Problem> {
+        let store = target.api.store.clone();
+        let deadline = Instant::now() + RETRY;
+        loop {
+            let (caller, epoch, known) = (&self.caller, self.epoch, target.known().clone());
+            let call = || store.ingest(caller, &known, epoch, arrivals);
+            match retry_until(Some(deadline), call).await {
+                Ok(answers) => return Ok(answers),
+                Err(StoreError::StaleEpoch(now)) => self.epoch = now,
+                Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
+                    target.refresh().await?;
+                }
+                Err(error) => {
+                    self.caller.give_up();
+                    return Err(self.with_tally(refusal(error)));
+                }
+            }
+        }
+    }
+
+    /// A problem that tells what had been done before it came, and how to go on.
+    fn with_tally(&self, mut problem: Problem) -> Problem {
+        let Tally { stamped, duplicates, gone, refused, last, .. } = &self.tally;
+        let rest = match last {
+            Some(last) if !self.is_repeatable => format!(
+                "go on with from_sequence = {}: the same again would double them; with an \
+                 idempotency_key it would not",
+                last + 1
+            ),
+            _ => "send the same again later for the rest".to_owned(),
+        };
+        if problem.code == "redis_unavailable" {
+            // Of what there was to do, something may have been done.
+            problem.detail = "Redis is not available".into();
+        }
+        problem.detail += &format!("; {stamped} have arrived anew, {rest}");
+        let done = [
+            ("stamped", json!(stamped)),
+            ("duplicates", json!(duplicates)),
+            ("gone", json!(gone)),
+            ("refused", json!(refused)),
+            ("first_sequence", json!(self.tally.first)),
+            ("last_sequence", json!(self.tally.last)),
+        ];
+        let done = done.into_iter().map(|(name, value): (&str, Value)| (name.to_owned(), value));
+        problem.more.extend(done);
+        problem
+    }
+}
+
+/// Why nothing more may be stamped just now.
+async fn stopped(target: &Target) -> Option<Problem> {
+    let api = &target.api;
+    if api.stop.is_cancelled() {
+        let detail = "this pod is stopping; send to another";
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        return Some(Problem::temporary(status, "draining", detail, 1));
+    }
+    match api.store.memory(target.known().partition).await {
+        Ok(memory) => memory.is_at(api.memory_high_percent).then(memory_high),
+        Err(error) => Some(Problem::from(error)),
+    }
+}
+
+/// An error of the store, as an arrival is refused by it.
+fn refusal(error: StoreError) -> Problem {
+    match error {
+        StoreError::CannotConfirm(problem) => {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Problem::temporary(status, "cannot_confirm", problem, 1)
+        }
+        error => Problem::from(error),
+    }
+}
+
+/// The problem that the destination has no room.
+fn full() -> Problem {
+    let detail = "the destination has as many pending messages, or bytes of them, as it may have \
+                  (backlog_max, backlog_bytes_max)";
+    Problem::temporary(StatusCode::TOO_MANY_REQUESTS, "backlog_full", detail, 1)
+}
+
+/// Why this destination's receiver can never be sent this body, where nothing transforms it.
+pub(super) fn undeliverable(known: &CatalogEntry, body: &Body) -> Option<&'static str> {
+    let as_is = known.destination.transform.kind == TransformKind::None;
+    (as_is && known.destination.breaks_lines(&body.bytes))
+        .then_some("body: it holds a line break, but the destination's receiver is sent lines")
+}

@@ -1,0 +1,313 @@
+//! Messages as people are shown them.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use crate::{
+    domain::{
+        AttemptError, Body, DestinationName, ErrorKind, Ordering, Origin, Sequence, Stage, Stamped,
+        State,
+    },
+    store::{CatalogEntry, DeadLetter, Listed, LogEntry},
+    wire::{
+        json::{joined_headers, json_body},
+        problem::Problem,
+    },
+};
+
+/// A page of a list.
+#[derive(Serialize)]
+pub(super) struct Items<T> {
+    pub(super) items: Vec<T>,
+    pub(super) next_cursor: Option<String>,
+}
+
+/// What every message has, wherever it is.
+#[derive(Serialize)]
+pub(super) struct Common {
+    sequence: Sequence,
+    epoch: u64,
+    id: String,
+    key: Option<String>,
+    /// Absent where Redis holds too little of the message to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received_at: Option<String>,
+    attempts: u32,
+    stalls: u32,
+    bytes: u64,
+    content_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Was>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<Failure>,
+    /// Why it cannot be read, if it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged: Option<String>,
+}
+
+/// The message that a redriven or replayed one was before.
+#[derive(Serialize)]
+struct Was {
+    destination: DestinationName,
+    epoch: u64,
+    sequence: Sequence,
+}
+
+/// An attempt that went wrong, and when.
+#[derive(Serialize)]
+pub(super) struct Failure {
+    occurred_at: String,
+    stage: Stage,
+    kind: ErrorKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    detail: String,
+}
+
+/// What only a look at one message shows.
+#[derive(Serialize)]
+pub(super) struct Inside {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<Sequence>,
+    headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+    errors: Vec<Failure>,
+    checkpoint: bool,
+}
+
+/// A pending message.
+#[derive(Serialize)]
+pub(super) struct Pending {
+    #[serde(flatten)]
+    common: Common,
+    state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    halted_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<u8>,
+    withdrawing: bool,
+    #[serde(flatten)]
+    inside: Option<Inside>,
+}
+
+/// A dead letter.
+#[derive(Serialize)]
+pub(super) struct Letter {
+    #[serde(flatten)]
+    common: Common,
+    state: State,
+    dead_lettered_at: String,
+    stage: Stage,
+    reason: String,
+    #[serde(flatten)]
+    inside: Option<Inside>,
+}
+
+/// What the log says of a message.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Left {
+    Gone(Gone),
+    /// Its entry cannot be read.
+    Damaged {
+        sequence: Sequence,
+        damaged: String,
+    },
+}
+
+/// A message that is gone.
+#[derive(Serialize)]
+pub(super) struct Gone {
+    sequence: Sequence,
+    epoch: u64,
+    id: String,
+    key: Option<String>,
+    state: State,
+    received_at: String,
+    settled_at: String,
+    attempts: u32,
+    latency: Latency,
+    dead_letter: bool,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    waited_ms: Option<u64>,
+    processing_ms: Option<u64>,
+    delivery_ms: u64,
+    total_ms: u64,
+}
+
+impl Common {
+    fn of(message: &Stamped) -> Common {
+        Common {
+            sequence: message.position.sequence,
+            epoch: message.position.epoch,
+            id: message.message.id.clone(),
+            key: message.message.key.clone(),
+            received: received_ms(message).map(rfc3339),
+            attempts: message.attempts.failed,
+            stalls: message.attempts.stalls,
+            bytes: message.accounted_bytes,
+            content_type: message.message.body.content_type.clone(),
+            origin: message.origin.as_ref().map(Was::of),
+            last_error: message.attempts.errors.first().map(Failure::of),
+            damaged: message.damaged.clone(),
+        }
+    }
+}
+
+impl Was {
+    fn of(origin: &Origin) -> Was {
+        let Origin { destination, position } = origin;
+        Was { destination: destination.clone(), epoch: position.epoch, sequence: position.sequence }
+    }
+}
+
+impl Failure {
+    fn of((at_ms, error): &(u64, AttemptError)) -> Failure {
+        let AttemptError { stage, kind, status, detail } = error.clone();
+        Failure { occurred_at: rfc3339(*at_ms), stage, kind, status, detail }
+    }
+}
+
+impl Inside {
+    fn of(message: &Stamped, json_depth_max: usize) -> Inside {
+        let (body, body_base64) = body_shown(&message.message.body, json_depth_max);
+        Inside {
+            previous: message.previous,
+            headers: joined_headers(&message.message.headers),
+            body,
+            body_base64,
+            errors: message.attempts.errors.iter().map(Failure::of).collect(),
+            checkpoint: message.attempts.checkpoint.is_some(),
+        }
+    }
+}
+
+/// When a message was received; none where Redis holds too little of it to tell.
+fn received_ms(message: &Stamped) -> Option<u64> {
+    Some(message.message.received_ms).filter(|received_ms| *received_ms > 0)
+}
+
+impl Pending {
+    /// As in a list; with what is inside, if `whole` says how deeply JSON may nest.
+    pub(super) fn of(
+        known: &CatalogEntry,
+        listed: &Listed,
+        now_ms: u64,
+        whole: Option<usize>,
+    ) -> Pending {
+        let message = &listed.message;
+        let by_priority = known.destination.ordering == Ordering::None;
+        Pending {
+            common: Common::of(message),
+            state: listed.state,
+            age_ms: received_ms(message).map(|received_ms| now_ms.saturating_sub(received_ms)),
+            due_at: listed.due_ms.map(rfc3339),
+            halted_at: listed.halted_ms.map(rfc3339),
+            priority: by_priority.then_some(message.priority),
+            withdrawing: listed.withdrawing,
+            inside: whole.map(|depth_max| Inside::of(message, depth_max)),
+        }
+    }
+}
+
+impl Letter {
+    /// As in a list; with what is inside, if `whole` says how deeply JSON may nest.
+    pub(super) fn of(letter: &DeadLetter, whole: Option<usize>) -> Letter {
+        Letter {
+            common: Common::of(&letter.message),
+            state: State::DeadLettered,
+            dead_lettered_at: rfc3339(letter.at_ms),
+            stage: letter.stage,
+            reason: letter.reason.clone(),
+            inside: whole.map(|depth_max| Inside::of(&letter.message, depth_max)),
+        }
+    }
+}
+
+impl Gone {
+    /// As the log tells it.
+    pub(super) fn of(sequence: Sequence, entry: &LogEntry, dead_letter: bool) -> Gone {
+        Gone {
+            sequence,
+            epoch: entry.epoch,
+            id: entry.id.clone(),
+            key: entry.key.clone(),
+            state: entry.outcome,
+            received_at: rfc3339(entry.received_ms),
+            settled_at: rfc3339(entry.settled_ms),
+            attempts: entry.attempts,
+            latency: Latency {
+                waited_ms: entry.processed.map(|processed| processed.waited_ms),
+                processing_ms: entry.processed.map(|processed| processed.took_ms),
+                delivery_ms: entry.delivery_ms,
+                total_ms: entry.settled_ms.saturating_sub(entry.received_ms),
+            },
+            dead_letter,
+        }
+    }
+}
+
+/// A body as JSON if it is JSON that all can read and called so, else in base64.
+fn body_shown(body: &Body, json_depth_max: usize) -> (Option<Box<RawValue>>, Option<String>) {
+    match json_body(&body.content_type, &body.bytes, json_depth_max) {
+        Some(json) => (Some(json), None),
+        None => (None, Some(STANDARD.encode(&body.bytes))),
+    }
+}
+
+/// A body that a request gives: as JSON, or as base64 with its content type; none if it gives none.
+pub(super) fn body_given(
+    json: Option<&RawValue>,
+    base64: Option<&str>,
+    content_type: Option<&str>,
+    bytes_max: usize,
+) -> Result<Option<Body>, Problem> {
+    let (bytes, default) = match (json, base64) {
+        (Some(_), Some(_)) => {
+            return Err(Problem::invalid_field("body: give it or body_base64, not both"));
+        }
+        (None, None) if content_type.is_some() => {
+            let detail = "content_type: goes with body_base64, and there is none";
+            return Err(Problem::invalid_field(detail));
+        }
+        (None, None) => return Ok(None),
+        (Some(json), None) => (json.get().as_bytes().to_vec(), "application/json"),
+        (None, Some(text)) => {
+            let bytes = STANDARD
+                .decode(text)
+                .map_err(|_| Problem::invalid_field("body_base64: is not base64"))?;
+            (bytes, "application/octet-stream")
+        }
+    };
+    if bytes.len() > bytes_max {
+        let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
+        let detail = format!("the body is longer than {bytes_max} bytes");
+        return Err(Problem::new(status, "body_too_large", detail));
+    }
+    let content_type = content_type.unwrap_or(default);
+    crate::domain::message::check_text("content_type", content_type, 256)
+        .map_err(Problem::invalid_field)?;
+    Ok(Some(Body { content_type: content_type.to_owned(), bytes: bytes.into() }))
+}
+
+/// A time in ms since 1970, for people and programs.
+pub(super) fn rfc3339(ms: u64) -> String {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000)
+        .ok()
+        .and_then(|instant| instant.format(&Rfc3339).ok())
+        .unwrap_or_default()
+}

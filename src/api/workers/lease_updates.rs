@@ -1,0 +1,204 @@
+//! `POST /v1/leases/{fail,extend,release}`: the other things that may happen to a lease.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{State, rejection::BytesRejection},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, RETRY_MS_MAX, Results, bytes_left,
+    check_range, group, half_a_minute, messages_of, unless_damaged,
+};
+use crate::{
+    api::{Api, read_json, views::rfc3339},
+    domain::{AttemptError, ErrorKind, LeaseToken, Stage, Stamped, attempts::CHECKPOINT_BYTES_MAX},
+    store::{CatalogEntry, Extension, Failed, Status, chunks_by_size},
+    wire::{
+        answer::excerpt,
+        json::{AROUND, embeddable, even_null},
+        problem::Problem,
+    },
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FailItem {
+    token: String,
+    #[serde(default)]
+    error: String,
+    #[serde(default, rename = "final")]
+    is_final: bool,
+    retry_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExtendItem {
+    token: String,
+    #[serde(default = "half_a_minute")]
+    lease_ms: u64,
+    /// What the next attempt is to be given; left out: what was noted before.
+    #[serde(default, deserialize_with = "even_null")]
+    checkpoint: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequeueItem {
+    token: String,
+}
+
+/// `POST /v1/leases/fail`
+pub(in crate::api) async fn fail(
+    State(api): State<Api>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Results>, Problem> {
+    let Items { items } = read_json::<Items<FailItem>>(body, api.batch_bytes_max)?;
+    for (at, item) in items.iter().enumerate() {
+        let what = format!("items[{at}].retry_ms");
+        check_range(&what, item.retry_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)?;
+    }
+    let tokens = items.iter().map(|item| item.token.as_str()).collect();
+    let (mut results, groups) = group(&api, tokens).await?;
+    for of_one in groups {
+        let Some(held) = messages_of(&api, &of_one).await? else {
+            results.damaged(&of_one.at);
+            continue;
+        };
+        let Group { known, at, tokens } = of_one;
+        let of_each = at.iter().zip(tokens).zip(held);
+        let of_each = of_each.map(|((&index, token), message)| {
+            let size = message.as_ref().map_or(0, bytes_left) + items[index].error.len();
+            (failed(&items[index], &known, token, message), size)
+        });
+        let (failed, sizes): (Vec<Failed>, Vec<usize>) = of_each.unzip();
+        let mut begin = 0;
+        for some in chunks_by_size(&sizes, ITEMS_MAX, ATTEMPTS_BYTES_MAX, |size| *size) {
+            let end = begin + some.len();
+            let (at, failed) = (&at[begin..end], &failed[begin..end]);
+            begin = end;
+            let name = &known.destination.name;
+            let caller = api.callers.take(&api, name);
+            let answer = api.store.fail(&caller, &known, failed).await;
+            api.callers.put_back(name, caller);
+            let Some(statuses) = unless_damaged(answer)? else {
+                results.damaged(at);
+                continue;
+            };
+            api.due.note_failed(known.partition, failed, &statuses);
+            api.store.settle_failed(&known, failed, &statuses).await;
+            results.fill(at, &statuses);
+            results.exhausted(at, known.destination.on_exhausted);
+        }
+    }
+    Ok(Json(results))
+}
+
+fn failed(
+    item: &FailItem,
+    known: &CatalogEntry,
+    token: LeaseToken,
+    message: Option<Stamped>,
+) -> Failed {
+    let attempts = message.map(|message| message.attempts).unwrap_or_default();
+    let backoff = known.destination.transform.backoff();
+    let wait = match item.retry_ms {
+        Some(wait_ms) => Duration::from_millis(wait_ms),
+        None => backoff.wait(attempts.failed.saturating_add(1), rand::random()),
+    };
+    tracing::warn!(
+        destination = %token.destination, sequence = token.sequence, attempt = attempts.number(),
+        error = excerpt(item.error.as_bytes()), is_final = item.is_final,
+        wait_ms = wait.as_millis() as u64,
+        "a worker failed a message",
+    );
+    let error = AttemptError::new(Stage::Transform, ErrorKind::Failed, &item.error);
+    Failed { token, wait, is_final: item.is_final, error }
+}
+
+/// `POST /v1/leases/extend`
+pub(in crate::api) async fn extend(
+    State(api): State<Api>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Results>, Problem> {
+    let Items { items } = read_json::<Items<ExtendItem>>(body, api.batch_bytes_max)?;
+    for (at, item) in items.iter().enumerate() {
+        check_range(&format!("items[{at}].lease_ms"), item.lease_ms, LEASE_MS)?;
+        let length = item.checkpoint.as_ref().map_or(0, |json| json.get().len());
+        if length > CHECKPOINT_BYTES_MAX {
+            let problem = format!("is {length} bytes of JSON, more than {CHECKPOINT_BYTES_MAX}");
+            return Err(Problem::invalid_field(format!("items[{at}].checkpoint: {problem}")));
+        }
+        let given = item.checkpoint.as_ref().map(|json| json.get());
+        // The next attempt gets it in an answer that it shares with other messages.
+        if given.is_some_and(|json| embeddable(json, api.json_depth_max).is_none()) {
+            let levels = api.json_depth_max.saturating_sub(AROUND);
+            let detail = format!(
+                "items[{at}].checkpoint: some parsers of JSON would refuse it: it nests deeper than {levels} levels \
+                 (http.json_depth_max), or has a number beyond a double or half of a surrogate pair"
+            );
+            return Err(Problem::invalid_field(detail));
+        }
+    }
+    let tokens = items.iter().map(|item| item.token.as_str()).collect();
+    let (mut results, groups) = group(&api, tokens).await?;
+    for Group { known, at, tokens } in groups {
+        // One call for each length of lease, of which there is usually one.
+        let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<Extension>)> = BTreeMap::new();
+        for (index, token) in at.into_iter().zip(tokens) {
+            let item = &items[index];
+            let (at, extensions) = by_length.entry(item.lease_ms).or_default();
+            at.push(index);
+            let checkpoint = item.checkpoint.as_ref().map(|json| json.get().to_owned());
+            extensions.push(Extension { token, checkpoint });
+        }
+        // With a checkpoint, what is noted of a message is read and written: it may be long, whatever
+        // comes now.
+        let size = |one: &Extension| one.checkpoint.as_ref().map_or(0, |_| CHECKPOINT_BYTES_MAX);
+        for (lease_ms, (mut at, extensions)) in by_length {
+            let lease = Duration::from_millis(lease_ms);
+            for some in chunks_by_size(&extensions, ITEMS_MAX, ATTEMPTS_BYTES_MAX, size) {
+                let answer = api.store.extend(&known, some, lease).await;
+                let Some((deadline_ms, statuses)) = unless_damaged(answer)? else {
+                    results.damaged(&at[..some.len()]);
+                    at.drain(..some.len());
+                    continue;
+                };
+                for (&index, status) in at.iter().zip(&statuses) {
+                    if *status == Status::Ok {
+                        results.results[index].expires_at = Some(rfc3339(deadline_ms));
+                    }
+                }
+                results.fill(&at, &statuses);
+                at.drain(..some.len());
+            }
+        }
+    }
+    Ok(Json(results))
+}
+
+/// `POST /v1/leases/requeue`
+pub(in crate::api) async fn release(
+    State(api): State<Api>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Results>, Problem> {
+    let Items { items } = read_json::<Items<RequeueItem>>(body, api.batch_bytes_max)?;
+    let tokens = items.iter().map(|item| item.token.as_str()).collect();
+    let (mut results, groups) = group(&api, tokens).await?;
+    for Group { known, at, tokens } in groups {
+        let name = &known.destination.name;
+        let caller = api.callers.take(&api, name);
+        let answer = api.store.requeue(&caller, &known, &tokens).await;
+        api.callers.put_back(name, caller);
+        match unless_damaged(answer)? {
+            Some(statuses) => results.fill(&at, &statuses),
+            None => results.damaged(&at),
+        }
+    }
+    Ok(Json(results))
+}

@@ -1,0 +1,66 @@
+//! What came of the messages of a run, whichever of the measurements it was.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::verify::Verified;
+
+/// What was accepted, what arrived, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Every accepted message arrived, and nothing else.
+    pub complete: bool,
+    /// First deliveries were in order, lane by lane.
+    pub in_order: bool,
+    pub accepted: u64,
+    pub delivered: u64,
+    pub repeats: u64,
+    pub foreign: u64,
+}
+
+impl Counters {
+    /// Nothing was sent yet.
+    pub const NOTHING: Counters = Counters {
+        complete: true,
+        in_order: true,
+        accepted: 0,
+        delivered: 0,
+        repeats: 0,
+        foreign: 0,
+    };
+
+    /// Of one phase.
+    pub fn of(judged: &Verified) -> Counters {
+        let &Verified { accepted, delivered, in_order, repeats, foreign, .. } = judged;
+        let complete = delivered == accepted && foreign == 0;
+        Counters { complete, in_order, accepted, delivered, repeats, foreign }
+    }
+
+    /// Adds another phase.
+    pub fn add(&mut self, other: Counters) {
+        self.accepted += other.accepted;
+        self.delivered += other.delivered;
+        self.repeats += other.repeats;
+        self.foreign += other.foreign;
+        self.judge_also(other);
+    }
+
+    /// Complete and in order only if another phase was, too.
+    pub fn judge_also(&mut self, other: Counters) {
+        self.complete &= other.complete;
+        self.in_order &= other.in_order;
+    }
+
+    /// True if everything arrived, in order.
+    pub fn is_well(&self) -> bool {
+        self.complete && self.in_order
+    }
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let yes = |is: bool| if is { "yes" } else { "NO" };
+        write!(f, "Complete: {}   In order: {}", yes(self.complete), yes(self.in_order))
+    }
+}

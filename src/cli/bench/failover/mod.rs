@@ -1,0 +1,179 @@
+//! How long lanes stand still when their sender is killed, when it is ended as planned, and when
+//! another sender comes and takes its share; under steady load, with order checked all the while.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context, ensure};
+use tokio::time::sleep;
+
+pub use report::Failovers;
+use report::{Case, Event};
+
+use super::{
+    Bench, accepted,
+    plan::{Phase, Work},
+    receive::Tally,
+    setup::{self, destination_name},
+};
+use crate::{
+    cli::harness::{Harness, metrics},
+    config::Config,
+};
+
+mod report;
+
+/// Messages a second in each lane, without --rate.
+const RATE_OF_LANE: f64 = 64.0;
+/// From the first message of an event's phase to the event, at least: it is seen who delivers what.
+const LEAD: Duration = Duration::from_secs(1);
+/// At most so much later, drawn, as leases are renewed and looked at once a second: how long lanes
+/// stand still depends on when in that second it happens.
+const DRAWN_US_MAX: u64 = 1_000_000;
+/// Messages go on for so long after the event, beyond a lease if nothing is given back.
+const TAIL: Duration = Duration::from_secs(4);
+
+/// By sender: how much it has delivered to each destination so far.
+type Deliveries = BTreeMap<String, BTreeMap<String, f64>>;
+
+impl Bench<'_> {
+    /// So many rounds of all events.
+    pub(super) async fn failover(&mut self, rounds: u64) -> anyhow::Result<Failovers> {
+        let lanes = self.plan.lanes() as f64;
+        let rate = self.args.rate.unwrap_or(RATE_OF_LANE * lanes);
+        let pace = Duration::from_secs_f64(lanes / rate);
+        let lease = Duration::from_millis(self.config.sender.lease_ms);
+        let mut report = Failovers::new(self.args, rate, pace, lease);
+        setup::start_rest(self.harness, self.args, &self.config).await?;
+        let drawn = Work { seed: self.args.seed, min_us: 0, max_us: DRAWN_US_MAX };
+        let (mut newcomer, mut number) = (self.args.senders, 0);
+        for round in 1..=rounds {
+            for case in [Case::Killed, Case::Joined, Case::Ended, Case::Joined] {
+                let shared = setup::wait_until_shared(self.harness, &self.config).await;
+                ensure!(shared, "the senders do not share all partitions");
+                newcomer += u64::from(case == Case::Joined);
+                number += 1;
+                self.progress.follow(
+                    &format!("{round} of {rounds}: {}", case.words()),
+                    &self.load,
+                    &self.tally,
+                );
+                let lead = LEAD + drawn.of(number);
+                let event = self.event(case, rate, lead, newcomer).await?;
+                report.add(event);
+            }
+        }
+        Ok(report)
+    }
+
+    /// A phase of steady load, with one event in it.
+    async fn event(
+        &mut self,
+        case: Case,
+        rate: f64,
+        lead: Duration,
+        newcomer: u64,
+    ) -> anyhow::Result<Event> {
+        let wait = match case {
+            Case::Killed => Duration::from_millis(self.config.sender.lease_ms),
+            Case::Ended | Case::Joined => Duration::ZERO,
+        };
+        let time = Some(lead + wait + TAIL);
+        let phase = Phase { base: self.base, messages: u64::MAX / 2, time, rate: Some(rate) };
+        let (load, harness, config) = (self.load.clone(), &mut *self.harness, &self.config);
+        let strike = strike(harness, config, &self.tally, case, lead, newcomer);
+        let (sent, mut strike) = tokio::try_join!(load.send(phase), strike)?;
+        self.arrivals(accepted(&sent)).await;
+        if case == Case::Joined {
+            strike.moved =
+                deliveries(self.harness).await.remove(&strike.sender).unwrap_or_default();
+        }
+        let (judged, arrived, _) = self.judge(phase, sent);
+        let has_moved = |lane: &u64| {
+            strike.moved.contains_key(&destination_name(lane % self.plan.destinations))
+        };
+        let (moved, others): (Vec<u64>, Vec<u64>) = (0..self.plan.lanes()).partition(has_moved);
+        let gap_of = |lane: u64| report::gap(&arrived.lanes[lane as usize], strike.at);
+        let gaps = moved.into_iter().filter_map(gap_of).collect();
+        let others_max = others.into_iter().filter_map(gap_of).max().unwrap_or_default();
+        Ok(Event { case, gaps, others_max, judged })
+    }
+}
+
+/// What was done.
+struct Strike {
+    /// When, from the start of the run.
+    at: Duration,
+    /// To whom.
+    sender: String,
+    /// The destinations that change hands by it, and how much its sender had delivered to each.
+    moved: BTreeMap<String, f64>,
+}
+
+/// Waits until it has been seen who delivers what, and then does it.
+async fn strike(
+    harness: &mut Harness,
+    config: &Config,
+    tally: &Tally,
+    case: Case,
+    lead: Duration,
+    newcomer: u64,
+) -> anyhow::Result<Strike> {
+    let before = deliveries(harness).await;
+    sleep(lead).await;
+    if case == Case::Joined {
+        let at = tally.now();
+        setup::start_sender(harness, config, newcomer).await?;
+        // What it takes is only known later.
+        return Ok(Strike { at, sender: format!("sender {newcomer}"), moved: BTreeMap::new() });
+    }
+    let busiest = busiest(&before, deliveries(harness).await);
+    let (sender, moved) = busiest.context("no sender says that it delivers anything")?;
+    let at = tally.now();
+    match case {
+        Case::Ended => harness.end(&sender).await?,
+        Case::Killed | Case::Joined => drop(harness.kill(&sender).await?),
+    }
+    Ok(Strike { at, sender, moved })
+}
+
+async fn deliveries(harness: &Harness) -> Deliveries {
+    let mut all = Deliveries::new();
+    for sender in harness.of_role("sender") {
+        let of_sender = metrics::deliveries_by_destination(harness.client(), &sender.url).await;
+        all.insert(sender.name.clone(), of_sender.unwrap_or_default());
+    }
+    all
+}
+
+/// The sender that delivers to the most destinations, and those: to these it has delivered more
+/// than before.
+fn busiest(before: &Deliveries, after: Deliveries) -> Option<(String, BTreeMap<String, f64>)> {
+    let grown = after.into_iter().map(|(sender, mut counts)| {
+        let before = before.get(&sender);
+        counts.retain(|destination, count| {
+            *count > before.and_then(|before| before.get(destination)).copied().unwrap_or_default()
+        });
+        (sender, counts)
+    });
+    grown.filter(|(_, counts)| !counts.is_empty()).max_by_key(|(_, counts)| counts.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(of: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        of.iter().map(|(destination, count)| ((*destination).to_owned(), *count)).collect()
+    }
+
+    #[test]
+    fn the_busiest_is_who_delivers_to_most_destinations_now() {
+        let two = |one, other| Deliveries::from([("1".to_owned(), one), ("2".to_owned(), other)]);
+        let before = two(counts(&[("a", 5.0), ("b", 7.0), ("c", 9.0)]), counts(&[("a", 1.0)]));
+        let after =
+            two(counts(&[("a", 5.0), ("b", 7.0), ("c", 10.0)]), counts(&[("a", 2.0), ("b", 3.0)]));
+        let expected = ("2".to_owned(), counts(&[("a", 2.0), ("b", 3.0)]));
+        assert_eq!(busiest(&before, after.clone()), Some(expected));
+        assert_eq!(busiest(&after, after.clone()), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! The accident half-way: SIGKILL for one processor and for the sender that serves a destination.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde::Serialize;
+use tokio::time::{sleep, sleep_until};
+
+use super::{ledger::Ledger, plan::Stream, progress::Progress};
+use crate::cli::harness::{Harness, metrics};
+
+/// Over this time it is watched which sender delivers.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// A process that was killed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Killed {
+    /// Its name.
+    pub name: String,
+    /// Its process id.
+    pub pid: u32,
+    /// When, in seconds from the first message.
+    pub at_s: f64,
+}
+
+/// Kills one processor, and the sender that delivers to the HTTP destination.
+pub async fn half_way(
+    harness: &mut Harness,
+    at: Instant,
+    ledger: &Ledger,
+    progress: &Progress,
+) -> anyhow::Result<Vec<Killed>> {
+    sleep_until((at - WATCH).into()).await;
+    let owner = delivering_sender(harness, Stream::Http).await;
+    let owner = owner.context("no sender says that it delivers to demo-http")?;
+    let processor = harness.of_role("processor").map(|process| process.name.clone()).next();
+    let mut killed = Vec::new();
+    for name in [processor.context("there is no processor")?, owner] {
+        let pid = harness.kill(&name).await?;
+        progress.note(&format!("killed {name} (pid {pid})"));
+        let first = ledger.sent(Stream::Http).first().copied().unwrap_or_default();
+        let at_s = ledger.now().saturating_sub(first).as_secs_f64();
+        killed.push(Killed { name, pid, at_s });
+    }
+    Ok(killed)
+}
+
+/// The name of the sender that has delivered most to a destination while it was watched.
+async fn delivering_sender(harness: &Harness, stream: Stream) -> Option<String> {
+    let before = delivered_by_sender(harness, stream).await;
+    sleep(WATCH).await;
+    let after = delivered_by_sender(harness, stream).await;
+    let grown = before.into_iter().zip(after).map(|((name, before), (_, after))| {
+        // Growth decides; where nothing was delivered meanwhile, the whole count.
+        (name, after - before, after)
+    });
+    let most = grown.max_by(|a, b| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2)));
+    most.filter(|(_, _, total)| *total > 0.0).map(|(name, _, _)| name)
+}
+
+async fn delivered_by_sender(harness: &Harness, stream: Stream) -> Vec<(String, f64)> {
+    let mut counts = Vec::new();
+    for sender in harness.of_role("sender") {
+        let count = metrics::deliveries(harness.client(), &sender.url, stream.destination()).await;
+        counts.push((sender.name.clone(), count.unwrap_or_default()));
+    }
+    counts
+}

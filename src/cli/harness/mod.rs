@@ -1,0 +1,187 @@
+//! The harness that `demo` and `bench` play on: an embedded Redis, processes of this very program, and
+//! the directory that holds their files.
+
+use std::{
+    collections::BTreeSet,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use reqwest::Client;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+pub use interrupt::Interrupt;
+pub use process::{PodArgs, Process};
+
+use self::watchdog::Watchdog;
+use crate::{config::Config, store::embedded::EmbeddedRedis};
+
+mod interrupt;
+pub mod metrics;
+mod process;
+mod watchdog;
+
+/// A process that is asked to stop may take so long.
+pub const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
+/// How often the senders are asked for their shares.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Everything that runs outside this process.
+pub struct Harness {
+    directory: TempDir,
+    redis: EmbeddedRedis,
+    processes: Vec<Process>,
+    watchdog: Option<Watchdog>,
+    client: Client,
+}
+
+impl Harness {
+    /// A harness with nothing on it but Redis. From here on [`close`](Harness::close) must be called:
+    /// Redis does not end by being dropped.
+    pub async fn open(name: &str) -> anyhow::Result<Harness> {
+        let client = Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
+        let directory = tempfile::Builder::new().prefix(&format!("reseq-{name}-")).tempdir()?;
+        let redis = EmbeddedRedis::start(&directory.path().join("redis")).await?;
+        let watchdog = Some(Watchdog::over([redis.process_id()])?);
+        Ok(Harness { directory, redis, processes: Vec::new(), watchdog, client })
+    }
+
+    /// The Redis of all processes.
+    pub fn redis(&self) -> &EmbeddedRedis {
+        &self.redis
+    }
+
+    /// Writes a configuration down, for processes to be started with.
+    pub fn write(&self, name: &str, config: &Config) -> anyhow::Result<PathBuf> {
+        let path = self.directory.path().join(format!("{name}.toml"));
+        std::fs::write(&path, toml::to_string(config)?).context("writing the configuration")?;
+        Ok(path)
+    }
+
+    /// Starts these processes, and waits until all are ready.
+    pub async fn start(&mut self, cast: impl IntoIterator<Item = PodArgs>) -> anyhow::Result<()> {
+        let cast: Vec<PodArgs> = cast.into_iter().collect();
+        let before = self.processes.len();
+        for (role, listen) in cast.iter().zip(free_addresses(cast.len())?) {
+            self.processes.push(Process::start(role, listen, self.directory.path())?);
+        }
+        self.watch_over().await?;
+        for process in &mut self.processes[before..] {
+            process.ready(&self.client).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the watchdog know exactly those that are there now: an id that is free again may become
+    /// another's.
+    async fn watch_over(&mut self) -> anyhow::Result<()> {
+        let ids = self.processes.iter().map(Process::id).chain([self.redis.process_id()]);
+        let watchdog = self.watchdog.replace(Watchdog::over(ids)?);
+        if let Some(old) = watchdog {
+            old.dismiss().await;
+        }
+        Ok(())
+    }
+
+    /// Waits until all senders own partitions and together all, so that nothing begins in the
+    /// middle of their sharing out; but not longer than `limit`. True if they do.
+    pub async fn wait_until_shared(&self, partitions: f64, limit: Duration) -> bool {
+        let since = Instant::now();
+        while since.elapsed() < limit {
+            let mut owned = Vec::new();
+            for sender in self.of_role("sender") {
+                owned.extend(metrics::partitions_owned(&self.client, &sender.url).await);
+            }
+            if owned.iter().all(|&count| count > 0.0) && owned.iter().sum::<f64>() >= partitions {
+                return true;
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        false
+    }
+
+    /// What the processes are asked with.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The processes of a role.
+    pub fn of_role(&self, role: &str) -> impl Iterator<Item = &Process> {
+        self.processes.iter().filter(move |process| process.name.starts_with(role))
+    }
+
+    /// Kills a process by its name; returns the id that it had.
+    pub async fn kill(&mut self, name: &str) -> anyhow::Result<u32> {
+        let mut process = self.leave(name)?;
+        process.kill().await.with_context(|| format!("killing {name}"))?;
+        self.watch_over().await?;
+        Ok(process.id())
+    }
+
+    /// Asks a process by its name to stop, and waits until it has.
+    pub async fn end(&mut self, name: &str) -> anyhow::Result<()> {
+        let mut process = self.leave(name)?;
+        process.ask_to_stop();
+        let has_stopped = process.stopped().await;
+        self.watch_over().await?;
+        ensure!(has_stopped, "{name} did not stop in time and was killed");
+        Ok(())
+    }
+
+    /// Takes a process off the harness.
+    fn leave(&mut self, name: &str) -> anyhow::Result<Process> {
+        let at = self.processes.iter().position(|process| process.name == name);
+        Ok(self.processes.remove(at.with_context(|| format!("there is no {name}"))?))
+    }
+
+    /// The processes that ended by themselves since this was last asked, in words.
+    pub fn ended(&mut self) -> Vec<String> {
+        let of_process = |process: &mut Process| match process.ended() {
+            Ok(status) => Some(format!("{} ended by itself ({})", process.name, status?)),
+            Err(error) => Some(format!("{} cannot be watched: {error}", process.name)),
+        };
+        self.processes.iter_mut().filter_map(of_process).collect()
+    }
+
+    /// Stops everything in order. Returns what did not stop as it should, in words, and the
+    /// directory with the logs, which is removed with the value unless it is kept.
+    pub async fn close(mut self) -> (Vec<String>, TempDir) {
+        let mut problems = Vec::new();
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.dismiss().await;
+        }
+        self.processes.iter().for_each(Process::ask_to_stop);
+        for process in &mut self.processes {
+            if !process.stopped().await {
+                problems.push(format!("{} did not stop in time and was killed", process.name));
+            }
+        }
+        if let Err(error) = self.redis.stop().await {
+            problems.push(error.to_string());
+        }
+        (problems, self.directory)
+    }
+}
+
+/// Free addresses on the loopback interface, all different. Another program could take one before
+/// it is used; then the process that was to have it says so and everything ends.
+pub fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
+    // What was given out may not be in use yet.
+    static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut addresses, mut held) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    while addresses.len() < count {
+        // All are held until all are known, or the same one could come again and again.
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let address = listener.local_addr()?;
+        held.push(listener);
+        if given.insert(address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}

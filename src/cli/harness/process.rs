@@ -1,0 +1,153 @@
+//! One process on the harness: its start, its readiness, its end.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use reqwest::Client;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    process::{Child, Command},
+    time::{Instant, sleep, timeout},
+};
+
+use super::SHUTDOWN_MAX;
+
+/// A process must be ready after this time.
+const READY_MAX: Duration = Duration::from_secs(30);
+/// How often it is asked whether it is.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How much of a log is shown when its process has failed, in lines.
+const TAIL_LINES: usize = 10;
+
+/// What a process is to be.
+pub struct PodArgs {
+    /// Its role, such as `sender`.
+    pub role: &'static str,
+    /// The numbers count each role from 1.
+    pub number: usize,
+    /// What this program is to be started with.
+    pub arguments: Vec<OsString>,
+}
+
+impl PodArgs {
+    /// `reseq serve` with one role and this configuration.
+    pub fn serving(role: &'static str, number: usize, config: &Path) -> PodArgs {
+        let words = ["serve", "--roles", role, "--config"].map(OsString::from);
+        PodArgs { role, number, arguments: words.into_iter().chain([config.into()]).collect() }
+    }
+}
+
+/// A child that runs one role. It dies with this value if it was not stopped before.
+pub struct Process {
+    /// What it is called in the report, such as `sender 2`.
+    pub name: String,
+    /// Where its HTTP listens: `http://…`.
+    pub url: String,
+    child: Child,
+    id: u32,
+    log: PathBuf,
+    has_ended: bool,
+}
+
+impl Process {
+    /// Starts this program in a role, listening there, and logging into `directory`.
+    pub fn start(role: &PodArgs, listen: SocketAddr, directory: &Path) -> anyhow::Result<Process> {
+        let name = format!("{} {}", role.role, role.number);
+        let log = directory.join(format!("{}-{}.log", role.role, role.number));
+        let file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
+        let binary = std::env::current_exe().context("finding the program itself")?;
+        let mut command = Command::new(binary);
+        command.args(&role.arguments);
+        for (variable, _) in std::env::vars_os() {
+            let text = variable.to_string_lossy();
+            // The user's own settings are for the user's own service.
+            if text.starts_with("RESEQ_") && text != "RESEQ_LOG" {
+                command.env_remove(&variable);
+            }
+        }
+        command.env("RESEQ_HTTP_LISTEN", listen.to_string());
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        // A group of its own: Ctrl-C must reach its parent alone, which then stops everything in
+        // order.
+        let child = command.process_group(0).kill_on_drop(true).spawn();
+        let child = child.with_context(|| format!("starting {name}"))?;
+        let id = child.id().unwrap_or_default();
+        Ok(Process { name, url: format!("http://{listen}"), child, id, log, has_ended: false })
+    }
+
+    /// The process id that it has, or had.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Waits until it says that it is ready.
+    pub async fn ready(&mut self, client: &Client) -> anyhow::Result<()> {
+        let since = Instant::now();
+        let url = format!("{}/readyz", self.url);
+        loop {
+            if let Some(status) = self.ended()? {
+                bail!("{} ended before it was ready ({status}):\n{}", self.name, self.log_tail());
+            }
+            let answer = client.get(&url).send().await;
+            let said = match answer {
+                Ok(answer) if answer.status().is_success() => return Ok(()),
+                Ok(answer) => answer.status().to_string(),
+                Err(_) => "no answer".to_owned(),
+            };
+            if since.elapsed() > READY_MAX {
+                let limit = READY_MAX.as_secs();
+                let tail = self.log_tail();
+                bail!("{} was not ready within {limit} s ({said}):\n{tail}", self.name);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// How it ended by itself, once, if it did.
+    pub fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
+        if self.has_ended {
+            return Ok(None);
+        }
+        let status = self.child.try_wait()?;
+        self.has_ended = status.is_some();
+        Ok(status)
+    }
+
+    /// SIGKILL: no chance to finish or to give anything back.
+    pub async fn kill(&mut self) -> std::io::Result<()> {
+        self.has_ended = true;
+        self.child.kill().await
+    }
+
+    /// Asks it to stop.
+    pub fn ask_to_stop(&self) {
+        // The child has not been waited for, so that its id cannot have become another's.
+        if let Some(id) = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
+            let _ = kill_process(id, Signal::TERM);
+        }
+    }
+
+    /// Waits until it has stopped, or kills it. True if it stopped by itself.
+    pub async fn stopped(&mut self) -> bool {
+        let limit = SHUTDOWN_MAX + Duration::from_secs(1);
+        if self.has_ended || timeout(limit, self.child.wait()).await.is_ok() {
+            return true;
+        }
+        let _ = self.child.kill().await;
+        false
+    }
+
+    fn log_tail(&self) -> String {
+        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}

@@ -1,0 +1,45 @@
+//! Bugs of group commit that can be planted.
+
+use tokio::sync::oneshot;
+
+use super::{Job, worker::Worker};
+use crate::{
+    domain::{Durability, Position},
+    faults::planted,
+    ingest::Receipt,
+};
+
+impl Worker {
+    /// The jobs that are still to be stamped.
+    pub(super) fn inject_faults(&self, mut jobs: Vec<Job>) -> Option<Vec<Job>> {
+        if planted::is("answered_early") {
+            jobs.iter_mut().for_each(|job| job.answer_early(self.epoch));
+        }
+        if planted::is("batches_side_by_side") {
+            let mut beside = self.beside();
+            tokio::spawn(async move { beside.stamp_all(jobs).await });
+            return None;
+        }
+        Some(jobs)
+    }
+
+    /// Another worker for the same destination.
+    fn beside(&self) -> Worker {
+        let caller = self.store.caller_anew("beside");
+        let (store, catalog, name) = (self.store.clone(), self.catalog.clone(), self.name.clone());
+        let watermark = self.watermark.clone();
+        let Worker { batch_max, retry, epoch, .. } = *self;
+        let due = self.due.clone();
+        Worker { store, catalog, watermark, due, name, caller, batch_max, retry, epoch }
+    }
+}
+
+impl Job {
+    /// The producer is answered before anything is stamped.
+    fn answer_early(&mut self, epoch: u64) {
+        let (position, durability) = (Position { epoch, sequence: 1 }, Durability::Memory);
+        let receipt = Receipt { position, durability, duplicate_of: None };
+        let reply = std::mem::replace(&mut self.reply, oneshot::channel().0);
+        let _ = reply.send(vec![Ok(receipt); self.arrivals.len()]);
+    }
+}

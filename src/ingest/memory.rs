@@ -1,0 +1,321 @@
+//! MemoryPermit for the bodies that a process holds on their way into Redis, and the reading of bodies as
+//! there is room for them.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, BodyDataStream, Bytes, HttpBody},
+    http::StatusCode,
+};
+use bytes::BytesMut;
+use futures::StreamExt;
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore},
+    time::sleep,
+};
+
+use crate::wire::problem::Problem;
+
+/// Memory is counted in these, in bytes.
+const UNIT: usize = 1024;
+/// What is read of a body without room for it, in bytes: a short one waits for nothing but Redis.
+const READ_FIRST: usize = 64 << 10;
+/// A long body that finds no room is refused after this time.
+const ROOM_WITHIN: Duration = Duration::from_secs(30);
+
+/// The room of one process. Cheap to clone.
+///
+/// A long body takes room as it arrives, and all that are still arriving take at most half of it: what
+/// is complete depends on Redis alone, and never waits for what some client has not sent. Where those
+/// that arrive have filled their half, one at a time may go on beyond it, so that they never all wait
+/// for each other.
+#[derive(Clone)]
+pub struct MemoryBudget {
+    free: Arc<Semaphore>,
+    arriving: Arc<Semaphore>,
+    turn: Arc<Mutex<()>>,
+    all: usize,
+    room_within: Duration,
+}
+
+/// MemoryPermit that is taken, until the last clone of it is dropped.
+#[derive(Clone)]
+pub struct MemoryPermit {
+    _held: Option<Arc<Held>>,
+}
+
+struct Held {
+    _units: Option<OwnedSemaphorePermit>,
+    /// Kept by one that has less than it takes.
+    _turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl MemoryBudget {
+    /// MemoryPermit for so many bytes.
+    pub fn new(bytes_max: usize) -> MemoryBudget {
+        let all = bytes_max / UNIT;
+        let (free, arriving) = (Semaphore::new(all), Semaphore::new(all / 2));
+        let (free, arriving, turn) = (Arc::new(free), Arc::new(arriving), Arc::default());
+        MemoryBudget { free, arriving, turn, all, room_within: ROOM_WITHIN }
+    }
+
+    /// Waits for room for so many bytes. What is longer than all there is takes all there is.
+    pub async fn take(&self, bytes: usize) -> MemoryPermit {
+        let units = self.units_of(bytes) as u32;
+        // None only if the semaphore were closed, which it never is.
+        let units = self.free.clone().acquire_many_owned(units).await.ok();
+        MemoryPermit { _held: Some(Arc::new(Held { _units: units, _turn: None })) }
+    }
+
+    fn units_of(&self, bytes: usize) -> usize {
+        (bytes / UNIT + 1).min(self.all)
+    }
+
+    /// Reads a body of at most `max` bytes, and takes the room for it. A short one is read at once;
+    /// of a long one the rest is read as there is room for what has arrived.
+    pub async fn read(&self, body: Body, max: usize) -> Result<(Bytes, MemoryPermit), Problem> {
+        let declared = body.size_hint().exact().map(|bytes| bytes as usize);
+        let mut coming = Coming { parts: body.into_data_stream(), length: 0, max };
+        if declared.is_some_and(|bytes| bytes > max) {
+            // Whoever sends first and listens then is to hear it: this ends with the problem.
+            while coming.next().await?.is_some() {}
+        }
+        let mut parts = Vec::new();
+        while coming.length <= READ_FIRST {
+            let Some(part) = coming.next().await? else {
+                let whole =
+                    if parts.len() == 1 { parts.remove(0) } else { Bytes::from(parts.concat()) };
+                let room = self.take(coming.length).await;
+                return Ok((whole, room));
+            };
+            parts.push(part);
+        }
+        let mut arriving = Arriving::new(self);
+        arriving.grow(coming.length).await?;
+        let mut whole = BytesMut::with_capacity(coming.length);
+        parts.drain(..).for_each(|part| whole.extend_from_slice(&part));
+        while let Some(part) = coming.next().await? {
+            arriving.grow(coming.length).await?;
+            whole.extend_from_slice(&part);
+        }
+        Ok((whole.freeze(), arriving.complete()))
+    }
+}
+
+/// The room of a long body that is still arriving.
+struct Arriving<'r> {
+    memory: &'r MemoryBudget,
+    /// Units that it should have.
+    count: usize,
+    units: Option<OwnedSemaphorePermit>,
+    share: Option<OwnedSemaphorePermit>,
+    /// It is the one that goes on though there is no room.
+    turn: Option<OwnedMutexGuard<()>>,
+    is_short: bool,
+}
+
+impl<'r> Arriving<'r> {
+    fn new(memory: &'r MemoryBudget) -> Arriving<'r> {
+        Arriving { memory, count: 0, units: None, share: None, turn: None, is_short: false }
+    }
+
+    /// Waits for room for all that has arrived: so many bytes.
+    async fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
+        let memory = self.memory;
+        let more = memory.units_of(bytes).saturating_sub(self.count) as u32;
+        if more == 0 {
+            return Ok(());
+        }
+        if self.turn.is_none() {
+            // A part that is longer than the half of all would wait for ever.
+            let fits = more as usize <= memory.all / 2;
+            let share = async {
+                match fits {
+                    true => memory.arriving.clone().acquire_many_owned(more).await.ok(),
+                    false => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                share = share => merge(&mut self.share, share),
+                turn = memory.turn.clone().lock_owned() => self.turn = Some(turn),
+                () = sleep(memory.room_within) => return Err(no_room()),
+            }
+        }
+        let free = memory.free.clone();
+        let units = match self.turn {
+            // What is complete passes, and gives its room back; what arrives may wait for this one.
+            Some(_) => free.try_acquire_many_owned(more).ok(),
+            None => free.acquire_many_owned(more).await.ok(),
+        };
+        self.is_short |= units.is_none();
+        merge(&mut self.units, units);
+        self.count += more as usize;
+        Ok(())
+    }
+
+    /// All of it is here: it waits for nothing but Redis.
+    fn complete(self) -> MemoryPermit {
+        let turn = self.turn.filter(|_| self.is_short);
+        MemoryPermit { _held: Some(Arc::new(Held { _units: self.units, _turn: turn })) }
+    }
+}
+
+fn merge(all: &mut Option<OwnedSemaphorePermit>, more: Option<OwnedSemaphorePermit>) {
+    match (all.as_mut(), more) {
+        (Some(all), Some(more)) => all.merge(more),
+        (None, more) => *all = more,
+        (Some(_), None) => {}
+    }
+}
+
+/// A body that is being read.
+struct Coming {
+    parts: BodyDataStream,
+    length: usize,
+    max: usize,
+}
+
+impl Coming {
+    /// Its next part; none at its end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let Some(part) = self.parts.next().await else { return Ok(None) };
+        let part = part.map_err(|_| Problem::broken_body(StatusCode::BAD_REQUEST))?;
+        self.length += part.len();
+        if self.length > self.max { Err(Problem::body_too_large(self.max)) } else { Ok(Some(part)) }
+    }
+}
+
+fn no_room() -> Problem {
+    let detail = "this pod holds as many bytes of arrivals as it may (ingest.bytes_in_flight_max); \
+                  nothing was taken, send the same again later or to another pod";
+    Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "no_room", detail, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, stream};
+
+    use super::*;
+
+    /// A body of parts of so many bytes, without a length.
+    fn body(parts: &[usize]) -> Body {
+        let parts: Vec<_> =
+            parts.iter().map(|len| Ok::<_, std::io::Error>(vec![7; *len])).collect();
+        Body::from_stream(stream::iter(parts))
+    }
+
+    fn free(memory: &MemoryBudget) -> usize {
+        memory.free.available_permits()
+    }
+
+    #[tokio::test]
+    async fn what_is_read_keeps_the_room_of_its_length_and_gives_it_back_at_last() {
+        let memory = MemoryBudget::new(1 << 20);
+        for parts in [&[][..], &[10], &[30_000, 30_000], &[READ_FIRST, 1], &[90_000, 10_000]] {
+            let length: usize = parts.iter().sum();
+            let (bytes, room) = memory.read(body(parts), 500_000).await.unwrap();
+            assert_eq!((bytes.len(), free(&memory)), (length, 1024 - (length / 1024 + 1)));
+            let another = room.clone();
+            drop(room);
+            assert!(free(&memory) < 1024);
+            drop(another);
+            assert_eq!(free(&memory), 1024);
+        }
+        let (bytes, _permit) = memory.read(Body::from(vec![7; 200_000]), 500_000).await.unwrap();
+        assert_eq!((bytes.len(), free(&memory)), (200_000, 1024 - 196));
+    }
+
+    /// A body that never ends, after a part of so many bytes.
+    fn endless(length: usize) -> Body {
+        let first = stream::iter([Ok::<_, std::io::Error>(vec![7; length])]);
+        Body::from_stream(first.chain(stream::pending()))
+    }
+
+    #[tokio::test]
+    async fn bodies_that_only_announce_their_length_take_no_room_from_others() {
+        let memory = MemoryBudget::new(1 << 20);
+        let mut announced = Vec::new();
+        for _ in 0..300 {
+            let mut one = Box::pin(memory.read(endless(100), 1 << 20));
+            assert!(one.as_mut().now_or_never().is_none());
+            announced.push(one);
+        }
+        assert_eq!(free(&memory), 1024);
+        let long = memory.read(body(&[READ_FIRST, READ_FIRST]), 1 << 20).now_or_never();
+        assert_eq!(long.unwrap().unwrap().0.len(), 2 * READ_FIRST);
+    }
+
+    #[tokio::test]
+    async fn what_is_complete_has_room_however_much_is_arriving() {
+        let memory = MemoryBudget::new(1 << 20);
+        let mut arriving = Vec::new();
+        for _ in 0..20 {
+            let mut one = Box::pin(memory.read(endless(100 << 10), 1 << 20));
+            assert!(one.as_mut().now_or_never().is_none());
+            arriving.push(one);
+        }
+        // Half of it, and one beyond that.
+        assert!(free(&memory) >= 1024 - 512 - 101, "{}", free(&memory));
+        let small = memory.read(body(&[10]), 1 << 20).now_or_never();
+        assert_eq!(small.unwrap().unwrap().0.len(), 10);
+        drop(arriving);
+        assert_eq!(free(&memory), 1024);
+    }
+
+    #[tokio::test]
+    async fn bodies_that_each_hold_a_part_all_come_to_their_end() {
+        let memory = MemoryBudget::new(1 << 20);
+        // Together many times of what there is, each longer than half of it, one longer than all.
+        let lengths = [700, 700, 700, 700, 700, 1300].map(|kib| vec![50 << 10; kib / 50]);
+        let reads = lengths.iter().map(|parts| async {
+            let (bytes, room) = memory.read(body(parts), 2 << 20).await.unwrap();
+            drop(room);
+            bytes.len()
+        });
+        let read = futures::future::join_all(reads).await;
+        let sums: Vec<usize> = lengths.iter().map(|parts| parts.iter().sum()).collect();
+        assert_eq!((read, free(&memory)), (sums, 1024));
+        assert_eq!(memory.arriving.available_permits(), 512);
+    }
+
+    #[tokio::test]
+    async fn one_that_has_less_room_than_it_takes_lets_no_other_do_the_same() {
+        let memory = MemoryBudget::new(1 << 20);
+        let (_, _whole) = memory.read(body(&[1 << 20, 1 << 20]), 4 << 20).await.unwrap();
+        let (_, short) = memory.read(body(&[600 << 10]), 4 << 20).await.unwrap();
+        let mut other = Box::pin(memory.read(body(&[600 << 10]), 4 << 20));
+        assert!(other.as_mut().now_or_never().is_none());
+        drop(short);
+        assert_eq!(other.await.unwrap().0.len(), 600 << 10);
+    }
+
+    #[tokio::test]
+    async fn a_long_body_that_finds_no_room_is_refused_and_a_later_one_finds_some() {
+        let memory = MemoryBudget { room_within: Duration::ZERO, ..MemoryBudget::new(1 << 20) };
+        let mut endless_ones =
+            [500, 500].map(|kib| Box::pin(memory.read(endless(kib << 10), 1 << 20)));
+        for one in &mut endless_ones {
+            assert!(one.as_mut().now_or_never().is_none());
+        }
+        let problem = memory.read(body(&[100 << 10]), 1 << 20).await.err().unwrap();
+        assert_eq!((problem.status.as_u16(), problem.code), (503, "no_room"));
+        assert!(problem.retry_after.is_some());
+        drop(endless_ones);
+        assert_eq!(memory.read(body(&[100 << 10]), 1 << 20).await.unwrap().0.len(), 100 << 10);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_long_or_broken_is_refused_and_takes_nothing() {
+        let memory = MemoryBudget::new(1 << 20);
+        let broken = [Ok(vec![7; 10]), Err(std::io::Error::other("gone"))];
+        for (body, code) in [
+            (Body::from(vec![7; 1001]), "body_too_large"),
+            (body(&[600, 600]), "body_too_large"),
+            (Body::from_stream(stream::iter(broken)), "invalid_body"),
+        ] {
+            let problem = memory.read(body, 1000).await.err().unwrap();
+            assert_eq!((problem.code, free(&memory)), (code, 1024));
+        }
+    }
+}

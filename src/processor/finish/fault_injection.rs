@@ -1,0 +1,31 @@
+//! A bug of finishing that can be planted.
+
+use super::Worker;
+use crate::{
+    domain::{Arrival, Processed},
+    faults::planted,
+    store::{CatalogEntry, Completion, Failed},
+};
+
+impl Worker {
+    /// What failed comes back as a new arrival.
+    pub(super) async fn inject_faults(&self, known: &CatalogEntry, failed: &mut Vec<Failed>) {
+        if planted::is("retry_restamped") {
+            for one in failed.drain(..) {
+                self.restamp(known, one).await;
+            }
+        }
+    }
+
+    async fn restamp(&self, known: &CatalogEntry, failed: Failed) {
+        let found = self.store.messages(known, &[failed.token.sequence]).await;
+        let Ok(Some(Some(old))) = found.map(|mut found| found.pop()) else { return };
+        let arrival = Arrival::of(old.message.clone());
+        let other = self.store.caller(&format!("restamp:{}", failed.token.sequence));
+        let _ = self.store.ingest(&other, known, old.position.epoch, &[&arrival]).await;
+        let processed = Processed { waited_ms: 0, took_ms: 0, attempts: 1 };
+        let output = old.finished(None, processed, false);
+        let completions = [Completion { token: failed.token, output, is_unchanged: false }];
+        let _ = self.store.complete(&self.caller, known, &completions).await;
+    }
+}

@@ -1,0 +1,223 @@
+//! The data directory of the embedded Redis: its locks, its socket and its log.
+
+use std::{
+    ffi::OsString,
+    fmt::Display,
+    fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError},
+    io::{Read, Seek, SeekFrom},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::EmbeddedError;
+
+/// The path of a Unix socket has 104 bytes on some systems, with its final zero.
+const SOCKET_PATH_BYTES_MAX: usize = 100;
+/// A log longer than this is set aside at the next start, as `redis.log.old`.
+const LOG_BYTES_MAX: u64 = 4 << 20;
+/// So much of the log goes into an error.
+const TAIL_LINES: usize = 12;
+const TAIL_BYTES: u64 = 16 << 10;
+/// One question to the server, connecting included, may take so long.
+const QUERY_MAX: Duration = Duration::from_secs(5);
+
+/// A data directory that this Reseq has to itself for as long as the value lives.
+#[derive(Debug)]
+pub(super) struct DataDir {
+    /// Absolute, without symbolic links.
+    pub(super) dir: PathBuf,
+    pub(super) socket: PathBuf,
+    client: redis::Client,
+    /// Where in the log this start begins.
+    log_from: u64,
+    /// Held for as long as this lives.
+    lock: File,
+}
+
+impl DataDir {
+    /// Creates the directory if need be, and takes its lock.
+    pub(super) fn lock(data_dir: &Path) -> Result<DataDir, EmbeddedError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(data_dir)
+            .map_err(|source| unusable(data_dir, source))?;
+        let dir = data_dir.canonicalize().map_err(|source| unusable(data_dir, source))?;
+        let lock = open_private(&dir.join("lock"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(EmbeddedError::InUse { path: dir }),
+            Err(TryLockError::Error(source)) => return Err(unusable(&dir.join("lock"), source)),
+        }
+        let socket = socket_path(&dir)?;
+        let client = redis::Client::open(url_of(&socket))
+            .map_err(|error| unusable(&socket, std::io::Error::other(error.to_string())))?;
+        let log = dir.join("redis.log");
+        let mut log_from = log.metadata().map_or(0, |file| file.len());
+        if log_from > LOG_BYTES_MAX {
+            std::fs::rename(&log, dir.join("redis.log.old"))
+                .map_err(|source| unusable(&log, source))?;
+            log_from = 0;
+        }
+        Ok(DataDir { dir, socket, client, log_from, lock })
+    }
+
+    pub(super) fn url(&self) -> String {
+        url_of(&self.socket)
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.dir.join("redis.log")
+    }
+
+    /// The log, open twice for the child's standard output and error.
+    pub(super) fn open_log(&self) -> Result<(File, File), EmbeddedError> {
+        let log = open_private(&self.log())?;
+        let again = log.try_clone().map_err(|source| unusable(&self.log(), source))?;
+        Ok((log, again))
+    }
+
+    /// The lock that a server holds for as long as it lives, taken in its name.
+    pub(super) fn lock_for_server(&self) -> Result<File, EmbeddedError> {
+        let path = self.dir.join("redis.lock");
+        let lock = open_private(&path)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => Err(self.unresponsive(&"it still holds redis.lock")),
+            Err(TryLockError::Error(source)) => Err(unusable(&path, source)),
+        }
+    }
+
+    /// True while a server holds its lock.
+    pub(super) fn is_served(&self) -> Result<bool, EmbeddedError> {
+        match self.lock_for_server() {
+            Ok(lock) => {
+                let _ = lock.unlock();
+                Ok(false)
+            }
+            Err(EmbeddedError::Unresponsive { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the socket file that a dead server left: nobody could listen there again.
+    pub(super) fn remove_stale_socket(&self) -> Result<(), EmbeddedError> {
+        match std::fs::remove_file(&self.socket) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(unusable(&self.socket, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what a stopped server needs no more.
+    pub(super) fn tidy(&self) {
+        let _ = std::fs::remove_file(&self.socket);
+        let outside = self.socket.parent().filter(|parent| **parent != *self.dir);
+        if let Some(parent) = outside {
+            let _ = std::fs::remove_dir(parent);
+            let _ = std::fs::remove_file(self.dir.join("socket-path"));
+        }
+    }
+
+    pub(super) async fn ping(&self) -> redis::RedisResult<()> {
+        self.query(redis::cmd("INFO").arg("server").to_owned()).await
+    }
+
+    /// Runs one command on a connection of its own.
+    pub(super) async fn query<T: redis::FromRedisValue>(
+        &self,
+        command: redis::Cmd,
+    ) -> redis::RedisResult<T> {
+        let config = redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(QUERY_MAX))
+            .set_response_timeout(Some(QUERY_MAX));
+        let mut connection =
+            self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        command.query_async(&mut connection).await
+    }
+
+    pub(super) fn unresponsive(&self, problem: &dyn Display) -> EmbeddedError {
+        EmbeddedError::Unresponsive { path: self.dir.clone(), problem: problem.to_string() }
+    }
+
+    /// The error of a server that ended by itself, with the end of what it logged since we came.
+    pub(super) fn ended(&self, status: &str) -> EmbeddedError {
+        let log = self.log();
+        let tail = log_tail(&log, self.log_from)
+            .unwrap_or_else(|error| format!("(the log cannot be read: {error})"));
+        EmbeddedError::Ended { status: status.into(), log, tail }
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that is just being spawned elsewhere in this
+        // one has a copy of it until its program starts.
+        let _ = self.lock.unlock();
+    }
+}
+
+fn unusable(path: &Path, source: std::io::Error) -> EmbeddedError {
+    EmbeddedError::Directory { path: path.into(), source }
+}
+
+fn open_private(path: &Path) -> Result<File, EmbeddedError> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o600);
+    options.open(path).map_err(|source| unusable(path, source))
+}
+
+/// The URL of a socket, with what a URL may not contain escaped.
+fn url_of(socket: &Path) -> String {
+    match url::Url::from_file_path(socket) {
+        Ok(url) => format!("unix://{}", url.path()),
+        Err(()) => format!("unix://{}", socket.display()),
+    }
+}
+
+/// `redis.sock` in the data directory, or, where that path is too long for a socket, in a private
+/// temporary directory whose path is noted in `socket-path`.
+fn socket_path(dir: &Path) -> Result<PathBuf, EmbeddedError> {
+    let near = dir.join("redis.sock");
+    if near.as_os_str().as_bytes().len() <= SOCKET_PATH_BYTES_MAX {
+        return Ok(near);
+    }
+    let note = dir.join("socket-path");
+    if let Ok(noted) = std::fs::read(&note) {
+        let noted = PathBuf::from(OsString::from_vec(noted));
+        if noted.parent().is_some_and(is_private) {
+            return Ok(noted);
+        }
+    }
+    let private = std::env::temp_dir().join(format!("reseq-{}", uuid::Uuid::new_v4().simple()));
+    DirBuilder::new().mode(0o700).create(&private).map_err(|source| unusable(&private, source))?;
+    let socket = private.join("redis.sock");
+    std::fs::write(&note, socket.as_os_str().as_bytes())
+        .and_then(|()| std::fs::set_permissions(&note, Permissions::from_mode(0o600)))
+        .map_err(|source| unusable(&note, source))?;
+    Ok(socket)
+}
+
+/// True for a directory that nobody else can have put there: anybody may write to the temporary
+/// directory, and what answers on the socket is trusted.
+fn is_private(directory: &Path) -> bool {
+    let me = rustix::process::geteuid().as_raw();
+    std::fs::symlink_metadata(directory)
+        .is_ok_and(|found| found.is_dir() && found.uid() == me && found.mode() & 0o077 == 0)
+}
+
+fn log_tail(log: &Path, from: u64) -> std::io::Result<String> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(from.max(length.saturating_sub(TAIL_BYTES))))?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    Ok(lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
+}
