@@ -3,11 +3,11 @@
 -- `local SCHEMA_KNOWN = <the newest schema that the calling pod knows>`.
 
 -- What a record begins with, as a pattern, behind what scripts put before it.
-local KNOWN_FORMAT = '^[1-' .. SCHEMA_KNOWN .. ']'
+local KNOWN_FORMAT = '^[2-' .. SCHEMA_KNOWN .. ']'
 
 -- The schema that is noted, as text. A pod that does not know it must change nothing.
 local function known_schema(noted)
-  local schema = noted or '1'
+  local schema = noted or '2'
   if tonumber(schema) > SCHEMA_KNOWN then error(redis.error_reply('NEWER_SCHEMA ' .. schema)) end
   return schema
 end

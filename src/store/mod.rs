@@ -216,8 +216,11 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.hset_nx(&meta, "schema", schema::FIRST).ignore();
         pipe.hset_nx(&meta, "partitions", configured).ignore();
-        pipe.hget(&meta, "partitions");
-        let (stored,): (u16,) = self.query(&pipe).await?;
+        pipe.hget(&meta, "schema").hget(&meta, "partitions");
+        let (schema, stored): (u32, u16) = self.query(&pipe).await?;
+        if schema < schema::FIRST {
+            return Err(MetaError::Unfit(UnfitServer::OlderSchema { stored: schema }));
+        }
         if stored != configured {
             return Err(MetaError::Unfit(UnfitServer::WrongPartitions { stored, configured }));
         }

@@ -4,7 +4,7 @@
 //!  [ 'T' why | 'B' <length of the body> ';' ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]
 //!    tombstone  the body stands apart            lanes are keys     nothing is in order
 //!  format <accounted_bytes> ',' <length of the header> ';'  MessagePack header  body, to the end
-//!  '1', by the schema
+//!  '2', by the schema
 //! ```
 //!
 //! A body of more than [`INLINE_MAX`] bytes stands apart, in the hash `bodies`: the body as it is now
@@ -374,7 +374,7 @@ mod tests {
             read("2…".into(), &erp, 1, Attempts::default()),
             Err(RecordError::UnknownFormat('2'))
         );
-        for damaged in ["", "P12", "Px;1", "1\u{7f}", "T", "Tx1", "B9", "B9;", "12,9;", "1x,1;"] {
+        for damaged in ["", "P12", "Px;1", "2\u{7f}", "T", "Tx1", "B9", "B9;", "22,9;", "2x,1;"] {
             let result = read(Bytes::from(damaged), &erp, 1, Attempts::default());
             assert!(matches!(result, Err(RecordError::Damaged(_))), "{damaged:?}: {result:?}");
         }

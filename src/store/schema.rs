@@ -21,9 +21,10 @@ use tokio_util::sync::CancellationToken;
 use super::{MetaError, Store, StoreError, UnfitServer, ask};
 
 /// The newest schema that this version knows.
-pub const SCHEMA: u32 = 1;
-/// What a partition has that notes none.
-pub(super) const FIRST: u32 = 1;
+pub const SCHEMA: u32 = 2;
+/// The oldest schema that this version reads, and that of a partition that notes none. Schema 1 had
+/// other names of keys and fields; it was never released.
+pub(super) const FIRST: u32 = 2;
 /// The role under which a pod says which schema it knows.
 const ROLE: &str = "schema";
 /// How long a pod that says nothing more is taken to live.
@@ -54,6 +55,14 @@ pub(super) fn newer_sentence(stored: u32) -> String {
     let known = known();
     format!(
         "Redis holds schema {stored} of Reseq, and this version knows {known}: start a newer version"
+    )
+}
+
+/// Why this version cannot read what an older one wrote, and what to do.
+pub(super) fn older_sentence(stored: u32) -> String {
+    format!(
+        "Redis holds schema {stored} of Reseq, and this version reads schema {FIRST} and later: use an \
+         empty Redis, another redis.prefix, or the version that wrote it"
     )
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, process::Stdio, sync::Arc};
 use redis::aio::MultiplexedConnection;
 
 use super::{
-    SENTENCE,
+    SENTENCE, TOO_OLD,
     support::{
         checker::{Rule, keys},
         gate::Point,
@@ -174,7 +174,7 @@ impl Deployment {
         let doors = [&newer[0]];
         let load = self.send("meanwhile", &doors, 100);
         let (told, ()) = tokio::join!(migrated, load);
-        assert!(told.contains("all 4 partitions have schema 2"), "{told}");
+        assert!(told.contains("all 4 partitions have schema 3"), "{told}");
     }
 
     fn config(&self) -> String {
@@ -185,6 +185,22 @@ impl Deployment {
         let (status, said) = refused_start(&self.config()).await;
         assert!(!status.success());
         assert!(said.contains(SENTENCE), "{said}");
+    }
+
+    /// Notes that the deployment was written by a version whose schema nobody reads any more, and sees
+    /// that this one refuses it by name and changes nothing.
+    pub async fn refuses_a_schema_that_is_too_old(&self) {
+        let mut connection = self.connection().await;
+        let mut command = redis::cmd("HSET");
+        command.arg("reseq:meta").arg("schema").arg("1").arg("partitions").arg(PARTITIONS);
+        command.exec_async(&mut connection).await.unwrap();
+        let digest = redis::cmd("DEBUG").arg("DIGEST").clone();
+        let before: String = digest.query_async(&mut connection).await.unwrap();
+        let (status, said) = refused_start(&self.config()).await;
+        assert!(!status.success());
+        assert!(said.contains(TOO_OLD), "{said}");
+        let after: String = digest.query_async(&mut connection).await.unwrap();
+        assert_eq!(before, after, "a refused start changes nothing");
     }
 
     /// The schema that each partition notes.
@@ -207,7 +223,7 @@ impl Deployment {
             .chain(partitions.iter().map(|partition| format!("reseq:{{p{partition:02}}}:epoch")))
         {
             let mut command = redis::cmd("HSET");
-            command.arg(key).arg("schema").arg("2").exec_async(&mut connection).await.unwrap();
+            command.arg(key).arg("schema").arg("3").exec_async(&mut connection).await.unwrap();
         }
     }
 

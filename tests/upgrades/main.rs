@@ -2,7 +2,7 @@
 //! it, and what becomes of a pod that was left behind.
 //!
 //! The next version is this one, told by RESEQ_NEXT_SCHEMA that it knows one more schema (feature
-//! `next-schema`). Its records begin with '2', and hold the same.
+//! `next-schema`). Its records begin with '3', and hold the same.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -21,7 +21,16 @@ use support::{
 };
 
 const SENTENCE: &str =
-    "Redis holds schema 2 of Reseq, and this version knows 1: start a newer version";
+    "Redis holds schema 3 of Reseq, and this version knows 2: start a newer version";
+
+const TOO_OLD: &str = "Redis holds schema 1 of Reseq, and this version reads schema 2 and later: \
+                       use an empty Redis, another redis.prefix, or the version that wrote it";
+
+#[tokio::test]
+async fn a_schema_that_is_too_old_is_refused_by_name() {
+    let deployment = Deployment::new().await;
+    deployment.refuses_a_schema_that_is_too_old().await;
+}
 
 #[tokio::test]
 async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is_refused() {
@@ -31,7 +40,7 @@ async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is
     // Side by side, each reads what the other writes.
     deployment.send("together", &[&older[0], &newer[0]], 200).await;
     deployment.arrives(2 * 200).await;
-    assert_eq!(deployment.formats_of_some(&newer[0]).await, ["1"], "all write what all can read");
+    assert_eq!(deployment.formats_of_some(&newer[0]).await, ["2"], "all write what all can read");
 
     let refused = deployment.migrate(NEXT, &[]).await.unwrap_err();
     assert!(refused.contains("3 pods of an older version live"), "{refused}");
@@ -51,7 +60,7 @@ async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is
     deployment.migrates(&newer).await;
     deployment.send("after", &[&newer[0]], 100).await;
     deployment.arrives(2 * 300).await;
-    assert_eq!(deployment.formats_of_some(&newer[0]).await, ["2"]);
+    assert_eq!(deployment.formats_of_some(&newer[0]).await, ["3"]);
     drained(&newer[0], &deployment.ledger, &["orders", "accounts"]).await;
     let found = check(&deployment.ledger, &deployment.desk.journal, &deployment::RULES);
     assert_eq!(found.messages, deployment.ledger.count());
@@ -100,7 +109,7 @@ async fn a_migration_that_was_broken_off_is_taken_up_again_and_a_second_one_does
     let newer = deployment.pods(NEXT).await;
     deployment.send("before", &[&newer[0]], 40).await;
     let told = deployment.migrate(NEXT, &["--dry-run"]).await.unwrap();
-    assert!(told.contains("4 of 4 partitions are to be raised to schema 2"), "{told}");
+    assert!(told.contains("4 of 4 partitions are to be raised to schema 3"), "{told}");
     assert!(told.contains("nothing was changed"), "{told}");
     assert_eq!(deployment.schemas().await, [None; 4]);
 
@@ -108,8 +117,8 @@ async fn a_migration_that_was_broken_off_is_taken_up_again_and_a_second_one_does
     deployment.raise(&[0, 1]).await;
     deployment.send("between", &[&newer[0]], 40).await;
     let told = deployment.migrate(NEXT, &[]).await.unwrap();
-    assert!(told.contains("2 of 4 partitions are to be raised to schema 2"), "{told}");
-    assert_eq!(deployment.schemas().await, [Some(2); 4]);
+    assert!(told.contains("2 of 4 partitions are to be raised to schema 3"), "{told}");
+    assert_eq!(deployment.schemas().await, [Some(3); 4]);
     let told = deployment.migrate(NEXT, &[]).await.unwrap();
     assert!(told.contains("nothing to do"), "{told}");
     deployment.send("after", &[&newer[0]], 40).await;

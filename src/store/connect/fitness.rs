@@ -69,6 +69,12 @@ pub enum UnfitServer {
         /// Which rights are missing.
         sentence: String,
     },
+    /// Written by a version of Reseq that is too old.
+    #[error("{}.", crate::store::schema::older_sentence(*.stored))]
+    OlderSchema {
+        /// What Redis holds.
+        stored: u32,
+    },
     /// Written by a newer version of Reseq.
     #[error("{}.", crate::store::schema::newer_sentence(*.stored))]
     NewerSchema {
