@@ -12,7 +12,7 @@ use reseq::cli::{
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Process messages in parallel, deliver them in order of arrival.
+/// Process messages in parallel and deliver them in order of arrival
 #[derive(Parser)]
 #[command(version, about)]
 struct Cli {
@@ -22,50 +22,50 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the service: all roles, or some.
+    /// Run the service, with all roles or some of them
     Serve(serve::ServeArgs),
-    /// Show the main job on real processes, with a report.
+    /// Run a demonstration on real processes and print a report
     Demo(demo::DemoArgs),
-    /// Measure throughput, latency and cost on real processes.
+    /// Measure throughput, latency and cost on real processes
     Bench(Box<bench::BenchArgs>),
     /// A processor of `bench`, which starts this itself.
     #[command(hide = true)]
     BenchProcessor(bench::processor::BenchProcessorArgs),
-    /// Send messages: from arguments, a file, or standard input.
+    /// Send messages from arguments, a file or standard input
     Send(send::SendArgs),
-    /// Show all destinations and how far they are.
+    /// Show the backlog and progress of all destinations
     Status(status::StatusArgs),
-    /// List the pending messages of a destination.
+    /// List the pending messages of a destination
     Messages(messages::MessagesArgs),
-    /// Show one message, or what became of it.
+    /// Show one message, or what became of it
     Show(show::ShowArgs),
-    /// Pause what is delivered to a destination, or what it takes in.
+    /// Pause delivery to a destination, or ingest of its messages
     Pause(pause::PauseArgs),
-    /// Go on with what was paused.
+    /// Resume delivery and ingest of a destination
     Resume(pause::ResumeArgs),
-    /// Have the head of a lane tried again now, with another body if need be.
+    /// Retry the head of a lane now, optionally with a corrected body
     RetryHead(retry_head::RetryHeadArgs),
-    /// Set the head of a lane aside as a dead letter, so that the lane goes on.
+    /// Make the head of a lane a dead letter, so that the lane continues
     SkipHead(skip_head::SkipHeadArgs),
-    /// Cancel one message.
+    /// Cancel one pending message
     Cancel(cancel::CancelArgs),
-    /// Cancel all pending messages of a destination, or of one ordering key.
+    /// Cancel all pending messages of a destination or of one ordering key
     Purge(purge::PurgeArgs),
-    /// Find and repair what the sets and records of a destination disagree on.
+    /// Find and repair inconsistent data of a destination in Redis
     Repair(repair::RepairArgs),
-    /// List, show, redrive or discard dead letters.
+    /// List, show, redrive or discard dead letters
     DeadLetters(dead_letters::DeadLettersArgs),
-    /// Show what became of the last messages of a destination.
+    /// Show what became of the last messages of a destination
     Log(log::LogArgs),
-    /// Have delivered messages arrive anew.
+    /// Deliver logged messages again
     Replay(replay::ReplayArgs),
-    /// List, make or remove destinations.
+    /// List, create, replace or remove destinations
     Destinations(destinations::DestinationsArgs),
-    /// List, make or remove topics.
+    /// List, create, replace or remove topics
     Topics(topics::TopicsArgs),
-    /// Check the configuration and Redis.
+    /// Check the configuration and Redis
     Check(check::CheckArgs),
-    /// Raise the schema of what Redis holds, once all pods are of this version.
+    /// Upgrade the data in Redis to the schema of this version
     Migrate(migrate::MigrateArgs),
     /// Evaluate a jq expression for a processor, which starts this itself.
     #[command(hide = true)]

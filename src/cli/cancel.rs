@@ -12,12 +12,12 @@ use super::{
 pub struct CancelArgs {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
-    /// The message.
+    /// Sequence of the message
     #[arg(required_unless_present = "idempotency_key", conflicts_with = "idempotency_key")]
     sequence: Option<u64>,
-    /// The message that was stamped under this idempotency key.
+    /// Idempotency key of the message, in place of its sequence
     #[arg(long)]
     idempotency_key: Option<String>,
 }

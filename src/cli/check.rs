@@ -10,7 +10,7 @@ use crate::{
 /// Arguments of `reseq check`.
 #[derive(Debug, clap::Args)]
 pub struct CheckArgs {
-    /// The configuration file (TOML).
+    /// Configuration file (TOML)
     #[arg(long, env = "RESEQ_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 }

@@ -12,10 +12,10 @@ use super::client::{Answer, Refused, Service};
 /// Where the service is, and how its answer is printed.
 #[derive(Debug, Clone, Args)]
 pub struct At {
-    /// Where the service listens.
+    /// URL of the service
     #[arg(long, env = "RESEQ_URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
-    /// Print the service's answer as it is.
+    /// Print the answer of the service as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -17,22 +17,22 @@ pub struct DestinationsArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Command {
-    /// List destinations.
+    /// List destinations
     List(At),
-    /// Make or replace the destination that a file of JSON defines, by its `name`.
+    /// Create or replace the destination that a JSON file defines
     Put {
         #[command(flatten)]
         at: At,
-        /// The file, as for PUT /v1/destinations.
+        /// JSON file with a definition, including its "name"
         file: PathBuf,
     },
-    /// Remove a destination.
+    /// Remove a destination
     Delete {
         #[command(flatten)]
         at: At,
-        /// The destination.
+        /// Name of the destination
         destination: String,
-        /// Its pending messages and dead letters too.
+        /// Remove its pending messages and dead letters too
         #[arg(long)]
         force: bool,
     },

@@ -10,12 +10,12 @@ use super::common::{At, human_age, list, path_of, query, text_of};
 pub struct LogArgs {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
-    /// The most of them: 1 to 1,000.
+    /// Maximum number of messages, 1 to 1,000
     #[arg(long, default_value_t = 100)]
     limit: u32,
-    /// Where the page before ended.
+    /// Cursor that the previous page printed
     #[arg(long)]
     cursor: Option<String>,
 }

@@ -10,21 +10,21 @@ use super::common::{At, error_of, human_age, list, path_of, query, text_of};
 pub struct MessagesArgs {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
-    /// Only those that are waiting, processing, delayed, ready or halted.
+    /// Only this state: waiting, processing, delayed, ready or halted
     #[arg(long)]
     state: Option<String>,
-    /// Only those of this ordering key.
+    /// Only this ordering key; "" means no key
     #[arg(long)]
     key: Option<String>,
-    /// Only those from this sequence on.
+    /// Only this sequence and later
     #[arg(long)]
     from: Option<u64>,
-    /// The most of them: 1 to 1,000.
+    /// Maximum number of messages, 1 to 1,000
     #[arg(long, default_value_t = 100)]
     limit: u32,
-    /// Where the page before ended.
+    /// Cursor that the previous page printed
     #[arg(long)]
     cursor: Option<String>,
 }

@@ -15,10 +15,10 @@ const TELL_EVERY: u16 = 16;
 /// Arguments of `reseq migrate`.
 #[derive(Debug, clap::Args)]
 pub struct MigrateArgs {
-    /// The configuration file (TOML).
+    /// Configuration file (TOML)
     #[arg(long, env = "RESEQ_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Only say what would be done.
+    /// Only show what would be done
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -8,9 +8,9 @@ use super::common::{At, object, path_of};
 /// What can be paused.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum What {
-    /// What is sent to the receiver.
+    /// Sending messages to the receiver
     Delivery,
-    /// What producers send.
+    /// Accepting messages of producers
     Ingest,
 }
 
@@ -28,9 +28,9 @@ impl What {
 pub struct PauseArgs {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
-    /// What is paused.
+    /// What to pause
     what: What,
 }
 
@@ -39,9 +39,9 @@ pub struct PauseArgs {
 pub struct ResumeArgs {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
-    /// What goes on; both if it is left out.
+    /// What to resume; both if left out
     what: Option<What>,
 }
 

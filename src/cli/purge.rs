@@ -13,15 +13,15 @@ use super::common::{At, object, path_of};
 pub struct PurgeArgs {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
-    /// Only those of this ordering key.
+    /// Only this ordering key; "" means no key
     #[arg(long)]
     key: Option<String>,
-    /// Only say how many there are.
+    /// Only count
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }

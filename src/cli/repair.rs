@@ -17,12 +17,12 @@ pub const FOUND: u8 = 3;
 pub struct RepairArgs {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
-    /// Only say what there is to repair.
+    /// Only show what would be repaired
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }

@@ -10,24 +10,24 @@ use super::common::{At, object, path_of};
 pub struct ReplayArgs {
     #[command(flatten)]
     at: At,
-    /// The destination whose log is replayed.
+    /// Name of the destination whose log is replayed
     destination: String,
-    /// From this sequence on.
+    /// Only this sequence and later
     #[arg(long, required_unless_present = "from_time", conflicts_with = "from_time")]
     from_sequence: Option<u64>,
-    /// What was delivered at this time or later, such as 2026-11-21T10:00:00Z.
+    /// Only what was delivered at this time or later, for example 2026-11-21T10:00:00Z
     #[arg(long)]
     from_time: Option<String>,
-    /// Up to this sequence.
+    /// Only this sequence and earlier
     #[arg(long)]
     to_sequence: Option<u64>,
-    /// Where it arrives; the same destination if left out.
+    /// Destination that gets the messages; the same one if left out
     #[arg(long)]
     to_destination: Option<String>,
-    /// With the same key again, nothing is doubled.
+    /// Key that makes it safe to run the same replay again
     #[arg(long)]
     idempotency_key: Option<String>,
-    /// Only say how much there is.
+    /// Only count
     #[arg(long)]
     dry_run: bool,
 }

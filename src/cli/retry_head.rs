@@ -18,13 +18,13 @@ use super::{
 pub struct RetryHeadArgs {
     #[command(flatten)]
     head: HeadArgs,
-    /// A repaired body for a halted head: a file, or `-` for standard input.
+    /// Corrected body for a halted head: a file, or "-" for standard input
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
-    /// The media type of the repaired body; as before if it is left out.
+    /// Content type of the corrected body; unchanged if left out
     #[arg(long, requires = "body")]
     content_type: Option<String>,
-    /// Every halted head of the destination.
+    /// Retry every halted head of the destination
     #[arg(long, conflicts_with_all = ["key", "sequence", "body"])]
     all: bool,
 }

@@ -14,10 +14,10 @@ use crate::{
 /// Arguments of `reseq serve`.
 #[derive(Debug, clap::Args)]
 pub struct ServeArgs {
-    /// The configuration file (TOML).
+    /// Configuration file (TOML)
     #[arg(long, env = "RESEQ_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Which roles this process has, separated by commas.
+    /// Roles of this process, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "ingest,processor,sender")]
     pub roles: Vec<Role>,
 }

@@ -12,9 +12,9 @@ use super::common::{At, path_of, plain};
 pub struct ShowArgs {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
-    /// The message.
+    /// Sequence of the message
     sequence: u64,
 }
 

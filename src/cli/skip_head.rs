@@ -17,12 +17,12 @@ pub struct SkipHeadArgs {
 pub struct HeadArgs {
     #[command(flatten)]
     pub at: At,
-    /// The destination.
+    /// Name of the destination
     pub destination: String,
-    /// The ordering key of the lane, where lanes are keys; "" is that of messages without one.
+    /// Ordering key of the lane; required with ordering "key". "" means no key
     #[arg(long)]
     pub key: Option<String>,
-    /// The head: refused if it is another by now. Required where nothing is in order.
+    /// Sequence of the head; refused if the head has changed. Required with ordering "none"
     #[arg(long)]
     pub sequence: Option<u64>,
 }

@@ -41,13 +41,13 @@ const COLUMNS: [&str; 14] = [
 /// The arguments of `reseq status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// Where the service listens.
+    /// URL of the service
     #[arg(long, env = "RESEQ_URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
-    /// Show it again every second, until Ctrl-C.
+    /// Update every second until Ctrl-C
     #[arg(long)]
     pub watch: bool,
-    /// Print what the service says as JSON, in place of the table: one line each time.
+    /// Print JSON, one line for each update, instead of a table
     #[arg(long)]
     pub json: bool,
 }

@@ -14,23 +14,23 @@ pub struct TopicsArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Command {
-    /// List topics and where they go.
+    /// List topics and their destinations
     List(At),
-    /// Make a topic, or replace where it goes.
+    /// Create a topic or replace its destinations
     Set {
         #[command(flatten)]
         at: At,
-        /// The topic.
+        /// Name of the topic
         topic: String,
-        /// Where what is published to it goes.
+        /// Destinations of the topic
         #[arg(required = true)]
         destinations: Vec<String>,
     },
-    /// Remove a topic.
+    /// Remove a topic
     Remove {
         #[command(flatten)]
         at: At,
-        /// The topic.
+        /// Name of the topic
         topic: String,
     },
 }

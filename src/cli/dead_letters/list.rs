@@ -16,24 +16,24 @@ const COLUMNS: [&str; 7] =
 pub struct ListArgs {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
-    /// Only those of this ordering key.
+    /// Only this ordering key; "" means no key
     #[arg(long)]
     key: Option<String>,
-    /// Only those that came as far as `transform` or `delivery`.
+    /// Only those that failed in this stage: transform or delivery
     #[arg(long)]
     stage: Option<String>,
-    /// Only those with this in their reason or in one of their errors.
+    /// Only those with this text in their reason or in one of their errors
     #[arg(long)]
     reason: Option<String>,
-    /// Only those from this sequence on.
+    /// Only this sequence and later
     #[arg(long)]
     from: Option<u64>,
-    /// The most of them: 1 to 1,000.
+    /// Maximum number of dead letters, 1 to 1,000
     #[arg(long, default_value_t = 100)]
     limit: u32,
-    /// Where the page before ended.
+    /// Cursor that the previous page printed
     #[arg(long)]
     cursor: Option<String>,
 }
@@ -43,9 +43,9 @@ pub struct ListArgs {
 pub struct ShowArgs {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
-    /// The dead letter.
+    /// Sequence of the dead letter
     sequence: u64,
 }
 

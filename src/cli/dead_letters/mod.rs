@@ -21,13 +21,13 @@ pub struct DeadLettersArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Command {
-    /// List dead letters.
+    /// List dead letters
     List(list::ListArgs),
-    /// Show one, with its body and its errors.
+    /// Show one dead letter with its body and errors
     Show(list::ShowArgs),
-    /// Have dead letters arrive anew, at the end of their lanes.
+    /// Store dead letters again, at the end of their lanes
     Redrive(Many),
-    /// Throw dead letters away.
+    /// Delete dead letters
     Discard(DiscardArgs),
 }
 
@@ -35,11 +35,11 @@ enum Command {
 struct Many {
     #[command(flatten)]
     at: At,
-    /// The destination.
+    /// Name of the destination
     destination: String,
     #[command(flatten)]
     which: Which,
-    /// Only say how many there are.
+    /// Only count
     #[arg(long)]
     dry_run: bool,
 }
@@ -48,7 +48,7 @@ struct Many {
 struct DiscardArgs {
     #[command(flatten)]
     many: Many,
-    /// Do not ask.
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }

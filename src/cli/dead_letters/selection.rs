@@ -9,25 +9,25 @@ use crate::cli::common::object;
 /// Sequences, all, or a filter.
 #[derive(Debug, Clone, Args)]
 pub struct Which {
-    /// These.
+    /// Sequences of the dead letters
     #[arg(value_name = "SEQUENCE")]
     sequences: Vec<u64>,
-    /// All of the destination.
+    /// All dead letters of the destination
     #[arg(long)]
     all: bool,
-    /// Those of this ordering key.
+    /// Those with this ordering key; "" means no key
     #[arg(long)]
     key: Option<String>,
-    /// Those that came as far as `transform` or `delivery`.
+    /// Those that failed in this stage: transform or delivery
     #[arg(long)]
     stage: Option<String>,
-    /// Those from this sequence on.
+    /// Those with this sequence or later
     #[arg(long)]
     from: Option<u64>,
-    /// Those up to this sequence.
+    /// Those with this sequence or earlier
     #[arg(long)]
     to: Option<u64>,
-    /// Those with this in their reason or in one of their errors.
+    /// Those with this text in their reason or in one of their errors
     #[arg(long)]
     error: Option<String>,
 }

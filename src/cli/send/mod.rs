@@ -37,40 +37,40 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// The arguments of `reseq send`.
 #[derive(Debug, Clone, Args)]
 pub struct SendArgs {
-    /// Where the service listens.
+    /// URL of the service
     #[arg(long, env = "RESEQ_URL", default_value = "http://127.0.0.1:8080")]
     pub url: String,
-    /// The destination. With --ndjson only for the lines that name none.
+    /// Destination. With --ndjson, only for lines that name none
     #[arg(short, long, required_unless_present_any = ["ndjson", "topic"])]
     pub destination: Option<String>,
-    /// The topic, in place of a destination. With --ndjson only for the lines that name none.
+    /// Topic, in place of a destination. With --ndjson, only for lines that name none
     #[arg(short, long, conflicts_with = "destination")]
     pub topic: Option<String>,
-    /// The ordering key of all messages that have none of their own.
+    /// Ordering key of all messages that have none of their own
     #[arg(long)]
     pub key: Option<String>,
-    /// Not to be processed before so long, such as 500ms, 30s, 15m, 12h or 1d.
+    /// Process the messages only after this time has passed: 500ms, 30s, 15m, 12h or 1d
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     pub delay: Option<u64>,
-    /// Not to be processed before this time, such as 2026-11-21T10:00:00Z.
+    /// Process the messages only after this time, for example 2026-11-21T10:00:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "delay")]
     pub not_before: Option<String>,
-    /// 0 to 9, where the destination's ordering is "none": what is higher is processed first.
+    /// Priority, 0 to 9; 9 is processed first. Only with ordering "none"
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub priority: Option<u8>,
-    /// The idempotency key of the message; of several, each gets `<key>/<line>`.
+    /// Idempotency key of the message; with several messages, each gets "<key>/<line>"
     #[arg(long)]
     pub idempotency_key: Option<String>,
-    /// Each line is an object as for POST /v1/messages, in place of a message's body.
+    /// Each line is an object as for POST /v1/messages, not a body
     #[arg(long)]
     pub ndjson: bool,
-    /// Send each line of this file; `-` is standard input.
+    /// Send each line of this file; "-" is standard input
     #[arg(long, conflicts_with = "messages")]
     pub file: Option<PathBuf>,
-    /// Give up when nothing was accepted for so long, in seconds.
+    /// Give up if nothing was accepted for this many seconds
     #[arg(long, default_value_t = 300)]
     pub retry_s: u64,
-    /// Send each of these; `-`, or none at all, is each line of standard input.
+    /// Messages to send. "-" or none: each line of standard input
     #[arg(value_name = "MESSAGE")]
     pub messages: Vec<String>,
 }
