@@ -225,11 +225,12 @@ pub fn as_svc(url: &str) -> String {
     }
 }
 
-/// The rules that docs/REDIS.md names for a user of Reseq's own.
+/// The rules that the documentation lists for a user of Reseq's own.
 pub fn minimal_rules() -> Vec<String> {
-    let text = std::fs::read_to_string(super::source::root().join("docs/REDIS.md")).unwrap();
+    let page = "docs/reference/redis-requirements.md";
+    let text = std::fs::read_to_string(super::source::root().join(page)).unwrap();
     let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix("ACL SETUSER reseq "));
-    let line = lines.next().expect("docs/REDIS.md has the rules in a line");
+    let line = lines.next().expect("the page has the rules in a line");
     let rules = line.split(' ').filter(|rule| rule.starts_with(['~', '&', '+']));
     rules.map(str::to_owned).collect()
 }

@@ -62,7 +62,7 @@ enum Set {
 impl Servers {
     pub async fn start(topology: Topology, level: Level) -> Servers {
         // With `everysec` Redis holds writes back while the disk is slow to sync, and SIGKILL
-        // loses them (docs/REDIS.md, Durability). Handed to the operating system at once, they
+        // loses them (docs/explanation/durability.md). Handed to the operating system at once, they
         // are kept.
         let fsync = if level == Level::Fsynced { "always" } else { "no" };
         let user = user();

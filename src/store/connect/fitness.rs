@@ -62,7 +62,10 @@ pub enum UnfitServer {
         configured: u16,
     },
     /// Its user may not do what Reseq does.
-    #[error("At {url} {sentence}. Give it these rules (ACL SETUSER); docs/REDIS.md names all.")]
+    #[error(
+        "At {url} {sentence}. Give it these rules (ACL SETUSER); \
+         docs/reference/redis-requirements.md lists all rules."
+    )]
     NoRights {
         /// Where it is.
         url: String,

@@ -31,7 +31,7 @@ const FEW: usize = 5_000;
 /// Messages of one call of ingest.
 const BATCH: usize = 1_000;
 
-/// What one call may touch, whatever waits (docs/REDIS.md, Bounds).
+/// What one call may touch, whatever waits (docs/reference/redis-keys.md, Bounds).
 mod most {
     /// Commands of one call.
     pub const COMMANDS: usize = 5_000;
