@@ -1,31 +1,31 @@
-# `make` lists what there is.
+# `make` lists the targets.
 
-# What only tests are built with.
+# Cargo features that only tests use.
 TEST_FEATURES := --features pause-points,planted-bugs,next-schema
 
-# Where cargo puts what it builds. Cargo is asked once, by the first recipe that needs it.
+# The directory in which cargo builds. The first recipe that needs it asks cargo, once.
 TARGET_DIR = $(eval TARGET_DIR := $$(shell scripts/target-dir.sh))$(TARGET_DIR)
 RESEQ = "$(or $(TARGET_DIR),$(error cargo does not say where it builds))/release/reseq"
 
-# What is also run on newer servers.
+# Tests for `test-rights` and `test-newer`.
 RIGHTS_TESTS := doors steering policies worker_api topics delivery_http journey_order journey_faults hand_over
 NEWER_TESTS := scripts_model scripts_cluster scripts_wrong_type journey_order journey_faults upgrades power_cut clocks
 
 .DEFAULT_GOAL := help
-# Setup comes before what needs it, also with -j; cargo is parallel by itself.
+# Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
 .PHONY: help setup build demo run test torture test-rights test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: ## Install what is missing (redis-server), check the rest (cargo, node)
+setup: ## Install redis-server if it is missing; check cargo and node
 	@scripts/setup.sh
 
-build: ## Build the release: target/release/reseq, or where cargo is set to build
+build: ## Build the release: release/reseq in cargo's target directory (target/)
 	cargo build --release --locked
 
-demo: setup build ## Show it: slow processing, order kept, pods killed (KILLS=0: none; DEMO_ARGS=...)
+demo: setup build ## Show parallel work in order, with processes killed (KILLS=0: kill none; DEMO_ARGS=...)
 	$(RESEQ) demo $(if $(KILLS),--kills $(KILLS)) $(DEMO_ARGS)
 
 run: setup build ## Start the service with an embedded Redis and reseq.example.toml
@@ -34,50 +34,50 @@ run: setup build ## Start the service with an embedded Redis and reseq.example.t
 test: setup ## Run all tests
 	cargo test --locked $(TEST_FEATURES)
 
-torture: setup ## A storm of faults, then a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster DURABILITY=... BACKLOG=...)
+torture: setup ## Run a storm of faults, print a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster DURABILITY=... BACKLOG=...)
 	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
 	  TORTURE_DURABILITY=$(DURABILITY) TORTURE_BACKLOG=$(BACKLOG) \
 	  cargo test --locked $(TEST_FEATURES) --test torture -- --nocapture
 
-test-rights: setup ## Run the tests of journeys with pods whose Redis user has the documented rights and no others
+test-rights: setup ## Run tests with a Redis user that has only the documented rights
 	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \
 	  $(addprefix --test ,$(RIGHTS_TESTS))
 
-test-newer: setup ## Run the tests of scripts and journeys on Redis 8 and Valkey (Debian's packages, unpacked)
+test-newer: setup ## Run tests on Redis 8 and Valkey (from Debian packages)
 	@scripts/newer-servers.sh | while read -r server; do \
 	  RESEQ_TEST_REDIS_SERVER=$$server cargo test --locked --no-fail-fast $(TEST_FEATURES) \
 	    $(addprefix --test ,$(NEWER_TESTS)) </dev/null || exit 1; done
 
-bench: setup build ## Throughput, latency, cost; the ramp drawn into bench/ where cargo builds (BENCH_ARGS=...)
+bench: setup build ## Measure throughput, latency and cost; draw the ramp into bench/ in cargo's target directory (BENCH_ARGS=...)
 	$(RESEQ) bench --warm-up 20000 --ramp 10,25,50,75,100 --svg "$(TARGET_DIR)/bench/ramp.svg" $(BENCH_ARGS)
 
-bench-fast: setup build ## The demo's case ten times faster, three runs, nothing killed
+bench-fast: setup build ## Run the demo ten times faster, three times, without kills
 	@for run in 1 2 3; do $(RESEQ) demo --kills 0 --interval-ms 25 \
 	  --work-min-ms 50 --work-max-ms 100 --messages 2000 || exit 1; done
 
-bench-keys: setup ## A million messages on a million ordering keys; is Redis empty afterwards?
+bench-keys: setup ## Send a million messages on a million ordering keys; check that Redis is empty afterwards (COUNT=1000000)
 	cargo run --release --locked --example million_keys $(COUNT)
 
-bench-destinations: setup ## 100,000 destinations: how fast they are defined and known, what a change costs
+bench-destinations: setup ## Define 100,000 destinations; measure the time and the cost of a change (COUNT=100000)
 	cargo run --release --locked --example many_destinations $(COUNT)
 
-bench-scripts: setup ## What the life of a message costs Redis, script by script
+bench-scripts: setup ## Measure the CPU time of Redis per message and script (COUNT=100000)
 	cargo run --release --locked --example script_costs $(COUNT)
 
-bench-longest: setup ## The longest call to Redis of each operation, with a million waiting (COUNT=1000000)
+bench-longest: setup ## Measure the longest Redis call of each operation with many messages waiting (COUNT=1000000)
 	RESEQ_BOUNDS_TIMES=1 RESEQ_BOUNDS_WAITING=$(or $(COUNT),1000000) cargo test --release --locked $(TEST_FEATURES) \
 	  --test steering no_call_holds_redis -- --nocapture --test-threads 1
 
-bench-peers: setup build ## The same work given to Reseq and to its peers (BENCH_ARGS=--quick)
+bench-peers: setup build ## Compare Reseq with other systems on the same work (BENCH_ARGS=--quick)
 	bench/setup.sh
 	bench/run $(BENCH_ARGS)
 
-lint: ## Check the formatting, and what clippy finds
+lint: ## Check the formatting, run clippy
 	cargo fmt --check
 	cargo clippy --locked --all-targets $(TEST_FEATURES) -- -D warnings
 	cargo check --locked
 
-release-clean: build ## Show that the release has no pause points and no planted bugs
+release-clean: build ## Check that the release has no pause points and no planted bugs
 	@test -f $(RESEQ) || { echo "there is no $(TARGET_DIR)/release/reseq"; exit 1; }
 	@for name in RESEQ_PAUSE_SOCKET RESEQ_PLANTED_BUG sender.accepted accepted_when_sent; do \
 	  if grep -qaF $$name $(RESEQ); then echo "the release has $$name"; exit 1; fi; \

@@ -1,5 +1,5 @@
-//! Very many destinations: how fast they are defined, how fast a pod has them, and what one change then
-//! makes Redis do. A benchmark: it prints what it saw.
+//! A benchmark with very many destinations: how fast they are defined, how fast a new pod loads them, and
+//! how much work one change causes in Redis.
 //!
 //! `make bench-destinations`, or `cargo run --release --example many_destinations -- 10000` for fewer.
 
@@ -10,9 +10,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use redis::aio::MultiplexedConnection;
 use reseq::{Reseq, Role, config::Config, store::embedded::EmbeddedRedis};
 
-/// Requests under way at once.
+/// Concurrent requests.
 const AT_ONCE: usize = 32;
-/// Definitions that are changed one by one, to see what each costs.
+/// Number of definitions to change one by one, to measure the cost of each change.
 const CHANGED: usize = 200;
 
 #[tokio::main]
@@ -38,7 +38,7 @@ async fn main() -> anyhow::Result<()> {
         request.send().await?.error_for_status()?;
         anyhow::Ok(())
     };
-    println!("| destinations | defined in | a second | a new pod has them in | Redis |");
+    println!("| destinations | defined in | per second | loaded by a new pod in | Redis |");
     println!("| ---: | ---: | ---: | ---: | ---: |");
     let mut costs = Vec::new();
     for (from, to) in [(0, count / 10), (count / 10, count)] {
@@ -53,8 +53,8 @@ async fn main() -> anyhow::Result<()> {
         let per_second = (to - from) as f64 / defined.as_secs_f64();
         println!("| {to} | {defined:.1?} | {per_second:.0} | {ready:.1?} | {memory:.0} MiB |");
 
-        // Two pods follow: this is what both and the change itself cost. What senders look at each
-        // second is taken off.
+        // The cost of the change itself and of the two pods that follow it. Subtracts what the senders read
+        // each second when idle.
         let idle = usage(&mut server, tokio::time::sleep(Duration::from_secs(10))).await?;
         let begun = Instant::now();
         let mut failed = None;
@@ -70,7 +70,7 @@ async fn main() -> anyhow::Result<()> {
         costs.push((to, each(0), each(1), idle[0] / 10.0));
         second.stop().await?;
     }
-    println!("\n| destinations | commands a change | bytes a change | commands a second, idle |");
+    println!("\n| destinations | commands per change | bytes per change | commands per second, idle |");
     println!("| ---: | ---: | ---: | ---: |");
     for (destinations, commands, bytes, idle) in costs {
         println!("| {destinations} | {commands:.0} | {bytes:.0} | {idle:.0} |");
@@ -80,7 +80,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Commands that Redis ran, and bytes that it sent, while something went on.
+/// Commands that Redis ran and bytes that it sent during `work`.
 async fn usage(
     server: &mut MultiplexedConnection,
     work: impl Future<Output = ()>,

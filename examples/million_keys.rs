@@ -1,5 +1,5 @@
-//! One million messages on one million ordering keys: accepted, delivered, and afterwards Redis is
-//! as it was. A benchmark: it prints what it saw and fails only if something is left over.
+//! A benchmark: accepts and delivers one million messages on one million ordering keys, then compares Redis
+//! with its state before. It fails only if keys are left over.
 //!
 //! `make bench-keys`, or `cargo run --release --example million_keys -- 100000` for fewer.
 
@@ -26,7 +26,7 @@ use reseq::{
 use tokio::net::TcpListener;
 use tokio_util::codec::Framed;
 
-/// Messages of one request.
+/// Messages in one request.
 const BATCH: u64 = 2_000;
 
 #[tokio::main]
@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
     };
     let directory = tempfile::tempdir()?;
     let redis = EmbeddedRedis::start(&directory.path().join("redis")).await?;
-    // Listing a million keys takes longer than a usual call.
+    // Listing a million keys takes longer than the default timeout.
     let patient = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let client = redis::Client::open(redis.url())?;
     let mut server = client.get_multiplexed_async_connection_with_config(&patient).await?;
@@ -56,8 +56,8 @@ async fn main() -> anyhow::Result<()> {
     let ingest = Reseq::new(config.clone()).roles([Role::Ingest]).start().await?;
     let url = format!("http://{}/v1/messages", ingest.http);
 
-    // One message first, so that what stays for good (definition, epochs) is there before. Then
-    // nobody delivers until all are accepted: a million lanes are there at once.
+    // Send one message first, to create the permanent keys (definition, epochs). Then stop the sender
+    // until all messages are accepted, so that a million lanes exist at once.
     send(&url, 0, 1).await?;
     let sender = Reseq::new(config.clone()).roles([Role::Sender]).start().await?;
     delivered(&received, 1, &ProgressBar::hidden()).await;
@@ -82,7 +82,8 @@ async fn main() -> anyhow::Result<()> {
     delivered(&received, count + 1, &bar).await;
     bar.finish();
     let delivered = begun.elapsed();
-    // As before: an owner has keys of its own. Answers to calls are kept for a minute at most.
+    // Measure as before, without a sender: an owner has keys of its own. Answers to calls expire
+    // within a minute.
     sender.stop().await?;
     let after = Numbers::settled(&mut server, |now| now.keys <= before.keys).await?;
     ingest.stop().await?;
@@ -102,7 +103,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Accepts frames, counts them, and says OK.
+/// Accepts frames, counts them, and answers OK.
 async fn receive(listener: TcpListener, received: Arc<AtomicU64>) {
     while let Ok((stream, _)) = listener.accept().await {
         let received = received.clone();
@@ -145,7 +146,7 @@ async fn delivered(received: &AtomicU64, count: u64, bar: &ProgressBar) {
     }
 }
 
-/// What Redis holds.
+/// Keys and memory of Redis.
 #[derive(Debug, Clone, Copy)]
 struct Numbers {
     keys: u64,
@@ -162,7 +163,7 @@ impl Numbers {
         Ok(Numbers { keys: lasting as u64, dataset })
     }
 
-    /// The numbers once Redis has settled as asked, or after a minute.
+    /// The numbers when `is_settled` holds, or after a minute.
     async fn settled(
         server: &mut redis::aio::MultiplexedConnection,
         is_settled: impl Fn(&Numbers) -> bool,

@@ -1,8 +1,8 @@
-//! What the life of a message costs Redis: CPU time a message, script by script, at several sizes of
-//! the batch. Nothing but Redis and the store: no pods, no receivers. A benchmark.
+//! A benchmark: the CPU time of Redis per message, for each script and several batch sizes. Uses only Redis
+//! and the store, no pods and no receivers.
 //!
-//! `make bench-scripts`, or `cargo run --release --example script_costs -- 100000 128 1`: so many messages,
-//! so many a call, only the first of the cases.
+//! `make bench-scripts`, or `cargo run --release --example script_costs -- 100000 128 1`. The arguments are
+//! the number of messages, the messages per call, and the case, from 1.
 
 use std::{io::Write, time::Duration};
 
@@ -17,10 +17,10 @@ use reseq::{
     },
 };
 
-/// The bytes of a body.
+/// Bytes in each body.
 const BODY_BYTES: usize = 200;
 const LEASE: Duration = Duration::from_secs(3600);
-/// So many messages go through all of it before the next are sent.
+/// Number of messages that go through all scripts before the next are sent.
 const ROUND: usize = 10_000;
 
 struct Bench {
@@ -32,7 +32,7 @@ struct Bench {
     lanes: usize,
 }
 
-/// Microseconds of Redis's main thread, script by script.
+/// Microseconds of the main thread of Redis, for each script.
 #[derive(Default)]
 struct Costs([(&'static str, f64); 4]);
 
@@ -45,18 +45,18 @@ async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let redis = EmbeddedRedis::start(&directory.path().join("redis")).await?;
     println!(
-        "CPU of Redis in µs a message, {count} messages of {BODY_BYTES} bytes; AOF, fsync each second"
+        "CPU of Redis in µs per message, {count} messages of {BODY_BYTES} bytes; AOF, fsync each second"
     );
     println!(
         "{:>26} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8}",
-        "", "a call", "ingest", "claim", "complete", "release", "together"
+        "", "batch", "ingest", "claim", "complete", "release", "together"
     );
     let batches = batch.map_or(vec![1, 16, 128, 512], |batch| vec![batch]);
     let cases = [
         ("one lane", Ordering::Destination, 1),
         ("100 ordering keys", Ordering::Key, 100),
-        ("nothing in order", Ordering::None, 1),
-        ("a key each", Ordering::Key, ROUND),
+        ("no order", Ordering::None, 1),
+        ("a key for each", Ordering::Key, ROUND),
     ];
     for (number, (title, ordering, lanes)) in (1..).zip(cases) {
         if case.is_some_and(|case| case != number) {
@@ -116,7 +116,7 @@ impl Bench {
         Ok(seconds * 1e6)
     }
 
-    /// Takes `count` messages through their lives, `batch` a call.
+    /// Takes `count` messages through all scripts, `batch` per call.
     async fn run(&mut self, count: usize, batch: usize) -> anyhow::Result<Costs> {
         let mut costs = Costs(["ingest", "claim", "complete", "release"].map(|name| (name, 0.0)));
         let mut done = 0;
@@ -179,7 +179,7 @@ impl Bench {
         Ok(all)
     }
 
-    /// Releases as a sender does: what was released before is settled by the call that asks for more.
+    /// Releases as a sender does: each call settles the messages of the call before.
     async fn release(&self, sequences: &[u64], batch: usize) -> anyhow::Result<()> {
         let lane = |key: Option<String>, upto: u64, settled: u64, want: usize| LaneRequest {
             key,
@@ -200,7 +200,7 @@ impl Bench {
             }
             return Ok(());
         }
-        // As many lanes a call as make a batch.
+        // As many lanes per call as fill a batch.
         let a_lane = (sequences.len() / self.lanes).min(batch).max(1);
         let keys: Vec<Option<String>> = match self.lanes {
             1 => vec![None],

@@ -2,9 +2,9 @@
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node worker.mjs erp
 //
-// It leases messages of a destination whose transform is { kind = "worker" }, works on them side
-// by side, and completes them in whatever order they are finished. Reseq delivers them in the
-// order in which they arrived.
+// It leases messages of a destination whose transform is { kind = "worker" }, processes them in
+// parallel, and completes each when it is done. Reseq delivers them in the order in which they
+// arrived.
 
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -18,8 +18,8 @@ process.on("SIGTERM", () => stop.abort());
 process.on("SIGINT", () => stop.abort());
 
 /**
- * The work itself: what it returns is delivered; what it throws is tried again, unless the error says
- * `final: true`. `signal` is aborted when the message is somebody else's.
+ * Your work. Reseq delivers what it returns. If it throws, the message is tried again, unless the error
+ * has `final: true`. `signal` is aborted when another worker has the message.
  */
 async function transform(body, { attempt }, signal) {
   if (body.failsFirst && attempt === 1) throw new Error("not at the first attempt");
@@ -44,8 +44,8 @@ async function post(path, body, signal) {
 }
 
 /**
- * Asks about one lease until Reseq has answered, also while it restarts: finished work is not thrown
- * away. Asking twice is safe. Returns the status, or throws if Reseq refuses the item for good.
+ * Repeats a call about one lease until Reseq answers, so that a restart of Reseq loses no finished work.
+ * Repeating is safe. Returns the status, or throws if Reseq refuses the item for good.
  */
 async function insist(how, item) {
   for (;;) {
@@ -53,23 +53,23 @@ async function insist(how, item) {
       return (await post(`/v1/leases/${how}`, { items: [item] })).results[0].status;
     } catch (error) {
       if (error.isRefused) throw error;
-      console.error(`${error.message}; asking again`);
+      console.error(`${error.message}; retrying`);
       await pause(200);
     }
   }
 }
 
-/** What is not JSON would be no body at all: a mistake that no further attempt mends. */
+/** Fails for good if the output is not JSON: another attempt would not help. */
 function asJson(output) {
   if (JSON.stringify(output) !== undefined) return output;
-  throw Object.assign(new Error(`transform returned no JSON but ${typeof output}`), { final: true });
+  throw Object.assign(new Error(`transform returned ${typeof output} instead of JSON`), { final: true });
 }
 
 async function work(lease) {
   const { token, sequence, attempt } = lease;
   const lost = new AbortController();
   let isExtending = false;
-  // A lease that is not extended in time goes to another worker.
+  // Without an extension in time, another worker gets the message.
   const timer = setInterval(async () => {
     if (isExtending) return;
     isExtending = true;
@@ -87,11 +87,11 @@ async function work(lease) {
     try {
       output = asJson(await transform(lease.body, lease, lost.signal));
     } catch (error) {
-      // Only this is a failure of the work.
+      // Report only failures of the work itself.
       if (!lost.signal.aborted) await fail(error);
       return;
     }
-    // Reseq may refuse the output for good: it is too long, say.
+    // Reseq may refuse the output for good, for example because it is too long.
     const refused = (error) => fail(Object.assign(error, { final: true })).then(() => "refused");
     const completed = await insist("complete", { token, body: output }).catch(refused);
     say({ sequence, attempt, completed });
@@ -117,7 +117,7 @@ while (!stop.signal.aborted) {
     const { leases } = await post("/v1/leases", request, stop.signal);
     for (const lease of leases) {
       say({ sequence: lease.sequence, attempt: lease.attempt, leased: true });
-      // If this fails the lease runs out, and the message is leased again.
+      // If this fails, the lease expires, and the message is leased again.
       const done = work(lease).catch((error) => console.error(error.message));
       atWork.add(done);
       done.finally(() => atWork.delete(done));
@@ -125,9 +125,9 @@ while (!stop.signal.aborted) {
     if (atWork.size >= messagesMax) await Promise.race(atWork);
   } catch (error) {
     if (stop.signal.aborted) break;
-    console.error(`${error.message}; trying again`);
+    console.error(`${error.message}; retrying`);
     await pause(500);
   }
 }
-// What was leased is finished before the process ends.
+// Finish all leased messages before the process ends.
 await Promise.all(atWork);

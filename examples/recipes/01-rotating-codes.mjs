@@ -1,5 +1,5 @@
-// Orders from several instances, each exactly once, in order, with a short code 1 to 100 that no two
-// open orders share.
+// Several instances take orders. Each order is prepared exactly once, in order, under a short code
+// from 1 to 100. No two open orders share a code.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/01-rotating-codes.mjs
 import { define, done, drained, isBehind, placeOf, receiver, reseq, send, start } from "./lib.mjs";
@@ -12,9 +12,10 @@ const codes = 100;
 const today = new Date().toISOString();
 const codeOf = (sequence) => ((sequence - 1) % codes) + 1;
 
-// The kitchen: takes each order once, in order, and calls it out by its code. It knows repeats by the last
-// place that it has taken, sequence and epoch: a destination that is made again counts from 1 again. In
-// life the place is stored with the order, in one transaction.
+// The kitchen takes each order once, in order, and calls it out by its code. It recognises repeats by
+// the position (epoch and sequence) of the last order that it took: a destination that is created again
+// counts from 1 again, in a higher epoch. In production, store the position with the order, in one
+// transaction.
 const kitchen = { last: start, called: [], repeats: 0 };
 const open = new Map();
 let shared = 0;
@@ -28,7 +29,7 @@ const { url } = await receiver((order) => {
   if (open.get(codeOf(order.sequence)) === order.sequence) open.delete(codeOf(order.sequence));
 });
 
-// Any number of instances take orders; an order that is sent again is the same order.
+// Any number of instances take orders. An order that is sent again is the same order.
 const place = async (order) => {
   const placed = await send("kitchen", { order }, { idempotency_key: `${today} ${order}` });
   const code = codeOf(placed.sequence);
@@ -41,12 +42,12 @@ const place = async (order) => {
 
 const placed = [];
 for (let day = 1; day <= days; day += 1) {
-  // Each day begins with the code 1: the destination is removed and made again. At most as many orders
-  // are open as there are codes: their sequences are neighbours, so no two of them have the same code.
+  // Each day starts with code 1: the destination is removed and created again. There are at most as many
+  // open orders as codes, and their sequences are consecutive, so no two of them have the same code.
   if (day > 1) await reseq("DELETE", "/v1/destinations/kitchen");
   await define("kitchen", { url, backlog_max: codes });
   // The instances, each with some customers at a time. They are faster than the kitchen: when all codes
-  // are taken, an order waits for one.
+  // are in use, an order waits for a free one.
   let next = 0;
   const customer = async () => {
     while (next < count) placed.push(await place(`${day}-${next++}`));

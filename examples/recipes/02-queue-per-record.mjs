@@ -1,4 +1,4 @@
-// A queue for each of 100,000 records, made with its first update and gone with its last.
+// A queue for each of 100,000 records. It exists from the first update until the last one is delivered.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/02-queue-per-record.mjs
 import { createServer } from "node:net";
@@ -9,8 +9,8 @@ const records = Number(process.env.RECORDS ?? 100_000);
 const inOneBurst = 1000;
 const updatesOf = (record) => 1 + (record % 3);
 
-// The receiver: a line is an update, and is answered by a line. For each record it expects the next
-// number; one that it has already is a repeat, anything else would be out of order.
+// The receiver: each line is an update, and it answers each with a line. It expects the next number of
+// each record. A number that it already has is a repeat; any other number would be out of order.
 const last = new Uint8Array(records);
 const seen = { taken: 0, repeats: 0, outOfOrder: 0 };
 function take({ record, update }) {
@@ -32,11 +32,11 @@ await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
 
 await define("records", {
   url: `tcp://127.0.0.1:${server.address().port}`,
-  ordering: "key", // a lane for each key that has something pending, and for no other
+  ordering: "key", // a lane for each key that has pending messages
   delivery: { framing: "lines", ack: "line", lanes_max: 128 },
 });
 
-// The lanes that there are just now: those of the keys that have something pending.
+// The lanes that exist now: one for each key that has pending messages.
 async function lanes() {
   const keys = new Set();
   let cursor = "";
@@ -48,7 +48,8 @@ async function lanes() {
   return keys.size;
 }
 
-// Bursts: the updates of a thousand records, mixed: all first ones, all second ones, all third ones.
+// Bursts: the updates of a thousand records, interleaved: first all first updates, then all second ones,
+// then all third ones.
 let sent = 0;
 let lanesMax = 0;
 for (let from = 0; from < records; from += inOneBurst) {

@@ -2,15 +2,15 @@
 //
 //   RESEQ_URL=http://127.0.0.1:8080 DELAY_MS=3000 node examples/recipes/03-report-unless-resolved.mjs
 //
-// The parts also run by themselves, as processes of their own, as in life: `… notify` takes the
-// notifications, `… report 1 2 3` reports errors, `… resolve 2` resolves some.
+// The parts also run as separate processes, as in production: `… notify` receives the notifications,
+// `… report 1 2 3` reports errors, `… resolve 2` resolves some.
 import { define, done, drained, receiver, reseq, send, until } from "./lib.mjs";
 
 const delay = Number(process.env.DELAY_MS ?? 15 * 60_000);
 const [part = "all", ...named] = process.argv.slice(2);
 const said = (line) => console.log(JSON.stringify(line));
 
-// Notifies people. It is down when it is first needed; then it is told again.
+// Notifies people. It is down when the first report comes; Reseq then delivers the report again.
 async function notify(take) {
   let isDown = true;
   const { url } = await receiver(({ body, attempt }) => {
@@ -23,18 +23,18 @@ async function notify(take) {
   });
   await define("reports", {
     url,
-    ordering: "none", // each leaves when it is due, and waits for no other
-    idempotency_window_ms: 0, // one report of an error at a time; once it is over, a new one
+    ordering: "none", // each leaves when it is due and waits for no other
+    idempotency_window_ms: 0, // one report of an error at a time; when it is gone, a new one is possible
     delivery: { backoff_ms: 100, backoff_max_ms: 60_000 },
   });
 }
 
-// An error appears: a message that is not due yet, under the error's id. While it is pending, the
-// same error again changes nothing.
+// An error appears: send a delayed message with the error's id. While it is pending, the same error
+// again changes nothing.
 const report = (error) => send("reports", { error }, { idempotency_key: error, delay_ms: delay });
 
-// It is resolved: its message is taken back. False if that is not sure: it was notified, is being
-// notified just now, or was never reported.
+// The error is resolved: cancel its message. Returns false if this is not certain: people were notified,
+// are being notified now, or the error was never reported.
 async function resolve(error) {
   const path = `/v1/destinations/reports/messages?idempotency_key=${encodeURIComponent(error)}`;
   try {
@@ -54,7 +54,7 @@ async function everything() {
   await each(errors, report);
   const again = await each(errors, report);
   const resolved = await each(errors.filter((_, number) => number % 2 === 0), resolve);
-  // One that was resolved comes back.
+  // An error that was resolved appears again.
   const { duplicate } = await report(errors[0]);
   await until("all others are notified", () => notified.length > errors.length / 2, delay + 60_000);
   await drained("reports");

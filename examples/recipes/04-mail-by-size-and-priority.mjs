@@ -1,23 +1,23 @@
-// E-mail with attachments: a big one does not hold up small ones, and the urgent ones go first.
+// E-mail with attachments: large mails do not delay small ones, and urgent mails go first.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/04-mail-by-size-and-priority.mjs
 import { define, done, drained, firstTimes, pause, receiver, send, sendAll, stats, until, worker } from "./lib.mjs";
 
 const bigFrom = 1_000_000; // bytes of attachments
-const bytesPerMs = Number(process.env.BYTES_PER_MS ?? 5_000); // how fast attachments are read and coded
+const bytesPerMs = Number(process.env.BYTES_PER_MS ?? 5_000); // how fast attachments are read and encoded
 
-// The mail server: what it was given, in order. A mail that comes again is not sent again.
+// The mail server: records the mails that it gets, in order. It ignores repeats.
 const posted = [];
 const isFirst = firstTimes();
 const { url } = await receiver((mail) => void (isFirst(mail) && posted.push(mail.body)));
 
-// Two queues, one rule: no order within them, the highest priority first.
+// Two queues with one rule: no order within them, the highest priority first.
 const mails = { url, ordering: "none", transform: { kind: "worker" } };
 await define("mail", mails);
 await define("mail-big", mails);
 
-// A program that has a mail to send leaves it here and goes on. What is attached stays where it is:
-// the message holds only its size and place.
+// A program that has a mail to send queues it here and continues. Attachments stay where they are: the
+// message holds only their size and location.
 const post = (mail, priority) => {
   const bytes = mail.attachments.reduce((sum, { size }) => sum + size, 0);
   return { destinations: [bytes < bigFrom ? "mail" : "mail-big"], body: { ...mail, priority }, priority };
@@ -25,7 +25,7 @@ const post = (mail, priority) => {
 const small = (subject) => ({ subject, attachments: [{ file: "logo.png", size: 20_000 }] });
 const big = (subject) => ({ subject, attachments: [{ file: "plans.pdf", size: 10_000_000 }] });
 
-// Builds a mail: the bigger what is attached, the longer it takes.
+// Builds a mail: the larger the attachments, the longer it takes.
 const claimed = [];
 async function build({ body: mail }) {
   claimed.push(mail);
@@ -33,19 +33,19 @@ async function build({ body: mail }) {
   return { ...mail, built: true };
 }
 
-// Mails of all priorities wait when the first two workers come.
+// Mails of all priorities wait when the first two workers start.
 const waiting = Array.from({ length: 100 }, (_, at) => post(small(`newsletter ${at}`), (at * 7) % 10));
 await sendAll(waiting);
 await until("all wait", async () => (await stats("mail")).waiting === waiting.length);
-// This one takes anything, two at a time …
+// This worker takes any mail, two at a time …
 worker(["mail", "mail-big"], build, { max: 2 });
 await drained("mail");
 const priorities = claimed.map(({ priority }) => priority);
 const inOrder = priorities.every((priority, at) => at === 0 || priority <= priorities[at - 1]);
-// … and this one small ones only, so that there is always somebody for them.
+// … and this worker takes only small mails, so one worker is always free for them.
 worker(["mail"], build, { max: 2 });
 
-// More big mails than workers; and when they are being built, small ones.
+// More large mails than workers; while they are built, small ones arrive.
 const from = posted.length;
 for (let at = 0; at < 5; at += 1) {
   const { destinations, body, priority } = post(big(`big ${at}`), 9);

@@ -1,4 +1,4 @@
-// Two consumers of one queue share the work, when there is little of it and when there is much.
+// Two consumers of one queue share the work, both when traffic is slow and when it is fast.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/05-two-consumers.mjs
 import { fork } from "node:child_process";
@@ -7,8 +7,8 @@ import { define, done, drained, firstTimes, pause, receiver, send, sendAll, unti
 
 const [part, name] = process.argv.slice(2);
 
-// A consumer: it takes what it has room for, and says which it is. Start as many as you like, when
-// you like; none knows of the others.
+// A consumer takes as many messages as it has room for, and puts its name on them. Start any number at
+// any time; they do not know each other.
 async function consume() {
   process.on("disconnect", () => process.exit());
   process.send("ready");
@@ -26,13 +26,13 @@ async function everything() {
   const consumers = ["first", "second"].map((of) => fork(fileURLToPath(import.meta.url), ["consume", of]));
   await Promise.all(consumers.map((one) => new Promise((ready) => one.once("message", ready))));
 
-  // Slow: the next task comes when the one before is finished.
+  // Slow: the next task arrives when the one before is done.
   const slow = Number(process.env.SLOW ?? 40);
   for (let task = 1; task <= slow; task += 1) {
     await send("tasks", { traffic: "slow", task });
     await until("the task is finished", () => finished.length >= task);
   }
-  // Fast: all at once.
+  // Fast: all tasks arrive at once.
   const fast = Number(process.env.FAST ?? 2000);
   const task = (_, number) => ({ destinations: ["tasks"], body: { traffic: "fast", task: number } });
   await sendAll(Array.from({ length: fast }, task));

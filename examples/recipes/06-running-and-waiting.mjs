@@ -1,4 +1,4 @@
-// Jobs: how many run, how many wait, and no job twice. Whoever asks for one leaves at once.
+// Jobs: how many run, how many wait, and no job twice. The client does not wait for its job.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/06-running-and-waiting.mjs
 import { define, done, drained, firstTimes, pause, receiver, reseq, send, stats, until, worker } from "./lib.mjs";
@@ -13,17 +13,17 @@ await define("jobs", {
   url,
   ordering: "none",
   transform: { kind: "worker" },
-  idempotency_window_ms: 0, // an id counts as taken while its job waits or runs, and no longer
+  idempotency_window_ms: 0, // an id is in use only while its job waits or runs
 });
 
-// A client: asks, has its 202 as soon as Redis has the job, and leaves.
+// A client requests a job, gets its 202 as soon as Redis has the job, and leaves.
 async function ask(job) {
   const asked = performance.now();
   const { sequence, duplicate } = await send("jobs", { job }, { id: job, idempotency_key: job });
   return { job, sequence, duplicate, ms: performance.now() - asked };
 }
 
-// The page of jobs: numbers, and which.
+// The page of jobs: how many, and which ones.
 async function page() {
   const { waiting, processing, delivered_total: finished } = await stats("jobs");
   const list = async (state) => {
@@ -33,7 +33,7 @@ async function page() {
   return { waiting, running: processing, finished, which: await list("processing"), next: await list("waiting") };
 }
 
-// The runners. A job takes a while; here, until the page has been looked at.
+// The runners. A job takes some time; here, until the page was read.
 const ran = [];
 let isLookedAt = false;
 worker(["jobs"], async ({ body: { job } }) => {
@@ -46,13 +46,13 @@ const asked = await Promise.all(jobs.map(ask));
 await until("all runners are busy", async () => (await stats("jobs")).processing === runners);
 const shown = await page();
 console.log(JSON.stringify(shown));
-// Everybody asks again, while jobs wait and run: nothing is queued twice.
+// All clients request their jobs again while these wait and run: no job is queued twice.
 const again = await Promise.all(jobs.map(ask));
 const unchanged = await page();
 isLookedAt = true;
 await drained("jobs");
 const once = [...ran];
-// Those that are done may be asked for anew.
+// A job that is done can be requested again.
 const anew = await ask(jobs[0]);
 await drained("jobs");
 

@@ -1,16 +1,16 @@
-// Bank accounts: the withdrawals of one account one after the other and in order, different accounts
-// in parallel, by a fixed pool of workers. Accounts come and go.
+// Bank accounts: the withdrawals of one account happen one after the other and in order, those of
+// different accounts in parallel, with a fixed number of workers. Accounts come and go.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/07-bank-accounts.mjs
 import { define, done, drained, isBehind, pause, placeOf, receiver, reseq, sendAll, start, worker } from "./lib.mjs";
 
 const accounts = Number(process.env.ACCOUNTS ?? 200);
 const withdrawals = Number(process.env.WITHDRAWALS ?? 3000);
-const parts = Number(process.env.PARTS ?? 1); // after each, the destination is removed and made again
+const parts = Number(process.env.PARTS ?? 1); // after each, the destination is removed and created again
 const workers = 8;
 const today = new Date().toISOString();
 
-// What was decided, as the journal of the bank receives it: each entry once.
+// The decisions, as the bank's journal receives them: each entry once.
 const journal = [];
 const journalled = new Map();
 const { url } = await receiver((entry) => {
@@ -20,15 +20,16 @@ const { url } = await receiver((entry) => {
 });
 const accountsQueue = {
   url,
-  ordering: "key", // a lane for each account that has something pending
-  processing: "serial", // and of each lane one message at a time
+  ordering: "key", // a lane for each account that has pending messages
+  processing: "serial", // one message of each lane at a time
   transform: { kind: "worker" },
 };
 
-// The balances: a row each in a database, here a map. `last` stands in the row too, and is written with
-// the balance: an attempt that was made before (its worker died before it could say so) is recognised
-// and not booked twice. It is a sequence with its epoch: a destination that is removed and made again
-// counts from 1 again. The row of a closed account stays for the same reason.
+// The balances: in a database, one row each; here, a map. The row also has `last`, the position of the
+// last booking, which is written with the balance. So if a worker dies after it booked and before it
+// reported it, the next worker recognises the message and does not book it twice. A position has an
+// epoch, because a destination that is removed and created again counts from 1 again. The row of a closed
+// account stays for the same reason.
 const rows = new Map();
 const busy = new Set();
 const seen = { atOnce: 0, overlaps: 0, negative: 0 };
@@ -38,7 +39,7 @@ async function book(message) {
   busy.add(key);
   seen.atOnce = Math.max(seen.atOnce, busy.size);
   const row = rows.get(key) ?? { balance: 0, last: start, answer: undefined };
-  await pause(1 + Math.random() * 4); // reading, asking elsewhere, writing
+  await pause(1 + Math.random() * 4); // reading, calling other services, writing
   if (isBehind(message, row.last)) {
     const isCovered = kind === "open" || amount <= row.balance;
     const balance = row.balance + (kind === "open" ? amount : isCovered ? -amount : 0);
@@ -54,9 +55,9 @@ async function book(message) {
 await define("accounts", accountsQueue);
 for (let number = 0; number < workers; number += 1) worker(["accounts"], book);
 
-// Each account is opened, is drawn upon more often than it can bear, and is closed. Nobody tells Reseq
-// which accounts there are; they begin one after the other, so that some come while others go. Five
-// orders of an account come in a row: taken as they come, they would meet.
+// Each account is opened, gets more withdrawals than its balance covers, and is closed. Reseq needs no
+// list of accounts; they start one after the other, so that some come while others go. Five messages of
+// an account arrive in a row: without serial processing, workers would process them at the same time.
 const each = Math.floor(withdrawals / accounts);
 const life = (account) => [
   { kind: "open", amount: 500 },
@@ -81,7 +82,7 @@ for (let part = 0; part < parts; part += 1) {
   await drained("accounts");
 }
 
-// What one teller would have decided, working through each account alone.
+// The expected decisions: those of one teller who handles one account after the other.
 let wrong = 0;
 for (let account = 0; account < accounts; account += 1) {
   let balance = 0;

@@ -1,5 +1,5 @@
-// A provider adds, lists and deletes entries while several processors work through them. What was
-// deleted never takes effect, what took effect cannot be deleted, and nothing is lost or done twice.
+// A provider adds, lists and deletes entries while several processors work through them. A deleted entry
+// never takes effect, an entry that took effect cannot be deleted, and nothing is lost or done twice.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/08-provider-and-processor.mjs
 import { fork } from "node:child_process";
@@ -11,7 +11,7 @@ const processors = Number(process.env.PROCESSORS ?? 3);
 const today = new Date().toISOString();
 const path = "/v1/destinations/entries/messages";
 
-// A processor, a process of its own: prepares entries; what it returns takes effect when it is delivered.
+// A processor, in its own process, prepares entries. Its output takes effect when it is delivered.
 if (process.argv[2] === "processor") {
   process.on("disconnect", () => process.exit());
   await worker(["entries"], async ({ sequence, body }) => {
@@ -22,7 +22,7 @@ if (process.argv[2] === "processor") {
   }, { max: 2 });
 }
 
-// Where results take effect, each once: the receiver keeps the last of what it has by its place.
+// Here results take effect, each once: the receiver records the positions that it has seen.
 const effects = new Map();
 let effectsTwice = 0;
 const seen = new Set();
@@ -33,14 +33,14 @@ const { url } = await receiver(({ epoch, sequence, body }) => {
   if (effects.has(sequence)) effectsTwice += 1;
   effects.set(sequence, body);
 });
-// Entries have nothing to do with each other: no order among them.
+// Entries do not depend on each other, so there is no order.
 await define("entries", { url, ordering: "none", transform: { kind: "worker" } });
 
 const began = [];
 const children = Array.from({ length: processors }, () => fork(fileURLToPath(import.meta.url), ["processor"]));
 for (const child of children) child.on("message", (start) => began.push(start));
 
-// The provider: three loops side by side.
+// The provider: adds, lists and deletes at the same time.
 const keyOf = (entry) => `${today} ${entry}`;
 const added = new Map();
 async function add() {
@@ -61,7 +61,7 @@ async function listAndDelete() {
     const items = await list();
     listings += 1;
     longest = Math.max(longest, items.length);
-    // Now from the front, where the processors are, now from the back.
+    // Some from the front, where the processors work, and some from the back.
     const some = new Set([...items.slice(0, 2), ...items.slice(-4)].map(({ sequence }) => sequence));
     await Promise.all([...some].filter((sequence) => !wanted.has(sequence)).map(remove));
     await pause(5);
@@ -69,15 +69,15 @@ async function listAndDelete() {
 }
 const list = async () => (await reseq("GET", `${path}?limit=500`)).items;
 
-/** Deletes an entry; it is certain only when Reseq says so. */
+/** Deletes an entry. The deletion is certain only when Reseq confirms it. */
 async function remove(sequence) {
   wanted.add(sequence);
-  // By its place, or by the key that it was added with.
+  // By its sequence, or by the key that it was added with.
   const key = sequence % 2 && added.has(sequence) && keyOf(added.get(sequence));
   const which = key ? `?idempotency_key=${encodeURIComponent(key)}` : `/${sequence}`;
   try {
     const { state } = await reseq("DELETE", path + which);
-    // "withdrawing": a processor has it in hand, and it goes when that attempt is over.
+    // "withdrawing": a processor works on the entry, which leaves when that attempt ends.
     if (state === "cancelled") deleted.set(sequence, Date.now());
   } catch (error) {
     if (error.code !== "wrong_state") throw error;
@@ -89,11 +89,11 @@ const adding = add().then(() => (isAdded = true));
 await Promise.all([adding, listAndDelete()]);
 await drained("entries");
 
-// What Reseq says in the end of each entry.
+// The outcome of each entry, as Reseq reports it.
 const fate = new Map();
 for (const sequence of added.keys()) fate.set(sequence, (await reseq("GET", `${path}/${sequence}`)).state);
 const having = (state) => [...fate].filter(([, its]) => its === state).map(([sequence]) => sequence);
-// What took effect cannot be deleted any more.
+// An entry that took effect cannot be deleted.
 const late = await Promise.all(
   having("delivered").slice(0, 50).map((sequence) =>
     reseq("DELETE", `${path}/${sequence}`).then(() => "deleted", ({ status, code }) => `${status} ${code}`)),

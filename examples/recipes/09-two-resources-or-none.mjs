@@ -1,5 +1,5 @@
-// Some resources, many takers that each need two at once: take two or none, act, give back. Nobody
-// holds one while waiting for another, so there is no deadlock; a taker that dies loses nothing.
+// Some resources, and many takers that each need two at once: take two or none, work, return them. No
+// taker holds one while it waits for another, so there is no deadlock. When a taker dies, nothing is lost.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/09-two-resources-or-none.mjs
 import { fork } from "node:child_process";
@@ -20,18 +20,18 @@ async function takeTwo() {
   }
 }
 
-/** Gives them back, unchanged. Whoever held on for longer than the lease hears `stale_lease`. */
+/** Returns them unchanged. A taker that kept them for longer than its lease gets `stale_lease`. */
 const giveBack = (leases) => reseq("POST", "/v1/leases/requeue", { items: leases.map(({ token }) => ({ token })) });
 
-// A taker that dies with two in hand.
+// A taker that dies while it holds two.
 if (process.argv[2] === "dying") {
   process.send(await takeTwo());
   await new Promise(() => setInterval(() => {}, 60_000));
 }
 
-// A resource is a message that is leased and given back, over and over, and never delivered. Dying
-// takers must not use it up: stalls_max 0. Each is there once, and after it was used up may be added
-// again: idempotency_window_ms 0.
+// A resource is a message that takers lease and return again and again. It is never delivered. Takers that
+// die must not use it up: stalls_max 0. Each exists once, and can be added again after it was used up:
+// idempotency_window_ms 0.
 await define("resources", {
   url: "http://127.0.0.1:9/never",
   ordering: "none",
@@ -45,7 +45,7 @@ for (let at = 0; at < resources; at += 1) {
 const held = new Map();
 const found = { takes: 0, most: 0, shared: 0, tooEarly: 0, stale: 0, errors: 0 };
 
-/** Notes who has it, and whether anybody else had it still. */
+/** Records who has it, and whether another taker still had it. */
 function note(lease, holder) {
   const before = held.get(lease.sequence);
   if (before?.diesAt > Date.now()) found.tooEarly += 1;
@@ -73,17 +73,17 @@ async function taker(number) {
   return number;
 }
 
-// One taker is killed with two in hand; the others go on with the rest.
+// One taker is killed while it holds two; the others continue with the rest.
 const child = fork(fileURLToPath(import.meta.url), ["dying"]);
 const taken = await new Promise((resolve) => child.on("message", resolve));
 child.kill("SIGKILL");
-taken.forEach((lease) => note(lease, { diesAt: Date.parse(lease.deadline) }));
+taken.forEach((lease) => note(lease, { diesAt: Date.parse(lease.expires_at) }));
 const through = await Promise.all(Array.from({ length: takers }, (_, number) => taker(number)));
 const all = async (free) => (await stats("resources")).waiting === free;
 await until("the dead one's two are there again", () => all(resources));
 held.clear();
 
-// One is used up for good: it is completed in place of being given back. An odd number is left.
+// One is used up for good: it is completed instead of returned. An odd number is left.
 const [used, other] = await takeTwo();
 await reseq("POST", "/v1/leases/complete", { items: [{ token: used.token, drop: true }] });
 await giveBack([other]);

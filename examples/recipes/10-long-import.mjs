@@ -1,9 +1,9 @@
-// A long import of a file, by a process that may be killed at any moment. Another one goes on from the
-// checkpoint; on SIGTERM the work is handed back at once.
+// A long import of a file, by a process that may be killed at any moment. Another process continues from
+// the checkpoint; on SIGTERM the message is requeued at once.
 //
 //   export RESEQ_URL=http://127.0.0.1:8080
-//   node examples/recipes/10-long-import.mjs import FILE &   # sends it; is what is imported into
-//   node examples/recipes/10-long-import.mjs worker          # one or more; kill them as you like
+//   node examples/recipes/10-long-import.mjs import FILE &   # sends the file, and is the target of the import
+//   node examples/recipes/10-long-import.mjs worker          # one or more; kill them at any time
 import { open } from "node:fs/promises";
 import { define, done, drained, pause, receiver, reseq, send } from "./lib.mjs";
 
@@ -12,7 +12,7 @@ const leaseMs = Number(process.env.LEASE_MS ?? 30_000);
 const say = (what) => console.log(JSON.stringify(what));
 const [, , role, file] = process.argv;
 
-/** Lines of a file from one on, in chunks. */
+/** The lines of a file, in chunks, from a given line on. */
 async function* chunks(name, from) {
   const handle = await open(name);
   let number = 0;
@@ -30,13 +30,13 @@ async function* chunks(name, from) {
 
 let isStopping = false;
 
-/** Imports until the end, or until it is told to stop. True if it came to the end. */
+/** Imports until the end, or until it must stop. True if it reached the end. */
 async function importFile({ token, body, checkpoint, attempt }) {
   let line = checkpoint?.line ?? 0;
   say({ attempt, from: line });
   for await (const { upto, lines } of chunks(body.file, line)) {
-    // First into the target, then the checkpoint: a kill between the two repeats one chunk, and
-    // the target knows it by the number of its last line.
+    // First the target, then the checkpoint: a kill between the two repeats one chunk, and the target
+    // recognises it by the number of its last line.
     const { ok } = await fetch(body.target, { method: "POST", body: JSON.stringify({ first: line + 1, lines }) });
     if (!ok) throw new Error("the target did not take the lines");
     line = upto;
@@ -62,14 +62,14 @@ async function work() {
       await reseq("POST", "/v1/leases/requeue", { items: [{ token }] });
       say({ handedBack: true });
     } catch (error) {
-      // Tried again later, from the checkpoint; of no effect where the lease is somebody else's.
+      // Another attempt starts later, from the checkpoint. Has no effect if another worker has the lease.
       await reseq("POST", "/v1/leases/fail", { items: [{ token, error: error.message }] });
     }
   }
   process.exit(0);
 }
 
-/** What is imported into: it keeps its last line with its lines, and passes over what it has. */
+/** The target: it stores the number of its last line with the lines, and ignores lines that it has. */
 async function target() {
   const lines = [];
   const calls = [];
@@ -95,8 +95,8 @@ const into = await target();
 let report;
 const finished = new Promise((resolve) => (report = resolve));
 const { url } = await receiver(({ body }) => report(body));
-// No number of kills ends the import: stalls_max 0. While a file is imported it cannot be asked for
-// again: idempotency_window_ms 0.
+// No number of kills ends the import: stalls_max 0. A file cannot be requested again while it is
+// imported: idempotency_window_ms 0.
 await define("imports", { url, transform: { kind: "worker", stalls_max: 0 }, idempotency_window_ms: 0 });
 say(await send("imports", { file, target: into.url }, { idempotency_key: `import ${file}` }));
 const { imported } = await finished;

@@ -1,5 +1,5 @@
-// Many clients, one of them heavy, and some workers: each client has a destination of its own, and the
-// claims go round them. The heavy one does not starve the others.
+// Many clients, one of them heavy, and some workers. Each client has its own destination, and claims take
+// messages from them in turn. The heavy client does not starve the others.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/11-many-clients.mjs
 import { define, done, hold, isBehind, leased, pause, placeOf, receiver, reseq, sendAll, start, until } from "./lib.mjs";
@@ -8,7 +8,7 @@ const clients = Number(process.env.CLIENTS ?? 1000);
 const heavyCount = Number(process.env.HEAVY ?? 5000);
 const each = Number(process.env.EACH ?? 3);
 const workers = Number(process.env.WORKERS ?? 24);
-const rounds = Number(process.env.ROUNDS ?? 1); // after each, the destinations are removed and made again
+const rounds = Number(process.env.ROUNDS ?? 1); // after each, the destinations are removed and created again
 const leaseMs = 30_000;
 const names = Array.from({ length: clients }, (_, at) => `client-${String(at).padStart(4, "0")}`);
 const [heavy, ...others] = names;
@@ -19,7 +19,8 @@ const timed = async (what) => {
 };
 
 const delivered = new Map(names.map((name) => [name, []]));
-// The last that was taken of each client: sequence and epoch, as one that is made again counts from 1 again.
+// The last position of each client: sequence and epoch, because a destination that is created again counts
+// from 1 again.
 const last = new Map(names.map((name) => [name, start]));
 let othersLeft = others.length * each;
 let heavyDoneThen;
@@ -33,7 +34,7 @@ const { url } = await receiver(({ headers, body: batch }) => {
   }
 });
 
-// A destination for each client, made as clients come; an equal weight each.
+// A destination for each client, created when the client comes; all have the same weight.
 const eachClient = async (act) => {
   const left = [...names];
   const some = async () => {
@@ -45,7 +46,7 @@ const defineAll = () =>
   eachClient((name) => define(name, { url, transform: { kind: "worker" }, delivery: { batch_max: 50 } }));
 const definedMs = await timed(defineAll);
 
-// The heavy client was there first, with everything.
+// The heavy client sends all its messages first.
 const items = (client, count, round) =>
   Array.from({ length: count }, (_, at) => ({ destinations: [client], body: { item: round * count + at } }));
 async function sendEverything(round) {
@@ -53,7 +54,7 @@ async function sendEverything(round) {
   await sendAll(others.flatMap((client) => items(client, each, round)));
 }
 const sentMs = await timed(() => sendEverything(0));
-// Only the clients' queues: Reseq may have others.
+// Only the clients' queues: Reseq may have other destinations.
 const isOurs = new Set(names);
 const queues = async () => (await reseq("GET", "/v1/stats")).destinations.filter(({ name }) => isOurs.has(name));
 const listed = (await queues()).filter(({ name, pending }) => pending === (name === heavy ? heavyCount : each)).length;
@@ -65,7 +66,7 @@ async function handle({ body }) {
   return body;
 }
 
-/** A worker: serves all clients, a few messages at a time, and extends its leases meanwhile. */
+/** A worker serves all clients, a few messages at a time, and extends its leases meanwhile. */
 async function serve(stop) {
   while (!stop.aborted) {
     const leases = await leased({ destinations: names, max: 25, wait_ms: 1000, lease_ms: leaseMs });
@@ -78,7 +79,7 @@ async function serve(stop) {
         (error) => failed.push({ token: lease.token, error: error.message }),
       );
     await Promise.all(leases.map(attempt));
-    // Asked again until it is answered; what somebody else has meanwhile is not taken.
+    // Repeats the call until Reseq answers. Reseq ignores messages that another worker has by now.
     if (completed.length > 0) await reseq("POST", "/v1/leases/complete", { items: completed });
     if (failed.length > 0) await reseq("POST", "/v1/leases/fail", { items: failed });
     held.release();

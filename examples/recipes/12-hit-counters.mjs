@@ -1,4 +1,4 @@
-// Hit counters: each hit is cheap to record, batches of them are added up in one go, and a counter that
+// Hit counters: recording a hit is cheap, batches of hits are added up together, and a counter that
 // passes a threshold sends one mail.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/12-hit-counters.mjs
@@ -15,7 +15,7 @@ const postOffice = await receiver(({ id, body }) => {
   if (!mails.some((mail) => mail.id === id)) mails.push({ id, ...body });
 });
 
-// The counters, and beside them (in one transaction with them) the last hit that they hold.
+// The counters, and the position of the last hit that they include. Write both in one transaction.
 const counters = new Map();
 let last = start;
 let requests = 0;
@@ -29,13 +29,13 @@ const counter = await receiver(async ({ body: batch }) => {
     counters.set(hit.body.page, (counters.get(hit.body.page) ?? 0) + 1);
     last = placeOf(hit);
   }
-  // Asked for again and again, also by several counters: the key makes it one mail.
+  // Several counters may request the mail, again and again: the key makes it one mail.
   for (const [page, count] of counters) {
     if (count < threshold) continue;
     askedForMail += 1;
     await send("mail", { page, threshold }, { idempotency_key: `threshold ${page} ${today}` });
   }
-  // Now and then the answer is lost, and the same batch comes again.
+  // Sometimes the answer is lost, and the same messages come again.
   if (requests % 10 === 3) {
     lostAnswers += 1;
     return { status: 503 };
@@ -46,7 +46,7 @@ await define("mail", { url: postOffice.url });
 const delivery = { batch_max: 500, batch_linger_ms: 50, backoff_ms: 20, backoff_max_ms: 100 };
 await define("hits", { url: counter.url, delivery });
 
-// The pages: what has come in since the last flush goes out together. Only "home" passes the threshold.
+// The pages: all hits since the last flush are sent together. Only "home" passes the threshold.
 const expected = Object.fromEntries(pages.map((page) => [page, page === "home" ? hits * 0.4 : hits * 0.15]));
 const ofPage = (page) => Array.from({ length: expected[page] }, (_, hit) => ({ page, hit }));
 const all = pages.flatMap(ofPage).sort((a, b) => a.hit - b.hit);

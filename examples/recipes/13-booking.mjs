@@ -1,5 +1,5 @@
-// A booking with four background tasks: one publish reaches four services, the client polls how far each
-// is. Publishing again, to whatever pod is there, doubles nothing.
+// A booking with four background tasks: one publish reaches four services, and the client polls their
+// progress. Publishing again, to any pod, duplicates nothing.
 //
 //   RESEQ_URL=http://127.0.0.1:8080,http://127.0.0.1:8081 node examples/recipes/13-booking.mjs
 import { define, done, receiver, reseq, until } from "./lib.mjs";
@@ -8,7 +8,7 @@ const count = Number(process.env.BOOKINGS ?? 200);
 const today = new Date().toISOString();
 const services = ["payment", "seat", "mail", "invoice"];
 
-// The services; each keeps what it has done by the booking's number. Invoices cannot be made at first.
+// The services. Each records the bookings that it has handled. The invoice service fails at first.
 const did = Object.fromEntries(services.map((name) => [name, new Map()]));
 let isInvoicing = false;
 for (const name of services) {
@@ -17,17 +17,17 @@ for (const name of services) {
     const times = did[name].get(body.booking) ?? new Set();
     did[name].set(body.booking, times.add(id));
   });
-  // Bookings are independent of each other.
+  // Bookings do not depend on each other.
   const delivery = { backoff_ms: 50, backoff_max_ms: 500 };
   await define(name, { url, ordering: "none", delivery, log_max: 10 * count });
 }
 await reseq("PUT", "/v1/topics/booking", { destinations: services });
 
-/** One publish, as often as it takes: the booking's number is its idempotency key. */
+/** Publishes until it succeeds. The booking's number is the idempotency key. */
 const publish = (booking) =>
   reseq("POST", "/v1/messages", { topic: "booking", body: { booking }, idempotency_key: `${today} ${booking}` });
 
-/** How far each of the four is. */
+/** The progress of the four tasks. */
 async function statusOf({ deliveries }) {
   const look = async ({ destination, sequence }) => {
     const { state, attempts, last_error: error } = await reseq("GET", `/v1/destinations/${destination}/messages/${sequence}`);
@@ -36,7 +36,7 @@ async function statusOf({ deliveries }) {
   return Object.fromEntries(await Promise.all(deliveries.map(look)));
 }
 
-// Many clients at once. (The test kills the first pod in the middle of this.)
+// Many clients at once. (The test kills the first pod meanwhile.)
 const published = new Map();
 let next = 0;
 const client = async () => {
@@ -48,7 +48,7 @@ const client = async () => {
 };
 await Promise.all(Array.from({ length: 4 }, client));
 
-// A client that has heard nothing books again, and hears the same.
+// A client without an answer books again, and gets the same answer.
 let doubled = 0;
 let toldOtherwise = 0;
 for (const [booking, first] of published) {
@@ -58,7 +58,7 @@ for (const [booking, first] of published) {
   if (places(first) !== places(second)) toldOtherwise += 1;
 }
 
-// Three tasks get done; the status of the fourth shows that it fails, and why.
+// Three tasks succeed; the status of the fourth shows that it fails, and why.
 const some = [...published.values()].slice(0, 20);
 let during;
 await until("the status shows a failing invoice", async () => {

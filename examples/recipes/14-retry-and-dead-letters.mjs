@@ -1,5 +1,5 @@
-// What to do with a message that fails: try again with backoff, set it aside as a dead letter, discard
-// it, or hold its lane until a person has mended it.
+// What to do with a message that fails: retry it with a backoff, make it a dead letter, discard it, or stop
+// its lane until a person has repaired it.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/14-retry-and-dead-letters.mjs
 import { define, done, drained, firstTimes, receiver, reseq, sendAll, stats, until } from "./lib.mjs";
@@ -7,7 +7,7 @@ import { define, done, drained, firstTimes, receiver, reseq, sendAll, stats, unt
 const count = Number(process.env.MESSAGES ?? 100);
 const backoff = { backoff_ms: 40, backoff_max_ms: 300 };
 
-/** A receiver that refuses as `refusal` says, and notes what it took and when it refused. */
+/** A receiver that refuses as `refusal` says. It records what it accepted, and when it refused. */
 async function shop(name, fields, refusal) {
   const seen = { took: [], refused: new Map(), origins: [], isMended: false };
   const isFirst = firstTimes();
@@ -30,7 +30,7 @@ async function shop(name, fields, refusal) {
 const isPoison = (item) => item % 25 === 10;
 const at = (name, what) => `/v1/destinations/${name}/${what}`;
 
-// 1. Retry: the service is busy now and then. It is asked again, later and later, at a random moment.
+// 1. Retry: the service is busy at times. Reseq retries after longer and longer, random waits.
 async function retried() {
   const seen = await shop("retry", {}, (item, attempt) => (isPoison(item) && attempt < 6 ? 503 : undefined));
   await drained("retry");
@@ -38,8 +38,8 @@ async function retried() {
   return { took: seen.took, attempts: [...seen.refused.values()].map((times) => times.length + 1), waits };
 }
 
-// 2. Dead letters: after three attempts it is set aside, and those behind it go on. When the service is
-// mended they are redriven: each arrives anew, and says where it was.
+// 2. Dead letters: after three attempts a message becomes a dead letter, and those behind it continue. When
+// the service is fixed, they are redriven: each arrives again, and names its old position.
 async function setAside() {
   const seen = await shop("letters", { on_exhausted: "dead_letter", delivery: { attempts_max: 3 } }, (item) => (isPoison(item) ? 500 : undefined));
   await drained("letters");
@@ -53,17 +53,17 @@ async function setAside() {
   await drained("letters");
   return { before, letters: letters.map(({ sequence, attempts }) => ({ sequence, attempts })), body: letter.body,
     error: letter.last_error?.status, would_redrive, redriven, after: seen.took.slice(before.length),
-    origins: seen.origins, dead: (await stats("letters")).dead };
+    origins: seen.origins, dead: (await stats("letters")).dead_letters };
 }
 
-// 3. Discard: what cannot be delivered in two attempts is not worth keeping.
+// 3. Discard: a message that fails twice is dropped.
 async function discarded() {
   const seen = await shop("discard", { on_exhausted: "drop", delivery: { attempts_max: 2 } }, (item) => (isPoison(item) ? 500 : undefined));
   await drained("discard");
-  return { took: seen.took, dead: (await stats("discard")).dead };
+  return { took: seen.took, dead: (await stats("discard")).dead_letters };
 }
 
-// 4. Halt: order matters more than anything. The lane waits for a person, who mends the message in its place.
+// 4. Halt: the order matters most. The lane waits for a person, who repairs the message in its place.
 async function halted() {
   const seen = await shop("halt", { on_exhausted: "halt" }, (item) => (isPoison(item) ? 422 : undefined));
   const mended = [];

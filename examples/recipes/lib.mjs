@@ -1,16 +1,16 @@
-// What the recipes share: asking Reseq, and receiving from it. Nothing but Node (18 or later).
+// Shared by the recipes: calls to Reseq, a receiver, and a worker. Needs only Node (18 or later).
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
 
-/** The pods; a recipe that several instances take part in goes round them. */
+/** The pods. Calls go to them in turn. */
 const urls = (process.env.RESEQ_URL ?? "http://127.0.0.1:8080").split(",");
 let turn = 0;
 
 /**
- * Asks Reseq until the answer is known. What is refused for a time (429, 503) is asked again, and so is
- * what was not answered (Reseq restarts, a connection breaks), at the next pod. So everything that is
- * asked here may be asked twice: `send` and `sendAll` see to it that nothing is sent twice.
+ * Calls Reseq until it answers. Repeats a call that is refused temporarily (429, 503) or that gets no
+ * answer (Reseq restarts, a connection breaks), at the next pod. So Reseq may get a call twice; `send` and
+ * `sendAll` use idempotency keys so that no message is stored twice.
  */
 export async function reseq(method, path, body, headers = {}) {
   for (;;) {
@@ -26,7 +26,7 @@ export async function reseq(method, path, body, headers = {}) {
 
 const temporary = [429, 502, 503, 504];
 
-/** Asks once; undefined if there is no answer, or none that can be read. */
+/** Calls once. Returns undefined if there is no answer, or none that can be read. */
 async function ask(method, path, body, headers) {
   try {
     const response = await fetch(urls[turn++ % urls.length] + path, {
@@ -43,12 +43,12 @@ async function ask(method, path, body, headers) {
   }
 }
 
-/** Makes a destination, or changes it. */
+/** Creates or changes a destination. */
 export const define = (name, definition) => reseq("PUT", `/v1/destinations/${name}`, definition);
 
 /**
- * Sends a message to a destination; the answer says its place. With an idempotency key, its own or a new
- * one: if the answer is lost it is sent again, and is the same message.
+ * Sends a message to a destination. Returns its id, epoch and sequence. Uses the given idempotency key or a
+ * new one, so a message that is sent again because the answer was lost is stored only once.
  */
 export async function send(destination, body, fields = {}) {
   const item = { destinations: [destination], body, idempotency_key: randomUUID(), ...fields };
@@ -56,7 +56,7 @@ export async function send(destination, body, fields = {}) {
   return { id: answer.id, ...answer.deliveries[0] };
 }
 
-/** Sends many messages in batches; each item is as for `POST /v1/messages`. */
+/** Sends many messages in batches. Each item has the fields of `POST /v1/messages`. */
 export async function sendAll(items, size = 1000) {
   for (let from = 0; from < items.length; from += size) {
     let left = items.slice(from, from + size).map((item) => ({ idempotency_key: randomUUID(), ...item }));
@@ -71,21 +71,21 @@ export async function sendAll(items, size = 1000) {
 }
 
 /**
- * True if a message comes behind another in the order of their lane. A sequence alone does not tell: a
- * destination that was removed and made again counts from 1 again, in a higher epoch.
+ * True if a position comes after another in its lane. Compares the epoch first, because a destination that
+ * was removed and created again counts from 1 again, in a higher epoch.
  */
 export const isBehind = (one, other) =>
   one.epoch > other.epoch || (one.epoch === other.epoch && one.sequence > other.sequence);
 
-/** Before all messages. */
+/** The position before all messages. */
 export const start = { epoch: 0, sequence: 0 };
 
-/** The place of a message, as it is kept with what was done: it never names two messages. */
+/** The position of a message, to store with its effects. No two messages have the same one. */
 export const placeOf = ({ epoch, sequence }) => ({ epoch, sequence });
 
 /**
- * Tells what comes for the first time from what comes again, where there is no order to compare places
- * by. In life the places stand where the effects stand, and are written in one transaction with them.
+ * Recognises repeats where there is no order: returns a function that is true for the first delivery of a
+ * message. In production, store the positions with the effects, in one transaction.
  */
 export function firstTimes() {
   const places = new Set();
@@ -96,9 +96,9 @@ export function firstTimes() {
 }
 
 /**
- * A receiver: calls `take(message)` for each request, one after the other. What it returns is the
- * answer's body (undefined: none); `{status}` refuses. `message` has destination, sequence, previous, epoch,
- * key, id, attempt, headers and body (parsed, if it is JSON).
+ * A receiver. Calls `take(message)` for each request. `take` returns the body of the answer, undefined for
+ * none, or `{status}` to refuse. `message` has destination, sequence, previous, epoch, key, id, attempt,
+ * headers and body (parsed JSON).
  */
 export async function receiver(take) {
   const server = createServer(async (request, response) => {
@@ -112,7 +112,7 @@ export async function receiver(take) {
       id: decodeURIComponent(header("id") ?? ""),
       key: header("key") === undefined ? null : decodeURIComponent(header("key")),
       sequence: Number(header("sequence")),
-      // Absent: it is not known any more.
+      // The header is absent if Reseq does not know the message before.
       previous: header("previous") === undefined ? null : Number(header("previous")),
       epoch: Number(header("epoch")),
       attempt: Number(header("attempt")),
@@ -130,15 +130,15 @@ export async function receiver(take) {
   return { url: `http://127.0.0.1:${server.address().port}/`, close: () => server.closeAllConnections?.() ?? server.close() };
 }
 
-/** What `handle` of a worker returns for a message that is not to be delivered. */
+/** Returned by `handle` of a worker to deliver nothing for a message. */
 export const drop = Symbol("drop");
 
 /**
- * A worker: leases messages of these destinations and handles up to `max` of them at once, until `stop`.
+ * A worker. Leases messages of these destinations and handles up to `max` of them at once, until `stop`.
  *
- * `handle(message, signal)` returns what is delivered, or `drop`; what it throws is tried again, unless
- * the error says `final: true`. It may take as long as it likes: the lease is extended meanwhile. When
- * the lease is somebody else's all the same, `signal` is aborted and what is returned counts for nothing.
+ * `handle(message, signal)` returns the output to deliver, or `drop`. If it throws, the message is tried
+ * again, unless the error has `final: true`. It may take any time: the lease is extended meanwhile. If the
+ * lease is lost anyway, `signal` is aborted, and the output is ignored.
  */
 export async function worker(destinations, handle, { max = 1, min = 1, leaseMs = 30_000, stop } = {}) {
   const running = new Set();
@@ -153,7 +153,7 @@ export async function worker(destinations, handle, { max = 1, min = 1, leaseMs =
   await Promise.all(running);
 }
 
-/** Leases, if there are any. One of the destinations may be gone just now, to be made again. */
+/** Requests leases. Returns none if a destination does not exist at the moment. */
 export async function leased(asked) {
   try {
     return (await reseq("POST", "/v1/leases", asked)).leases;
@@ -164,7 +164,7 @@ export async function leased(asked) {
   }
 }
 
-/** One attempt. Only a failure of the work itself is reported as one. */
+/** One attempt. Reports only failures of the work itself as failures. */
 async function attempt(lease, handle, leaseMs) {
   const { token } = lease;
   const held = hold([token], leaseMs);
@@ -175,12 +175,12 @@ async function attempt(lease, handle, leaseMs) {
   } catch (error) {
     done = failure(token, error);
   }
-  // Until Reseq has said what became of it: finished work is not thrown away because an answer was lost.
+  // Repeats until Reseq confirms, so that a lost answer does not lose finished work.
   try {
     if (held.signal.aborted) return;
     await settle(done.error === undefined ? "complete" : "fail", done);
   } catch (problem) {
-    // Reseq never takes this output (it is too long, say): another attempt would not help.
+    // Reseq refuses this output for good, for example because it is too long: retrying would not help.
     const failed = failure(token, Object.assign(problem, { final: true }));
     await settle("fail", failed).catch(({ message }) => console.error(message));
   } finally {
@@ -195,14 +195,14 @@ const failure = (token, error) => {
   return { token, error: String(error?.message ?? error) || "failed", final: error?.final === true };
 };
 
-/** What is not JSON would be no body at all: a mistake of the handler, which no further attempt mends. */
+/** Fails for good if the output is not JSON: this is a mistake of the handler, and retrying would not help. */
 function asJson(output) {
   if (JSON.stringify(output) !== undefined) return output;
   const what = output === undefined ? "nothing" : `a ${typeof output}`;
   throw Object.assign(new Error(`the handler returned ${what}; it must return JSON, or drop`), { final: true });
 }
 
-/** Extends leases until `release()`; aborts `signal` when one is somebody else's. */
+/** Extends leases until `release()`. Aborts `signal` when another worker has one of them. */
 export function hold(tokens, leaseMs) {
   const lost = new AbortController();
   let isAsking = false;
@@ -221,7 +221,7 @@ export function hold(tokens, leaseMs) {
   return { signal: lost.signal, release: () => clearInterval(timer) };
 }
 
-/** Waits until `look` is true, looking often. */
+/** Waits until `look` returns true. Calls it every 10 ms. */
 export async function until(what, look, patienceMs = 120_000) {
   const deadline = Date.now() + patienceMs;
   while (!(await look())) {
@@ -230,13 +230,13 @@ export async function until(what, look, patienceMs = 120_000) {
   }
 }
 
-/** How a destination is. */
+/** The stats of a destination. */
 export const stats = (name) => reseq("GET", `/v1/destinations/${name}/stats`);
 
-/** Waits until a destination has nothing left to do. */
+/** Waits until a destination has no pending messages. */
 export const drained = (name) => until(`${name} is drained`, async () => (await stats(name)).pending === 0);
 
-/** What a recipe found, as its last line; then it ends. */
+/** Prints the result of a recipe as its last line, and exits. */
 export function done(found) {
   console.log(JSON.stringify(found));
   process.exit(0);
