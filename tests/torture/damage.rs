@@ -168,7 +168,7 @@ async fn damage(
     Ok(Victim { name, key: lanes[lane].clone(), sequence })
 }
 
-/// The epoch in a record (docs/REDIS.md, Records): the first element of the array that is its header.
+/// The epoch in a record (docs/reference/redis-keys.md, Records): the first element of its header.
 fn epoch_of(record: &[u8]) -> Option<u64> {
     let mut rest = record;
     loop {

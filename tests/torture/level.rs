@@ -7,7 +7,7 @@ use crate::{
     support::examiner::Losses,
 };
 
-/// What an acknowledgement is worth (docs/REDIS.md, Durability).
+/// What an acknowledgement is worth (docs/explanation/durability.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     Memory,
