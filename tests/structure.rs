@@ -1,9 +1,13 @@
-//! The shape of the project, held by tests: which module may know which, and how long a file may
-//! be.
+//! The shape of the project, held by tests: which module may know which, how long a file may be, and
+//! where the links of the documentation lead.
 
 mod support;
 
-use std::{fs, path::Path};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use support::source::{code_of, files, root, shown};
 
@@ -185,4 +189,104 @@ fn nothing_counts_on_the_folder_in_which_cargo_builds() {
     for command in [r#""/else where/built/release/reseq" demo"#, r#"$name "/else where/built/"#] {
         assert!(said.contains(command), "{command} is not in:\n{said}");
     }
+}
+
+/// The links of a page, without code: what stands in parentheses right after a closing bracket.
+fn links_of(page: &str) -> Vec<String> {
+    let mut prose = String::new();
+    for paragraph in without_fences(page).split("\n\n") {
+        // Every second part stands between backticks.
+        prose.extend(paragraph.split('`').step_by(2));
+        prose.push('\n');
+    }
+    let targets = prose.split("](").skip(1);
+    targets.filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())).collect()
+}
+
+/// The anchors of a page's headings, as GitHub and mdBook make them.
+fn anchors_of(page: &str) -> Vec<String> {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    let page = without_fences(page);
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let texts = headings.filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
+    let anchors = texts.map(|text| {
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        let lower = text.trim().to_lowercase();
+        let anchor: String = lower.chars().filter(kept).collect::<String>().replace(' ', "-");
+        let before = times.entry(anchor.clone()).or_default();
+        *before += 1;
+        if *before == 1 { anchor } else { format!("{anchor}-{}", *before - 1) }
+    });
+    anchors.collect()
+}
+
+/// A page without its blocks of code between fences.
+fn without_fences(page: &str) -> String {
+    let mut is_code = false;
+    let mut left = String::new();
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            left += line;
+            left.push('\n');
+        }
+    }
+    left
+}
+
+/// Links lead to files and headings that exist. The book holds docs/ only, so its pages link to
+/// nothing outside.
+#[test]
+fn every_link_of_the_documentation_leads_somewhere() {
+    let docs = root().join("docs").canonicalize().unwrap();
+    let beside = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+    let mut pages: Vec<PathBuf> = beside.iter().map(|name| root().join(name)).collect();
+    pages.extend(files("docs", "md"));
+    let (mut links, mut wrong) = (0, Vec::new());
+    for page in &pages {
+        let is_in_book = page.starts_with(root().join("docs"));
+        for link in links_of(&fs::read_to_string(page).unwrap()) {
+            if link.contains("://") {
+                continue;
+            }
+            links += 1;
+            let (path, anchor) = link.split_once('#').unwrap_or((link.as_str(), ""));
+            let target = match path {
+                "" => page.clone(),
+                path => page.parent().unwrap().join(path),
+            };
+            let problem = match target.canonicalize() {
+                Err(_) => "there is no such file",
+                Ok(target) if is_in_book && !target.starts_with(&docs) => "it leaves docs/",
+                Ok(_) if anchor.is_empty() => continue,
+                Ok(target) => {
+                    let headings = anchors_of(&fs::read_to_string(target).unwrap());
+                    if headings.iter().any(|heading| heading == anchor) {
+                        continue;
+                    }
+                    "there is no such heading"
+                }
+            };
+            wrong.push(format!("{}: ({link}): {problem}", shown(page)));
+        }
+    }
+    assert!(links > 300, "only {links} links were found: does this test still read the pages?");
+    assert!(wrong.is_empty(), "broken links:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_page_is_once_in_the_table_of_contents() {
+    let summary = root().join("docs/SUMMARY.md");
+    let listed = links_of(&fs::read_to_string(&summary).unwrap());
+    let listed: Vec<PathBuf> = listed.iter().map(|link| root().join("docs").join(link)).collect();
+    let mut wrong = Vec::new();
+    for page in files("docs", "md").iter().filter(|page| **page != summary) {
+        let times = listed.iter().filter(|other| *other == page).count();
+        if times != 1 {
+            wrong.push(format!("{}: {times} times", shown(page)));
+        }
+    }
+    assert!(listed.len() > 50, "only {} pages are listed", listed.len());
+    assert!(wrong.is_empty(), "not once in docs/SUMMARY.md:\n{}", wrong.join("\n"));
 }
