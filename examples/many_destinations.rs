@@ -70,7 +70,9 @@ async fn main() -> anyhow::Result<()> {
         costs.push((to, each(0), each(1), idle[0] / 10.0));
         second.stop().await?;
     }
-    println!("\n| destinations | commands per change | bytes per change | commands per second, idle |");
+    println!(
+        "\n| destinations | commands per change | bytes per change | commands per second, idle |"
+    );
     println!("| ---: | ---: | ---: | ---: |");
     for (destinations, commands, bytes, idle) in costs {
         println!("| {destinations} | {commands:.0} | {bytes:.0} | {idle:.0} |");
