@@ -1,4 +1,4 @@
-// A worker for Reseq, with nothing but Node's own fetch (Node 18 or later):
+// A worker for Reseq, with nothing but Node's own fetch (Node 20 or newer):
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node worker.mjs erp
 //

@@ -1,4 +1,4 @@
-// Shared by the recipes: calls to Reseq, a receiver, and a worker. Needs only Node (18 or later).
+// Shared by the recipes: calls to Reseq, a receiver, and a worker. Needs only Node (20 or newer).
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
