@@ -110,11 +110,11 @@ fn meeting(file: &str) -> &'static [Kind] {
     match file {
         "postpone" => &[Kind::Postpone],
         "halt" => &[Kind::Halt],
-        "own" | "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
+        "acquire_partition" | "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
         "repair" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],
         "include/left" => &[Kind::Withdraw, Kind::CarryOut, Kind::GiveUp],
-        "expire" | "discard" | "include/letters" => {
+        "expire" | "discard" | "include/dead_letters" => {
             &[Kind::Discard, Kind::Expire, Kind::Withdraw, Kind::GiveUp, Kind::Pass]
         }
         _ => &[],

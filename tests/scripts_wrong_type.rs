@@ -508,7 +508,7 @@ fn calls_again(calls: &Calls) -> Calls {
 /// The call of this number; what is removed has begun to be removed.
 async fn prepared(calls: Calls, number: usize, connection: &mut MultiplexedConnection) -> Call {
     let call = calls_of(&calls).remove(number);
-    if ["purge", "forget"].contains(&call.script) {
+    if ["remove_batch", "forget"].contains(&call.script) {
         run(connection, &calls.remove()).await;
     }
     call

@@ -33,7 +33,7 @@ impl Service {
         let mut settings = Settings::new(redis.url())
             .destination("erp", &url)
             .destination("crm", &url)
-            .destination("small", &format!("{url}\nmax_backlog = 1"));
+            .destination("small", &format!("{url}\nbacklog_max = 1"));
         settings.destinations += "[[topic]]\nname = \"fixed\"\ndestinations = [\"erp\"]\n";
         let first = Pod::start("first", "ingest,processor,sender", &settings).await;
         let second = Pod::start("second", "ingest", &settings).await;
@@ -179,7 +179,7 @@ async fn a_batch_for_many_destinations_is_taken_in_parts_and_answered_in_order()
     let mut settings = names[1..]
         .iter()
         .fold(Settings::new(redis.url()), |settings, name| settings.destination(name, small))
-        .destination(names[0], &format!("{small}\nmax_backlog = 95"));
+        .destination(names[0], &format!("{small}\nbacklog_max = 95"));
     settings.destinations += &format!("[[topic]]\nname = \"all\"\ndestinations = {names:?}\n");
     let pod = Pod::start("reseq", "ingest", &settings).await;
     // More copies than are on their way at once.

@@ -144,7 +144,7 @@ async fn min_is_all_or_nothing() {
     let patient = tokio::spawn(async move { lease(&url, patient).await });
     let first = service.next("work").await;
     assert_eq!(first["sequence"], 1);
-    assert_eq!(service.end("release", json!({"token": first["token"]})).await["status"], "ok");
+    assert_eq!(service.end("requeue", json!({"token": first["token"]})).await["status"], "ok");
     service.send("work", json!(3)).await;
     let leases = within("three messages", patient).await.unwrap();
     let sequences: Vec<_> =
@@ -175,7 +175,7 @@ async fn a_checkpoint_goes_to_the_next_attempt_after_a_crash_and_after_a_failure
     assert_eq!((&third["attempt"], &third["checkpoint"]), (&json!(3), &json!({"page": 7})));
     let error = &third["last_error"];
     assert_eq!((&error["kind"], &error["detail"]), (&json!("failed"), &json!("no")));
-    assert!(error["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{error}");
+    assert!(error["occurred_at"].as_str().is_some_and(|at| at.ends_with('Z')), "{error}");
     service.end("extend", json!({"token": third["token"], "checkpoint": null})).await;
     service.fail(&third, false).await;
     let fourth = service.next("work").await;
@@ -238,9 +238,9 @@ async fn what_is_used_up_is_halted_skipped_or_dropped() {
         "ingest,processor,sender",
         &[
             ("halt", &worker, ""),
-            ("dead_letter", &worker, "on_exhausted = \"skip\""),
+            ("dead_letter", &worker, "on_exhausted = \"dead_letter\""),
             ("drop", &worker, "on_exhausted = \"drop\"\nordering = \"key\""),
-            ("none", &worker, "on_exhausted = \"skip\"\nordering = \"none\""),
+            ("none", &worker, "on_exhausted = \"dead_letter\"\nordering = \"none\""),
         ],
     )
     .await;
@@ -284,7 +284,7 @@ async fn what_is_used_up_is_halted_skipped_or_dropped() {
 #[tokio::test]
 async fn what_kills_its_workers_is_given_up_by_the_owner() {
     let worker = format!("{WORKER}, stalls_max = 2");
-    let destinations = [("work", &*worker, "on_exhausted = \"skip\"")];
+    let destinations = [("work", &*worker, "on_exhausted = \"dead_letter\"")];
     let service = Service::start("ingest,processor,sender", &destinations).await;
     service.send("work", json!("poison")).await;
     for attempt in 1..=2 {

@@ -156,7 +156,7 @@ impl Common {
             epoch: message.position.epoch,
             id: message.message.id.clone(),
             key: message.message.key.clone(),
-            received: received_ms(message).map(rfc3339),
+            received_at: received_ms(message).map(rfc3339),
             attempts: message.attempts.failed,
             stalls: message.attempts.stalls,
             bytes: message.accounted_bytes,

@@ -371,8 +371,8 @@ mod tests {
     fn what_another_version_wrote_is_refused_not_misread() {
         let erp = "erp".parse().unwrap();
         assert_eq!(
-            read("2…".into(), &erp, 1, Attempts::default()),
-            Err(RecordError::UnknownFormat('2'))
+            read("3…".into(), &erp, 1, Attempts::default()),
+            Err(RecordError::UnknownFormat('3'))
         );
         for damaged in ["", "P12", "Px;1", "2\u{7f}", "T", "Tx1", "B9", "B9;", "22,9;", "2x,1;"] {
             let result = read(Bytes::from(damaged), &erp, 1, Attempts::default());

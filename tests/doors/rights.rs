@@ -167,7 +167,7 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
     for number in 0..4 {
         assert_eq!(limited.send("work", json!(format!("w{number}"))).await.status, 202);
     }
-    for end in ["release", "complete", "fail", "fail"] {
+    for end in ["requeue", "complete", "fail", "fail"] {
         let leased = limited
             .does(
                 "/v1/leases",

@@ -45,7 +45,7 @@ async fn forged_and_garbled_lease_tokens_change_nothing() {
             ("fail", json!({"error": "no"})),
             ("fail", json!({"error": "no", "final": true})),
             ("extend", json!({"lease_ms": 1000, "checkpoint": {"page": 7}})),
-            ("release", json!({})),
+            ("requeue", json!({})),
         ] {
             let mut item = more;
             item["token"] = json!(token);

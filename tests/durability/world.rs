@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Takes or renews the partition.
-    pub async fn own(&self, lease: Duration) -> Owned {
+    pub async fn acquire_partition(&self, lease: Duration) -> Owned {
         eventually("the partition is owned", async || {
             self.store
                 .acquire_partition(0, &self.token, lease)

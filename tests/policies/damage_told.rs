@@ -219,7 +219,7 @@ async fn a_destination_that_cannot_be_read_keeps_no_other_from_its_workers() {
     let messages = desk.keys().messages();
     desk.redis_ask::<String>(&["RENAME", &messages, "aside"]).await;
     desk.spoil(&messages).await;
-    for how in ["extend", "fail", "complete", "release"] {
+    for how in ["extend", "fail", "complete", "requeue"] {
         let fields = match how {
             "complete" => json!({"body": 1}),
             "fail" => json!({"retry_ms": 0}),
@@ -227,7 +227,7 @@ async fn a_destination_that_cannot_be_read_keeps_no_other_from_its_workers() {
         };
         let statuses = desk.ends(how, &leases, fields).await;
         // To extend and to give back need no record.
-        let of_erp = if matches!(how, "extend" | "release") { "ok" } else { "damaged" };
+        let of_erp = if matches!(how, "extend" | "requeue") { "ok" } else { "damaged" };
         assert_eq!(statuses, [of_erp, "ok"], "{how}");
         if how == "fail" {
             let again = desk.lease(json!({"destinations": ["other"], "wait_ms": 20_000})).await;

@@ -185,7 +185,7 @@ async fn an_order_behind_a_head_that_backs_off_does_not_hasten_it() {
     let stats = desk.stats().await;
     // (By chance a backoff may be short: full jitter begins at nothing.)
     assert!(stats["head"]["attempts"].as_u64() <= Some(2), "{stats}");
-    desk.end("release", &leases[1..], json!({})).await;
+    desk.end("requeue", &leases[1..], json!({})).await;
     desk.receiver.accept("\"one\"");
     desk.steer("retry-head", json!({})).await;
     let stats = desk.is_drained().await;

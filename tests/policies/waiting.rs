@@ -124,7 +124,7 @@ async fn a_purge_counts_first_and_then_leaves_nothing() {
     let number = |field: &str| purged[field].as_u64().unwrap();
     assert_eq!((number("cancelled"), number("withdrawing")), (45, 5), "{purged}");
     // What was in somebody's hand goes when that attempt has ended.
-    desk.end("release", &held, json!({})).await;
+    desk.end("requeue", &held, json!({})).await;
     assert_eq!(desk.is_drained().await["cancelled_total"], 50);
     desk.receives(&[]).await;
 }

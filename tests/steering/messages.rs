@@ -148,7 +148,7 @@ async fn a_dead_letter_is_found_by_its_sequence_although_there_is_no_log() {
     let gone = service.get("destinations/crm/messages/2").await;
     gone.is_problem(404, "unknown_message", "the last 0 (log_max)");
     let gone = service.delete("destinations/crm/messages/1").await;
-    gone.is_problem(409, "wrong_state", "it was skipped");
+    gone.is_problem(409, "wrong_state", "it was dead_lettered");
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ pub async fn forgotten(redis: &mut MultiplexedConnection) {
                     | ["reseq", _, "owner" | "epoch"]
                     | ["reseq", _, "d", _]
                     | ["reseq", _, "calls", ..]
-                    | ["reseq", _, "d", _, "seen" | "log" | "previous", ..]
+                    | ["reseq", _, "d", _, "idempotency" | "log" | "previous", ..]
             )
         };
         let left: Vec<&String> = keys.iter().filter(|key| !lasting(key)).collect();

@@ -48,7 +48,7 @@ pub struct Destination {
     #[serde(default = "default_weight")]
     pub weight: u32,
     /// Ingest refuses what would make more messages than this pending.
-    #[serde(default = "default_max_backlog")]
+    #[serde(default = "default_backlog_max")]
     pub backlog_max: u64,
     /// Ingest refuses what would make more bytes of bodies than this pending; 0: no limit.
     #[serde(default)]
@@ -232,7 +232,7 @@ fn default_previous_keys_max() -> u64 {
     10_000
 }
 
-fn default_max_backlog() -> u64 {
+fn default_backlog_max() -> u64 {
     1_000_000
 }
 
@@ -271,7 +271,7 @@ impl Destination {
             on_exhausted: OnExhausted::default(),
             durability: Durability::default(),
             weight: default_weight(),
-            backlog_max: default_max_backlog(),
+            backlog_max: default_backlog_max(),
             backlog_bytes_max: 0,
             idempotency_window_ms: default_idempotency_window_ms(),
             log_max: default_log_max(),

@@ -319,7 +319,7 @@ end",
     bug("dead letters expire before their time", "expire", "'-inf', last,", "'-inf', '+inf',"),
     bug(
         "what a dead letter has is left when it expires",
-        "include/letters",
+        "include/dead_letters",
         "remove_bodies(bodies, sequences)",
         "",
     ),

@@ -150,7 +150,7 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
     }
     for (sequence, one) in &destination.letters {
         put("dead-letters", sequence.to_string(), sequence.to_string());
-        put("dead-at", sequence.to_string(), age(one.is_old));
+        put("dead-lettered-at", sequence.to_string(), age(one.is_old));
         if let Some(length) = one.message.length_apart() {
             put("bodies", sequence.to_string(), length.to_string());
         }

@@ -42,7 +42,7 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                     pairs.filter(|(member, _)| names.iter().any(|of| is_member(member, of)));
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
-            ("zset", _, "dead-at") => {
+            ("zset", _, "dead-lettered-at") => {
                 // [`Real::pass`] sets it to long ago.
                 let pairs = pairs.map(|(member, ms)| (member, age(real::number(&ms) == 1)));
                 fields.extend(pairs);
