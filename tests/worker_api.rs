@@ -267,11 +267,11 @@ async fn what_is_used_up_is_halted_skipped_or_dropped() {
     }
     service.desk.journal.reaches(3).await;
     let halted =
-        (service.count("halt", "halted").await, service.count("halt", "dead_letters").await);
+        (service.count("halt", "halted").await, service.count("halt", "dead-letters").await);
     assert_eq!((halted, service.desk.journal.messages_of("halt")), ((2, 0), 0));
     for (name, dead) in [("dead_letter", 2), ("drop", 0), ("none", 2)] {
         assert_eq!(service.count(name, "halted").await, 0, "{name}");
-        assert_eq!(service.count(name, "dead_letters").await, dead, "{name}");
+        assert_eq!(service.count(name, "dead-letters").await, dead, "{name}");
         assert_eq!(service.desk.journal.messages_of(name), 1, "{name}");
     }
     eventually("both are passed", async || {
@@ -295,7 +295,7 @@ async fn what_kills_its_workers_is_given_up_by_the_owner() {
     service.send("work", json!("good")).await;
     service.complete(&service.next("work").await).await;
     service.desk.journal.reaches(1).await;
-    eventually("it is a dead letter", async || match service.count("work", "dead_letters").await {
+    eventually("it is a dead letter", async || match service.count("work", "dead-letters").await {
         1 => Ok(()),
         count => Err(format!("{count}")),
     })

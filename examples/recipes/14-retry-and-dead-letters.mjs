@@ -53,14 +53,14 @@ async function setAside() {
   await drained("letters");
   return { before, letters: letters.map(({ sequence, attempts }) => ({ sequence, attempts })), body: letter.body,
     error: letter.last_error?.status, would_redrive, redriven, after: seen.took.slice(before.length),
-    origins: seen.origins, dead: (await stats("letters")).dead_letters };
+    origins: seen.origins, dead_letters: (await stats("letters")).dead_letters };
 }
 
 // 3. Discard: a message that fails twice is dropped.
 async function discarded() {
   const seen = await shop("discard", { on_exhausted: "drop", delivery: { attempts_max: 2 } }, (item) => (isPoison(item) ? 500 : undefined));
   await drained("discard");
-  return { took: seen.took, dead: (await stats("discard")).dead_letters };
+  return { took: seen.took, dead_letters: (await stats("discard")).dead_letters };
 }
 
 // 4. Halt: the order matters most. The lane waits for a person, who repairs the message in its place.
