@@ -174,7 +174,7 @@ fn epoch_of(record: &[u8]) -> Option<u64> {
     loop {
         let (first, end) = (*rest.first()?, rest.iter().position(|byte| *byte == b';')?);
         rest = &rest[end + 1..];
-        if first == b'1' {
+        if first == b'2' {
             break;
         }
     }
