@@ -9,8 +9,9 @@
 --   [4] attempts      reseq:{p07}:d:<dest>:attempts
 --   [5] halted        reseq:{p07}:d:<dest>:halted
 --   [6] lanes         reseq:{p07}:d:<dest>:lanes
---   [7] in_progress   reseq:{p07}:d:<dest>:in-progress[:<key>]
---   [8] ready         reseq:{p07}:d:<dest>:ready[:<key>]
+--   [7] messages      reseq:{p07}:d:<dest>:messages
+--   [8] in_progress   reseq:{p07}:d:<dest>:in-progress[:<key>]
+--   [9] ready         reseq:{p07}:d:<dest>:ready[:<key>]
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] 'destination', 'key' or 'none'
 --   [4] known of the epoch  [5] lane's key  [6] sequence  [7] failed attempts, with this one
@@ -30,8 +31,12 @@ local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[9] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 if redis.call('ZSCORE', KEYS[5], sequence) then return 0 end
-if not is_head(ARGV[3], KEYS[7], sequence) or not redis.call('ZSCORE', KEYS[8], sequence) then
+if not is_head(ARGV[3], KEYS[8], sequence) or not redis.call('ZSCORE', KEYS[9], sequence) then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
+end
+-- A repair may have halted what the owner has, and a person withdrawn it since: a tombstone leaves.
+if string.sub(redis.call('HGET', KEYS[7], sequence) or '', 1, 1) == 'T' then
+  return redis.error_reply('WRONG_HEAD the message was withdrawn')
 end
 
 expect('HLEN', KEYS[3], KEYS[4])

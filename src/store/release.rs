@@ -228,7 +228,7 @@ impl Store {
         let set = set_key(known, head.lane);
         let (transition, mut call) = self.script(|scripts| &scripts.halt);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
-        call.key(keys.attempts()).key(keys.halted()).key(keys.lanes());
+        call.key(keys.attempts()).key(keys.halted()).key(keys.lanes()).key(keys.messages());
         call.key(keys.in_progress(set)).key(keys.ready(set));
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.ordering_text());
         call.arg(self.known_of_epoch(known.partition));

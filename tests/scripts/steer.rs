@@ -88,7 +88,15 @@ impl Calls {
 
     pub fn halt(&self, token: &str, lane: &str, sequence: u64) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
-        let keys = [&p.epoch(), &p.owner(), &k.hash(), &k.attempts(), &k.halted(), &k.lanes()];
+        let keys = [
+            &p.epoch(),
+            &p.owner(),
+            &k.hash(),
+            &k.attempts(),
+            &k.halted(),
+            &k.lanes(),
+            &k.messages(),
+        ];
         let sequence = sequence.to_string();
         let args = [token, &self.epoch, self.ordering, LONG, lane, &sequence, "1", TROUBLE];
         let mut made = call("halt", &keys, &args);

@@ -39,7 +39,7 @@ pub const BUGS: [Bug; 63] = [
         "",
     ),
     bug(
-        "what has an order is released",
+        "what has a withdrawal is released",
         "release",
         "if withdrawals > 0 then end_runs_before('HMGET', KEYS[8]) end",
         "",
@@ -286,10 +286,10 @@ end",
         "if at.halted or held then return held end",
     ),
     bug(
-        "a repair makes no hint for a head with an order",
+        "a repair makes no hint for a head with a withdrawal",
         "repair",
         "if not at.ready or at.halted then return end",
-        "if not at.ready or at.halted or at.ordered then return end",
+        "if not at.ready or at.halted or at.withdrawing then return end",
     ),
     bug("a dry run repairs", "repair", "ARGV[5] == '1'", "true"),
     bug(

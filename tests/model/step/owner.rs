@@ -231,7 +231,9 @@ pub fn halt(state: &mut State, refused: &Refused) -> Answer {
     if message.is_some_and(|message| message.is_halted()) {
         return Ok(Reply::Done);
     }
-    let is_ready = message.is_some_and(|message| message.is_finished());
+    // What was withdrawn since it was handed out leaves.
+    let is_ready =
+        message.is_some_and(|message| message.is_finished() && message.tombstone.is_none());
     if !is_ready || !is_head_of(destination.head(*lane), *sequence) {
         return Err(Refusal::WrongHead);
     }
