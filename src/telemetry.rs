@@ -187,8 +187,8 @@ pub fn wake_heard() {
 }
 
 /// Calls for a destination (or for a key that belongs to none) fail for good, or no longer do.
-pub fn damaged(position: &str, is_damaged: bool) {
-    gauge!("reseq_damaged", "place" => position.to_owned()).set(f64::from(u8::from(is_damaged)));
+pub fn damaged(location: &str, is_damaged: bool) {
+    gauge!("reseq_damaged", "place" => location.to_owned()).set(f64::from(u8::from(is_damaged)));
 }
 
 /// Leases and delays that were taken up again.

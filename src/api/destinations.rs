@@ -52,7 +52,7 @@ pub(super) async fn all_stats(State(api): State<Api>) -> Result<Json<Value>, Pro
         let numbers = api.store.backlogs_each(some).await;
         for (known, stats) in some.iter().zip(numbers) {
             let stats = match stats {
-                Err(StoreError::Failed(_) | StoreError::Unreadable(_)) => {
+                Err(error) if error.is_damage() => {
                     let damaged = json!(["all of it"]);
                     lines.push(Map::from_iter([
                         ("name".to_owned(), json!(known.destination.name)),

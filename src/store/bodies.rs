@@ -6,7 +6,7 @@ use super::{
     CatalogEntry, Store, StoreError, chunks_by_size,
     record::{self, Part},
 };
-use crate::domain::{Sequence, Stamped};
+use crate::domain::{DestinationName, Sequence, Stamped};
 
 /// The most bytes of bodies that one call reads (one is always read).
 const BYTES_MAX: usize = 8 << 20;
@@ -65,7 +65,7 @@ impl Store {
     /// without reading the bodies.
     pub(super) async fn find_missing_bodies(
         &self,
-        known: &CatalogEntry,
+        name: &DestinationName,
         messages: &mut [&mut Stamped],
     ) -> Result<(), StoreError> {
         let mut apart: Vec<_> =
@@ -73,7 +73,7 @@ impl Store {
         if apart.is_empty() {
             return Ok(());
         }
-        let key = self.keys().destination(&known.destination.name).bodies();
+        let key = self.keys().destination(name).bodies();
         let mut pipe = redis::pipe();
         for message in &apart {
             pipe.cmd("HSTRLEN").arg(&key).arg(Part::Body.field(message.position.sequence));

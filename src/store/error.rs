@@ -94,6 +94,12 @@ impl StoreError {
         matches!(self, E::NoRights(_) | E::Failed(_) | E::NewerSchema(_))
     }
 
+    /// True if what Redis holds at one place is why: other places are not concerned.
+    pub fn is_damage(&self) -> bool {
+        use StoreError as E;
+        matches!(self, E::Failed(_) | E::Unreadable(_))
+    }
+
     /// True when the same call may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         use StoreError as E;

@@ -102,7 +102,7 @@ impl Store {
             if !sequences.is_empty() {
                 let mut messages = self.headers(known, &sequences).await?;
                 let mut present: Vec<_> = messages.iter_mut().flatten().collect();
-                self.find_missing_bodies(known, &mut present).await?;
+                self.find_missing_bodies(&known.destination.name, &mut present).await?;
                 // What is damaged stays: a person may know more.
                 let readable = messages.iter().flatten().filter(|one| one.damaged.is_none());
                 let lanes = readable.map(|message| {

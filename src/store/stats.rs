@@ -86,7 +86,7 @@ impl Store {
         let heads = self.heads(known, counts.delivering > 0).await;
         let heads = match self.noted(known, "stats", heads) {
             // The numbers are told all the same.
-            Err(StoreError::Failed(_) | StoreError::Unreadable(_)) => Vec::new(),
+            Err(error) if error.is_damage() => Vec::new(),
             heads => heads?,
         };
         Ok(Stats {

@@ -212,7 +212,7 @@ impl Calls {
         made
     }
 
-    pub fn expire(&self, age_ms: &str) -> Call {
+    fn of_dead_letters(&self, script: &'static str, args: &[&str]) -> Call {
         let (k, epoch) = (&self.keys, self.keys.partition.epoch());
         let keys = [
             &k.hash(),
@@ -222,20 +222,15 @@ impl Calls {
             &k.bodies(),
             &k.dead_lettered_at(),
         ];
-        call("expire", &keys, &[&self.version, age_ms, "500"])
+        call(script, &keys, args)
+    }
+
+    pub fn expire(&self, age_ms: &str) -> Call {
+        self.of_dead_letters("expire", &[&self.version, age_ms, "500"])
     }
 
     pub fn discard(&self, letters: &[u64]) -> Call {
-        let (k, epoch) = (&self.keys, self.keys.partition.epoch());
-        let keys = [
-            &k.hash(),
-            &k.dead_letters(),
-            &k.dead_letter_messages(),
-            &epoch,
-            &k.bodies(),
-            &k.dead_lettered_at(),
-        ];
-        let mut made = call("discard", &keys, &[&self.version]);
+        let mut made = self.of_dead_letters("discard", &[&self.version]);
         made.args.extend(letters.iter().map(u64::to_string));
         made
     }

@@ -174,7 +174,7 @@ fn bytes_left(message: &Stamped) -> usize {
 fn unless_damaged<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Problem> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(StoreError::Failed(_) | StoreError::Unreadable(_)) => Ok(None),
+        Err(error) if error.is_damage() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::types;
 use crate::{
-    domain::{DestinationName, Sequence},
+    domain::{DestinationName, Sequence, Stamped},
     store::{CatalogEntry, Store, StoreError, record},
 };
 
@@ -45,14 +45,14 @@ impl Store {
             let messages: Vec<(String, Vec<Sequence>)> = kept
                 .messages
                 .iter()
-                .map(|(position, all)| (position.clone(), all.iter().copied().collect()))
+                .map(|(location, all)| (location.clone(), all.iter().copied().collect()))
                 .collect();
             (calls, messages)
         };
         let calls = stream::iter(calls).map(|(at, keys)| self.look_at_keys(at, keys));
         calls.buffer_unordered(LOOKS_MAX).for_each(async |()| {}).await;
         let messages =
-            stream::iter(messages).map(|(position, all)| self.look_at_messages(position, all));
+            stream::iter(messages).map(|(location, all)| self.look_at_messages(location, all));
         messages.buffer_unordered(LOOKS_MAX).for_each(async |()| {}).await;
     }
 
@@ -81,17 +81,17 @@ impl Store {
         });
     }
 
-    async fn look_at_messages(&self, position: String, sequences: Vec<Sequence>) {
-        let Ok(name) = position.parse::<DestinationName>() else { return };
+    async fn look_at_messages(&self, location: String, sequences: Vec<Sequence>) {
+        let Ok(name) = location.parse::<DestinationName>() else { return };
         let damaged = match self.damaged_among(&name, &sequences).await {
             Ok(damaged) => damaged,
             Err(error) => return tracing::debug!(%error, "cannot look at what is damaged"),
         };
         self.inner.damage.change(|kept| {
-            let Some(all) = kept.messages.get_mut(&position) else { return };
+            let Some(all) = kept.messages.get_mut(&location) else { return };
             all.retain(|sequence| damaged.contains(sequence) || !sequences.contains(sequence));
             if all.is_empty() {
-                kept.messages.remove(&position);
+                kept.messages.remove(&location);
             }
         });
     }
@@ -107,25 +107,22 @@ impl Store {
         let mut pipe = Pipeline::new();
         pipe.zscore_multiple(keys.halted(), sequences).hmget(keys.messages(), sequences);
         let (halted, records): (Vec<Option<f64>>, Vec<Option<Bytes>>) = self.query(&pipe).await?;
-        let (mut damaged, mut apart) = (Vec::new(), Vec::new());
+        let (mut damaged, mut readable) = (Vec::new(), Vec::new());
         for ((sequence, _), record) in
             sequences.iter().zip(halted).zip(records).filter(|((_, since), _)| since.is_some())
         {
             let record = record.unwrap_or_default();
             match record::read(record, name, *sequence, Default::default()) {
-                Ok(message) => apart.extend(message.apart.body.map(|length| (*sequence, length))),
+                Ok(message) => readable.push(message),
                 Err(_) => damaged.push(*sequence),
             }
         }
-        if !apart.is_empty() {
-            let mut pipe = Pipeline::new();
-            for (sequence, _) in &apart {
-                pipe.cmd("HSTRLEN").arg(keys.bodies()).arg(*sequence);
-            }
-            let lengths: Vec<u64> = self.query(&pipe).await?;
-            let other = apart.iter().zip(lengths).filter(|((_, should), is)| should != is);
-            damaged.extend(other.map(|((sequence, _), _)| *sequence));
-        }
+        // A tombstone of what could not be read is no damage any more: only bodies are asked for.
+        let mut with_bodies: Vec<&mut Stamped> =
+            readable.iter_mut().filter(|message| message.damaged.is_none()).collect();
+        self.find_missing_bodies(name, &mut with_bodies).await?;
+        let bodiless = with_bodies.iter().filter(|message| message.damaged.is_some());
+        damaged.extend(bodiless.map(|message| message.position.sequence));
         Ok(damaged)
     }
 
