@@ -41,7 +41,7 @@ if attempts[1] ~= failed then note_error(attempts, now, ARGV[10]) end
 attempts[1] = failed
 keep_attempts(KEYS[3], ARGV[7], attempts)
 may_leave(KEYS[4], KEYS[5], ARGV[3], ARGV[4], ARGV[6], not_before)
--- An order in another lane does not wait for the backoff.
+-- A withdrawal in another lane does not wait for the backoff.
 if ARGV[4] ~= 'destination' and redis.call('EXISTS', KEYS[7]) == 1 then
   redis.call('ZADD', KEYS[4], 'LT', text(now), ARGV[3])
 end

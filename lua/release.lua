@@ -233,7 +233,7 @@ local function read_lanes()
   if ordering == 'none' then read_each() end
 end
 
--- Ends each run before the first message that is marked: halted, or with an order, which the owner
+-- Ends each run before the first message that is marked: halted, or with a withdrawal, which the owner
 -- carries out first.
 local function end_runs_before(command, marked)
   local all = together('run')
@@ -428,7 +428,7 @@ local function forget_records()
     redis.call('HDEL', KEYS[4], unpack(gone, from, upto))
     if attempts_kept then redis.call('HDEL', KEYS[5], unpack(gone, from, upto)) end
     if withdrawals > 0 then withdrawals = withdrawals - redis.call('HDEL', KEYS[8], unpack(gone, from, upto)) end
-    -- A repair may have halted what the owner had in hand.
+    -- A repair may have halted messages that the owner was delivering.
     if halted then
       no_longer_halted = no_longer_halted + redis.call('ZREM', KEYS[12], unpack(gone, from, upto))
     end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- withdraw: messages leave without being delivered: cancelled, dropped, or skipped, which makes them
 -- dead letters. Each becomes a tombstone, which keeps its place until its lane has passed it. What a
--- processor or a sender may have in its hand is left as an order, which the owner of the partition
+-- processor or a sender may have is left as a pending withdrawal, which the owner of the partition
 -- carries out when that attempt has ended without success.
 --
 -- KEYS:

@@ -1,6 +1,6 @@
 //! `POST /v1/destinations/{d}/purge`: cancels everything that is pending.
 //!
-//! What is finished gets its orders first, and what blocks it is cancelled after that: else what
+//! Finished messages are withdrawn first, and what blocks it is cancelled after that: else what
 //! stands behind a halted head would be delivered while the purge is under way.
 
 use std::collections::{BTreeMap, BTreeSet};

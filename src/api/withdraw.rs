@@ -17,7 +17,7 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// How long an answer waits for an order to be carried out.
+/// How long an answer waits for a withdrawal to be carried out.
 const WITHDRAWAL_WAIT: Duration = Duration::from_secs(2);
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -78,7 +78,7 @@ fn no_room_for_letters(target: &Target) -> Problem {
     ))
 }
 
-/// Waits a little for an order to be carried out.
+/// Waits a little for a withdrawal to be carried out.
 async fn withdrawing(
     target: &Target,
     sequence: Sequence,

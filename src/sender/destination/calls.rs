@@ -1,5 +1,5 @@
 //! What a destination asks of Redis, one call at a time: to settle and release, to name lanes, to
-//! carry out what a refusal or an order comes to.
+//! carry out what a refusal or a withdrawal comes to.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 

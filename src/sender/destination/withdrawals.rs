@@ -2,9 +2,9 @@
 //! whether it has them in hand.
 //!
 //! What is just being sent is left until its attempt has ended. If it was accepted, Redis forgets
-//! the order when the message is settled; if it was refused, the order takes the place of another
+//! the withdrawal when the message is settled; if it was refused, the withdrawal replaces another
 //! attempt. What only is in hand is let go of, and becomes a tombstone at once. Redis never hands
-//! out a message that has an order, so nothing new of it comes meanwhile.
+//! out a message that has a withdrawal, so nothing new of it comes meanwhile.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -40,7 +40,7 @@ pub(super) struct Withdrawals {
 }
 
 impl Withdrawals {
-    /// The order for this message, if there is one.
+    /// The pending withdrawal of this message, if there is one.
     pub(super) fn of(&self, sequence: Sequence) -> Option<&PendingWithdrawal> {
         self.held.get(&sequence)
     }

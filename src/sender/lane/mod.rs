@@ -5,7 +5,7 @@
 //!   Redis ─────────────► queue ──────────────► settling ─────────────────────► gone
 //!                         ▲  ▲ front: one message, or one batch, in flight
 //!                         │  └─ refused: put off, halted or withdrawn, and the lane let go of
-//!                         └─ an order: what it names, and all behind it, is let go of
+//!                         └─ a withdrawal: what it names, and all behind it, is let go of
 //! ```
 
 mod settling;
@@ -328,7 +328,7 @@ impl Lane {
                 Some(rules.refused_max.max(1)).filter(|most| *most < rules.release_batch_max);
         }
         let last = self.last();
-        // A refusal, or an order, that came meanwhile has let go of all behind it.
+        // A refusal, or a withdrawal, that came meanwhile has let go of all behind it.
         if self.refused.is_none() && !self.is_truncated {
             let after = released.into_iter().filter(|message| message.position.sequence > last);
             let buffered =

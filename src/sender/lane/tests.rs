@@ -247,7 +247,7 @@ fn an_order_cuts_the_queue_unless_the_message_is_in_flight() {
     );
     let request = lane.request(None, &rules, false).unwrap();
     assert_eq!((request.in_hand, request.want), (3, 3));
-    // An order that cuts while a call is in flight: what the call brings would leave a gap.
+    // A withdrawal that truncates the queue while a call is in flight: what the call brings would leave a gap.
     assert!(lane.apply_withdrawal(3, Tombstone::Cancelled, "test"));
     lane.answered(&request, plain(4..=6), &rules, at(0));
     assert_eq!(lane.request(None, &rules, false).unwrap().in_hand, 2);
@@ -379,7 +379,7 @@ impl World {
         let count = count.min(in_flight.len());
         self.accepted.extend(&in_flight[..count]);
         lane.accepted(count, 5, rules, at(self.ms));
-        // What is to leave must not be sent next; the order is carried out by the next look.
+        // What is to leave must not be sent next; the withdrawal is carried out by the next look.
         for sequence in &self.withdrawals {
             lane.apply_withdrawal(*sequence, Tombstone::Cancelled, "ordered");
         }
