@@ -32,12 +32,12 @@ run: setup build ## Start the service with an embedded Redis and reseq.example.t
 	$(RESEQ) serve --config reseq.example.toml
 
 test: setup ## Run all tests
-	cargo test --locked $(TEST_FEATURES)
+	cargo test --locked --no-fail-fast $(TEST_FEATURES)
 
 torture: setup ## Run a storm of faults, print a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster DURABILITY=... BACKLOG=...)
 	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
 	  TORTURE_DURABILITY=$(DURABILITY) TORTURE_BACKLOG=$(BACKLOG) \
-	  cargo test --locked $(TEST_FEATURES) --test torture -- --nocapture
+	  cargo test --locked --no-fail-fast $(TEST_FEATURES) --test torture -- --nocapture
 
 test-rights: setup ## Run tests with a Redis user that has only the documented rights
 	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \

@@ -1,7 +1,7 @@
 //! Where there are replicas, ownership counts only once they know of it.
 
 use std::{
-    io::{ErrorKind, Read},
+    io::{ErrorKind, Read, Write},
     net::TcpStream,
     sync::{Arc, Mutex},
 };
@@ -156,18 +156,21 @@ async fn a_delivery_ends_with_its_lease_though_redis_does_not_answer() {
         .await;
     };
     arrives(1).await;
-    // Another definition than the index says, so that the release of the next lane is refused, and the
-    // task that delivers looks the destination up itself; and no answer comes any more.
+    send("two", "b").await;
+    arrives(2).await;
+    // Another definition than the index says. The receiver takes the second message, so that the release
+    // of its lane is refused, and the task that delivers looks the destination up itself, as nobody else
+    // does; and no answer comes any more.
     way.keep_answers_when_asked("HMGET\r\n$17\r\nreseq:{p00}:d:erp\r\n$7\r\nversion");
     redis.ask::<u64>(&["HINCRBY", "reseq:{p00}:d:erp", "version", "1"]).await.unwrap();
-    send("two", "b").await;
+    requests.lock().unwrap()[1].write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
     eventually("the pod looks the destination up", async || {
         way.was_asked().then_some(()).ok_or_else(|| "not yet".to_owned())
     })
     .await;
     assert!(is_open(&requests.lock().unwrap()[0]), "its lease lasts");
-    // Another owner has the lane when the lease has run out.
+    // Another owner has both lanes when the lease has run out.
     let _second = Pod::start("second", "sender", &settings(redis.url())).await;
-    arrives(2).await;
+    arrives(4).await;
     assert!(!is_open(&requests.lock().unwrap()[0]), "two senders deliver one lane at once");
 }
