@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use futures::{StreamExt, TryStreamExt, stream};
 use redis::aio::MultiplexedConnection;
-use reseq::{Reseq, Role, config::Config, store::embedded::EmbeddedRedis};
+use reseq::{Reseq, Role, config::Config, redis_client::embedded::EmbeddedRedis};
 
 /// Concurrent requests.
 const AT_ONCE: usize = 32;

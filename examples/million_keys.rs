@@ -20,7 +20,7 @@ use reseq::{
     Reseq, Role,
     config::Config,
     domain::{Destination, Framing, Ordering as Lanes},
-    store::embedded::EmbeddedRedis,
+    redis_client::embedded::EmbeddedRedis,
     wire::FrameCodec,
 };
 use tokio::net::TcpListener;

@@ -11,9 +11,10 @@ use redis::aio::MultiplexedConnection;
 use reseq::{
     config,
     domain::{Arrival, Body, Destination, Message, Ordering, TransformKind},
+    redis_client::embedded::EmbeddedRedis,
     store::{
         CallSequence, CatalogEntry, Completion, LaneRequest, Owner, OwnerToken, Paused, Settled,
-        Store, embedded::EmbeddedRedis,
+        Store,
     },
 };
 

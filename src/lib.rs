@@ -37,6 +37,7 @@ pub mod domain;
 pub mod faults;
 pub mod ingest;
 pub mod processor;
+pub mod redis_client;
 pub mod sender;
 pub mod store;
 pub mod telemetry;

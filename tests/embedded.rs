@@ -8,7 +8,7 @@ use std::{
 };
 
 use redis::{AsyncCommands, aio::MultiplexedConnection};
-use reseq::store::embedded::{EmbeddedError, EmbeddedRedis};
+use reseq::redis_client::embedded::{EmbeddedError, EmbeddedRedis};
 use support::redis::{TestCluster, TestRedis};
 
 mod support;

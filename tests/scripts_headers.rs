@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use reseq::store::commands;
+use reseq::store::rights_needed;
 use support::source::{code_of, files, root, shown};
 
 /// A script's header, read.
@@ -270,11 +270,12 @@ fn chained(text: &str) -> Vec<&str> {
     methods
 }
 
-/// The commands that the code of the store sends itself, however it spells them.
+/// The commands that the code sends itself, however it spells them.
 fn commands_sent() -> BTreeSet<String> {
     let mut sent = BTreeSet::new();
     let embedded = |path: &std::path::PathBuf| shown(path).contains("embedded");
-    for path in files("src/store", "rs").into_iter().filter(|path| !embedded(path)) {
+    let both = files("src/store", "rs").into_iter().chain(files("src/redis_client", "rs"));
+    for path in both.filter(|path| !embedded(path)) {
         let code = code_of(&path);
         for named in code.split("cmd(\"").skip(1) {
             sent.extend(named.split_once('"').map(|(name, _)| name.to_owned()));
@@ -299,7 +300,7 @@ const ELSEWHERE: [&str; 7] =
 
 #[test]
 fn the_rights_that_are_asked_for_are_those_that_are_used() {
-    let rules = commands::rules();
+    let rules = rights_needed();
     let asked: BTreeSet<String> = rules.iter().map(|rule| rule[1..].to_uppercase()).collect();
     let in_lua = |path: &Path| -> BTreeSet<String> {
         let code = without_comments(&fs::read_to_string(path).unwrap());
@@ -328,7 +329,7 @@ fn the_rights_that_are_asked_for_are_those_that_are_used() {
     used.extend(["EVAL", "EVALSHA"].map(str::to_owned));
     let missing: Vec<_> = used.difference(&asked).collect();
     let needless: Vec<_> = asked.difference(&used).collect();
-    assert!(missing.is_empty(), "used, but not asked for (src/store/rights/table.rs): {missing:?}");
+    assert!(missing.is_empty(), "used, but not asked for (src/store/commands.rs): {missing:?}");
     assert!(needless.is_empty(), "asked for, but not used: {needless:?}");
 }
 

@@ -4,7 +4,7 @@
 mod support;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs,
     path::{Path, PathBuf},
 };
@@ -12,13 +12,14 @@ use std::{
 use support::source::{code_of, files, root, shown};
 
 /// The modules, and what each may import of the others. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("domain", &[]),
     ("faults", &[]),
     ("telemetry", &[]),
     ("config", &["domain"]),
     ("wire", &["domain"]),
-    ("store", &["domain", "config", "telemetry", "faults"]),
+    ("redis_client", &["config", "telemetry"]),
+    ("store", &["domain", "config", "telemetry", "faults", "redis_client"]),
     ("ingest", STAGE),
     ("processor", STAGE),
     ("sender", STAGE),
@@ -30,6 +31,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "telemetry",
             "config",
             "wire",
+            "redis_client",
             "store",
             "ingest",
             "processor",
@@ -45,6 +47,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "telemetry",
             "config",
             "wire",
+            "redis_client",
             "store",
             "ingest",
             "processor",
@@ -125,10 +128,115 @@ fn modules_import_only_what_is_below_them() {
     assert!(wrong.is_empty(), "arrows that point up or across:\n{}", wrong.join("\n"));
 }
 
+/// What a module that is split into parts makes public, and which part that is in: `Which` of
+/// `messages`, by `pub use queries::{messages::Which}` in its `mod.rs`.
+fn public_names(module: &str) -> HashMap<String, String> {
+    let code = code_of(&root().join(format!("src/{module}/mod.rs")));
+    let mut names = HashMap::new();
+    for line in code.split("pub use ").skip(1) {
+        let Some((text, _)) = line.split_once(';') else { continue };
+        let Some((part, rest)) = text.split_once("::") else { continue };
+        let words = rest.split(|c: char| !c.is_alphanumeric() && c != '_');
+        names.extend(words.map(|word| (word.to_owned(), part.trim().to_owned())));
+    }
+    names
+}
+
+/// The part of a module that a file belongs to: `record` for `src/store/record/prefix.rs`; and whether
+/// `super` is the module itself there.
+fn part_of(module: &str, path: &Path) -> Option<(String, bool)> {
+    let inside = path.strip_prefix(root().join("src").join(module)).ok()?;
+    let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
+    let is_top = parts.len() == 1 || (parts.len() == 2 && parts[1] == "mod.rs");
+    Some((parts.first()?.trim_end_matches(".rs").to_owned(), is_top))
+}
+
+/// Which part of a module imports which others, with a place for each.
+fn imports_inside(module: &str) -> BTreeMap<(String, String), String> {
+    let public = public_names(module);
+    let paths = files(&format!("src/{module}"), "rs");
+    let parts: BTreeSet<String> =
+        paths.iter().filter_map(|path| Some(part_of(module, path)?.0)).collect();
+    let mut imports = BTreeMap::new();
+    for path in &paths {
+        let (part, is_top) = part_of(module, path).unwrap();
+        if part == "mod" {
+            continue;
+        }
+        let code = code_of(path);
+        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        let absolute = format!("{module}::");
+        let mut prefixes = vec![absolute.as_str()];
+        prefixes.extend(is_top.then_some("super::"));
+        for prefix in prefixes {
+            for (at, _) in code.match_indices(prefix) {
+                // What an inner module of the file calls `super` is the file.
+                if code[..at].ends_with("super::") || code[..at].ends_with("in crate::") {
+                    continue;
+                }
+                for name in named(&code[at + prefix.len()..]) {
+                    let other = match parts.contains(&name) {
+                        true => name,
+                        false => public.get(&name).cloned().unwrap_or_default(),
+                    };
+                    if !other.is_empty() && other != part {
+                        imports.insert((part.clone(), other), shown(path));
+                    }
+                }
+            }
+        }
+    }
+    imports
+}
+
+/// Inside the two modules that are split most, too, arrows point down only: no part needs, over
+/// whatever others, itself.
 #[test]
-fn only_the_store_knows_redis() {
+fn no_circle_of_imports_is_inside_the_store_and_the_client() {
+    for module in ["redis_client", "store"] {
+        let mut imports = imports_inside(module);
+        assert!(imports.len() > 25, "only {} imports inside {module}: {imports:?}", imports.len());
+        // Whatever imports nothing that is left is taken away, until nothing is, or a circle.
+        loop {
+            let users: BTreeSet<String> = imports.keys().map(|(user, _)| user.clone()).collect();
+            let before = imports.len();
+            imports.retain(|(_, used), _| users.contains(used));
+            if imports.len() == before {
+                break;
+            }
+        }
+        assert!(imports.is_empty(), "circles inside {module}:\n{imports:#?}");
+    }
+}
+
+/// The layers of the store, the highest first. What is in none of them is the base.
+#[test]
+fn layers_of_the_store_import_only_what_is_below_them() {
+    let layers = [&["due", "exhausted", "group"][..], &["catalog"], &["queries", "transitions"]];
+    let layer = |part: &str| layers.iter().position(|layer| layer.contains(&part)).unwrap_or(9);
+    let imports = imports_inside("store");
+    let wrong: Vec<_> =
+        imports.iter().filter(|((user, used), _)| layer(used) <= layer(user).min(8)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Each script has a file of its name, and each such file a script.
+#[test]
+fn transitions_have_the_names_of_their_scripts() {
+    let names = |paths: Vec<PathBuf>, parent: &str| -> BTreeSet<String> {
+        let own = paths.into_iter().filter(|path| path.parent().unwrap().ends_with(parent));
+        let names = own.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned());
+        names.filter(|name| name != "mod").collect()
+    };
+    let files_of_rust = names(files("src/store/transitions", "rs"), "transitions");
+    assert_eq!(files_of_rust, names(files("lua", "lua"), "lua"));
+}
+
+#[test]
+fn only_the_client_and_the_store_know_redis() {
     let mut wrong = Vec::new();
-    for path in files("src", "rs").iter().filter(|path| module_of(path) != "store") {
+    let others = |path: &&PathBuf| !["redis_client", "store"].contains(&module_of(path).as_str());
+    for path in files("src", "rs").iter().filter(others) {
         for (number, line) in code_of(path).lines().enumerate() {
             let names = ["redis::", "use redis"];
             let is_named = |name: &&str| {
@@ -139,7 +247,7 @@ fn only_the_store_knows_redis() {
             }
         }
     }
-    assert!(wrong.is_empty(), "redis outside of store:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "redis outside of redis_client and store:\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use crate::{
     config::ConfigError,
     domain::DestinationName,
-    store::{StoreError, UnfitServer, embedded::EmbeddedError},
+    redis_client::embedded::EmbeddedError,
+    store::{StoreError, UnfitServer},
 };
 
 /// Why a process did not start, or had to end. Each is a plain sentence.

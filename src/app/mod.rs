@@ -35,8 +35,9 @@ use crate::{
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     processor::{Processor, Transform, Transforms, transform::jq},
+    redis_client::embedded::EmbeddedRedis,
     sender::Sender,
-    store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes, embedded::EmbeddedRedis},
+    store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes},
     wire::{self, pace::Pace},
 };
 

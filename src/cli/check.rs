@@ -2,10 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{
-    config::Config,
-    store::{Store, embedded::EmbeddedRedis},
-};
+use crate::{config::Config, redis_client::embedded::EmbeddedRedis, store::Store};
 
 /// Arguments of `reseq check`.
 #[derive(Debug, clap::Args)]

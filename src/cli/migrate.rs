@@ -6,7 +6,8 @@ use anyhow::bail;
 
 use crate::{
     config::Config,
-    store::{OlderPod, Store, embedded::EmbeddedRedis, known_schema},
+    redis_client::embedded::EmbeddedRedis,
+    store::{OlderPod, Store, known_schema},
 };
 
 /// After so many partitions it is said how far it is.

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 
 use super::{
-    CatalogEntry, Store, StoreError, chunks_by_size,
+    Store, StoreError,
+    chunks::chunks_by_size,
+    entry::CatalogEntry,
     record::{self, Part},
 };
 use crate::domain::{DestinationName, Sequence, Stamped};

@@ -16,7 +16,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{CatalogEntry, Store, StoreError};
+use super::{Store, StoreError, entry::CatalogEntry};
 use crate::{domain::Sequence, faults::planted, telemetry};
 
 /// The most calls, the most destinations with damaged messages, and the most of these messages of one

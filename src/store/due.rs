@@ -10,8 +10,8 @@ use std::{
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failed, Status, Store, clock::server_clock_ms};
-use crate::domain::Due;
+use super::{Failed, Status, Store};
+use crate::{domain::Due, redis_client::server_clock_ms};
 
 /// Waits that are noted but not yet seen; more are left to the partition's owner.
 const NOTES_MAX: usize = 1024;

@@ -1,20 +1,12 @@
 //! What the deployment can confirm, and what a destination asks for.
 
-use std::collections::HashMap;
-
 use redis::FromRedisValue;
 
-use super::{Confirm, Store, StoreError, scripts::Call};
-use crate::domain::Durability;
-
-/// How the server can tell that something is on its disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fsync {
-    /// `WAITAOF` waits for it.
-    Waited,
-    /// `appendfsync always`: it is there before the answer is.
-    Always,
-}
+use super::{Store, StoreError};
+use crate::{
+    domain::Durability,
+    redis_client::{Confirm, Fsync, ScriptCall},
+};
 
 impl Store {
     /// Refuses a level that whoever serves this key cannot give, and says what to change.
@@ -34,7 +26,7 @@ impl Store {
             }
             Durability::Replicated => Ok(Confirm::Replicas { count: self.inner.replicas }),
             Durability::Quorum => Ok(self.confirm_of_majority()),
-            Durability::Fsynced => match self.fsync(key).await? {
+            Durability::Fsynced => match self.client().fsync(key).await? {
                 Some(Fsync::Waited) => Ok(Confirm::Fsync { replicas: 0 }),
                 Some(Fsync::Always) => Ok(Confirm::Primary),
                 None => Err(StoreError::CannotConfirm(
@@ -48,39 +40,18 @@ impl Store {
         }
     }
 
-    /// Asks the server as it is now: its settings can be changed while it runs, and another server
-    /// may have taken over.
-    async fn fsync(&self, key: &[u8]) -> Result<Option<Fsync>, StoreError> {
-        let mut pipe = redis::pipe();
-        pipe.cmd("INFO").arg("server");
-        pipe.cmd("CONFIG").arg("GET").arg("appendonly").arg("appendfsync");
-        type Answer = (redis::InfoDict, HashMap<String, String>);
-        let (info, settings): Answer = self.query_at(key, &pipe).await?;
-        let is = |name: &str, value: &str| settings.get(name).is_some_and(|found| found == value);
-        if !is("appendonly", "yes") {
-            return Ok(None);
-        }
-        if is("appendfsync", "always") {
-            return Ok(Some(Fsync::Always));
-        }
-        let version = info.get::<String>("redis_version").unwrap_or_default();
-        let is_valkey = info.get::<String>("valkey_version").is_some();
-        Ok(waits_for_sync(&version, is_valkey).then_some(Fsync::Waited))
-    }
-
     /// Runs a script, whose writes are to reach a level. False: it was carried out, and the level was
     /// not reached in time. An error that the level cannot be given: it was not carried out.
     pub(super) async fn run_durably<T: FromRedisValue>(
         &self,
-        transition: &'static str,
-        call: &Call<'_>,
+        call: &ScriptCall<'_>,
         level: Durability,
     ) -> Result<(T, bool), StoreError> {
         let confirm = self.confirm_for(level, call.route()).await?;
-        let (answer, confirmed) = self.run_confirmed(transition, call, confirm).await?;
+        let (answer, confirmed) = self.run_confirmed(call, confirm).await?;
         if (level, confirm) == (Durability::Fsynced, Confirm::Primary) {
             // Nothing was waited for: who answered must still be one that syncs before it answers.
-            let still = matches!(self.fsync(call.route()).await, Ok(Some(Fsync::Always)));
+            let still = matches!(self.client().fsync(call.route()).await, Ok(Some(Fsync::Always)));
             return Ok((answer, still));
         }
         Ok((answer, confirmed))
@@ -93,34 +64,6 @@ impl Store {
         match self.inner.replicas {
             0 => Confirm::Primary,
             replicas => Confirm::Replicas { count: replicas.div_ceil(2) },
-        }
-    }
-}
-
-/// True if this server's `WAITAOF` answers only when the disk has synced. With `appendfsync everysec`
-/// that of Redis 7.4 may answer before (redis/redis#13793, mended in 8.0), and so does that of Valkey:
-/// 8.1.1 and 9.1.2 were seen to, by `tests/power_cut`.
-fn waits_for_sync(redis_version: &str, is_valkey: bool) -> bool {
-    let mut numbers = redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    !is_valkey && (version == (7, 2) || version >= (8, 0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_says_too_early_that_it_has_synced_is_not_believed() {
-        for (version, is_valkey, believed) in [
-            ("7.0.15", false, false),
-            ("7.2.4", false, true),
-            ("7.2.4", true, false),
-            ("7.4.2", false, false),
-            ("8.0.2", false, true),
-            ("", false, false),
-        ] {
-            assert_eq!(waits_for_sync(version, is_valkey), believed, "{version} {is_valkey}");
         }
     }
 }

@@ -6,13 +6,8 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, TryStreamExt, stream};
-
 use super::{Store, StoreError};
 use crate::domain::Epoch;
-
-/// First epochs that are noted at once.
-const CALLS_MAX: usize = 16;
 
 /// The highest epochs that were seen in each partition, and how long an owner's lease lasts.
 pub(super) struct Epochs {
@@ -54,7 +49,7 @@ impl Epochs {
         self.text(partition, self.lease_ms)
     }
 
-    fn text(&self, partition: u16, lease_ms: u64) -> String {
+    pub(super) fn text(&self, partition: u16, lease_ms: u64) -> String {
         let load = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let seen = self.seen.get(usize::from(partition));
         let (own, carried) = seen.map_or((0, 0), |seen| (load(&seen.own), load(&seen.carried)));
@@ -87,19 +82,6 @@ impl Store {
             seen.own.store(0, Ordering::Relaxed);
             seen.carried.store(0, Ordering::Relaxed);
         }
-    }
-
-    /// Notes the first epoch of every partition of a new deployment. Where one is noted nothing
-    /// changes.
-    pub async fn init_epoch(&self) -> Result<(), StoreError> {
-        let calls = stream::iter(0..self.keys().partitions()).map(async |partition| {
-            let (name, mut call) = self.script(|scripts| &scripts.init_epoch);
-            call.key(self.keys().partition(partition).epoch());
-            call.arg(self.inner.epochs.text(partition, 0));
-            self.run::<u64>(name, &call).await
-        });
-        calls.buffer_unordered(CALLS_MAX).try_collect::<Vec<u64>>().await?;
-        Ok(())
     }
 }
 

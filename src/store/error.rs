@@ -1,9 +1,7 @@
 //! What Redis and the scripts refuse, mapped in one place.
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
-
-use super::schema;
-use crate::domain::Epoch;
+use super::known_schema;
+use crate::{domain::Epoch, redis_client::ClientError};
 
 /// Why a call to the store did not succeed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -62,7 +60,7 @@ pub enum StoreError {
     #[error("Redis has no memory left")]
     OutOfMemory,
     /// What Redis holds belongs to a newer version of Reseq; nothing has changed.
-    #[error("{}", schema::newer_sentence(*.0))]
+    #[error("{}", known_schema::newer_sentence(*.0))]
     NewerSchema(u32),
     /// The partition's records are written in this schema now; nothing has changed.
     #[error("the partition's records are written in schema {0}")]
@@ -107,164 +105,86 @@ impl StoreError {
     }
 }
 
-/// In place of a rule, where Redis does not know the user, or the password is another.
-const UNKNOWN_USER: &str = "Redis does not accept the name or the password of redis.url";
-
-/// True if a script met the error: what came before it in the script has been carried out.
-fn is_of_script(detail: &str) -> bool {
-    detail.contains("script: ") || detail.contains("ACL failure in script")
-}
-
-/// The rule of an ACL that would grant what Redis refuses in these words.
-fn rule_of(detail: &str) -> String {
-    let command = detail.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
-    match command {
-        Some((command, _)) => format!("+{command}"),
-        None if detail.contains("keys") => "~ its keys".to_owned(),
-        None if detail.contains("channel") => "& its channels".to_owned(),
-        None => detail.to_owned(),
+impl From<ClientError> for StoreError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Unavailable(why) => StoreError::Unavailable(why),
+            ClientError::Unconfirmed(why) => StoreError::Unconfirmed(why),
+            ClientError::NoRights(rule) => StoreError::NoRights(rule),
+            ClientError::OutOfMemory => StoreError::OutOfMemory,
+            ClientError::Failed(why) => StoreError::Failed(why),
+            ClientError::Unreadable(what) => StoreError::Unreadable(what),
+            ClientError::Named { code, detail, text } => named(&code, detail, text),
+        }
     }
 }
 
-/// The first error of a pipeline, which alone has a code and words; any other error as it is.
-fn first_of(error: RedisError) -> RedisError {
-    let errors = error.clone().into_server_errors();
-    let first = errors.as_deref().and_then(<[_]>::first);
-    first.map_or(error, |(_, first)| RedisError::from(first.clone()))
-}
-
-impl From<RedisError> for StoreError {
-    fn from(error: RedisError) -> Self {
-        let error = first_of(error);
-        let detail = error.detail().unwrap_or_default();
-        let nth = |at| detail.split(' ').nth(at).and_then(|text| text.parse().ok()).unwrap_or(0);
-        let number = || nth(0);
-        match error.code().unwrap_or_default() {
-            "STALE_EPOCH" => return StoreError::StaleEpoch(number()),
-            "STALE_DEFINITION" => return StoreError::StaleDefinition,
-            "UNKNOWN_DESTINATION" => return StoreError::UnknownDestination,
-            "STALE_CALL" => return StoreError::StaleCall,
-            "NOT_OWNER" => return StoreError::NotOwner,
-            "OWNED" => return StoreError::Owned { lasts_ms: number(), epoch: nth(1) },
-            "TAKEOVER_WAIT" => return StoreError::TakeoverWait(number()),
-            "WRONG_HEAD" => return StoreError::WrongHead,
-            "WRONG_STATE" => return StoreError::WrongState(detail.to_owned()),
-            "NEWER_SCHEMA" => return StoreError::NewerSchema(number() as u32),
-            "STALE_SCHEMA" => return StoreError::StaleSchema(number() as u32),
-            "UNREADABLE" => return StoreError::Unreadable(detail.to_owned()),
-            "OOM" => return StoreError::OutOfMemory,
-            "NO_RIGHTS" => return StoreError::NoRights(detail.to_owned()),
-            "NOPERM" if !is_of_script(detail) => return StoreError::NoRights(rule_of(detail)),
-            "NOAUTH" | "WRONGPASS" => return StoreError::NoRights(UNKNOWN_USER.to_owned()),
-            // The server says so before it runs anything. A script that runs for too long is another's.
-            "NOREPLICAS" | "MISCONF" | "BUSY" => return StoreError::Unavailable(error.to_string()),
-            "ERR" if detail.starts_with("max number of clients") => {
-                return StoreError::Unavailable(error.to_string());
-            }
-            _ => {}
-        }
-        use ServerErrorKind as S;
-        match error.kind() {
-            // The server answered without having run anything.
-            ErrorKind::Server(
-                S::BusyLoading
-                | S::ReadOnly
-                | S::MasterDown
-                | S::ClusterDown
-                | S::TryAgain
-                | S::Moved
-                | S::Ask
-                | S::NoScript,
-            )
-            | ErrorKind::InvalidClientConfig => StoreError::Unavailable(error.to_string()),
-            ErrorKind::AuthenticationFailed => StoreError::NoRights(UNKNOWN_USER.to_owned()),
-            // WRONGTYPE, an error of Lua, or what this version has never heard of: it may have come
-            // after a write.
-            ErrorKind::Server(_) | ErrorKind::Extension => StoreError::Failed(error.to_string()),
-            ErrorKind::UnexpectedReturnType => StoreError::Unreadable(error.to_string()),
-            // `Parse` among them: what came back is not in the protocol of Redis, so the call may have been
-            // carried out. An answer that only holds something else than it should is read elsewhere (`ask`).
-            _ if error.is_connection_refusal() => StoreError::Unavailable(error.to_string()),
-            _ => StoreError::Unconfirmed(error.to_string()),
-        }
+/// What a script refuses by name (`redis.error_reply` in `lua/`).
+fn named(code: &str, detail: String, text: String) -> StoreError {
+    let nth = |at| detail.split(' ').nth(at).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let number = || nth(0);
+    match code {
+        "STALE_EPOCH" => StoreError::StaleEpoch(number()),
+        "STALE_DEFINITION" => StoreError::StaleDefinition,
+        "UNKNOWN_DESTINATION" => StoreError::UnknownDestination,
+        "STALE_CALL" => StoreError::StaleCall,
+        "NOT_OWNER" => StoreError::NotOwner,
+        "OWNED" => StoreError::Owned { lasts_ms: number(), epoch: nth(1) },
+        "TAKEOVER_WAIT" => StoreError::TakeoverWait(number()),
+        "WRONG_HEAD" => StoreError::WrongHead,
+        "WRONG_STATE" => StoreError::WrongState(detail),
+        "NEWER_SCHEMA" => StoreError::NewerSchema(number() as u32),
+        "STALE_SCHEMA" => StoreError::StaleSchema(number() as u32),
+        "UNREADABLE" => StoreError::Unreadable(detail),
+        "NO_RIGHTS" => StoreError::NoRights(detail),
+        // What this version has never heard of: it may have come after a write.
+        _ => StoreError::Failed(text),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use redis::Value;
-
     use super::*;
 
-    /// What a server's answer is mapped to.
+    /// What an error of this name becomes.
     fn mapped(code: &str, detail: &str) -> StoreError {
-        let text = format!("-{code} {detail}\r\n");
-        match redis::parse_redis_value(text.as_bytes()).unwrap() {
-            Value::ServerError(error) => StoreError::from(RedisError::from(error)),
-            other => panic!("{other:?}"),
-        }
+        let (code, detail) = (code.to_owned(), detail.to_owned());
+        let text = format!("{code}: {detail}");
+        ClientError::Named { code, detail, text }.into()
     }
 
     #[test]
-    fn what_may_come_after_a_write_is_never_called_unchanged() {
-        use StoreError as E;
-        let of_script =
-            "ACL failure in script: User svc has no permissions to run the 'zadd' command";
-        for (code, detail) in [
-            ("WRONGTYPE", "Operation against a key holding the wrong kind of value"),
-            ("ERR", "user_script:1: attempt to index a nil value script: 5b, on @user_script:1."),
-            ("ERR", "The user executing the script can't run this command script: 5b, on @x:1."),
-            ("NOPERM", of_script),
-            ("EXECABORT", "Transaction discarded"),
-            ("SOMETHING", "new"),
+    fn a_name_that_nobody_knows_is_never_called_unchanged() {
+        let error = mapped("SOMETHING", "new");
+        assert!(matches!(error, StoreError::Failed(_)) && !error.is_temporary(), "{error:?}");
+    }
+
+    #[test]
+    fn a_missing_right_is_named_by_its_rule_and_is_not_temporary() {
+        let error = mapped("NO_RIGHTS", "+hset");
+        assert!(matches!(&error, StoreError::NoRights(_)), "{error:?}");
+        assert!(error.to_string().contains("+hset") && !error.is_temporary(), "{error}");
+    }
+
+    #[test]
+    fn what_may_succeed_later_is_temporary_and_what_was_answered_is_not() {
+        for (error, temporary) in [
+            (ClientError::Unavailable("x".into()), true),
+            (ClientError::Unconfirmed("x".into()), true),
+            (ClientError::OutOfMemory, true),
+            (ClientError::NoRights("x".into()), false),
+            (ClientError::Failed("x".into()), false),
+            (ClientError::Unreadable("x".into()), false),
         ] {
-            let error = mapped(code, detail);
-            assert!(matches!(error, E::Failed(_)), "{code} {detail}: {error:?}");
-            assert!(!error.is_temporary());
+            let text = format!("{error:?}");
+            assert_eq!(StoreError::from(error).is_temporary(), temporary, "{text}");
         }
     }
 
     #[test]
-    fn an_answer_in_another_protocol_says_nothing_of_the_call_and_one_with_another_content_is_damage()
-     {
-        let error = redis::parse_redis_value(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();
-        let error = StoreError::from(error);
-        assert!(matches!(error, StoreError::Unconfirmed(_)) && error.is_temporary(), "{error:?}");
-        let answer = redis::parse_redis_value(b"$4\r\nmany\r\n").unwrap();
-        let error = crate::store::ask::fitting::<u64>(answer).unwrap_err();
-        assert!(matches!(error, StoreError::Unreadable(_)) && !error.is_temporary(), "{error:?}");
-    }
-
-    #[test]
-    fn a_missing_right_is_named_by_its_rule() {
-        for (code, detail, rule) in [
-            ("NO_RIGHTS", "+hset", "+hset"),
-            ("NOPERM", "this user has no permissions to run the 'evalsha' command", "+evalsha"),
-            (
-                "NOPERM",
-                "User svc has no permissions to run the 'config|get' command",
-                "+config|get",
-            ),
-            ("NOPERM", "No permissions to access one of the keys", "~ its keys"),
-            ("NOPERM", "this user has no permissions to access one of the channels used", "& its"),
-            ("WRONGPASS", "invalid username-password pair or user is disabled.", "redis.url"),
-        ] {
-            let error = mapped(code, detail);
-            assert!(matches!(&error, StoreError::NoRights(_)), "{code} {detail}: {error:?}");
-            assert!(error.to_string().contains(rule) && !error.is_temporary(), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_a_server_says_before_it_runs_anything_may_be_asked_again() {
-        for (code, detail) in [
-            ("BUSY", "Redis is busy running a script."),
-            ("ERR", "max number of clients reached"),
-            ("MISCONF", "Errors writing to the AOF file"),
-            ("LOADING", "Redis is loading the dataset in memory"),
-        ] {
-            let error = mapped(code, detail);
-            assert!(matches!(error, StoreError::Unavailable(_)), "{code} {detail}: {error:?}");
-        }
+    fn numbers_behind_a_name_are_read() {
+        assert!(matches!(mapped("STALE_EPOCH", "7"), StoreError::StaleEpoch(7)));
+        let owned = mapped("OWNED", "1500 7");
+        assert!(matches!(owned, StoreError::Owned { lasts_ms: 1500, epoch: 7 }), "{owned:?}");
     }
 }

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    CatalogEntry, Failed, Status, Store, StoreError, WITHDRAW_MAX, Who, Withdrawal, ask, attempts,
+    CatalogEntry, Failed, Status, Store, StoreError, WITHDRAW_MAX, Who, Withdrawal, attempts,
 };
-use crate::domain::{OnExhausted, Sequence, Stage, Tombstone};
+use crate::{
+    domain::{OnExhausted, Sequence, Stage, Tombstone},
+    redis_client::read,
+};
 
 /// The most halted messages of a destination that one look finds.
 const LOOK_MAX: isize = 100;
@@ -78,7 +81,7 @@ impl Store {
         });
         let counts = self.query_each(&looks.collect::<Vec<_>>()).await;
         let counts = counts.into_iter().map(|count| match count {
-            Ok(count) => ask::read(count.into_iter().next(), "a count").unwrap_or(0u64),
+            Ok(count) => read(count.into_iter().next(), "a count").unwrap_or(0u64),
             Err(error) => {
                 tracing::debug!(%error, "cannot look for what is halted");
                 0

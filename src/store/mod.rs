@@ -1,47 +1,36 @@
-//! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
+//! What Redis holds and does for Reseq: keys, records, scripts, and what each call means.
+//!
+//! [`transitions`] change Redis, one file for each script. [`queries`] read it. The [`catalog`] is what
+//! this pod knows of all destinations. Below them stand keys, records and errors, and below these
+//! [`crate::redis_client`], which knows nothing of Reseq.
 
-mod ask;
-mod attempts;
-mod backlogs;
-mod bodies;
-mod catalog;
-mod claim;
-mod clock;
-mod complete;
-mod confirm;
-mod connect;
-mod damage;
-mod dead_letters;
-mod destinations;
+pub mod catalog;
+pub mod queries;
+pub mod transitions;
+
 mod due;
-mod durability;
-pub mod embedded;
-mod epoch;
-mod error;
 mod exhausted;
 mod group;
-mod in_file;
-mod index;
-mod ingest;
-mod interventions;
+
+mod attempts;
+mod bodies;
+mod calls;
+mod chunks;
+pub mod commands;
+mod damage;
+mod durability;
+mod entry;
+mod epoch;
+mod error;
 pub mod keys;
-mod log;
-mod lookups;
-mod memory;
-mod messages;
-mod own;
+mod known_schema;
+mod log_entry;
 mod record;
-mod recover;
-mod release;
-mod repair;
 mod rights;
 mod schema;
 pub mod scripts;
-mod stats;
-mod takeover;
-mod topics;
+mod unfit;
 mod wake;
-mod withdraw;
 
 use std::{
     future::Future,
@@ -54,46 +43,55 @@ use std::{
 
 use tokio::time::Instant;
 
-pub use catalog::{Catalog, CatalogEntry, Changed, ChangedNames, Paused, Round, Watch};
-pub use claim::Claimed;
-pub use clock::{server_clock, server_clock_ms};
-pub use complete::{Completion, Extension, Failed, Status};
-pub use confirm::Confirm;
-pub use connect::{Fitness, UnfitServer};
+pub use crate::redis_client::{Confirm, Fitness, Memory, server_clock, server_clock_ms};
+pub use catalog::{Catalog, CatalogTopic, Changed, ChangedNames, InFile, OlderPod, Round, Watch};
+pub use chunks::chunks_by_size;
 pub use damage::Damaged;
-pub use dead_letters::DeadLetter;
-pub use destinations::{Defined, Removed};
 pub use due::DueTimer;
+pub use entry::{CatalogEntry, Paused};
 pub use error::StoreError;
-pub use group::{Batches, GroupCommit, chunks_by_size};
-pub use in_file::InFile;
-pub use ingest::Ingested;
-pub use interventions::Retry;
+pub use group::{Batches, GroupCommit};
 pub use keys::{Claimers, Keys};
-pub use log::{Content, LogEntry};
-pub use lookups::Newest;
-pub use memory::Memory;
-pub use messages::{Listed, Page, Which};
-pub use own::{Owned, OwnerToken, Resigned};
+pub use known_schema::{SCHEMA, known as known_schema};
+pub use log_entry::{Content, LogEntry};
+pub use queries::{
+    dead_letters::DeadLetter,
+    lookups::Newest,
+    messages::{Listed, Page, Which},
+    stats::{Head, Stats},
+};
 pub use record::INLINE_MAX;
-pub use recover::{Overdue, Reaped};
-pub use release::{LaneRequest, LaneRun, Owner, RefusedHead, Released, Settled};
-pub use repair::{Found, Repair};
-pub use rights::{Missing, table as commands};
-pub use schema::{OlderPod, SCHEMA, known as known_schema};
-pub use stats::{Head, Stats};
-pub use topics::CatalogTopic;
+pub use rights::{Missing, rules as rights_needed};
+pub use transitions::{
+    acquire_partition::{Owned, OwnerToken},
+    claim::Claimed,
+    complete::{Completion, Status},
+    define::Defined,
+    extend::Extension,
+    fail::Failed,
+    ingest::Ingested,
+    postpone::RefusedHead,
+    reap::{Overdue, Reaped},
+    release::{LaneRequest, LaneRun, Owner, Released, Settled},
+    remove::Removed,
+    repair::{Found, Repair},
+    resign_partition::Resigned,
+    retry_head::Retry,
+    withdraw::{PendingWithdrawal, WITHDRAW_MAX, Who, Withdrawal, Withdrawn},
+};
+pub use unfit::UnfitServer;
 pub use wake::{Wake, Wakes};
-pub use withdraw::{PendingWithdrawal, WITHDRAW_MAX, Who, Withdrawal, Withdrawn};
 
-use crate::{config, faults::planted};
-use connect::Links;
+use crate::{
+    config,
+    faults::planted,
+    redis_client::{self, Deployment, RedisClient, Script, ScriptCall},
+};
 use damage::Damage;
 use epoch::Epochs;
-use rights::{Probe, Rights};
+use rights::{Needs, Probe, Rights};
 use schema::Schemas;
-use scripts::{Call, Scripts, Transition};
-use takeover::Takeovers;
+use scripts::Scripts;
 
 /// Everything that Reseq asks of Redis. Cheap to clone.
 #[derive(Clone)]
@@ -102,7 +100,7 @@ pub struct Store {
 }
 
 struct Inner {
-    links: Links,
+    client: RedisClient,
     keys: Keys,
     scripts: Scripts,
     /// A name for this process, random: no two are the same.
@@ -114,7 +112,6 @@ struct Inner {
     /// Replicas of each primary.
     replicas: u32,
     schemas: Schemas,
-    takeovers: Takeovers,
     rights: Rights,
     damage: Damage,
 }
@@ -154,15 +151,25 @@ impl Store {
         owner_lease: Duration,
     ) -> Result<(Store, Fitness), UnfitServer> {
         let url = redis.url_masked();
-        let unreachable = |problem: String| UnfitServer::Unreachable { url: url.clone(), problem };
-        let links = Links::open(redis).map_err(|error| unreachable(error.to_string()))?;
+        let unreachable = |problem: String| {
+            UnfitServer::Server(redis_client::UnfitServer::Unreachable {
+                url: url.clone(),
+                problem,
+            })
+        };
+        let client = RedisClient::open(redis).map_err(|error| unreachable(error.to_string()))?;
         let (keys, scripts) = (Keys::new(&redis.prefix, redis.partitions), Scripts::new());
-        let needs = links.needs(redis.replicas > 0);
+        let deployment = client.deployment();
+        let needs = Needs {
+            cluster: deployment == Deployment::Cluster,
+            sentinel: deployment == Deployment::Sentinel,
+            replicas: redis.replicas > 0,
+        };
         let probe = Probe::new(&keys, &scripts, needs);
-        let fitness = links.check(&url, &probe).await?;
+        let fitness = client.check(&url, &probe).await?;
         let store = Store {
             inner: Arc::new(Inner {
-                links,
+                client,
                 keys,
                 scripts,
                 pod: uuid::Uuid::new_v4().simple().to_string()[..12].to_owned(),
@@ -170,7 +177,6 @@ impl Store {
                 epochs: Epochs::new(redis.partitions, owner_lease),
                 replicas: redis.replicas.into(),
                 schemas: Schemas::new(redis.partitions),
-                takeovers: Takeovers::default(),
                 rights: Rights::new(probe),
                 damage: Damage::default(),
             }),
@@ -214,11 +220,11 @@ impl Store {
             self.init_epoch().await?;
         }
         let mut pipe = redis::pipe();
-        pipe.hset_nx(&meta, "schema", schema::FIRST).ignore();
+        pipe.hset_nx(&meta, "schema", known_schema::FIRST).ignore();
         pipe.hset_nx(&meta, "partitions", configured).ignore();
         pipe.hget(&meta, "schema").hget(&meta, "partitions");
         let (schema, stored): (u32, u16) = self.query(&pipe).await?;
-        if schema < schema::FIRST {
+        if schema < known_schema::FIRST {
             return Err(MetaError::Unfit(UnfitServer::OlderSchema { stored: schema }));
         }
         if stored != configured {
@@ -227,9 +233,8 @@ impl Store {
         self.enter().await
     }
 
-    fn script(&self, pick: impl FnOnce(&Scripts) -> &Transition) -> (&'static str, Call<'_>) {
-        let transition = pick(&self.inner.scripts);
-        (transition.name, transition.call())
+    fn call(&self, pick: impl FnOnce(&Scripts) -> &Script) -> ScriptCall<'_> {
+        pick(&self.inner.scripts).call()
     }
 }
 
@@ -278,9 +283,4 @@ pub async fn retry_until<T, F: Future<Output = Result<T, StoreError>>>(
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(1));
     }
-}
-
-/// A reply of Redis that has not the shape that its script documents.
-fn unexpected(what: &str) -> StoreError {
-    StoreError::Unreadable(format!("an answer of {what} has another shape than documented"))
 }

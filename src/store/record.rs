@@ -30,7 +30,7 @@ use prefix::{accounted_bytes_of_damaged, number, read_prefix};
 pub(super) use prefix::{letter, tombstone_of};
 use well_known::{ContentType, Id};
 
-use super::schema::{FIRST, known};
+use super::known_schema::{FIRST, known};
 use crate::domain::{
     Apart, Arrival, Attempts, Body, DestinationName, Epoch, Message, Ordering, Origin, Position,
     Processed, Sequence, Stamped,

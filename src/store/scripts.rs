@@ -1,97 +1,7 @@
 //! The Lua scripts: one transition a file, with what they share put in.
 
-use redis::{
-    Cmd, ErrorKind, FromRedisValue, RedisResult, Script, ServerErrorKind, ToRedisArgs,
-    aio::ConnectionLike,
-};
-
-use super::{rights, schema};
-use crate::faults::planted_lua::text_of;
-
-/// One script, ready to be called.
-#[derive(Debug)]
-pub struct Transition {
-    /// The name of its file, its metric and its span.
-    pub name: &'static str,
-    /// What Redis runs.
-    pub script: Script,
-    source: String,
-}
-
-/// A call of a script, with what it is given.
-pub struct Call<'a> {
-    transition: &'a Transition,
-    keys: Vec<Vec<u8>>,
-    args: Vec<Vec<u8>>,
-}
-
-impl Transition {
-    /// What Redis runs, as text.
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// A call with nothing given yet.
-    pub fn call(&self) -> Call<'_> {
-        Call { transition: self, keys: Vec::new(), args: Vec::new() }
-    }
-}
-
-impl Call<'_> {
-    /// Adds a key: the next of KEYS.
-    pub fn key(&mut self, key: impl ToRedisArgs) -> &mut Self {
-        key.write_redis_args(&mut self.keys);
-        self
-    }
-
-    /// Adds an argument, or several: the next of ARGV.
-    pub fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
-        arg.write_redis_args(&mut self.args);
-        self
-    }
-
-    /// The key by which the call finds its node.
-    pub(super) fn route(&self) -> &[u8] {
-        self.keys.first().map_or(&[], Vec::as_slice)
-    }
-
-    /// The name of the script, and the keys.
-    pub(super) fn described(&self) -> (&'static str, &[Vec<u8>]) {
-        (self.transition.name, &self.keys)
-    }
-
-    /// The command, by the script's hash.
-    pub(super) fn by_hash(&self) -> Cmd {
-        self.command("EVALSHA", self.transition.script.get_hash())
-    }
-
-    /// The command with the whole script, for a node that does not have it.
-    pub(super) fn by_source(&self) -> Cmd {
-        self.command("EVAL", &self.transition.source)
-    }
-
-    fn command(&self, name: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(name);
-        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
-        command
-    }
-
-    /// Runs it there. Where the script is missing it is sent to that same node, and no other.
-    pub(super) async fn run<T: FromRedisValue>(
-        &self,
-        connection: &mut impl ConnectionLike,
-    ) -> RedisResult<T> {
-        match self.by_hash().query_async(connection).await {
-            Err(error) if is_missing(&error) => self.by_source().query_async(connection).await,
-            answer => answer,
-        }
-    }
-}
-
-/// True if the node does not have the script.
-pub(super) fn is_missing(error: &redis::RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-}
+use super::{commands, known_schema};
+use crate::{faults::planted_lua::text_of, redis_client::Script};
 
 /// The files that scripts include, by name.
 const INCLUDES: [(&str, &str); 22] = [
@@ -126,7 +36,7 @@ macro_rules! transitions {
         pub struct Scripts {
             $(
                 #[doc = concat!("`lua/", stringify!($name), ".lua`")]
-                pub $name: Transition,
+                pub $name: Script,
             )*
         }
 
@@ -140,7 +50,7 @@ macro_rules! transitions {
             }
 
             /// Each of them.
-            pub fn all(&self) -> Vec<&Transition> {
+            pub fn all(&self) -> Vec<&Script> {
                 vec![$(&self.$name),*]
             }
         }
@@ -186,15 +96,14 @@ impl Default for Scripts {
     }
 }
 
-fn transition(name: &'static str, source: &str) -> Transition {
-    let source = with_rights(&with_includes(&text_of(name, source)));
-    Transition { name, script: Script::new(&source), source }
+fn transition(name: &'static str, source: &str) -> Script {
+    Script::new(name, with_rights(&with_includes(&text_of(name, source))))
 }
 
 /// The source, with the check of rights behind its first line, which only Redis reads.
 fn with_rights(whole: &str) -> String {
     let (first, rest) = whole.split_once('\n').unwrap_or((whole, ""));
-    format!("{first}\n{}{rest}", rights::preamble(rest))
+    format!("{first}\n{}{rest}", commands::preamble(rest))
 }
 
 /// The source, with its line `-- include: a, b` replaced by those files.
@@ -205,7 +114,8 @@ fn with_includes(source: &str) -> String {
             Some(names) => {
                 for name in names.split(", ") {
                     if name == "schema" {
-                        whole.push_str(&format!("local SCHEMA_KNOWN = {}\n", schema::known()));
+                        whole
+                            .push_str(&format!("local SCHEMA_KNOWN = {}\n", known_schema::known()));
                     }
                     let file = INCLUDES.iter().find(|(known, _)| *known == name);
                     let text = file.map_or("error('unknown include')", |(_, text)| text);
@@ -229,7 +139,7 @@ mod tests {
     #[test]
     fn every_include_is_known() {
         for transition in Scripts::new().all() {
-            assert!(!transition.script.get_hash().is_empty());
+            assert!(!transition.hash().is_empty());
         }
         let sources = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).unwrap();
         for entry in sources {

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use reseq::store::{StoreError, embedded::EmbeddedRedis};
+use reseq::{redis_client::embedded::EmbeddedRedis, store::StoreError};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 

@@ -24,7 +24,7 @@ async fn own(store: &Store, partition: u16, confirm: Confirm) -> (u64, bool) {
     call.key(keys.epoch()).key(keys.owner()).arg("me").arg(5000).arg("5000 0");
     // A node that is being changed may not answer in time; the same call again does no harm.
     let deadline = Instant::now() + Duration::from_secs(30);
-    let run = || store.run_confirmed("acquire_partition", &call, confirm);
+    let run = || store.run_confirmed(&call, confirm);
     let ((epoch, _), is_confirmed): ((u64, u64), bool) =
         retry_until(Some(deadline), run).await.unwrap();
     (epoch, is_confirmed)

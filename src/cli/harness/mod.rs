@@ -18,7 +18,7 @@ pub use interrupt::Interrupt;
 pub use process::{PodArgs, Process};
 
 use self::watchdog::Watchdog;
-use crate::{config::Config, store::embedded::EmbeddedRedis};
+use crate::{config::Config, redis_client::embedded::EmbeddedRedis};
 
 mod interrupt;
 pub mod metrics;

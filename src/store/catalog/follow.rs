@@ -7,15 +7,15 @@ use futures::future::try_join_all;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use super::{Catalog, CatalogTopic};
+use super::{
+    Catalog,
+    index::{Changes, Followed},
+    topics::CatalogTopic,
+};
 use crate::{
     domain::{DestinationName, TopicName},
     faults::planted,
-    store::{
-        StoreError, Wake,
-        index::{Changes, Followed},
-        keys::IndexKeys,
-    },
+    store::{StoreError, keys::IndexKeys, wake::Wake},
     telemetry,
 };
 

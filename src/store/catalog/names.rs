@@ -8,8 +8,7 @@ use std::{
 
 use tokio::sync::{Notify, broadcast, watch};
 
-use super::CatalogEntry;
-use crate::domain::DestinationName;
+use crate::{domain::DestinationName, store::entry::CatalogEntry};
 
 /// Changed names that a slow follower has not yet taken; beyond it, it looks at everything.
 const BACKLOG_MAX: usize = 4096;

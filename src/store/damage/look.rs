@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::types;
 use crate::{
     domain::{DestinationName, Sequence, Stamped},
-    store::{CatalogEntry, Store, StoreError, record},
+    store::{Store, StoreError, entry::CatalogEntry, record},
 };
 
 /// How often a pod looks, while it knows of anything.

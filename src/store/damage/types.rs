@@ -1,6 +1,6 @@
 //! The type that each key should have.
 
-use crate::store::Keys;
+use crate::store::keys::Keys;
 
 /// True if a key of this type is as it should be; also where that is not known. `none`: there is no
 /// such key.

@@ -3,20 +3,22 @@
 //! since rights can be taken away and given back while it runs.
 
 mod probe;
-pub mod table;
 
 use std::{
     collections::BTreeSet,
-    fmt::Write,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-use futures::future::join_all;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{Store, StoreError};
+use super::{
+    Store, StoreError,
+    commands::{ALWAYS, OF_WAKE_UPS, commands_on_keys},
+    scripts::Scripts,
+};
+use crate::redis_client::{ClientError, Script};
 pub(super) use probe::{Needs, Probe};
 
 /// How often a pod asks.
@@ -116,25 +118,19 @@ impl Store {
     /// missing.
     pub async fn ask_rights(&self) -> Missing {
         let _asking = self.inner.rights.asking.lock().await;
-        let primaries = self.inner.links.primaries();
-        let asked = primaries.iter().map(|node| async move {
-            let mut link = match node.take().await {
-                Ok(link) => link,
-                Err(StoreError::NoRights(what)) => return Some(Missing::of(what)),
-                Err(_) => return None,
-            };
-            match self.inner.rights.probe.run(&mut link.connection).await {
+        let probe = &self.inner.rights.probe;
+        let asked = self.client().each_primary(probe).await;
+        let answers: Vec<_> = asked
+            .into_iter()
+            .map(|answer| match answer {
                 Ok(missing) => Some(missing),
+                Err(ClientError::NoRights(what)) => Some(Missing::of(what)),
                 Err(error) => {
-                    if super::connect::is_broken(&error) {
-                        node.discard(&link, &error);
-                    }
                     tracing::debug!(%error, "cannot ask for the rights of the Redis user");
                     None
                 }
-            }
-        });
-        let answers = join_all(asked).await;
+            })
+            .collect();
         let known = answers.iter().any(Option::is_some);
         let missing = answers.into_iter().flatten().fold(Missing::default(), Missing::and);
         if known {
@@ -184,20 +180,11 @@ impl Missing {
     }
 }
 
-/// What a script does first: it fails, by name, if its user may not run one of its commands. There is
-/// no rollback, so this must be known before anything is written. That its user may read and write all
-/// keys of the call, Redis has checked by then.
-pub(super) fn preamble(script: &str) -> String {
-    let mut text = String::from("do local may, key = redis.acl_check_cmd, KEYS[1]\n");
-    for command in table::commands_in(script) {
-        let key = if command.has_key { ", key" } else { "" };
-        let (name, arguments) = (command.name, ", '1'".repeat(command.arguments));
-        let _ = writeln!(
-            text,
-            "if not may('{name}'{key}{arguments}) then \
-             return redis.error_reply('NO_RIGHTS +{}') end",
-            name.to_lowercase()
-        );
-    }
-    text + "end\n"
+/// The rules that a user needs for commands, in every deployment: `+hset`.
+pub fn rules() -> BTreeSet<String> {
+    let scripts = Scripts::new();
+    let sources = scripts.all().into_iter().map(Script::source);
+    let on_keys = commands_on_keys(sources).into_iter().map(|command| command.name);
+    let names = on_keys.chain(ALWAYS.iter().map(|words| words[0])).chain(OF_WAKE_UPS);
+    names.map(|name| format!("+{}", name.to_lowercase())).collect()
 }

@@ -6,8 +6,15 @@ use redis::{
     ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, aio::MultiplexedConnection,
 };
 
-use super::{Missing, table};
-use crate::store::{Keys, keys::Claimers, scripts::Scripts};
+use super::Missing;
+use crate::{
+    redis_client::{Admitted, Question},
+    store::{
+        commands,
+        keys::{Claimers, Keys},
+        scripts::Scripts,
+    },
+};
 
 /// Answers those questions to which the answer is no. ARGV: of each question its name, how many words
 /// its command has, and these. A command that the server does not have is nobody's missing right.
@@ -46,36 +53,38 @@ impl Probe {
         };
         for key in sample_of_keys(keys) {
             // Redis lets a script run only where its user may read and write all of its keys.
-            probe.ask(&format!("by hash {key}"), &["EVALSHA", "x", "1", &key]);
-            probe.ask(&format!("by text {key}"), &["EVAL", "x", "1", &key]);
+            probe.add(&format!("by hash {key}"), &["EVALSHA", "x", "1", &key]);
+            probe.add(&format!("by text {key}"), &["EVAL", "x", "1", &key]);
         }
         let meta = keys.meta();
-        for command in table::commands_on_keys(scripts.all().iter().map(|script| script.source())) {
+        for command in
+            commands::commands_on_keys(scripts.all().iter().map(|script| script.source()))
+        {
             let mut words = vec![command.name, &meta];
             words.resize(2 + command.arguments, "1");
-            probe.ask(&format!("of keys +{}", command.name.to_lowercase()), &words);
+            probe.add(&format!("of keys +{}", command.name.to_lowercase()), &words);
         }
         let more: [(bool, &[&[&str]]); 4] = [
-            (true, &table::ALWAYS),
-            (needs.cluster, &table::IN_CLUSTER),
-            (needs.replicas, &table::WITH_REPLICAS),
-            (needs.sentinel, &table::WITH_SENTINEL),
+            (true, &commands::ALWAYS),
+            (needs.cluster, &commands::IN_CLUSTER),
+            (needs.replicas, &commands::WITH_REPLICAS),
+            (needs.sentinel, &commands::WITH_SENTINEL),
         ];
         for words in more.iter().filter(|(is_needed, _)| *is_needed).flat_map(|(_, words)| *words) {
-            probe.ask(&format!("+{}", rule_of(words)), words);
+            probe.add(&format!("+{}", rule_of(words)), words);
         }
-        for command in table::OF_WAKE_UPS {
+        for command in commands::OF_WAKE_UPS {
             let name = command.to_lowercase();
             // With no channel, only the command is asked about.
-            probe.ask(&format!("wake-ups +{name}"), &[command]);
+            probe.add(&format!("wake-ups +{name}"), &[command]);
             for channel in [keys.wake_definitions(), keys.partition(0).wake_owner()] {
-                probe.ask(&format!("channel {name}"), &[command, &channel]);
+                probe.add(&format!("channel {name}"), &[command, &channel]);
             }
         }
         probe
     }
 
-    fn ask(&mut self, question: &str, words: &[&str]) {
+    fn add(&mut self, question: &str, words: &[&str]) {
         self.questions.extend([question.to_owned(), words.len().to_string()]);
         self.questions.extend(words.iter().map(|word| (*word).to_owned()));
     }
@@ -137,6 +146,23 @@ impl Probe {
             } else if answer.starts_with('+') {
                 missing.rights.insert((*answer).to_owned());
             }
+        }
+    }
+}
+
+impl Question for Probe {
+    type Answer = Missing;
+
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Missing> {
+        self.run(connection).await
+    }
+}
+
+impl From<Missing> for Admitted {
+    fn from(missing: Missing) -> Admitted {
+        match missing.rights_sentence() {
+            Some(sentence) => Admitted::No(sentence),
+            None => Admitted::Yes(missing.hints_sentence()),
         }
     }
 }

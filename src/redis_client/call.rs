@@ -1,0 +1,295 @@
+//! Calls to whoever serves a key: scripts, plain commands, and questions about many keys at once.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, future::join_all, stream};
+use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection};
+use tokio::time::Instant;
+
+use super::{
+    channel::Channel,
+    client::{Next, RedisClient, Route},
+    error::{ClientError, fitting, is_broken, unexpected},
+    node::Node,
+    script::ScriptCall,
+    slot::slot_of,
+};
+
+/// How often one call is sent elsewhere before its caller is told.
+const REDIRECTS_MAX: usize = 8;
+/// How long a call waits before it asks again for a slot that is being moved.
+const LATER: Duration = Duration::from_millis(20);
+/// Questions about single keys under way at once, where a question about many had to be split.
+const SINGLE_MAX: usize = 8;
+
+/// What `TIME` answers: seconds, and microseconds of the next.
+pub type ServerTime = (u64, u64);
+
+/// The answers to one pipeline, or why there are none.
+pub type Answers = Result<Vec<Value>, ClientError>;
+
+/// The time of a server in ms since 1970.
+pub fn server_ms((seconds, micros): ServerTime) -> u64 {
+    seconds * 1000 + micros / 1000
+}
+
+impl RedisClient {
+    /// Runs a script once, where its first key is.
+    pub async fn run<T: FromRedisValue>(&self, call: &ScriptCall<'_>) -> Result<T, ClientError> {
+        self.at(call.route(), Work::Script(call)).await
+    }
+
+    /// Runs plain commands, all in one round trip, where this key is. They must be of one slot.
+    pub async fn query_at<T: FromRedisValue>(
+        &self,
+        key: &[u8],
+        pipe: &Pipeline,
+    ) -> Result<T, ClientError> {
+        self.at(key, Work::Commands(pipe)).await
+    }
+
+    /// Runs plain commands of many slots, each pipeline of one: those that one node serves in one
+    /// round trip, the nodes side by side. A node that does not answer costs only its own answers.
+    pub async fn query_each(&self, pipes: &[Pipeline]) -> Vec<Answers> {
+        let routes = pipes.iter().map(|pipe| String::from_utf8_lossy(&route_of(pipe)).into_owned());
+        let (groups, unserved) = self.spread(&routes.collect::<Vec<_>>());
+        let asked = groups.iter().map(|(node, members)| self.query_group(node, members, pipes));
+        let alone = self.query_alone(&unserved, pipes);
+        let (answers, alone) = tokio::join!(join_all(asked), alone);
+        let mut all: Vec<_> = answers.into_iter().flatten().chain(alone).collect();
+        all.sort_by_key(|(index, _)| *index);
+        all.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    async fn query_group(
+        &self,
+        node: &Arc<Node>,
+        members: &[usize],
+        pipes: &[Pipeline],
+    ) -> Vec<(usize, Answers)> {
+        let mut whole = Pipeline::new();
+        for command in members.iter().flat_map(|index| pipes[*index].cmd_iter()) {
+            whole.add_command(command.clone());
+        }
+        let answered: Answers = match node.take().await {
+            Err(error) => Err(error),
+            Ok(mut link) => match whole.query_async(&mut link.connection).await {
+                Ok(answers) => Ok(answers),
+                Err(error) if is_broken(&error) => {
+                    node.discard(&link, &error);
+                    Err(error.into())
+                }
+                // A slot has moved, maybe: each question finds its own way.
+                Err(_) => return self.query_alone(members, pipes).await,
+            },
+        };
+        match answered {
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                let mut of = |index: &usize| answers.by_ref().take(pipes[*index].len()).collect();
+                members.iter().map(|index| (*index, Ok(of(index)))).collect()
+            }
+            Err(error) => members.iter().map(|index| (*index, Err(error.clone()))).collect(),
+        }
+    }
+
+    async fn query_alone(&self, members: &[usize], pipes: &[Pipeline]) -> Vec<(usize, Answers)> {
+        let asked = stream::iter(members.iter().copied()).map(|index| async move {
+            let pipe = &pipes[index];
+            (index, self.query_at(&route_of(pipe), pipe).await)
+        });
+        asked.buffer_unordered(SINGLE_MAX).collect().await
+    }
+
+    /// The clock of each of these keys' servers, in ms since 1970; none where it does not answer.
+    pub async fn clocks(&self, keys: &[String]) -> Vec<Option<u64>> {
+        self.of_servers(keys, |key| async move { self.time_at(key).await.ok() }).await
+    }
+
+    /// The clock of the server that holds this key, in ms since 1970.
+    pub async fn time_at(&self, key: &str) -> Result<u64, ClientError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("TIME");
+        let (time,): (ServerTime,) = self.query_at(key.as_bytes(), &pipe).await?;
+        Ok(server_ms(time))
+    }
+
+    /// Asks each server that serves some of these keys once, by one of them: what it said of itself, for
+    /// each key; none where it did not answer.
+    pub(super) async fn of_servers<'k, T: Copy, F: Future<Output = Option<T>>>(
+        &self,
+        keys: &'k [String],
+        ask: impl Fn(&'k str) -> F,
+    ) -> Vec<Option<T>> {
+        let mut all = vec![None; keys.len()];
+        let (groups, _) = self.spread(keys);
+        let firsts = groups.iter().filter_map(|(_, members)| Some((members, *members.first()?)));
+        let asked = firsts.map(|(members, first)| {
+            let answer = ask(&keys[first]);
+            async move { Some((members, answer.await?)) }
+        });
+        for (members, answer) in join_all(asked).await.into_iter().flatten() {
+            members.iter().for_each(|index| all[*index] = Some(answer));
+        }
+        all
+    }
+
+    /// Asks everyone who holds data: the answers, and what went wrong with the others.
+    pub async fn query_primaries<T: FromRedisValue>(
+        &self,
+        pipe: &Pipeline,
+    ) -> Vec<Result<T, ClientError>> {
+        let answers = self.each_primary(pipe).await;
+        answers.into_iter().map(|answer| answer.and_then(fitting)).collect()
+    }
+
+    /// Asks everyone who holds data, side by side.
+    pub async fn each_primary<Q: Question>(
+        &self,
+        question: &Q,
+    ) -> Vec<Result<Q::Answer, ClientError>> {
+        let asked = self.primaries().into_iter().map(|node| async move {
+            let mut link = node.take().await?;
+            question.ask(&mut link.connection).await.map_err(|error| {
+                if is_broken(&error) {
+                    node.discard(&link, &error);
+                }
+                error.into()
+            })
+        });
+        join_all(asked).await
+    }
+
+    /// True when Redis answers: of a cluster, one of its masters.
+    pub async fn ping(&self) -> Result<(), ClientError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("PING").ignore();
+        let mut last = ClientError::Unavailable("no master of the cluster is known".into());
+        for answer in self.query_primaries::<()>(&pipe).await {
+            match answer {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Makes one call where a key is, wherever that is by now.
+    async fn at<T: FromRedisValue>(&self, key: &[u8], work: Work<'_>) -> Result<T, ClientError> {
+        self.value_at(key, work).await.and_then(fitting)
+    }
+
+    async fn value_at(&self, key: &[u8], work: Work<'_>) -> Result<Value, ClientError> {
+        let mut redirects = Redirects::new();
+        let mut route = self.route(key).await?;
+        loop {
+            let link = route.node.take().await?;
+            let connection = link.connection.clone();
+            let mut channel = Channel { connection, asking: route.asking };
+            let error = match work.run(&mut channel).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if is_broken(&error) {
+                route.node.discard(&link, &error);
+            }
+            let next = self.after(&error, &route.node).await;
+            route = redirects.follow(self, key, next, error).await?;
+        }
+    }
+}
+
+/// What a server is asked over one connection.
+pub trait Question: Sync {
+    /// What it answers.
+    type Answer: Send;
+
+    /// Asks it.
+    fn ask(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> impl Future<Output = RedisResult<Self::Answer>> + Send;
+}
+
+impl Question for Pipeline {
+    type Answer = Value;
+
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Value> {
+        self.query_async(connection).await
+    }
+}
+
+/// What is done at one node.
+enum Work<'a> {
+    Script(&'a ScriptCall<'a>),
+    Commands(&'a Pipeline),
+}
+
+impl Work<'_> {
+    async fn run(&self, channel: &mut Channel) -> RedisResult<Value> {
+        match self {
+            Work::Script(call) => call.run(channel).await,
+            Work::Commands(pipe) => pipe.query_async(channel).await,
+        }
+    }
+}
+
+/// How a call is followed through a cluster that changes.
+pub(super) struct Redirects {
+    begun: Instant,
+    count: usize,
+}
+
+impl Redirects {
+    pub(super) fn new() -> Redirects {
+        Redirects { begun: Instant::now(), count: 0 }
+    }
+
+    /// Where the call goes next, or why it does not.
+    pub(super) async fn follow(
+        &mut self,
+        client: &RedisClient,
+        key: &[u8],
+        next: Next,
+        error: RedisError,
+    ) -> Result<Route, ClientError> {
+        self.count += 1;
+        match next {
+            Next::Again(route) if self.count <= REDIRECTS_MAX => Ok(route),
+            Next::Later(limit) if self.begun.elapsed() + LATER < limit => {
+                tokio::time::sleep(LATER).await;
+                // These waits are bounded by their time.
+                self.count -= 1;
+                client.survey().await?;
+                client.route(key).await
+            }
+            Next::Again(_) | Next::Later(_) | Next::GiveUp => Err(error.into()),
+        }
+    }
+}
+
+/// The key of the first command. All commands of a pipeline must be of its slot.
+pub fn route_of(pipe: &Pipeline) -> Vec<u8> {
+    let key = |command: &redis::Cmd| match command.args_iter().nth(1) {
+        Some(redis::Arg::Simple(key)) => key.to_vec(),
+        _ => Vec::new(),
+    };
+    let mut keys = pipe.cmd_iter().map(key);
+    let first = keys.next().unwrap_or_default();
+    debug_assert!(
+        keys.all(|key| slot_of(&key) == slot_of(&first)),
+        "the commands of a pipeline are of several slots"
+    );
+    first
+}
+
+/// Those of these that are texts: a hint that is none names nothing, and hides no other.
+pub fn texts(answer: Option<Value>, what: &str) -> Result<Vec<String>, ClientError> {
+    let all: Vec<Vec<u8>> = read(answer, what)?;
+    Ok(all.into_iter().filter_map(|one| String::from_utf8(one).ok()).collect())
+}
+
+/// Reads one of the answers of a pipeline.
+pub fn read<T: FromRedisValue>(value: Option<Value>, what: &str) -> Result<T, ClientError> {
+    redis::from_redis_value(value.unwrap_or(Value::Nil)).map_err(|_| unexpected(what))
+}

@@ -1,0 +1,192 @@
+//! Redis as a whole: which server a call goes to, now and after an answer that sends it elsewhere.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use redis::{ErrorKind, IntoConnectionInfo, RedisError, ServerErrorKind};
+
+use super::{
+    cluster::Cluster,
+    error::ClientError,
+    node::{Node, NodeAddress},
+    replication::Takeovers,
+    sentinel::Sentinels,
+    slot::slot_of,
+};
+use crate::config::{self, Access, Host, Topology};
+
+/// All connections of this process to Redis.
+pub struct RedisClient {
+    servers: Servers,
+    /// How long an unanswered call is waited for, and a slot that is being moved.
+    pub(super) patience: Duration,
+    pub(super) takeovers: Takeovers,
+}
+
+/// How Redis is deployed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deployment {
+    /// One server.
+    Single,
+    /// A primary that Sentinel watches over.
+    Sentinel,
+    /// A cluster.
+    Cluster,
+}
+
+enum Servers {
+    One(Arc<Node>),
+    Cluster(Box<Cluster>),
+}
+
+/// A server, and what it serves of a list, by the indices there.
+pub(super) type NodeKeys = (Arc<Node>, Vec<usize>);
+
+/// Where a call goes.
+#[derive(Clone)]
+pub(super) struct Route {
+    pub(super) node: Arc<Node>,
+    /// The slot is on its address to this node.
+    pub(super) asking: bool,
+}
+
+/// What to do about a call that failed.
+pub(super) enum Next {
+    /// The same call goes there: nothing has run.
+    Again(Route),
+    /// The same call may be taken a little later, if it is waited for so long in all.
+    Later(Duration),
+    /// The caller must decide.
+    GiveUp,
+}
+
+impl RedisClient {
+    /// Connects to nobody yet: the first calls do.
+    pub fn open(settings: &config::Redis) -> Result<RedisClient, ClientError> {
+        let (patience, count) = (settings.timeout(), settings.connections);
+        let topology = settings.topology().map_err(ClientError::Unavailable)?;
+        let servers = match topology {
+            Topology::Single { url } => {
+                let info = Box::new(url.as_str().into_connection_info()?);
+                Servers::One(Node::new(NodeAddress::Fixed(info), count, patience))
+            }
+            Topology::Sentinel { sentinels, service, access } => {
+                let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+                let own = Access {
+                    user: some(&settings.sentinel_user),
+                    password: some(&settings.sentinel_password),
+                    database: 0,
+                };
+                let sentinels = Sentinels::new(&sentinels, &own, &service, &access);
+                Servers::One(Node::new(NodeAddress::Sentinel(sentinels), count, patience))
+            }
+            Topology::Cluster { nodes, access } => {
+                Servers::Cluster(Box::new(Cluster::new(&nodes, &access, count, patience)))
+            }
+        };
+        Ok(RedisClient { servers, patience, takeovers: Takeovers::default() })
+    }
+
+    /// How Redis is deployed.
+    pub fn deployment(&self) -> Deployment {
+        match &self.servers {
+            Servers::Cluster(_) => Deployment::Cluster,
+            Servers::One(node) if node.sentinels().is_some() => Deployment::Sentinel,
+            Servers::One(_) => Deployment::Single,
+        }
+    }
+
+    /// Who serves a key.
+    pub(super) async fn route(&self, key: &[u8]) -> Result<Route, ClientError> {
+        let cluster = match &self.servers {
+            Servers::One(node) => return Ok(Route { node: node.clone(), asking: false }),
+            Servers::Cluster(cluster) => cluster,
+        };
+        let slot = slot_of(key);
+        let mut node = cluster.of_slot(slot);
+        if node.is_none() {
+            cluster.ask().await?;
+            node = cluster.of_slot(slot);
+        }
+        let nobody =
+            || ClientError::Unavailable(format!("no node of the cluster serves slot {slot}"));
+        Ok(Route { node: node.ok_or_else(nobody)?, asking: false })
+    }
+
+    /// The keys by who serves them, each by its index; and those that nobody serves just now.
+    pub(super) fn spread(&self, keys: &[String]) -> (Vec<NodeKeys>, Vec<usize>) {
+        let cluster = match &self.servers {
+            Servers::One(node) => {
+                return (vec![(node.clone(), (0..keys.len()).collect())], Vec::new());
+            }
+            Servers::Cluster(cluster) => cluster,
+        };
+        let mut by_node: BTreeMap<usize, NodeKeys> = BTreeMap::new();
+        let mut unserved = Vec::new();
+        for (index, key) in keys.iter().enumerate() {
+            match cluster.of_slot(slot_of(key.as_bytes())) {
+                Some(node) => {
+                    let place = Arc::as_ptr(&node) as usize;
+                    by_node.entry(place).or_insert_with(|| (node, Vec::new())).1.push(index);
+                }
+                None => unserved.push(index),
+            }
+        }
+        (by_node.into_values().collect(), unserved)
+    }
+
+    /// Everyone who holds data and takes writes.
+    pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
+        match &self.servers {
+            Servers::One(node) => vec![node.clone()],
+            Servers::Cluster(cluster) => cluster.masters(),
+        }
+    }
+
+    /// What is to be done about a call that this node answered with an error.
+    pub(super) async fn after(&self, error: &RedisError, asked: &Node) -> Next {
+        let ErrorKind::Server(kind) = error.kind() else { return Next::GiveUp };
+        let Servers::Cluster(cluster) = &self.servers else { return Next::GiveUp };
+        match kind {
+            ServerErrorKind::Moved | ServerErrorKind::Ask => {
+                let Some((host, slot)) = redirect(error) else { return Next::GiveUp };
+                let host = if host.0.is_empty() { (asked.host().0, host.1) } else { host };
+                if kind == ServerErrorKind::Moved {
+                    cluster.moved(slot, &host);
+                }
+                let asking = kind == ServerErrorKind::Ask;
+                Next::Again(Route { node: cluster.node(&host), asking })
+            }
+            // Some of the keys are at the one place, some at the other.
+            ServerErrorKind::TryAgain => Next::Later(self.patience),
+            // A master is gone, and none has taken over: that may take long.
+            ServerErrorKind::ClusterDown => Next::Later(self.patience / 10),
+            _ => Next::GiveUp,
+        }
+    }
+
+    /// Looks where everything is now: who is primary, who serves which slot.
+    pub async fn survey(&self) -> Result<(), ClientError> {
+        match &self.servers {
+            Servers::Cluster(cluster) => cluster.ask().await,
+            Servers::One(node) => {
+                if let Some(sentinels) = node.sentinels()
+                    && sentinels.has_moved().await
+                {
+                    // The old one may still answer, cut off from the others.
+                    tracing::info!("the sentinels name another primary");
+                    node.discard_all();
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Where an answer sends the call: the host may be empty, and the slot.
+fn redirect(error: &RedisError) -> Option<(Host, u16)> {
+    let (address, slot) = error.redirect_node()?;
+    let (host, port) = address.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = if host == "?" { "" } else { host };
+    Some(((host.to_owned(), port.parse().ok()?), slot))
+}

@@ -1,0 +1,221 @@
+//! What a call to Redis can end in, by what the caller may conclude about it.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+
+/// Why a call to Redis did not succeed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ClientError {
+    /// Redis did not take the call; nothing has changed.
+    #[error("Redis is not available: {0}")]
+    Unavailable(String),
+    /// The call was sent, and no answer came: it may have been carried out, or still be.
+    #[error("Redis did not confirm the call: {0}")]
+    Unconfirmed(String),
+    /// The Redis user may not do what the call needs; names it as the rule of an ACL that is
+    /// missing. Nothing has changed.
+    #[error("the Redis user lacks a right: {0}")]
+    NoRights(String),
+    /// Redis refuses what would use more memory; nothing has changed.
+    #[error("Redis has no memory left")]
+    OutOfMemory,
+    /// The error has a name that is not one of the server's: a script returned it.
+    #[error("{text}")]
+    Named {
+        /// The first word.
+        code: String,
+        /// What comes after it.
+        detail: String,
+        /// The whole error, for a log.
+        text: String,
+    },
+    /// Redis could not carry the call out, and cannot if it is made again: a key is of another type,
+    /// a script met what it does not expect. Some of it may have been carried out.
+    #[error("Redis could not carry out the call: {0}")]
+    Failed(String),
+    /// The answer has another shape than its command documents.
+    #[error("Redis holds what this version cannot read: {0}")]
+    Unreadable(String),
+}
+
+/// In place of a rule, where Redis does not know the user, or the password is another.
+const UNKNOWN_USER: &str = "Redis does not accept the name or the password of redis.url";
+
+/// True when the connection that gave this error must not be used again.
+pub(super) fn is_broken(error: &RedisError) -> bool {
+    use ServerErrorKind as S;
+    error.is_unrecoverable_error()
+        || error.is_io_error()
+        // It is not, or may not be, the primary any more: connect again, to whoever is.
+        || matches!(
+            error.kind(),
+            ErrorKind::Server(S::ReadOnly | S::BusyLoading | S::MasterDown)
+        )
+        || matches!(error.code(), Some("NOREPLICAS" | "UNBLOCKED"))
+}
+
+/// An answer of this command has another shape than documented.
+pub(super) fn unexpected(what: &str) -> ClientError {
+    ClientError::Unreadable(format!("an answer of {what} has another shape than documented"))
+}
+
+/// True if a script met the error: what came before it in the script has been carried out.
+fn is_of_script(detail: &str) -> bool {
+    detail.contains("script: ") || detail.contains("ACL failure in script")
+}
+
+/// The rule of an ACL that would grant what Redis refuses in these words.
+fn rule_of(detail: &str) -> String {
+    let command = detail.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
+    match command {
+        Some((command, _)) => format!("+{command}"),
+        None if detail.contains("keys") => "~ its keys".to_owned(),
+        None if detail.contains("channel") => "& its channels".to_owned(),
+        None => detail.to_owned(),
+    }
+}
+
+/// The first error of a pipeline, which alone has a code and words; any other error as it is.
+fn first_of(error: RedisError) -> RedisError {
+    let errors = error.clone().into_server_errors();
+    let first = errors.as_deref().and_then(<[_]>::first);
+    first.map_or(error, |(_, first)| RedisError::from(first.clone()))
+}
+
+impl From<RedisError> for ClientError {
+    fn from(error: RedisError) -> Self {
+        let error = first_of(error);
+        let detail = error.detail().unwrap_or_default();
+        match error.code().unwrap_or_default() {
+            "OOM" => return ClientError::OutOfMemory,
+            "NOPERM" if !is_of_script(detail) => return ClientError::NoRights(rule_of(detail)),
+            "NOAUTH" | "WRONGPASS" => return ClientError::NoRights(UNKNOWN_USER.to_owned()),
+            // The server says so before it runs anything. A script that runs for too long is another's.
+            "NOREPLICAS" | "MISCONF" | "BUSY" => {
+                return ClientError::Unavailable(error.to_string());
+            }
+            "ERR" if detail.starts_with("max number of clients") => {
+                return ClientError::Unavailable(error.to_string());
+            }
+            _ => {}
+        }
+        use ServerErrorKind as S;
+        match error.kind() {
+            // The server answered without having run anything.
+            ErrorKind::Server(
+                S::BusyLoading
+                | S::ReadOnly
+                | S::MasterDown
+                | S::ClusterDown
+                | S::TryAgain
+                | S::Moved
+                | S::Ask
+                | S::NoScript,
+            )
+            | ErrorKind::InvalidClientConfig => ClientError::Unavailable(error.to_string()),
+            ErrorKind::AuthenticationFailed => ClientError::NoRights(UNKNOWN_USER.to_owned()),
+            // WRONGTYPE or an error of Lua: it may have come after a write.
+            ErrorKind::Server(_) => ClientError::Failed(error.to_string()),
+            ErrorKind::Extension if error.code() == Some("WRONGTYPE") => {
+                ClientError::Failed(error.to_string())
+            }
+            ErrorKind::Extension => ClientError::Named {
+                code: error.code().unwrap_or_default().to_owned(),
+                detail: detail.to_owned(),
+                text: error.to_string(),
+            },
+            ErrorKind::UnexpectedReturnType => ClientError::Unreadable(error.to_string()),
+            // `Parse` among them: what came back is not in the protocol of Redis, so the call may have been
+            // carried out. An answer that only holds something else than it should is read by `fitting`.
+            _ if error.is_connection_refusal() => ClientError::Unavailable(error.to_string()),
+            _ => ClientError::Unconfirmed(error.to_string()),
+        }
+    }
+}
+
+/// Reads an answer that has arrived. One of another shape is not taken for one that did not arrive: the
+/// client library calls both errors of parsing.
+pub(super) fn fitting<T: redis::FromRedisValue>(answer: Value) -> Result<T, ClientError> {
+    redis::from_redis_value(answer).map_err(|error| ClientError::Unreadable(error.to_string()))
+}
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    /// What a server's answer is mapped to.
+    fn mapped(code: &str, detail: &str) -> ClientError {
+        let text = format!("-{code} {detail}\r\n");
+        match redis::parse_redis_value(text.as_bytes()).unwrap() {
+            Value::ServerError(error) => ClientError::from(RedisError::from(error)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_may_come_after_a_write_is_never_called_unchanged() {
+        use ClientError as E;
+        let of_script =
+            "ACL failure in script: User svc has no permissions to run the 'zadd' command";
+        for (code, detail) in [
+            ("WRONGTYPE", "Operation against a key holding the wrong kind of value"),
+            ("ERR", "user_script:1: attempt to index a nil value script: 5b, on @user_script:1."),
+            ("ERR", "The user executing the script can't run this command script: 5b, on @x:1."),
+            ("NOPERM", of_script),
+            ("EXECABORT", "Transaction discarded"),
+        ] {
+            let error = mapped(code, detail);
+            assert!(matches!(error, E::Failed(_)), "{code} {detail}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn what_only_a_script_says_is_passed_on_by_its_name() {
+        let error = mapped("STALE_EPOCH", "7");
+        let ClientError::Named { code, detail, .. } = &error else { panic!("{error:?}") };
+        assert_eq!((code.as_str(), detail.as_str()), ("STALE_EPOCH", "7"));
+    }
+
+    #[test]
+    fn an_answer_in_another_protocol_says_nothing_of_the_call_and_one_with_another_content_is_damage()
+     {
+        let error = redis::parse_redis_value(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();
+        let error = ClientError::from(error);
+        assert!(matches!(error, ClientError::Unconfirmed(_)), "{error:?}");
+        let answer = redis::parse_redis_value(b"$4\r\nmany\r\n").unwrap();
+        let error = fitting::<u64>(answer).unwrap_err();
+        assert!(matches!(error, ClientError::Unreadable(_)), "{error:?}");
+    }
+
+    #[test]
+    fn a_missing_right_is_named_by_its_rule() {
+        for (code, detail, rule) in [
+            ("NOPERM", "this user has no permissions to run the 'evalsha' command", "+evalsha"),
+            (
+                "NOPERM",
+                "User svc has no permissions to run the 'config|get' command",
+                "+config|get",
+            ),
+            ("NOPERM", "No permissions to access one of the keys", "~ its keys"),
+            ("NOPERM", "this user has no permissions to access one of the channels used", "& its"),
+            ("WRONGPASS", "invalid username-password pair or user is disabled.", "redis.url"),
+        ] {
+            let error = mapped(code, detail);
+            assert!(matches!(&error, ClientError::NoRights(_)), "{code} {detail}: {error:?}");
+            assert!(error.to_string().contains(rule), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_before_it_runs_anything_may_be_asked_again() {
+        for (code, detail) in [
+            ("BUSY", "Redis is busy running a script."),
+            ("ERR", "max number of clients reached"),
+            ("MISCONF", "Errors writing to the AOF file"),
+            ("LOADING", "Redis is loading the dataset in memory"),
+        ] {
+            let error = mapped(code, detail);
+            assert!(matches!(error, ClientError::Unavailable(_)), "{code} {detail}: {error:?}");
+        }
+    }
+}

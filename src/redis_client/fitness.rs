@@ -1,0 +1,222 @@
+//! The checks of each server before anything is trusted to it.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use redis::{RedisError, aio::MultiplexedConnection};
+use tokio::time::Instant;
+
+use super::{
+    call::Question,
+    client::{Deployment, RedisClient},
+    node::Node,
+};
+
+/// How long a start waits for a Redis that is still loading its data.
+const LOADING_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Why nothing is trusted to this Redis. Each is a plain sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum UnfitServer {
+    /// It does not answer.
+    #[error("Redis at {url} cannot be reached: {problem}. Check redis.url, and that Redis runs.")]
+    Unreachable {
+        /// Where it should be, without its password.
+        url: String,
+        /// What happened.
+        problem: String,
+    },
+    /// Too old for what the scripts use.
+    #[error("Redis at {url} is version {version}; Reseq needs 7.0 or later.")]
+    TooOld {
+        /// Where it is.
+        url: String,
+        /// What it says it is.
+        version: String,
+    },
+    /// It would throw messages away.
+    #[error(
+        "Redis at {url} has maxmemory-policy {policy}, which would throw messages away when memory \
+         runs out. Set maxmemory-policy noeviction."
+    )]
+    Evicts {
+        /// Where it is.
+        url: String,
+        /// Its policy.
+        policy: String,
+    },
+    /// A node of a cluster, and the URL names a single server.
+    #[error(
+        "Redis at {url} is a node of a cluster. Set redis.url to \
+         redis+cluster://host:port,host:port,… with some of its nodes."
+    )]
+    IsCluster {
+        /// Where it is.
+        url: String,
+    },
+    /// No node of a cluster, and the URL names one.
+    #[error(
+        "Redis at {url} is no node of a cluster. Set redis.url to redis://host:port, or to \
+         redis+sentinel://host:port,…/service-name."
+    )]
+    IsNoCluster {
+        /// Where it is.
+        url: String,
+    },
+    /// Its user may not do what Reseq does.
+    #[error(
+        "At {url} {sentence}. Give it these rules (ACL SETUSER); \
+         docs/reference/redis-requirements.md lists all rules."
+    )]
+    NoRights {
+        /// Where it is.
+        url: String,
+        /// Which rights are missing.
+        sentence: String,
+    },
+}
+
+/// What is worth a warning, but no refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fitness {
+    /// The server's version.
+    pub version: String,
+    /// Sentences for the operator.
+    pub warnings: Vec<String>,
+    /// Another one: which rights for wake-ups are missing. A pod that runs looks for them itself.
+    pub lacks: Option<String>,
+}
+
+impl Fitness {
+    /// Of several servers: what each is warned of.
+    pub(super) fn and(mut self, other: Fitness) -> Fitness {
+        for warning in other.warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        self.lacks = self.lacks.or(other.lacks);
+        self
+    }
+}
+
+/// What the user of a connection may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admitted {
+    /// All that it must; perhaps with a sentence about what would be better.
+    Yes(Option<String>),
+    /// Not what it must; a sentence that says what is missing.
+    No(String),
+}
+
+impl RedisClient {
+    /// Waits until everybody who holds data has loaded it, and checks them. `admission` asks what the
+    /// user may do there.
+    pub async fn check<Q: Question<Answer: Into<Admitted>>>(
+        &self,
+        url: &str,
+        admission: &Q,
+    ) -> Result<Fitness, UnfitServer> {
+        let unreachable =
+            |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
+        self.survey().await.map_err(|error| unreachable(error.to_string()))?;
+        let in_cluster = self.deployment() == Deployment::Cluster;
+        let deadline = Instant::now() + LOADING_PATIENCE;
+        let primaries = self.primaries();
+        let checks =
+            primaries.iter().map(|node| check_loaded(node, url, deadline, in_cluster, admission));
+        let mut all: Option<Fitness> = None;
+        for checked in join_all(checks).await {
+            match checked {
+                Ok(fitness) => all = Some(all.map_or(fitness.clone(), |all| all.and(fitness))),
+                // One dead master stops only its own partitions; it is seen to when it is back.
+                Err(UnfitServer::Unreachable { problem, .. }) if primaries.len() > 1 => {
+                    tracing::warn!(problem, "a master of the cluster cannot be checked");
+                }
+                Err(unfit) => return Err(unfit),
+            }
+        }
+        all.ok_or_else(|| unreachable("no master answers".into()))
+    }
+}
+
+/// Checks one server, once it has loaded its data.
+async fn check_loaded<Q: Question<Answer: Into<Admitted>>>(
+    node: &Arc<Node>,
+    url: &str,
+    deadline: Instant,
+    in_cluster: bool,
+    admission: &Q,
+) -> Result<Fitness, UnfitServer> {
+    let unreachable = |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
+    loop {
+        let mut link = node.take().await.map_err(|error| unreachable(error.to_string()))?;
+        match admission.ask(&mut link.connection).await.map(Into::into) {
+            Ok(Admitted::No(sentence)) => {
+                return Err(UnfitServer::NoRights { url: url.to_owned(), sentence });
+            }
+            Ok(Admitted::Yes(lacks)) => {
+                let fitness = check_server(&mut link.connection, url, in_cluster).await?;
+                return Ok(Fitness { lacks, ..fitness });
+            }
+            Err(error) if error.code() == Some("LOADING") && Instant::now() < deadline => {
+                tracing::info!("Redis is loading its data; waiting for it");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Err(error) => return Err(unreachable(error.to_string())),
+        }
+    }
+}
+
+/// Checks version, eviction, persistence and mode of the server.
+async fn check_server(
+    connection: &mut MultiplexedConnection,
+    url: &str,
+    in_cluster: bool,
+) -> Result<Fitness, UnfitServer> {
+    let unreachable = |error: RedisError| UnfitServer::Unreachable {
+        url: url.to_owned(),
+        problem: error.to_string(),
+    };
+    let info: redis::InfoDict =
+        redis::cmd("INFO").query_async(connection).await.map_err(unreachable)?;
+    let field = |name: &str| info.get::<String>(name).unwrap_or_default();
+    let version = field("redis_version");
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let number = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if number < (7, 0) {
+        return Err(UnfitServer::TooOld { url: url.into(), version });
+    }
+    match field("redis_mode") == "cluster" {
+        true if !in_cluster => return Err(UnfitServer::IsCluster { url: url.into() }),
+        false if in_cluster => return Err(UnfitServer::IsNoCluster { url: url.into() }),
+        _ => {}
+    }
+    let policy = field("maxmemory_policy");
+    if policy != "noeviction" {
+        return Err(UnfitServer::Evicts { url: url.into(), policy });
+    }
+    let mut warnings = Vec::new();
+    if field("aof_enabled") != "1" {
+        warnings.push(
+            "Redis keeps no append-only file: a restart of Redis loses messages. \
+             Set appendonly yes."
+                .to_owned(),
+        );
+    }
+    if in_cluster && setting(connection, "cluster-require-full-coverage").await == "yes" {
+        warnings.push(
+            "The cluster stops as a whole when one master is gone. Set \
+             cluster-require-full-coverage no, so that only its partitions stop."
+                .to_owned(),
+        );
+    }
+    Ok(Fitness { version, warnings, lacks: None })
+}
+
+/// A setting of the server; empty if it does not tell.
+async fn setting(connection: &mut MultiplexedConnection, name: &str) -> String {
+    let told = redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await;
+    let told: (String, String) = told.unwrap_or_default();
+    told.1
+}

@@ -1,0 +1,69 @@
+//! How much of its memory Redis uses.
+
+use super::{
+    client::RedisClient,
+    error::{ClientError, unexpected},
+};
+
+/// What Redis uses, and what it may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// `used_memory`, in bytes.
+    pub used: u64,
+    /// `maxmemory`, in bytes; 0: no limit.
+    pub max: u64,
+}
+
+impl Memory {
+    /// How much of it is used; 0 without a limit.
+    pub fn share(&self) -> f64 {
+        if self.max == 0 { 0.0 } else { self.used as f64 / self.max as f64 }
+    }
+
+    /// True if so much of it is used, in percent. Without a limit, and at 0 %, it never is.
+    pub fn is_at(&self, percent: u8) -> bool {
+        percent > 0
+            && self.max > 0
+            && u128::from(self.used) * 100 >= u128::from(self.max) * u128::from(percent)
+    }
+}
+
+impl RedisClient {
+    /// What the server that holds this key says of its memory.
+    pub async fn memory_at(&self, key: &str) -> Result<Memory, ClientError> {
+        let (info,): (String,) = self.query_at(key.as_bytes(), &ask_memory()).await?;
+        read_info(&info).ok_or_else(|| unexpected("INFO memory"))
+    }
+
+    /// The same for the server of each of these keys; none where it does not answer.
+    pub async fn memory_of(&self, keys: &[String]) -> Vec<Option<Memory>> {
+        self.of_servers(keys, |key| async move { self.memory_at(key).await.ok() }).await
+    }
+}
+
+fn ask_memory() -> redis::Pipeline {
+    let mut pipe = redis::pipe();
+    pipe.cmd("INFO").arg("memory");
+    pipe
+}
+
+fn read_info(info: &str) -> Option<Memory> {
+    let field = |name: &str| {
+        let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(found, _)| *found == name)?.1.trim().parse().ok()
+    };
+    Some(Memory { used: field("used_memory")?, max: field("maxmemory")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_numbers_are_found_among_those_of_similar_names() {
+        let info = "# Memory\r\nused_memory_peak:9\r\nused_memory:1048576\r\nused_memory_human:1M\r\n\
+                    maxmemory_human:4M\r\nmaxmemory:4194304\r\nmaxmemory_policy:noeviction\r\n";
+        assert_eq!(read_info(info), Some(Memory { used: 1 << 20, max: 4 << 20 }));
+        assert_eq!(read_info("used_memory:1\r\n"), None);
+    }
+}

@@ -1,0 +1,221 @@
+//! One server and the connections to it: a few that many calls share, and a few for calls that wait
+//! for replicas.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use deadpool_redis::Pool;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisError,
+    aio::{AsyncPushSender, MultiplexedConnection},
+};
+
+use super::{
+    dial::{dial, not_in_time, unreached},
+    error::ClientError,
+    sentinel::Sentinels,
+};
+use crate::config::Host;
+
+/// While a server is known not to answer, a call waits at most so long for a connection to it.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Where a server is.
+pub(super) enum NodeAddress {
+    /// Always there.
+    Fixed(Box<ConnectionInfo>),
+    /// Where the sentinels say.
+    Sentinel(Sentinels),
+}
+
+/// A server.
+pub(super) struct Node {
+    pub(super) address: NodeAddress,
+    pub(super) patience: Duration,
+    shared: Vec<SharedConnection>,
+    next: AtomicUsize,
+    /// For calls that wait for replicas ([`Node::take_alone`]), once there was one.
+    pub(super) pool: Mutex<Option<Pool>>,
+    /// The last attempt to reach it failed.
+    is_down: AtomicBool,
+}
+
+/// Where one connection is kept.
+#[derive(Default)]
+struct SharedConnection(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    connection: Option<MultiplexedConnection>,
+    /// The connection that is being made: those who come meanwhile wait for it, too.
+    opening: Option<Opening>,
+    /// Counts the connections that were kept here.
+    number: u64,
+}
+
+type Opening = Shared<BoxFuture<'static, Result<(MultiplexedConnection, u64), ClientError>>>;
+
+/// A connection to make one call with, beside others.
+pub(super) struct Link {
+    pub(super) connection: MultiplexedConnection,
+    place: usize,
+    number: u64,
+}
+
+impl Node {
+    pub(super) fn new(address: NodeAddress, connections: usize, patience: Duration) -> Arc<Node> {
+        Arc::new(Node {
+            address,
+            patience,
+            shared: (0..connections).map(|_| SharedConnection::default()).collect(),
+            next: AtomicUsize::new(0),
+            pool: Mutex::default(),
+            is_down: AtomicBool::new(false),
+        })
+    }
+
+    /// A connection that is there, or a fresh one.
+    pub(super) async fn take(self: &Arc<Self>) -> Result<Link, ClientError> {
+        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.shared.len();
+        let opening = {
+            let mut kept = self.shared[place].lock();
+            if let Some(connection) = kept.connection.clone() {
+                return Ok(Link { connection, place, number: kept.number });
+            }
+            let opening = || {
+                // A task of its own: it goes on when those who wait for it have given up.
+                let task = tokio::spawn(self.clone().open(place));
+                async move { task.await.unwrap_or_else(|_| Err(not_in_time())) }.boxed().shared()
+            };
+            kept.opening.get_or_insert_with(opening).clone()
+        };
+        // Nobody waits long for a server that did not answer before: other servers' work would wait.
+        let patience = if self.is_down() { GRACE } else { self.patience };
+        let opened = tokio::time::timeout(patience, opening).await;
+        let (connection, number) = opened.unwrap_or_else(|_| Err(not_in_time()))?;
+        Ok(Link { connection, place, number })
+    }
+
+    async fn open(
+        self: Arc<Self>,
+        place: usize,
+    ) -> Result<(MultiplexedConnection, u64), ClientError> {
+        let opened = self.connect(self.patience).await;
+        let mut kept = self.shared[place].lock();
+        kept.opening = None;
+        kept.number += 1;
+        kept.connection = opened.as_ref().ok().cloned();
+        opened.map(|connection| (connection, kept.number))
+    }
+
+    /// Lets go of a connection that failed; the next call there opens another.
+    pub(super) fn discard(&self, link: &Link, error: &RedisError) {
+        if error.is_timeout() {
+            self.is_down.store(true, Ordering::Relaxed);
+        }
+        let mut kept = self.shared[link.place].lock();
+        // Another call may have been here before, and what is there now may be sound.
+        if kept.number == link.number {
+            kept.connection = None;
+        }
+    }
+
+    /// Lets go of all connections: they lead to a server that is not meant any more.
+    pub(super) fn discard_all(&self) {
+        for place in &self.shared {
+            place.lock().connection = None;
+        }
+        self.forget_pool();
+    }
+
+    /// The next call that waits opens other connections; those in use end with their calls.
+    pub(super) fn forget_pool(&self) {
+        *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// A connection on which the server tells what is published.
+    pub(super) async fn listen(
+        &self,
+        heard: impl AsyncPushSender,
+    ) -> Result<MultiplexedConnection, ClientError> {
+        let config = self.config(self.patience).set_push_sender(heard);
+        self.reach(&config, ProtocolVersion::RESP3).await
+    }
+
+    async fn connect(&self, answer: Duration) -> Result<MultiplexedConnection, ClientError> {
+        self.reach(&self.config(answer), ProtocolVersion::RESP2).await
+    }
+
+    pub(super) fn config(&self, answer: Duration) -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.patience))
+            .set_response_timeout(Some(answer))
+    }
+
+    async fn reach(
+        &self,
+        config: &AsyncConnectionConfig,
+        protocol: ProtocolVersion,
+    ) -> Result<MultiplexedConnection, ClientError> {
+        let attempt = async {
+            match &self.address {
+                NodeAddress::Fixed(info) => dial(info, config, protocol).await.map_err(unreached),
+                NodeAddress::Sentinel(sentinels) => sentinels.dial_primary(config, protocol).await,
+            }
+        };
+        let reached = tokio::time::timeout(self.patience, attempt).await;
+        let reached = reached.unwrap_or_else(|_| Err(not_in_time()));
+        self.is_down.store(reached.is_err(), Ordering::Relaxed);
+        reached
+    }
+
+    /// It does not answer: what is open leads nowhere, and nobody is to wait long for more.
+    pub(super) fn suspect(&self) {
+        self.is_down.store(true, Ordering::Relaxed);
+        self.discard_all();
+    }
+
+    /// How many connections of each kind there may be.
+    pub(super) fn connections(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// True if the last attempt to reach it failed.
+    pub(super) fn is_down(&self) -> bool {
+        self.is_down.load(Ordering::Relaxed)
+    }
+
+    /// Its host and port, where these never change; else empty.
+    pub(super) fn host(&self) -> Host {
+        match &self.address {
+            NodeAddress::Fixed(info) => match info.addr() {
+                ConnectionAddr::Tcp(host, port) => (host.clone(), *port),
+                _ => Host::default(),
+            },
+            NodeAddress::Sentinel(_) => Host::default(),
+        }
+    }
+
+    /// The sentinels that name it, if so.
+    pub(super) fn sentinels(&self) -> Option<&Sentinels> {
+        match &self.address {
+            NodeAddress::Sentinel(sentinels) => Some(sentinels),
+            NodeAddress::Fixed(_) => None,
+        }
+    }
+}
+
+impl SharedConnection {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,100 @@
+//! Lua scripts, called by their hash, and sent whole to a node that does not have them.
+
+use redis::{
+    Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, ToRedisArgs, aio::ConnectionLike,
+};
+
+/// One script, ready to be called.
+#[derive(Debug)]
+pub struct Script {
+    /// What calls of it are named in metrics, logs and errors.
+    pub name: &'static str,
+    /// What Redis runs.
+    pub script: redis::Script,
+    source: String,
+}
+
+/// A call of a script, with what it is given.
+pub struct ScriptCall<'a> {
+    script: &'a Script,
+    keys: Vec<Vec<u8>>,
+    args: Vec<Vec<u8>>,
+}
+
+impl Script {
+    /// A script with this source.
+    pub fn new(name: &'static str, source: String) -> Script {
+        Script { name, script: redis::Script::new(&source), source }
+    }
+
+    /// What Redis runs, as text.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The name of the source in Redis.
+    pub fn hash(&self) -> &str {
+        self.script.get_hash()
+    }
+
+    /// A call with nothing given yet.
+    pub fn call(&self) -> ScriptCall<'_> {
+        ScriptCall { script: self, keys: Vec::new(), args: Vec::new() }
+    }
+}
+
+impl ScriptCall<'_> {
+    /// Adds a key: the next of KEYS.
+    pub fn key(&mut self, key: impl ToRedisArgs) -> &mut Self {
+        key.write_redis_args(&mut self.keys);
+        self
+    }
+
+    /// Adds an argument, or several: the next of ARGV.
+    pub fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
+        arg.write_redis_args(&mut self.args);
+        self
+    }
+
+    /// The key by which the call finds its node.
+    pub fn route(&self) -> &[u8] {
+        self.keys.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// The name of the script, and the keys.
+    pub fn described(&self) -> (&'static str, &[Vec<u8>]) {
+        (self.script.name, &self.keys)
+    }
+
+    /// The command, by the script's hash.
+    pub(super) fn by_hash(&self) -> Cmd {
+        self.command("EVALSHA", self.script.hash())
+    }
+
+    /// The command with the whole script, for a node that does not have it.
+    pub(super) fn by_source(&self) -> Cmd {
+        self.command("EVAL", &self.script.source)
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
+        command
+    }
+
+    /// Runs it there. Where the script is missing it is sent to that same node, and no other.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        connection: &mut impl ConnectionLike,
+    ) -> RedisResult<T> {
+        match self.by_hash().query_async(connection).await {
+            Err(error) if is_missing(&error) => self.by_source().query_async(connection).await,
+            answer => answer,
+        }
+    }
+}
+
+/// True if the node does not have the script.
+pub(super) fn is_missing(error: &redis::RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}

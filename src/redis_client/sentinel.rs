@@ -1,0 +1,129 @@
+//! Finding the primary: what the most sentinels name, and what says so of itself.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use redis::{
+    AsyncConnectionConfig, ConnectionInfo, ProtocolVersion, RedisResult, aio::MultiplexedConnection,
+};
+
+use super::{
+    dial::{dial, info_of, unreached},
+    error::ClientError,
+};
+use crate::config::{Access, Host};
+
+/// A sentinel that does not answer in this time is not counted.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// Those that know where the primary is.
+pub(super) struct Sentinels {
+    /// Each with its connection, if there is one.
+    all: Vec<(ConnectionInfo, Mutex<Option<MultiplexedConnection>>)>,
+    service: String,
+    /// For the primary.
+    access: Access,
+    /// The primary to which the last connection was made.
+    current: Mutex<Option<Host>>,
+}
+
+impl Sentinels {
+    pub(super) fn new(hosts: &[Host], own: &Access, service: &str, access: &Access) -> Sentinels {
+        let all = hosts.iter().map(|host| (info_of(host, own), Mutex::default())).collect();
+        let (service, access) = (service.to_owned(), access.clone());
+        Sentinels { all, service, access, current: Mutex::default() }
+    }
+
+    /// Where the primary is: what the most sentinels name. As soon as more than half of them name the
+    /// same, the others are not waited for.
+    pub(super) async fn primary(&self) -> Result<Host, ClientError> {
+        let mut asked: FuturesUnordered<_> =
+            (0..self.all.len()).map(|index| self.ask(index)).collect();
+        let mut votes: HashMap<Host, usize> = HashMap::new();
+        let mut problem = "no sentinel answers".to_owned();
+        while let Some(answer) = asked.next().await {
+            match answer {
+                Ok(Some(host)) => {
+                    let count = votes.entry(host.clone()).or_default();
+                    *count += 1;
+                    if *count * 2 > self.all.len() {
+                        return Ok(host);
+                    }
+                }
+                Ok(None) => problem = format!("the sentinels know no service {:?}", self.service),
+                Err(error) => problem = format!("a sentinel: {error}"),
+            }
+        }
+        let most = votes.into_iter().max_by_key(|(_, count)| *count);
+        most.map(|(host, _)| host).ok_or(ClientError::Unavailable(problem))
+    }
+
+    /// How to reach the primary.
+    pub(super) async fn primary_info(&self) -> Result<ConnectionInfo, ClientError> {
+        Ok(info_of(&self.primary().await?, &self.access))
+    }
+
+    async fn ask(&self, index: usize) -> Result<Option<Host>, String> {
+        let asked = tokio::time::timeout(ANSWER_MAX, self.ask_on(index)).await;
+        let answer = asked
+            .map_err(|_| "no answer".to_owned())
+            .and_then(|answer| answer.map_err(|error| error.to_string()));
+        if answer.is_err() {
+            *self.all[index].1.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        answer
+    }
+
+    async fn ask_on(&self, index: usize) -> RedisResult<Option<Host>> {
+        let (info, kept) = &self.all[index];
+        let known = kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut connection = match known {
+            Some(connection) => connection,
+            None => {
+                let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_MAX));
+                let fresh = dial(info, &config, ProtocolVersion::RESP2).await?;
+                *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(fresh.clone());
+                fresh
+            }
+        };
+        let mut ask = redis::cmd("SENTINEL");
+        ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+        ask.query_async(&mut connection).await
+    }
+
+    /// A connection to the primary, which says itself that it is one.
+    pub(super) async fn dial_primary(
+        &self,
+        config: &AsyncConnectionConfig,
+        protocol: ProtocolVersion,
+    ) -> Result<MultiplexedConnection, ClientError> {
+        let host = self.primary().await?;
+        let info = info_of(&host, &self.access);
+        let mut connection = dial(&info, config, protocol).await.map_err(unreached)?;
+        let role: Vec<redis::Value> =
+            redis::cmd("ROLE").query_async(&mut connection).await.map_err(unreached)?;
+        let role = role.into_iter().next().and_then(|role| redis::from_redis_value(role).ok());
+        let role: String = role.unwrap_or_default();
+        if role != "master" {
+            let (name, port) = host;
+            return Err(ClientError::Unavailable(format!(
+                "the sentinels name {name}:{port}, which is a {role} still"
+            )));
+        }
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(host);
+        Ok(connection)
+    }
+
+    /// True if the sentinels name another primary than the one that connections were made to.
+    pub(super) async fn has_moved(&self) -> bool {
+        let known = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (known, self.primary().await) {
+            (Some(known), Ok(now)) => known != now,
+            _ => false,
+        }
+    }
+}

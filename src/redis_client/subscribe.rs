@@ -1,0 +1,180 @@
+//! Subscriptions that follow what moves: one connection to each server that tells of some channels.
+//! Once a second they check that each listens where it should, and that each connection still answers.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::{PushInfo, PushKind, Value};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{
+    client::{NodeKeys, RedisClient},
+    error::ClientError,
+    node::Node,
+};
+
+/// Messages that wait to be handed on; when there are more, [`Heard::Gap`] stands for them.
+const BACKLOG_MAX: usize = 4096;
+/// How often the places and the connections are checked.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Before a listener that has ended is replaced.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a subscription tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// This was published.
+    Message {
+        /// The channel.
+        channel: String,
+        /// What was sent there; none if it is no text.
+        text: Option<String>,
+    },
+    /// Messages may have been missed.
+    Gap,
+}
+
+/// The channels of one subscription.
+#[derive(Debug, Clone, Default)]
+pub struct Channels {
+    /// Each served where a key of this name would be (`SSUBSCRIBE`).
+    pub sharded: Vec<String>,
+    /// Told to all nodes, so heard on each (`SUBSCRIBE`).
+    pub everywhere: String,
+}
+
+/// Takes what a subscription tells.
+pub type OnHeard = Arc<dyn Fn(Heard) + Send + Sync>;
+
+impl RedisClient {
+    /// Listens until `stop`, over connections of its own.
+    pub async fn subscribe(&self, channels: Channels, tell: OnHeard, stop: CancellationToken) {
+        let channels = Arc::new(channels);
+        let ended = Arc::new(Notify::new());
+        let mut listeners: Vec<Listener> = Vec::new();
+        let mut tick = tokio::time::interval(CHECK_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !stop.is_cancelled() {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                looked = self.survey() => if let Err(error) = looked {
+                    tracing::debug!(%error, "cannot find out where Redis is");
+                }
+            }
+            let (mut wanted, _) = self.spread(&channels.sharded);
+            listeners.retain(|listener| listener.is_wanted(&mut wanted));
+            for (node, members) in wanted {
+                let subscriber = Subscriber {
+                    tell: tell.clone(),
+                    channels: channels.clone(),
+                    ended: ended.clone(),
+                };
+                let task = tokio::spawn(subscriber.listen(node.clone(), members.clone()));
+                listeners.push(Listener { node, members, task: AbortOnDropHandle::new(task) });
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = ended.notified() => tokio::time::sleep(PAUSE).await,
+                _ = tick.tick() => {}
+            }
+        }
+    }
+}
+
+/// One connection that listens.
+struct Listener {
+    node: Arc<Node>,
+    members: Vec<usize>,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Listener {
+    /// True if it listens to what it should; then that is taken out of what is wanted. A slot that has
+    /// moved is heard elsewhere.
+    fn is_wanted(&self, wanted: &mut Vec<NodeKeys>) -> bool {
+        let position = wanted
+            .iter()
+            .position(|(node, members)| Arc::ptr_eq(node, &self.node) && *members == self.members);
+        match position {
+            Some(position) if !self.task.is_finished() => {
+                wanted.swap_remove(position);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What a listener needs.
+struct Subscriber {
+    tell: OnHeard,
+    channels: Arc<Channels>,
+    ended: Arc<Notify>,
+}
+
+impl Subscriber {
+    async fn listen(self, node: Arc<Node>, members: Vec<usize>) {
+        let Err(error) = self.hear(&node, &members).await;
+        tracing::debug!(%error, "cannot listen to channels of Redis");
+        if matches!(error, ClientError::NoRights(_)) {
+            // No sooner than rights may have been given.
+            tokio::time::sleep(CHECK_EVERY).await;
+        }
+        self.ended.notify_one();
+    }
+
+    async fn hear(&self, node: &Node, members: &[usize]) -> Result<Never, ClientError> {
+        let (sender, mut told) = mpsc::channel::<PushInfo>(BACKLOG_MAX);
+        let missed = Arc::new(Notify::new());
+        let full = missed.clone();
+        let mut connection = node
+            .listen(move |push: PushInfo| sender.try_send(push).inspect_err(|_| full.notify_one()))
+            .await?;
+        let mut subscribe = redis::pipe();
+        subscribe.cmd("SUBSCRIBE").arg(&self.channels.everywhere).ignore();
+        for &member in members {
+            subscribe.cmd("SSUBSCRIBE").arg(&self.channels.sharded[member]).ignore();
+        }
+        subscribe.exec_async(&mut connection).await?;
+        // What came between the last connection and this one was not heard.
+        (self.tell)(Heard::Gap);
+        let mut tick = tokio::time::interval(CHECK_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                // A connection that is half open tells nothing, and answers nothing.
+                _ = tick.tick() => {
+                    let answered = redis::cmd("PING").exec_async(&mut connection).await;
+                    answered.inspect_err(|_| node.suspect())?;
+                }
+                () = missed.notified() => (self.tell)(Heard::Gap),
+                push = told.recv() => self.take(push)?,
+            }
+        }
+    }
+
+    fn take(&self, push: Option<PushInfo>) -> Result<(), ClientError> {
+        match push {
+            Some(PushInfo { kind: PushKind::Message | PushKind::SMessage, data }) => {
+                let mut words = data
+                    .into_iter()
+                    .map(|word: Value| redis::from_redis_value::<String>(word).ok());
+                if let Some(channel) = words.next().flatten() {
+                    (self.tell)(Heard::Message { channel, text: words.next().flatten() });
+                }
+                Ok(())
+            }
+            // The slot is served elsewhere now.
+            Some(PushInfo { kind: PushKind::SUnsubscribe, .. }) => {
+                Err(ClientError::Unavailable("a channel has moved to another node".into()))
+            }
+            None | Some(PushInfo { kind: PushKind::Disconnection, .. }) => {
+                Err(ClientError::Unavailable("the connection has ended".into()))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// Nothing: listening ends only by an error.
+enum Never {}

@@ -1,0 +1,184 @@
+//! Calls to Redis as the store makes them: each is measured, and what it says of damage, missing rights
+//! and newer schemas is noted.
+
+use bytes::Bytes;
+use redis::{FromRedisValue, Pipeline, Value};
+use tokio::time::Instant;
+
+use super::{Store, StoreError, damage::Called, keys::DestinationKeys};
+use crate::redis_client::{Answers, Confirm, RedisClient, ScriptCall, route_of};
+
+/// How many keys one step of a scan passes, about.
+const SCAN: usize = 1000;
+
+impl Store {
+    /// The connections to Redis.
+    pub(super) fn client(&self) -> &RedisClient {
+        &self.inner.client
+    }
+
+    /// Runs a script once.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        call: &ScriptCall<'_>,
+    ) -> Result<T, StoreError> {
+        let begun = Instant::now();
+        let result = self.client().run(call).await.map_err(StoreError::from);
+        self.note(call, begun, &result);
+        result
+    }
+
+    /// Runs a script once, and waits until what it wrote is where it should be, but no longer than
+    /// `redis.timeout_ms`. False if it is not known to be there: the script has run all the same.
+    pub async fn run_confirmed<T: FromRedisValue>(
+        &self,
+        call: &ScriptCall<'_>,
+        confirm: Confirm,
+    ) -> Result<(T, bool), StoreError> {
+        let begun = Instant::now();
+        let result = self.client().run_confirmed(call, confirm).await.map_err(StoreError::from);
+        self.note(call, begun, &result);
+        result
+    }
+
+    fn note<T>(&self, call: &ScriptCall<'_>, begun: Instant, result: &Result<T, StoreError>) {
+        let (name, keys) = call.described();
+        self.observe(Called { name, keys }, result);
+        // An answer by name (a stale epoch, another owner) is no failure of Redis.
+        let is_failure = |error: &StoreError| {
+            error.is_temporary() || matches!(error, StoreError::NoRights(_) | StoreError::Failed(_))
+        };
+        let failed = result.as_ref().err().is_some_and(is_failure);
+        crate::telemetry::redis_call(name, begun.elapsed(), !failed);
+        if let Err(error @ StoreError::NewerSchema(_)) = result {
+            self.inner.schemas.tell(error);
+        }
+    }
+
+    /// Runs plain commands, all in one round trip, where the key of the first one is. They must be of
+    /// one slot.
+    pub(super) async fn query<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
+        let key = route_of(pipe);
+        self.query_at(&key, pipe).await
+    }
+
+    /// The same for a question about many things: a key of the wrong type is answered by nothing, and
+    /// hides no other answer.
+    pub(super) async fn query_lenient(&self, pipe: &Pipeline) -> Result<Vec<Value>, StoreError> {
+        let error = match self.query(pipe).await {
+            Err(error) => error,
+            answered => return answered,
+        };
+        let mut lenient = pipe.clone();
+        let answers: Vec<Value> = self.query(lenient.ignore_errors()).await?;
+        let is_wrong_type = |answer: &Value| match answer {
+            Value::ServerError(error) => error.code() == "WRONGTYPE",
+            _ => false,
+        };
+        if !answers.iter().any(is_wrong_type) {
+            return Err(error);
+        }
+        let read = |answer| match answer {
+            Value::ServerError(_) => Value::Nil,
+            answer => answer,
+        };
+        Ok(answers.into_iter().map(read).collect())
+    }
+
+    /// Runs plain commands, all in one round trip, where this key is.
+    pub(super) async fn query_at<T: FromRedisValue>(
+        &self,
+        key: &[u8],
+        pipe: &Pipeline,
+    ) -> Result<T, StoreError> {
+        let answer = self.client().query_at(key, pipe).await.map_err(StoreError::from);
+        self.observe_commands(key, pipe, &answer);
+        answer
+    }
+
+    /// Runs plain commands of many slots, each pipeline of one: those that one node serves in one
+    /// round trip, the nodes side by side. A node that does not answer costs only its own answers.
+    pub(super) async fn query_each(
+        &self,
+        pipes: &[Pipeline],
+    ) -> Vec<Result<Vec<Value>, StoreError>> {
+        let answers = self.client().query_each(pipes).await;
+        let noted = |(answer, pipe): (Answers, &Pipeline)| {
+            let answer = answer.map_err(StoreError::from);
+            if answer.is_err() || self.has_damage() {
+                self.observe_commands(&route_of(pipe), pipe, &answer);
+            }
+            answer
+        };
+        answers.into_iter().zip(pipes).map(noted).collect()
+    }
+
+    /// True when Redis answers: of a cluster, one of its masters.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        Ok(self.client().ping().await?)
+    }
+
+    /// Some of the keys of a destination, and where to go on: 0 after the last. Looks at the node that
+    /// holds its partition.
+    pub(super) async fn scan_keys(
+        &self,
+        keys: &DestinationKeys,
+        cursor: u64,
+    ) -> Result<(u64, Vec<Bytes>), StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("SCAN").arg(cursor).arg("MATCH").arg(keys.pattern()).arg("COUNT").arg(SCAN);
+        let (page,): ((u64, Vec<Bytes>),) = self.query_at(keys.hash().as_bytes(), &pipe).await?;
+        Ok(page)
+    }
+
+    fn observe_commands<T>(&self, key: &[u8], pipe: &Pipeline, answer: &Result<T, StoreError>) {
+        // Which of its keys is damaged is found out later.
+        let keys = if answer.is_err() { keys_of(pipe) } else { vec![key.to_vec()] };
+        self.observe(Called { name: &name_of(pipe), keys: &keys }, answer);
+    }
+}
+
+/// The name of the first command.
+fn name_of(pipe: &Pipeline) -> String {
+    let name = |command: &redis::Cmd| match command.args_iter().next() {
+        Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+        _ => String::new(),
+    };
+    pipe.cmd_iter().next().map(name).unwrap_or_default()
+}
+
+/// The keys of the commands, as far as they have one.
+fn keys_of(pipe: &Pipeline) -> Vec<Vec<u8>> {
+    let key = |command: &redis::Cmd| match command.args_iter().nth(1) {
+        Some(redis::Arg::Simple(key)) => Some(key.to_vec()),
+        _ => None,
+    };
+    pipe.cmd_iter().filter_map(key).collect()
+}
+
+/// The answers of those that answered, in their order; what went wrong if none did.
+pub(super) fn answered<T>(
+    answers: Vec<Result<T, StoreError>>,
+) -> Result<Vec<Option<T>>, StoreError> {
+    let mut last = None;
+    let mut some = Vec::with_capacity(answers.len());
+    for answer in answers {
+        some.push(match answer {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                tracing::debug!(%error, "a part of a question was not answered");
+                last = Some(error);
+                None
+            }
+        });
+    }
+    match last {
+        Some(error) if some.iter().all(Option::is_none) => Err(error),
+        _ => Ok(some),
+    }
+}
+
+/// A reply of Redis that has not the shape that its script documents.
+pub(super) fn unexpected(what: &str) -> StoreError {
+    StoreError::Unreadable(format!("an answer of {what} has another shape than documented"))
+}

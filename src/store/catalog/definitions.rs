@@ -1,0 +1,67 @@
+//! Definitions as Redis has them: the true one in the partition, and what the index says.
+
+use redis::Pipeline;
+
+use crate::{
+    domain::{Destination, DestinationName, Epoch},
+    store::{
+        Store, StoreError,
+        entry::{CatalogEntry, Paused},
+    },
+};
+
+impl Store {
+    /// Reads an entry of the index: `<version> <what is paused, or ->,@<born> <definition>`.
+    pub(in crate::store) fn known_of_entry(&self, name: &str, entry: &str) -> Option<CatalogEntry> {
+        let mut parts = entry.splitn(3, ' ');
+        let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
+        let (paused, born) = Paused::of_mark(mark);
+        self.known(name, version, paused, born?, json)
+    }
+
+    /// The definition that the partition holds, which is the true one; the index is mended.
+    pub(in crate::store) async fn true_definition(
+        &self,
+        name: &DestinationName,
+    ) -> Result<Option<CatalogEntry>, StoreError> {
+        let keys = self.keys().destination(name);
+        let mut pipe = Pipeline::new();
+        pipe.hmget(keys.hash(), &["version", "definition", "deleted", "paused", "born"]);
+        type Text = Option<String>;
+        type StoredDefinition = (Text, Text, Text, Text, Option<Epoch>);
+        let ((version, definition, deleted, paused, born),): (StoredDefinition,) =
+            self.query(&pipe).await?;
+        let (Some(version), Some(json), None) = (version, definition, deleted) else {
+            return Ok(None);
+        };
+        let paused = Paused::of_text(paused.as_deref().unwrap_or_default());
+        let known = self.known(name.as_str(), &version, paused, born.unwrap_or_default(), &json);
+        if let Some(known) = &known {
+            self.index(name, known.version, Some((paused, known.born, &json))).await?;
+        }
+        Ok(known)
+    }
+
+    fn known(
+        &self,
+        name: &str,
+        version: &str,
+        paused: Paused,
+        born: Epoch,
+        json: &str,
+    ) -> Option<CatalogEntry> {
+        let definition = serde_json::from_str::<Destination>(json);
+        match (definition, version.parse()) {
+            (Ok(destination), Ok(version)) => {
+                let partition = destination.name.partition(self.keys().partitions());
+                self.inner.epochs.note_carried(partition, born);
+                Some(CatalogEntry { destination, version, partition, paused, born })
+            }
+            (Err(error), _) => {
+                tracing::error!(destination = name, %error, "a stored definition cannot be read");
+                None
+            }
+            (_, Err(_)) => None,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What of the configuration file still holds. A start writes the file's destinations and topics into
+//! Redis, and they are changed in the file alone. But a process without that file may remove one. Then
+//! the removal counts until the next start: the one that is gone is anybody's to make again, and this
+//! process says so in its log.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Catalog, ChangedNames};
+use crate::{
+    domain::{Destination, DestinationName, Topic, TopicName},
+    store::StoreError,
+};
+
+/// The destinations and topics of this process's configuration file. Cheap to clone.
+#[derive(Clone)]
+pub struct InFile {
+    catalog: Catalog,
+    destinations: Arc<HashMap<DestinationName, Destination>>,
+    topics: Arc<HashMap<TopicName, Topic>>,
+    removed: Arc<Mutex<Removed>>,
+}
+
+/// Those that were removed, and are not as the file says again.
+#[derive(Default)]
+struct Removed {
+    destinations: HashSet<DestinationName>,
+    topics: HashSet<TopicName>,
+}
+
+impl InFile {
+    /// Those of the file, all of which have just been written into Redis.
+    pub fn new(catalog: Catalog, destinations: &[Destination], topics: &[Topic]) -> InFile {
+        let destinations = destinations.iter().map(|one| (one.name.clone(), one.clone()));
+        let topics = topics.iter().map(|one| (one.name.clone(), one.clone()));
+        InFile {
+            catalog,
+            destinations: Arc::new(destinations.collect()),
+            topics: Arc::new(topics.collect()),
+            removed: Arc::default(),
+        }
+    }
+
+    /// True for a destination that belongs to the file, as far as this process knows.
+    pub fn shows(&self, name: &DestinationName) -> bool {
+        self.destinations.contains_key(name) && !self.removed().destinations.contains(name)
+    }
+
+    /// The same for a topic.
+    pub fn shows_topic(&self, name: &TopicName) -> bool {
+        self.topics.contains_key(name) && !self.removed().topics.contains(name)
+    }
+
+    /// True for a destination that belongs to the file; asks Redis.
+    pub async fn holds(&self, name: &DestinationName) -> Result<bool, StoreError> {
+        let Some(of_file) = self.destinations.get(name) else { return Ok(false) };
+        let now = self.catalog.refresh(name).await?;
+        let is_same = now.map(|known| known.destination == *of_file);
+        if self.removed().note(is_same, name, |removed| &mut removed.destinations) {
+            tracing::warn!(
+                destination = %name,
+                "a destination of the configuration file is no longer in Redis: another process has removed it, \
+                 or Redis has lost it. Sends to it are answered 404. PUT /v1/destinations/{name} makes it \
+                 again, and so does a restart of this process; or remove it from the file"
+            );
+        }
+        Ok(self.shows(name))
+    }
+
+    /// The same for a topic.
+    pub async fn holds_topic(&self, name: &TopicName) -> Result<bool, StoreError> {
+        let Some(of_file) = self.topics.get(name) else { return Ok(false) };
+        let now = self.catalog.refresh_topic(name).await?;
+        let is_same = now.map(|known| known.topic == *of_file);
+        if self.removed().note(is_same, name, |removed| &mut removed.topics) {
+            tracing::warn!(
+                topic = %name,
+                "a topic of the configuration file is no longer in Redis: another process has removed it, or \
+                 Redis has lost it. Sends to it are answered 404. PUT /v1/topics/{name} makes it again, and so \
+                 does a restart of this process; or remove it from the file"
+            );
+        }
+        Ok(self.shows_topic(name))
+    }
+
+    /// Notes a definition that has just been written: it may be as the file says again.
+    pub fn saw(&self, destination: &Destination) {
+        if self.destinations.get(&destination.name) == Some(destination) {
+            self.removed().destinations.remove(&destination.name);
+        }
+    }
+
+    /// The same for a topic.
+    pub fn saw_topic(&self, topic: &Topic) {
+        if self.topics.get(&topic.name) == Some(topic) {
+            self.removed().topics.remove(&topic.name);
+        }
+    }
+
+    /// Looks for removals until `stop`, whenever the catalogue has changed: at what has changed, as a
+    /// file may hold very many.
+    pub async fn watch(self, stop: CancellationToken) {
+        let (mut changes, mut changed) = (self.catalog.changes(), self.catalog.changed());
+        let (mut names, mut topics_seen) = (ChangedNames::Any, None);
+        loop {
+            // Not marked as seen: what comes from here on wakes again.
+            let topics = changes.borrow().topics;
+            let has_topics = topics_seen.replace(topics) != Some(topics);
+            let looked = self.look(&names, has_topics).await;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                news = changes.changed() => if news.is_err() { return },
+            }
+            names = changed.take();
+            if let Err(error) = looked {
+                // Which of them were not looked at is not known.
+                tracing::debug!(%error, "cannot look whether the destinations of the file are there");
+                (names, topics_seen) = (ChangedNames::Any, None);
+            }
+        }
+    }
+
+    /// Asks Redis about those that the catalogue lacks and those that were removed: what a process has
+    /// heard may be older than the truth.
+    async fn look(&self, names: &ChangedNames, with_topics: bool) -> Result<(), StoreError> {
+        let news: Vec<&DestinationName> = match names {
+            ChangedNames::Any => self.destinations.keys().collect(),
+            ChangedNames::These(names) => names.iter().collect(),
+        };
+        for name in news {
+            let Some(of_file) = self.destinations.get(name) else { continue };
+            let known = self.catalog.get(name.as_str());
+            let is_same = known.map(|known| known.destination == *of_file);
+            if is_news(is_same, self.shows(name)) {
+                self.holds(name).await?;
+            }
+        }
+        if !with_topics {
+            return Ok(());
+        }
+        for (name, of_file) in self.topics.iter() {
+            let known = self.catalog.topic(name);
+            let is_same = known.map(|known| known.topic == *of_file);
+            if is_news(is_same, self.shows_topic(name)) {
+                self.holds_topic(name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn removed(&self) -> MutexGuard<'_, Removed> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// True if one that is held is gone, or one that is not held is as the file says again.
+fn is_news(is_same: Option<bool>, is_held: bool) -> bool {
+    match is_same {
+        None => is_held,
+        Some(is_same) => is_same && !is_held,
+    }
+}
+
+impl Removed {
+    /// Notes whether one is there and as the file says. True if its removal is news.
+    fn note<T: Clone + Eq + std::hash::Hash>(
+        &mut self,
+        is_same: Option<bool>,
+        name: &T,
+        of: impl FnOnce(&mut Removed) -> &mut HashSet<T>,
+    ) -> bool {
+        let removed = of(self);
+        match is_same {
+            None => removed.insert(name.clone()),
+            Some(true) => {
+                removed.remove(name);
+                false
+            }
+            // Somebody else's, if the file's was removed before.
+            Some(false) => false,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Reads the indexes of all destinations and topics.
+
+use redis::Pipeline;
+
+use crate::store::{Store, StoreError, keys::IndexKeys};
+
+/// The most changes that one call returns.
+const CHANGES_MAX: usize = 500;
+
+/// About how many names one call returns while everything is read.
+const PAGE: usize = 250;
+
+/// Field of the revision: it stands beside the names, and can be none.
+const REVISION: &str = "*";
+
+const FLOOR: &str = "*floor";
+
+const HISTORY: &str = "*history";
+
+/// How far a pod has followed an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store) struct Followed {
+    history: String,
+    revision: u64,
+}
+
+/// What has changed in an index.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::store) enum Changes {
+    /// Nothing.
+    Nothing,
+    /// What these names hold now (none: they are gone), and how far that follows the index. There may be
+    /// more.
+    Of(Vec<(String, Option<String>)>, Followed),
+    /// The index does not tell any more: everything must be read.
+    Unknown,
+}
+
+impl Store {
+    /// How far the index has come. Whoever then reads all of it has followed it so far, at least.
+    pub(in crate::store) async fn index_now(
+        &self,
+        index: &IndexKeys,
+    ) -> Result<Followed, StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.hmget(index.hash(), &[REVISION, HISTORY]);
+        let ((revision, history),): ((Option<u64>, Option<String>),) = self.query(&pipe).await?;
+        Ok(Followed {
+            history: history.unwrap_or_default(),
+            revision: revision.unwrap_or_default(),
+        })
+    }
+
+    /// What has changed since.
+    pub(in crate::store) async fn index_changes(
+        &self,
+        index: &IndexKeys,
+        since: &Followed,
+    ) -> Result<Changes, StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.atomic();
+        pipe.cmd("ZRANGE").arg(index.changes()).arg(format!("({}", since.revision)).arg("+inf");
+        pipe.arg("BYSCORE").arg("LIMIT").arg(0).arg(CHANGES_MAX).arg("WITHSCORES");
+        pipe.hmget(index.hash(), &[REVISION, FLOOR, HISTORY]);
+        type Head = (Option<u64>, Option<u64>, Option<String>);
+        let (changed, (revision, floor, history)): (Vec<(String, u64)>, Head) =
+            self.query(&pipe).await?;
+        let (revision, floor) = (revision.unwrap_or_default(), floor.unwrap_or_default());
+        if history.unwrap_or_default() != since.history
+            || revision < since.revision
+            || floor > since.revision
+        {
+            return Ok(Changes::Unknown);
+        }
+        let Some((_, upto)) = changed.last() else {
+            let is_all = revision == since.revision;
+            return Ok(if is_all { Changes::Nothing } else { Changes::Unknown });
+        };
+        let followed = Followed { history: since.history.clone(), revision: *upto };
+        let names: Vec<String> = changed.into_iter().map(|(name, _)| name).collect();
+        // A name that changes again meanwhile is told of again.
+        let mut pipe = Pipeline::new();
+        pipe.hmget(index.hash(), &names);
+        let (held,): (Vec<Option<String>>,) = self.query(&pipe).await?;
+        Ok(Changes::Of(names.into_iter().zip(held).collect(), followed))
+    }
+
+    /// Some of the names, with what they hold. From cursor 0 until it is 0 again, each name that is there
+    /// all the time is returned, maybe more than once.
+    pub(in crate::store) async fn index_page(
+        &self,
+        index: &IndexKeys,
+        cursor: u64,
+    ) -> Result<(u64, Vec<(String, String)>), StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.cmd("HSCAN").arg(index.hash()).arg(cursor).arg("COUNT").arg(PAGE);
+        let ((next, mut entries),): ((u64, Vec<(String, String)>),) = self.query(&pipe).await?;
+        entries.retain(|(name, _)| !name.starts_with(REVISION));
+        Ok((next, entries))
+    }
+}

@@ -1,0 +1,204 @@
+//! What this pod knows of the destinations and topics: a copy that follows Redis within a second.
+
+mod definitions;
+mod follow;
+mod in_file;
+mod index;
+mod names;
+mod schema;
+mod topics;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use tokio::sync::{Mutex, watch};
+
+pub use in_file::InFile;
+pub use names::{Changed, ChangedNames, Counts, Round, Watch};
+pub use schema::OlderPod;
+pub use topics::CatalogTopic;
+
+use crate::{
+    domain::{DestinationName, TopicName},
+    store::{Store, StoreError, entry::CatalogEntry},
+    telemetry,
+};
+use index::Followed;
+use names::{Listeners, Names};
+
+type TopicsByName = BTreeMap<TopicName, Arc<CatalogTopic>>;
+
+/// The destinations and topics that this pod knows. Cheap to clone.
+#[derive(Clone)]
+pub struct Catalog {
+    store: Store,
+    names: Arc<RwLock<Names>>,
+    topics: Arc<RwLock<TopicsByName>>,
+    listeners: Arc<Listeners>,
+    /// How far the two indexes have been followed.
+    followed: Arc<Mutex<[Option<Followed>; 2]>>,
+    _metrics: telemetry::Knows,
+}
+
+impl Catalog {
+    /// Reads all destinations and topics.
+    pub async fn load(store: Store) -> Result<Catalog, StoreError> {
+        let names: Arc<RwLock<Names>> = Arc::default();
+        let of_metrics = names.clone();
+        let catalog = Catalog {
+            store,
+            names,
+            topics: Arc::default(),
+            listeners: Arc::default(),
+            followed: Arc::default(),
+            _metrics: telemetry::Knows::new(move |name| {
+                let names = of_metrics.read().unwrap_or_else(PoisonError::into_inner);
+                names.by_name.contains_key(name)
+            }),
+        };
+        catalog.catch_up().await?;
+        Ok(catalog)
+    }
+
+    /// The destination of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<CatalogEntry>> {
+        self.read(|names| names.by_name.get(name).cloned())
+    }
+
+    /// All destinations, by name. For people who ask: what goes on by itself takes [`Catalog::some`].
+    pub fn all(&self) -> Vec<Arc<CatalogEntry>> {
+        self.read(|names| names.by_name.values().cloned().collect())
+    }
+
+    /// The next destinations of these partitions, at most `max`, and whether the round is over.
+    pub fn some(
+        &self,
+        round: &mut Round,
+        partitions: &[u16],
+        max: usize,
+    ) -> (Vec<Arc<CatalogEntry>>, bool) {
+        self.read(|names| round.next(names, partitions, max))
+    }
+
+    /// Tells of changes of one destination.
+    pub fn watch(&self, name: &DestinationName) -> Watch {
+        self.listeners.watch(name)
+    }
+
+    /// Tells which destinations change from now on.
+    pub fn changed(&self) -> Changed {
+        self.listeners.changed()
+    }
+
+    /// Wakes up whenever a destination or a topic may have changed, without saying which.
+    pub fn changes(&self) -> watch::Receiver<Counts> {
+        self.listeners.changes()
+    }
+
+    /// Looks up one destination where the truth is, after a script refused what was known of it.
+    pub async fn refresh(
+        &self,
+        name: &DestinationName,
+    ) -> Result<Option<Arc<CatalogEntry>>, StoreError> {
+        let before = self.get(name.as_str()).map(|held| held.version);
+        let known = self.store.true_definition(name).await?.map(Arc::new);
+        self.change(name, |names| match &known {
+            // What was read slowly may be older than what was heard meanwhile. Older than what was known
+            // before it is the truth all the same: Redis has lost the later one.
+            Some(known)
+                if names.by_name.get(name).is_some_and(|held| {
+                    held.version > known.version && Some(held.version) != before
+                }) =>
+            {
+                false
+            }
+            Some(known) => names.insert(known),
+            None => names.remove(name),
+        });
+        Ok(known)
+    }
+
+    /// The destination of this name; asks Redis if this pod has not heard of it yet.
+    pub async fn find(
+        &self,
+        name: &DestinationName,
+    ) -> Result<Option<Arc<CatalogEntry>>, StoreError> {
+        match self.get(name.as_str()) {
+            Some(known) => Ok(Some(known)),
+            None => self.refresh(name).await,
+        }
+    }
+
+    /// All topics, as they are known now. For people who ask.
+    pub fn topics(&self) -> Vec<Arc<CatalogTopic>> {
+        self.read_topics(|topics| topics.values().cloned().collect())
+    }
+
+    /// The topic of this name, as far as this pod knows.
+    pub fn topic(&self, name: &TopicName) -> Option<Arc<CatalogTopic>> {
+        self.read_topics(|topics| topics.get(name).cloned())
+    }
+
+    /// Looks up one topic where the truth is.
+    pub async fn refresh_topic(
+        &self,
+        name: &TopicName,
+    ) -> Result<Option<Arc<CatalogTopic>>, StoreError> {
+        let known = self.store.true_topic(name).await?.map(Arc::new);
+        self.change_topics(|topics| match &known {
+            Some(known) => topics.insert(name.clone(), known.clone()),
+            None => topics.remove(name),
+        });
+        Ok(known)
+    }
+
+    /// The topic of this name; asks Redis if this pod has not heard of it yet.
+    pub async fn find_topic(
+        &self,
+        name: &TopicName,
+    ) -> Result<Option<Arc<CatalogTopic>>, StoreError> {
+        match self.topic(name) {
+            Some(known) => Ok(Some(known)),
+            None => self.refresh_topic(name).await,
+        }
+    }
+
+    fn read<R>(&self, read: impl FnOnce(&Names) -> R) -> R {
+        read(&self.names.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes one destination, and tells those who want to know if that was news.
+    fn change(&self, name: &DestinationName, change: impl FnOnce(&mut Names) -> bool) {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let is_news = change(&mut names);
+        drop(names);
+        if is_news {
+            self.listeners.tell(name);
+        }
+    }
+
+    /// Takes over those of these destinations that are newer than what is known of them, and tells
+    /// those who want to know.
+    fn change_all(&self, all: Vec<Arc<CatalogEntry>>) {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let is_news = |known: &Arc<CatalogEntry>| {
+            let held = names.by_name.get(&known.destination.name).map(|held| held.version);
+            held.is_none_or(|held| held < known.version) && names.insert(known)
+        };
+        let news: Vec<_> = all.into_iter().filter(is_news).collect();
+        drop(names);
+        news.iter().for_each(|known| self.listeners.tell(&known.destination.name));
+    }
+
+    fn read_topics<R>(&self, read: impl FnOnce(&TopicsByName) -> R) -> R {
+        read(&self.topics.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change_topics<R>(&self, change: impl FnOnce(&mut TopicsByName) -> R) -> R {
+        let changed = change(&mut self.topics.write().unwrap_or_else(PoisonError::into_inner));
+        self.listeners.tell_of_topics();
+        changed
+    }
+}

@@ -1,0 +1,144 @@
+//! Which schema the deployment has, and which pods know it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    redis_client::read,
+    store::{
+        MetaError, Store, StoreError,
+        known_schema::{FIRST, known},
+        unfit::UnfitServer,
+    },
+};
+
+/// The role under which a pod says which schema it knows.
+const ROLE: &str = "schema";
+
+/// How long a pod that says nothing more is taken to live.
+const PRESENCE: Duration = Duration::from_secs(5);
+
+/// How often it says so.
+const PRESENCE_EVERY: Duration = Duration::from_secs(1);
+
+/// A pod that lives, and does not know the schema to migrate to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OlderPod {
+    /// Its name among all pods.
+    pub name: String,
+    /// The newest schema that it knows.
+    pub known: u32,
+}
+
+impl Store {
+    /// Says that this pod lives and what it knows; then refuses if what Redis holds is newer. In this
+    /// order, so that a migration that begins meanwhile sees the pod, or the pod the migration.
+    pub(in crate::store) async fn enter(&self) -> Result<(), MetaError> {
+        self.say_presence().await?;
+        let noted = self.schemas().await?.into_iter().max();
+        let newest = self.meta_schema().await?.max(noted.unwrap_or(FIRST));
+        if newest > known() {
+            self.leave(&role()).await?;
+            let unfit = UnfitServer::NewerSchema { stored: newest };
+            return Err(MetaError::Unfit(unfit));
+        }
+        Ok(())
+    }
+
+    async fn say_presence(&self) -> Result<(), StoreError> {
+        // What the time is by the clock of Redis is heard here, too.
+        self.server_time_ms().await?;
+        self.heartbeat(&role(), PRESENCE).await.map(drop)
+    }
+
+    /// Goes on saying that this pod lives, until `stop`.
+    pub async fn stay(self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(PRESENCE_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            if let Err(error) = self.say_presence().await {
+                tracing::debug!(%error, "cannot say that this pod lives");
+            }
+        }
+        if let Err(error) = self.leave(&role()).await {
+            tracing::debug!(%error, "cannot leave the list of pods");
+        }
+    }
+
+    /// True when Redis answers, holds nothing newer than this version knows, and allows what a pod
+    /// cannot do without.
+    pub async fn check_ready(&self) -> Result<(), StoreError> {
+        self.check_rights_now().await?;
+        match self.meta_schema().await? {
+            newer if newer > known() => Err(StoreError::NewerSchema(newer)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The schema that the deployment has or is being migrated to: no older pod may start.
+    async fn meta_schema(&self) -> Result<u32, StoreError> {
+        let (schema,): (Option<u32>,) =
+            self.query(redis::pipe().hget(self.keys().meta(), "schema")).await?;
+        Ok(schema.unwrap_or(FIRST))
+    }
+
+    /// The schema of each partition; this pod goes by it from here on.
+    pub async fn schemas(&self) -> Result<Vec<u32>, StoreError> {
+        let looks = (0..self.keys().partitions()).map(|partition| {
+            let mut pipe = redis::pipe();
+            pipe.hget(self.keys().partition(partition).epoch(), "schema");
+            pipe
+        });
+        let mut all = Vec::new();
+        for answer in self.query_each(&looks.collect::<Vec<_>>()).await {
+            let schema: Option<u32> = read(answer?.pop(), "a partition's schema")?;
+            all.push(schema.unwrap_or(FIRST));
+        }
+        for (noted, schema) in self.inner.schemas.of_partitions.iter().zip(&all) {
+            noted.store(*schema, Ordering::Relaxed);
+        }
+        Ok(all)
+    }
+
+    /// The pods that live and do not know the newest schema that this one knows.
+    pub async fn older_pods(&self) -> Result<Vec<OlderPod>, StoreError> {
+        let now_ms = self.server_time_ms().await?;
+        let mut pipe = redis::pipe();
+        pipe.zrangebyscore(self.keys().pods(), now_ms, "+inf");
+        let (members,): (Vec<String>,) = self.query(&pipe).await?;
+        let mut said = BTreeMap::new();
+        let mut names = BTreeSet::new();
+        for member in &members {
+            let parts: Vec<&str> = member.split(':').collect();
+            match parts.as_slice() {
+                [ROLE, schema, name] => drop(said.insert(*name, schema.parse().unwrap_or(FIRST))),
+                // A sender of a version that did not say what it knows.
+                [_, name] => drop(names.insert(*name)),
+                _ => {}
+            }
+        }
+        for name in names {
+            said.entry(name).or_insert(FIRST);
+        }
+        let older = said.into_iter().filter(|(_, schema)| *schema < known());
+        Ok(older.map(|(name, known)| OlderPod { name: name.to_owned(), known }).collect())
+    }
+
+    /// Sets the schema that no older pod may start on. Returns the one before.
+    pub async fn set_meta_schema(&self, schema: u32) -> Result<u32, StoreError> {
+        let before = self.meta_schema().await?;
+        let mut pipe = redis::pipe();
+        pipe.hset(self.keys().meta(), "schema", schema).ignore();
+        self.query::<()>(&pipe).await?;
+        Ok(before)
+    }
+}
+
+fn role() -> String {
+    format!("{ROLE}:{}", known())
+}

@@ -1,0 +1,42 @@
+//! Topics as Redis has them.
+
+use crate::{
+    domain::{Topic, TopicName},
+    store::{Store, StoreError},
+};
+
+/// A topic as this pod knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogTopic {
+    /// Its definition.
+    pub topic: Topic,
+    /// The definition's version: a higher one is newer.
+    pub version: u64,
+}
+
+impl CatalogTopic {
+    /// Reads an entry of the index: `<version> <definition>`.
+    pub(in crate::store) fn of_entry(name: &str, entry: &str) -> Option<CatalogTopic> {
+        let read = || {
+            let (version, json) = entry.split_once(' ')?;
+            Some((version.parse().ok()?, serde_json::from_str(json).ok()?))
+        };
+        let Some((version, topic)) = read() else {
+            tracing::error!(topic = name, "a stored topic cannot be read");
+            return None;
+        };
+        Some(CatalogTopic { topic, version })
+    }
+}
+
+impl Store {
+    /// The topic of this name, as Redis has it now.
+    pub(in crate::store) async fn true_topic(
+        &self,
+        name: &TopicName,
+    ) -> Result<Option<CatalogTopic>, StoreError> {
+        let (text,): (Option<String>,) =
+            self.query(redis::pipe().hget(self.keys().topics().hash(), name.as_str())).await?;
+        Ok(text.and_then(|text| CatalogTopic::of_entry(name.as_str(), &text)))
+    }
+}

@@ -1,0 +1,158 @@
+//! The commands that the scripts run, and those that Reseq sends itself; with arguments that they
+//! take, as Redis answers whether a command is allowed only for a whole one.
+
+use std::{collections::BTreeSet, fmt::Write};
+
+/// A command that scripts may run, or that is on one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Command {
+    /// In capitals.
+    pub name: &'static str,
+    /// True if it is on a key.
+    pub has_key: bool,
+    /// How many arguments it needs at least, behind its key.
+    pub arguments: usize,
+}
+
+const fn on_key(name: &'static str, arguments: usize) -> Command {
+    Command { name, has_key: true, arguments }
+}
+
+/// What scripts run that is on no key.
+const ON_NO_KEY: [Command; 2] = [
+    Command { name: "INFO", has_key: false, arguments: 0 },
+    Command { name: "TIME", has_key: false, arguments: 0 },
+];
+
+/// What scripts and Rust may run on keys. A test holds it against what they do run.
+const ON_KEYS: [Command; 49] = [
+    on_key("DEL", 0),
+    on_key("EXISTS", 0),
+    on_key("GET", 0),
+    on_key("HDEL", 1),
+    on_key("HEXISTS", 1),
+    on_key("HGET", 1),
+    on_key("HINCRBY", 2),
+    on_key("HKEYS", 0),
+    on_key("HLEN", 0),
+    on_key("HMGET", 1),
+    on_key("HSCAN", 1),
+    on_key("HSET", 2),
+    on_key("HSETNX", 2),
+    on_key("HSTRLEN", 1),
+    on_key("LLEN", 0),
+    on_key("LPOP", 0),
+    on_key("LPOS", 1),
+    on_key("LPUSH", 1),
+    on_key("LRANGE", 2),
+    on_key("LREM", 2),
+    on_key("LSET", 2),
+    on_key("LTRIM", 2),
+    on_key("PEXPIRE", 1),
+    on_key("PTTL", 0),
+    on_key("RPUSH", 1),
+    on_key("SADD", 1),
+    on_key("SCARD", 0),
+    on_key("SET", 1),
+    on_key("SETEX", 2),
+    on_key("SISMEMBER", 1),
+    on_key("SMISMEMBER", 1),
+    on_key("SREM", 1),
+    on_key("STRLEN", 0),
+    on_key("TYPE", 0),
+    on_key("UNLINK", 0),
+    on_key("ZADD", 2),
+    on_key("ZCARD", 0),
+    on_key("ZCOUNT", 2),
+    on_key("ZINCRBY", 2),
+    on_key("ZMSCORE", 1),
+    on_key("ZPOPMIN", 0),
+    on_key("ZRANGE", 2),
+    on_key("ZRANGEBYSCORE", 2),
+    on_key("ZRANK", 1),
+    on_key("ZREM", 1),
+    on_key("ZREMRANGEBYRANK", 2),
+    on_key("ZREMRANGEBYSCORE", 2),
+    on_key("ZSCAN", 1),
+    on_key("ZSCORE", 1),
+];
+
+/// Commands on keys that Rust sends itself.
+const SENT_ON_KEYS: [&str; 18] = [
+    "EXISTS",
+    "GET",
+    "HEXISTS",
+    "HGET",
+    "HMGET",
+    "HSCAN",
+    "HSET",
+    "HSETNX",
+    "HSTRLEN",
+    "LLEN",
+    "LRANGE",
+    "SETEX",
+    "ZCARD",
+    "ZRANGE",
+    "ZRANGEBYSCORE",
+    "ZREM",
+    "ZSCAN",
+    "ZSCORE",
+];
+
+/// Commands without a key that every deployment needs, whole.
+pub(super) const ALWAYS: [&[&str]; 8] = [
+    &["PING"],
+    &["TIME"],
+    &["INFO"],
+    &["MULTI"],
+    &["EXEC"],
+    // No key says where it looks.
+    &["SCAN", "0"],
+    &["EVAL", "return 1", "0"],
+    &["EVALSHA", "x", "0"],
+];
+
+/// What a cluster needs, too.
+pub(super) const IN_CLUSTER: [&[&str]; 3] =
+    [&["CLUSTER", "SLOTS"], &["CLUSTER", "INFO"], &["ASKING"]];
+/// What `redis.replicas` needs, too.
+pub(super) const WITH_REPLICAS: [&[&str]; 1] = [&["WAIT", "0", "0"]];
+/// What Sentinel needs, too.
+pub(super) const WITH_SENTINEL: [&[&str]; 1] = [&["ROLE"]];
+/// Commands by which wake-ups travel; each takes a channel.
+pub(super) const OF_WAKE_UPS: [&str; 4] = ["PUBLISH", "SPUBLISH", "SUBSCRIBE", "SSUBSCRIBE"];
+
+/// The commands of a script, in whatever form its text names them. What is in no table is no command
+/// (`WITHSCORES`), or a wake-up.
+pub fn commands_in(script: &str) -> BTreeSet<Command> {
+    let code = script.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let code = code.map(|line| line.split(" -- ").next().unwrap_or_default());
+    let words: BTreeSet<&str> = code.flat_map(|line| line.split('\'').skip(1).step_by(2)).collect();
+    let all = ON_KEYS.iter().chain(&ON_NO_KEY);
+    all.filter(|command| words.contains(command.name)).copied().collect()
+}
+
+/// All commands on keys that Reseq runs, whatever it does: those of the scripts, and its own.
+pub(super) fn commands_on_keys<'a>(scripts: impl Iterator<Item = &'a str>) -> BTreeSet<Command> {
+    let sent = ON_KEYS.iter().filter(|command| SENT_ON_KEYS.contains(&command.name));
+    let all = sent.copied().chain(scripts.flat_map(commands_in));
+    all.filter(|command| command.has_key).collect()
+}
+
+/// What a script does first: it fails, by name, if its user may not run one of its commands. There is
+/// no rollback, so this must be known before anything is written. That its user may read and write all
+/// keys of the call, Redis has checked by then.
+pub(super) fn preamble(script: &str) -> String {
+    let mut text = String::from("do local may, key = redis.acl_check_cmd, KEYS[1]\n");
+    for command in commands_in(script) {
+        let key = if command.has_key { ", key" } else { "" };
+        let (name, arguments) = (command.name, ", '1'".repeat(command.arguments));
+        let _ = writeln!(
+            text,
+            "if not may('{name}'{key}{arguments}) then \
+             return redis.error_reply('NO_RIGHTS +{}') end",
+            name.to_lowercase()
+        );
+    }
+    text + "end\n"
+}

@@ -1,0 +1,144 @@
+//! The numbers of many destinations in one round trip.
+
+use std::borrow::Borrow;
+
+use redis::{Pipeline, Value};
+
+use super::stats::Stats;
+use crate::{
+    domain::Ordering,
+    store::{Store, StoreError, entry::CatalogEntry},
+};
+
+/// What of a destination's hash the numbers are made of.
+const FIELDS: [&str; 12] = [
+    "last",
+    "settled",
+    "ready",
+    "delayed",
+    "delivered",
+    "dropped",
+    "dead_lettered",
+    "cancelled",
+    "awaiting_turn",
+    "halted_ready",
+    "bytes",
+    "withdrawn",
+];
+
+/// What is counted beside the fields, in the order in which it is asked for.
+const COUNTED: [&str; 4] = ["waiting", "delivering", "halted", "dead_letters"];
+
+impl Store {
+    /// The numbers of destinations, in order, without their heads.
+    pub async fn backlogs<K: Borrow<CatalogEntry>>(
+        &self,
+        all: &[K],
+    ) -> Result<Vec<Stats>, StoreError> {
+        self.backlogs_each(all).await.into_iter().collect()
+    }
+
+    /// The same, where a server that does not answer costs only its own.
+    pub async fn backlogs_each<K: Borrow<CatalogEntry>>(
+        &self,
+        all: &[K],
+    ) -> Vec<Result<Stats, StoreError>> {
+        let looks = all.iter().map(|known| self.look_at(known.borrow()));
+        let answers = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let read = |(known, answer): (&K, Result<Vec<Value>, StoreError>)| {
+            Ok(stats(known.borrow(), answer?))
+        };
+        let mut all_stats: Vec<_> = all.iter().zip(answers).map(read).collect();
+        for (known, stats) in all.iter().zip(&mut all_stats) {
+            if let Err(StoreError::Failed(_)) = stats {
+                *stats = self.backlog_damaged(known.borrow()).await;
+            }
+        }
+        all_stats
+    }
+
+    fn look_at(&self, known: &CatalogEntry) -> Pipeline {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut pipe = Pipeline::new();
+        pipe.hmget(keys.hash(), &FIELDS);
+        match known.destination.ordering {
+            Ordering::None => pipe.zcard(keys.waiting()),
+            Ordering::Destination | Ordering::Key => pipe.llen(keys.waiting()),
+        };
+        pipe.get(keys.delivering()).zcard(keys.halted()).zcard(keys.dead_letters());
+        pipe
+    }
+
+    /// The numbers of one destination, of one instant.
+    pub(super) async fn backlog_now(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
+        let mut pipe = self.look_at(known);
+        pipe.atomic();
+        match self.query(&pipe).await {
+            Ok(answers) => Ok(stats(known, answers)),
+            Err(StoreError::Failed(_)) => self.backlog_damaged(known).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The numbers that can be read, where some keys have another type.
+    async fn backlog_damaged(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
+        Ok(stats(known, self.query_lenient(&self.look_at(known)).await?))
+    }
+}
+
+fn stats(known: &CatalogEntry, answers: Vec<Value>) -> Stats {
+    let mut answers = answers.into_iter();
+    let (mut damaged, mut numbers) = (Vec::new(), [0_u64; FIELDS.len()]);
+    let fields = answers.next().unwrap_or(Value::Nil);
+    match redis::from_redis_value::<Vec<Value>>(fields) {
+        Ok(fields) if fields.len() == FIELDS.len() => {
+            for ((value, number), name) in fields.into_iter().zip(&mut numbers).zip(FIELDS) {
+                match redis::from_redis_value::<Option<i64>>(value) {
+                    // What was damaged may have made a number go below nothing.
+                    Ok(found) => *number = found.unwrap_or_default().max(0).unsigned_abs(),
+                    Err(_) => damaged.push(name),
+                }
+            }
+        }
+        _ => damaged.push("the destination's hash"),
+    }
+    let mut counted = [0_u64; COUNTED.len()];
+    for ((name, count), answer) in COUNTED.iter().zip(&mut counted).zip(answers) {
+        // Nothing but a note of what is being delivered may be missing.
+        match redis::from_redis_value::<Option<u64>>(answer) {
+            Ok(Some(found)) => *count = found,
+            Ok(None) if *name == "delivering" => {}
+            _ => damaged.push(name),
+        }
+    }
+    let [listed, delivering, halted, dead_letters] = counted;
+    let number = |name: &str| {
+        let at = FIELDS.iter().position(|field| *field == name);
+        at.map_or(0, |at| numbers[at])
+    };
+    let pending = number("last").saturating_sub(number("settled"));
+    let waiting = listed.saturating_sub(number("withdrawn")) + number("awaiting_turn");
+    let finished = number("ready").saturating_sub(number("halted_ready"));
+    let delivering = delivering.min(finished);
+    let elsewhere = waiting + finished + number("delayed") + halted;
+    Stats {
+        last_sequence: number("last"),
+        pending,
+        waiting,
+        processing: pending.saturating_sub(elsewhere),
+        ready: finished - delivering,
+        delivering,
+        halted,
+        delayed: number("delayed"),
+        pending_bytes: number("bytes"),
+        dead_letters,
+        delivered_total: number("delivered"),
+        dropped_total: number("dropped"),
+        dead_lettered_total: number("dead_lettered"),
+        cancelled_total: number("cancelled"),
+        paused: known.paused,
+        damaged,
+        head: None,
+        heads: Vec::new(),
+    }
+}

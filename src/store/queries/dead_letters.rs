@@ -1,0 +1,147 @@
+//! Dead letters, for people and for who redrives them.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+
+use crate::{
+    domain::{Sequence, Stage, Stamped},
+    store::{Store, StoreError, attempts, entry::CatalogEntry, record},
+};
+
+/// A message set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// When it was set aside, in ms since 1970.
+    pub at_ms: u64,
+    /// How far it had come.
+    pub stage: Stage,
+    /// Why, in words.
+    pub reason: String,
+    /// The message, with its place and what attempts at it left.
+    pub message: Stamped,
+}
+
+impl Store {
+    /// Dead letters in the order of their sequences, from this one on; at most `max`. Without bodies
+    /// that are stored apart.
+    pub async fn dead_letters(
+        &self,
+        known: &CatalogEntry,
+        from: Sequence,
+        max: usize,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
+        Ok(self.dead_letters_from(known, from, max).await?.0)
+    }
+
+    /// The same, with the last sequence that was looked at; none at the end. There may be fewer
+    /// letters, or none, where some were redriven or discarded just then.
+    pub async fn dead_letters_from(
+        &self,
+        known: &CatalogEntry,
+        from: Sequence,
+        max: usize,
+    ) -> Result<(Vec<DeadLetter>, Option<Sequence>), StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut pipe = redis::pipe();
+        pipe.zrangebyscore_limit(keys.dead_letters(), from, "+inf", 0, max as isize);
+        let (sequences,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        let last = sequences.last().copied();
+        if sequences.is_empty() {
+            return Ok((Vec::new(), last));
+        }
+        let mut pipe = redis::pipe();
+        pipe.hmget(keys.dead_letter_messages(), &sequences);
+        let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        // What was redriven or discarded in between is left out; what is still listed is damaged.
+        let gone = letters.iter().zip(&sequences).filter(|(letter, _)| letter.is_none());
+        let gone: Vec<Sequence> = gone.map(|(_, sequence)| *sequence).collect();
+        let listed = self.are_dead(known, &gone).await?;
+        let listed: HashSet<Sequence> = gone
+            .into_iter()
+            .zip(listed)
+            .filter(|(_, is_dead)| *is_dead)
+            .map(|(one, _)| one)
+            .collect();
+        let found = letters.into_iter().zip(sequences).filter_map(|(letter, sequence)| {
+            let letter = letter.or_else(|| listed.contains(&sequence).then(Bytes::new))?;
+            Some(read_or_damaged(known, sequence, letter))
+        });
+        Ok((found.collect(), last))
+    }
+
+    /// The dead letters of these sequences, without bodies that are stored apart; none where there is none.
+    pub async fn dead_letters_of(
+        &self,
+        known: &CatalogEntry,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<DeadLetter>>, StoreError> {
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        pipe.hmget(
+            self.keys().destination(&known.destination.name).dead_letter_messages(),
+            sequences,
+        );
+        let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        let found = letters.into_iter().zip(sequences);
+        let read =
+            |(letter, at): (Option<Bytes>, &Sequence)| Some(read_or_damaged(known, *at, letter?));
+        Ok(found.map(read).collect())
+    }
+
+    /// The dead letter of this sequence, without a body that is stored apart.
+    pub async fn dead_letter(
+        &self,
+        known: &CatalogEntry,
+        sequence: Sequence,
+    ) -> Result<Option<DeadLetter>, StoreError> {
+        Ok(self.dead_letters_of(known, &[sequence]).await?.pop().flatten())
+    }
+
+    /// Puts the bodies that are stored apart into dead letters.
+    pub async fn fill_letters(
+        &self,
+        known: &CatalogEntry,
+        letters: &mut [DeadLetter],
+    ) -> Result<(), StoreError> {
+        let mut messages: Vec<_> = letters.iter_mut().map(|letter| &mut letter.message).collect();
+        self.fill(known, &mut messages).await
+    }
+}
+
+/// Reads a dead letter; of one that cannot be read at least its sequence is told.
+fn read_or_damaged(known: &CatalogEntry, sequence: Sequence, letter: Bytes) -> DeadLetter {
+    read(known, sequence, letter).unwrap_or_else(|error| DeadLetter {
+        at_ms: 0,
+        stage: Stage::Transform,
+        reason: "it cannot be read".to_owned(),
+        message: Stamped::unreadable(known.destination.name.clone(), sequence, error.to_string()),
+    })
+}
+
+/// `<at, ms> <stage> <length of the reason> <length of the attempts>;<reason><attempts><record>`
+fn read(known: &CatalogEntry, sequence: Sequence, letter: Bytes) -> Result<DeadLetter, StoreError> {
+    let unreadable = |what: &str| StoreError::Unreadable(format!("dead letter {sequence}: {what}"));
+    let damaged = || unreadable("it has another shape than documented");
+    let end = letter.iter().position(|&byte| byte == b';').ok_or_else(damaged)?;
+    let head = std::str::from_utf8(&letter[..end]).map_err(|_| damaged())?;
+    let words: Vec<&str> = head.split(' ').collect();
+    let &[at, stage, reason, left] = words.as_slice() else { return Err(damaged()) };
+    let number = |text: &str| text.parse::<usize>().map_err(|_| damaged());
+    let reason_end = end + 1 + number(reason)?;
+    let left_end = reason_end + number(left)?;
+    if left_end > letter.len() {
+        return Err(damaged());
+    }
+    let left = attempts::read(&letter[reason_end..left_end]);
+    let name = &known.destination.name;
+    let message = record::read_or_damaged(letter.slice(left_end..), name, sequence, left);
+    Ok(DeadLetter {
+        at_ms: number(at)? as u64,
+        stage: attempts::stage_of(stage).ok_or_else(damaged)?,
+        reason: String::from_utf8_lossy(&letter[end + 1..reason_end]).into_owned(),
+        message,
+    })
+}

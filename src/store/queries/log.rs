@@ -1,0 +1,61 @@
+//! The log of a destination: what has left it.
+
+use bytes::Bytes;
+
+use crate::{
+    domain::Sequence,
+    store::{
+        Store, StoreError,
+        entry::CatalogEntry,
+        log_entry::{Content, LogEntry},
+    },
+};
+
+impl Store {
+    /// What the log says of these sequences; none where it says nothing (any more).
+    pub async fn log_entries(
+        &self,
+        known: &CatalogEntry,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<LogEntry>>, StoreError> {
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        // An entry that cannot be read tells nothing, and hides no other.
+        let found = self.log_found(known, sequences).await?;
+        Ok(found.into_iter().map(|entry| entry?.ok()).collect())
+    }
+
+    /// The same, for people: of an entry that cannot be read, why.
+    pub async fn log_found(
+        &self,
+        known: &CatalogEntry,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<Result<LogEntry, String>>>, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.hmget(self.keys().destination(&known.destination.name).log(), sequences);
+        let (entries,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+        let read = |entry: Bytes| LogEntry::decode(&entry).map_err(|error| error.to_string());
+        Ok(entries.into_iter().map(|entry| entry.map(read)).collect())
+    }
+
+    /// Puts the bodies that are stored apart into entries. An entry whose body has gone meanwhile loses
+    /// its content.
+    pub async fn fill_entries(
+        &self,
+        known: &CatalogEntry,
+        entries: &mut [(Sequence, LogEntry)],
+    ) -> Result<(), StoreError> {
+        let wanted = entries.iter().enumerate().filter_map(|(at, (sequence, entry))| {
+            let (part, length) = entry.content.as_ref()?.part()?;
+            Some((at, (part.field(*sequence), length)))
+        });
+        let (places, fields): (Vec<_>, Vec<_>) = wanted.unzip();
+        for (at, body) in places.into_iter().zip(self.bodies(known, &fields).await?) {
+            let content = entries[at].1.content.take();
+            entries[at].1.content =
+                content.zip(body).map(|(content, bytes)| Content { bytes, ..content });
+        }
+        Ok(())
+    }
+}

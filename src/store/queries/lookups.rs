@@ -1,0 +1,110 @@
+//! Small questions that people ask of a destination: which message is a lane's head, what was
+//! stamped under an idempotency key, what left last.
+
+use redis::Pipeline;
+
+use crate::{
+    domain::{Epoch, Position, Sequence},
+    store::{
+        Store, StoreError,
+        entry::{CatalogEntry, set_key},
+    },
+};
+
+/// The newest entries of the log, or those before a place in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Newest {
+    /// The latest first.
+    pub sequences: Vec<Sequence>,
+    /// Where the next page begins; none if this was the last.
+    pub next: Option<u64>,
+}
+
+impl Store {
+    /// The head of a lane (its key as in [`LaneRequest::key`](crate::store::LaneRequest::key)); none if the lane is empty.
+    /// Where nothing is in order, the oldest message.
+    pub async fn lane_head(
+        &self,
+        known: &CatalogEntry,
+        lane: Option<&str>,
+    ) -> Result<Option<Sequence>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut pipe = Pipeline::new();
+        pipe.zrange(keys.in_progress(set_key(known, lane)), 0, 0);
+        let (head,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        Ok(head.first().copied())
+    }
+
+    /// What was stamped under an idempotency key, as far as that is remembered.
+    pub async fn stamped_under(
+        &self,
+        known: &CatalogEntry,
+        idempotency_key: &str,
+    ) -> Result<Option<Position>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut pipe = Pipeline::new();
+        pipe.hget(keys.hash(), "born");
+        match known.destination.idempotency_window_ms {
+            0 => pipe.hget(keys.idempotency_keys(), idempotency_key),
+            _ => pipe.get(keys.idempotency(idempotency_key)),
+        };
+        let (born, kept): (Option<Epoch>, Option<String>) = self.query(&pipe).await?;
+        let Some(kept) = kept else { return Ok(None) };
+        // `<epoch> <sequence> <deadline> <digest> <id>`
+        let mut words = kept.split(' ').map(str::parse::<u64>);
+        let (Some(Ok(epoch)), Some(Ok(sequence))) = (words.next(), words.next()) else {
+            return Err(StoreError::Unreadable(format!("what is kept of key {idempotency_key:?}")));
+        };
+        // One of a destination of the same name that was removed counts for nothing.
+        Ok((epoch >= born.unwrap_or_default()).then_some(Position { epoch, sequence }))
+    }
+
+    /// Which of these are dead letters.
+    pub async fn are_dead(
+        &self,
+        known: &CatalogEntry,
+        sequences: &[Sequence],
+    ) -> Result<Vec<bool>, StoreError> {
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = Pipeline::new();
+        pipe.zscore_multiple(
+            self.keys().destination(&known.destination.name).dead_letters(),
+            sequences,
+        );
+        let (scores,): (Vec<Option<f64>>,) = self.query(&pipe).await?;
+        Ok(scores.into_iter().map(|score| score.is_some()).collect())
+    }
+
+    /// What left last, a page at a time: those that left before the place that `before` names. The
+    /// place is a count of everything that has ever left, so that what leaves between two pages
+    /// moves nothing.
+    pub async fn log_newest(
+        &self,
+        known: &CatalogEntry,
+        before: Option<u64>,
+        max: usize,
+    ) -> Result<Newest, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut pipe = Pipeline::new();
+        pipe.hget(keys.hash(), "settled");
+        let (settled,): (Option<u64>,) = self.query(&pipe).await?;
+        let before = before.unwrap_or_else(|| settled.unwrap_or_default());
+        let skipped = settled.unwrap_or_default().saturating_sub(before);
+        let (newer, max) = (skipped as isize, max.max(1) as isize);
+        let mut pipe = Pipeline::new();
+        pipe.atomic().hget(keys.hash(), "settled").llen(keys.log_order());
+        pipe.lrange(keys.log_order(), -newer - max, -newer - 1);
+        type Answer = (Option<u64>, u64, Vec<Sequence>);
+        let (settled, length, mut sequences): Answer = self.query(&pipe).await?;
+        sequences.reverse();
+        // What left between the two looks has moved the window: its front was shown before.
+        let first = settled.unwrap_or_default().saturating_sub(skipped);
+        let shown_before = first.saturating_sub(before).min(sequences.len() as u64) as usize;
+        let end = first.saturating_sub(sequences.len() as u64);
+        let is_last = skipped + sequences.len() as u64 >= length;
+        sequences.drain(..shown_before);
+        Ok(Newest { sequences, next: (!is_last).then_some(end) })
+    }
+}

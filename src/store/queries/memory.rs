@@ -1,0 +1,21 @@
+//! How much of its memory Redis uses.
+
+use crate::{
+    redis_client::Memory,
+    store::{Store, StoreError},
+};
+
+impl Store {
+    /// What the server that holds a partition says of its memory.
+    pub async fn memory(&self, partition: u16) -> Result<Memory, StoreError> {
+        Ok(self.client().memory_at(&self.keys().partition(partition).epoch()).await?)
+    }
+
+    /// The same of each partition, in order; nothing where its server does not answer.
+    pub async fn memory_of_all(&self) -> Vec<Option<Memory>> {
+        let numbers = 0..self.keys().partitions();
+        let keys: Vec<String> =
+            numbers.map(|number| self.keys().partition(number).epoch()).collect();
+        self.client().memory_of(&keys).await
+    }
+}

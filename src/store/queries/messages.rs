@@ -1,0 +1,345 @@
+//! Pending messages, as people look at them: which there are, and where each stands.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use redis::Pipeline;
+
+use crate::{
+    domain::{Ordering, Sequence, Stamped, State, Tombstone},
+    store::{Store, StoreError, calls::unexpected, entry::CatalogEntry},
+};
+
+/// The most leases of a partition that are looked through for those of a destination.
+const LEASES_MAX: isize = 5_000;
+/// How many messages a look takes at once where it must pick some of them.
+const SCAN: usize = 500;
+/// Keys that are looked through in one round trip for the lane of a damaged message.
+const SCAN_KEYS: usize = 1_000;
+/// How many messages are read in one round trip, without bodies that are stored apart.
+const READ_MAX: usize = 500;
+
+/// Which pending messages to list.
+#[derive(Debug, Clone, Default)]
+pub struct Which {
+    /// Only those in this state.
+    pub state: Option<State>,
+    /// Only those of this ordering key; an empty one: of none.
+    pub key: Option<String>,
+    /// Only those from this sequence on.
+    pub from: Sequence,
+    /// Where the page before ended.
+    pub cursor: Option<u64>,
+    /// The most of a page, about.
+    pub limit: usize,
+}
+
+/// A pending message, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The message.
+    pub message: Stamped,
+    /// Where it stands. A tombstone has the state that it will end in.
+    pub state: State,
+    /// When a delayed one is due, in ms since 1970.
+    pub due_ms: Option<u64>,
+    /// Since when a halted one is halted, in ms since 1970.
+    pub halted_ms: Option<u64>,
+    /// How it is to leave as soon as the attempt under way has ended.
+    pub withdrawing: bool,
+}
+
+/// Some of the pending messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Page {
+    /// In the order of their sequences, where one lane is listed; without their bodies.
+    pub items: Vec<Listed>,
+    /// Where the next page begins; none if this was the last.
+    pub next: Option<u64>,
+}
+
+/// Messages among which the wanted ones are.
+struct Candidates {
+    sequences: Vec<Sequence>,
+    /// Where to go on.
+    next: Option<u64>,
+    /// Whether that is a sequence.
+    by_sequence: bool,
+}
+
+impl Store {
+    /// The pending messages asked for, a page at a time.
+    pub async fn pending(&self, known: &CatalogEntry, which: &Which) -> Result<Page, StoreError> {
+        let Candidates { sequences, mut next, by_sequence } = self.candidates(known, which).await?;
+        let is_wanted = |one: &Listed| {
+            // A message without a key is as one with an empty key.
+            let key = one.message.message.key.as_deref().unwrap_or_default();
+            // What is damaged is halted, or will be.
+            let is_damaged = one.state == State::Damaged;
+            which
+                .state
+                .is_none_or(|state| state == one.state || is_damaged && state == State::Halted)
+                && one.message.position.sequence >= which.from
+                && which.key.as_deref().is_none_or(|wanted| wanted == key)
+        };
+        let mut items: Vec<Listed> = Vec::new();
+        for some in sequences.chunks(READ_MAX) {
+            let listed = self.listed_in(known, some, which.key.as_deref()).await?;
+            items.extend(listed.into_iter().filter(is_wanted).map(without_body));
+        }
+        // More was looked at than is asked for, as few might have been wanted.
+        let limit = which.limit.max(1);
+        if by_sequence && let Some(left_out) = items.get(limit) {
+            next = Some(left_out.message.position.sequence);
+            items.truncate(limit);
+        }
+        Ok(Page { items, next })
+    }
+
+    /// Sequences among which the wanted ones are, and where to go on.
+    async fn candidates(
+        &self,
+        known: &CatalogEntry,
+        which: &Which,
+    ) -> Result<Candidates, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let limit = which.limit.max(1);
+        let at = which.cursor.unwrap_or_default();
+        let by_rank = |found: Vec<Sequence>| {
+            let next = (found.len() == limit).then_some(at + limit as u64);
+            Candidates { sequences: found, next, by_sequence: false }
+        };
+        let end = (at as isize) + (limit as isize) - 1;
+        let mut pipe = Pipeline::new();
+        match (which.state, known.destination.ordering, &which.key) {
+            (Some(State::Halted | State::Damaged), _, _) => {
+                pipe.zrange(keys.halted(), at as isize, end);
+                let (found,) = self.query(&pipe).await?;
+                return Ok(by_rank(found));
+            }
+            (Some(State::Waiting), Ordering::Destination | Ordering::Key, None)
+                if known.destination.processing == crate::domain::Processing::Parallel =>
+            {
+                pipe.lrange(keys.waiting(), at as isize, end);
+                let (found,) = self.query(&pipe).await?;
+                return Ok(by_rank(found));
+            }
+            (_, Ordering::Key, None) => {
+                pipe.cmd("HSCAN")
+                    .arg(keys.messages())
+                    .arg(at)
+                    .arg("COUNT")
+                    .arg(limit.min(READ_MAX));
+                let ((next, found),): ((u64, Vec<(Bytes, Bytes)>),) = self.query(&pipe).await?;
+                // A field that is no sequence names no message.
+                let sequence = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
+                let mut found: Vec<Sequence> =
+                    found.iter().filter_map(|(field, _)| sequence(field)).collect();
+                found.sort_unstable();
+                let next = (next != 0).then_some(next);
+                return Ok(Candidates { sequences: found, next, by_sequence: false });
+            }
+            _ => {}
+        }
+        let set = known.destination.lane_key(which.key.as_deref());
+        let count = if which.state.is_some() { SCAN } else { limit };
+        let from = at.max(which.from);
+        pipe.zrangebyscore_limit(keys.in_progress(set), from, "+inf", 0, count as isize);
+        let (found,): (Vec<Sequence>,) = self.query(&pipe).await?;
+        let next = found.last().filter(|_| found.len() == count).map(|last| last + 1);
+        Ok(Candidates { sequences: found, next, by_sequence: true })
+    }
+
+    /// Where these messages stand, without bodies that are stored apart; those that have left are left
+    /// out. Redis cannot tell which of those that are ready are being delivered.
+    pub async fn listed(
+        &self,
+        known: &CatalogEntry,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Listed>, StoreError> {
+        self.listed_in(known, sequences, None).await
+    }
+
+    /// The same, where the messages are known to be of one ordering key.
+    async fn listed_in(
+        &self,
+        known: &CatalogEntry,
+        sequences: &[Sequence],
+        key: Option<&str>,
+    ) -> Result<Vec<Listed>, StoreError> {
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let name = &known.destination.name;
+        let keys = self.keys().destination(name);
+        let messages = self.headers(known, sequences).await?;
+        let messages = self.with_missing(known, sequences, messages, key).await?;
+        let mut pipe = Pipeline::new();
+        pipe.zrange(keys.partition.leases(), 0, LEASES_MAX - 1);
+        for message in &messages {
+            let sequence = message.position.sequence;
+            let set = known.destination.lane_key(message.message.key.as_deref());
+            pipe.zscore(keys.ready(set), sequence).zscore(keys.halted(), sequence);
+            pipe.zscore(keys.partition.delayed(), format!("{name}/{sequence}"));
+            pipe.hexists(keys.withdrawals(), sequence);
+        }
+        type Scores = (Option<f64>, Option<f64>, Option<f64>, bool);
+        let answers = self.query_lenient(&pipe).await?;
+        let shape = |_| unexpected("a look at messages");
+        let mut answers = answers.into_iter();
+        let mut next = || answers.next().unwrap_or(redis::Value::Nil);
+        let leases: Vec<String> = redis::from_redis_value(next()).map_err(shape)?;
+        let leased: HashSet<Sequence> = leases.iter().filter_map(|l| leased_of(l, known)).collect();
+        let mut listed = Vec::with_capacity(messages.len());
+        for message in messages {
+            let scores = redis::Value::Array(vec![next(), next(), next(), next()]);
+            let (ready, halted, due, withdrawing): Scores =
+                redis::from_redis_value(scores).map_err(shape)?;
+            let is_leased = leased.contains(&message.position.sequence);
+            let state = match message.damaged.is_some() && message.tombstone.is_none() {
+                true => State::Damaged,
+                false => state_of(message.tombstone, ready, halted, due, is_leased),
+            };
+            let (due_ms, halted_ms) = (due.map(|ms| ms as u64), halted.map(|ms| ms as u64));
+            listed.push(Listed { message, state, due_ms, halted_ms, withdrawing });
+        }
+        Ok(listed)
+    }
+}
+
+impl Store {
+    /// Messages that were found, and those whose records are missing although their lane, or what is
+    /// halted, still names them. Without an ordering key only the latter are found where lanes are keys.
+    async fn with_missing(
+        &self,
+        known: &CatalogEntry,
+        sequences: &[Sequence],
+        found: Vec<Option<Stamped>>,
+        key: Option<&str>,
+    ) -> Result<Vec<Stamped>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let set = known.destination.lane_key(key);
+        let missing: Vec<Sequence> = found
+            .iter()
+            .zip(sequences)
+            .filter_map(|(found, sequence)| found.is_none().then_some(*sequence))
+            .collect();
+        let mut named = HashSet::new();
+        if !missing.is_empty() {
+            let mut pipe = Pipeline::new();
+            for sequence in &missing {
+                pipe.zscore(keys.in_progress(set), sequence).zscore(keys.halted(), sequence);
+                pipe.hexists(keys.messages(), sequence);
+            }
+            let answers = self.query_lenient(&pipe).await?;
+            for (sequence, answers) in missing.iter().zip(answers.chunks(3)) {
+                let shape = |_| unexpected("a look at messages");
+                let answers = redis::Value::Array(answers.to_vec());
+                let (pending, halted, exists): (Option<f64>, Option<f64>, bool) =
+                    redis::from_redis_value(answers).map_err(shape)?;
+                if (pending.is_some() || halted.is_some()) && !exists {
+                    named.insert(*sequence);
+                }
+            }
+        }
+        let mut messages = Vec::with_capacity(found.len());
+        for (found, sequence) in found.into_iter().zip(sequences) {
+            let mut message = match found {
+                Some(message) => message,
+                None if named.contains(sequence) => {
+                    let name = known.destination.name.clone();
+                    Stamped::unreadable(name, *sequence, "its record is missing".to_owned())
+                }
+                None => continue,
+            };
+            if message.damaged.is_some() {
+                message.message.key = message.message.key.or(key.map(str::to_owned));
+            }
+            messages.push(message);
+        }
+        Ok(messages)
+    }
+
+    /// The lane of a message that cannot be read, by looking for it in all lanes of its destination. None
+    /// if no lane holds it.
+    pub async fn lane_holding(
+        &self,
+        known: &CatalogEntry,
+        sequence: Sequence,
+    ) -> Result<Option<Option<String>>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        if known.destination.ordering != Ordering::Key {
+            let mut pipe = Pipeline::new();
+            pipe.zscore(keys.in_progress(None), sequence);
+            let (score,): (Option<f64>,) = self.query(&pipe).await?;
+            return Ok(score.map(|_| known.destination.lane_of(None, sequence)));
+        }
+        let prefix = keys.in_progress(Some(""));
+        let pattern = format!("{}*", escaped(&prefix));
+        let mut cursor = 0u64;
+        loop {
+            let mut pipe = Pipeline::new();
+            pipe.cmd("SCAN").arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_KEYS);
+            let ((next, found),): ((u64, Vec<String>),) =
+                self.query_at(prefix.as_bytes(), &pipe).await?;
+            if !found.is_empty() {
+                let mut pipe = Pipeline::new();
+                for key in &found {
+                    pipe.zscore(key, sequence);
+                }
+                // A lane of another type holds nothing.
+                let scores = self.query_lenient(&pipe).await?;
+                let at = scores.iter().position(|score| *score != redis::Value::Nil);
+                if let Some(key) = at.and_then(|at| found[at].strip_prefix(&prefix)) {
+                    return Ok(Some(Some(key.to_owned())));
+                }
+            }
+            if next == 0 {
+                return Ok(None);
+            }
+            cursor = next;
+        }
+    }
+}
+
+/// A text as a pattern of SCAN that fits only it.
+fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for character in text.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '^' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern
+}
+
+/// A page of many messages is not to hold their bodies; `accounted_bytes` says how long they were.
+fn without_body(mut listed: Listed) -> Listed {
+    listed.message.message.body.bytes = Bytes::new();
+    listed.message.input = None;
+    listed
+}
+
+fn leased_of(member: &str, known: &CatalogEntry) -> Option<Sequence> {
+    let mut parts = member.split('/');
+    let is_ours = parts.next() == Some(known.destination.name.as_str());
+    parts.next().filter(|_| is_ours)?.parse().ok()
+}
+
+fn state_of(
+    tombstone: Option<Tombstone>,
+    ready: Option<f64>,
+    halted: Option<f64>,
+    due: Option<f64>,
+    is_leased: bool,
+) -> State {
+    match (tombstone, halted, ready, due) {
+        (Some(tombstone), ..) => tombstone.into(),
+        (_, Some(_), ..) => State::Halted,
+        (_, _, Some(_), _) => State::Ready,
+        (.., Some(_)) => State::Delayed,
+        _ if is_leased => State::Processing,
+        _ => State::Waiting,
+    }
+}

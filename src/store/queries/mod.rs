@@ -1,0 +1,12 @@
+//! What is asked of Redis and changes nothing: for people, and to find work.
+
+pub mod backlogs;
+pub mod dead_letters;
+pub mod log;
+pub mod lookups;
+pub mod memory;
+pub mod messages;
+pub mod partitions;
+pub mod records;
+pub mod stats;
+pub mod work;

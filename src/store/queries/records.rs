@@ -1,0 +1,61 @@
+//! Messages by their sequences.
+
+use bytes::Bytes;
+
+use crate::{
+    domain::{Sequence, Stamped},
+    store::{Store, StoreError, attempts, entry::CatalogEntry, record},
+};
+
+/// How many messages one command reads, without bodies that are stored apart: what attempts left may be
+/// 75 kB each.
+const HEADERS_MAX: usize = 100;
+
+impl Store {
+    /// The messages of these sequences with their bodies and the attempts so far; none where it is gone.
+    pub async fn messages(
+        &self,
+        known: &CatalogEntry,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<Stamped>>, StoreError> {
+        let read = async || {
+            let mut found = self.headers(known, sequences).await?;
+            let mut present: Vec<&mut Stamped> = found.iter_mut().flatten().collect();
+            self.fill(known, &mut present).await?;
+            Ok::<_, StoreError>(found)
+        };
+        let found = read().await?;
+        // Between two reads a body may have been replaced, or have left.
+        match found.iter().flatten().any(|message| message.damaged.is_some()) {
+            true => read().await,
+            false => Ok(found),
+        }
+    }
+
+    /// The same without those bodies that are stored apart.
+    pub async fn headers(
+        &self,
+        known: &CatalogEntry,
+        sequences: &[Sequence],
+    ) -> Result<Vec<Option<Stamped>>, StoreError> {
+        let name = &known.destination.name;
+        let keys = self.keys().destination(name);
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for some in sequences.chunks(HEADERS_MAX) {
+            pipe.hmget(keys.messages(), some).hmget(keys.attempts(), some);
+        }
+        let answers: Vec<Vec<Option<Bytes>>> = self.query(&pipe).await?;
+        let pairs = answers.chunks_exact(2).zip(sequences.chunks(HEADERS_MAX));
+        let all = pairs.flat_map(|(pair, some)| {
+            pair[0].iter().cloned().zip(pair[1].iter().cloned()).zip(some)
+        });
+        let read = |((bytes, kept), sequence): ((Option<Bytes>, Option<Bytes>), &Sequence)| {
+            let attempts = attempts::read(&kept.unwrap_or_default());
+            Some(record::read_or_damaged(bytes?, name, *sequence, attempts))
+        };
+        Ok(all.map(read).collect())
+    }
+}

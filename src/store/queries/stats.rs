@@ -1,0 +1,217 @@
+//! What people ask a destination: how much, how far, and why not further.
+
+use bytes::Bytes;
+use redis::Pipeline;
+use serde::Serialize;
+
+use super::messages::Listed;
+use crate::{
+    domain::{AttemptError, Ordering, Sequence, State},
+    redis_client::texts,
+    store::{
+        Store, StoreError,
+        entry::{CatalogEntry, Paused},
+        record,
+    },
+};
+
+/// How many heads are listed where lanes are keys.
+const HEADS_MAX: usize = 10;
+/// How many candidates for the oldest heads are looked at, of each kind.
+const CANDIDATES_MAX: isize = 20;
+
+/// A destination's numbers, of one instant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// The last sequence stamped.
+    pub last_sequence: Sequence,
+    /// Messages that are not gone: the sum of the following six. With the totals of what is gone
+    /// it is `last_sequence`.
+    pub pending: u64,
+    /// Messages that wait to be processed.
+    pub waiting: u64,
+    /// Messages under a lease.
+    pub processing: u64,
+    /// Messages that are processed, or need not be, and wait for their turn.
+    pub ready: u64,
+    /// Messages that a sender is trying to deliver.
+    pub delivering: u64,
+    /// Messages whose attempts are used up: their lanes wait for a person.
+    pub halted: u64,
+    /// Messages that are not to be processed yet, or wait out a backoff of their processing.
+    pub delayed: u64,
+    /// The bytes of their bodies as they arrived.
+    pub pending_bytes: u64,
+    /// Dead letters. They are not pending.
+    pub dead_letters: u64,
+    /// Messages that receivers have accepted.
+    pub delivered_total: u64,
+    /// Messages that their transform, or a policy, dropped.
+    pub dropped_total: u64,
+    /// Messages that were skipped: each became a dead letter.
+    pub dead_lettered_total: u64,
+    /// Messages that were cancelled.
+    pub cancelled_total: u64,
+    /// What a person has paused.
+    pub paused: Paused,
+    /// What of it cannot be read: fields of the destination's hash, or keys. Those numbers are 0, and what
+    /// follows from them is wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<&'static str>,
+    /// The oldest of the lanes' heads.
+    pub head: Option<Head>,
+    /// Where there are many lanes, the oldest heads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<Head>,
+}
+
+/// A lane's head, and what it waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Head {
+    /// Its sequence.
+    pub sequence: Sequence,
+    /// Its ordering key, where lanes are keys.
+    pub key: Option<String>,
+    /// Where it is.
+    pub state: State,
+    /// How long ago it arrived, in milliseconds.
+    pub age_ms: u64,
+    /// What it waits for: `transform`, `delivery`, its `delay`, or a `person`.
+    pub blocked_by: &'static str,
+    /// Attempts that did not succeed, of what it waits for.
+    pub attempts: u32,
+    /// Leases on it that ran out.
+    pub stalls: u32,
+    /// What went wrong last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<AttemptError>,
+}
+
+impl Store {
+    /// The numbers of a destination.
+    pub async fn stats(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
+        let counts = self.counts(known).await?;
+        let heads = self.heads(known, counts.delivering > 0).await;
+        let heads = match self.noted(known, "stats", heads) {
+            // The numbers are told all the same.
+            Err(error) if error.is_damage() => Vec::new(),
+            heads => heads?,
+        };
+        Ok(Stats {
+            head: heads.first().cloned(),
+            heads: match known.destination.ordering {
+                Ordering::Destination => Vec::new(),
+                Ordering::Key | Ordering::None => heads,
+            },
+            ..counts
+        })
+    }
+
+    /// The numbers alone.
+    pub async fn counts(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
+        self.backlog_now(known).await
+    }
+
+    /// The lanes' heads, the oldest first. Where there are many lanes they are found among the
+    /// messages that have waited longest in each state: all of them if there are few, else nearly
+    /// so.
+    async fn heads(&self, known: &CatalogEntry, delivering: bool) -> Result<Vec<Head>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let sequences = match known.destination.ordering {
+            Ordering::Key => self.keyed_candidates(known).await?,
+            Ordering::Destination | Ordering::None => {
+                let mut pipe = Pipeline::new();
+                let all = known.destination.ordering == Ordering::None;
+                let last = if all { HEADS_MAX as isize - 1 } else { 0 };
+                pipe.zrange(keys.in_progress(None), 0, last);
+                let (heads,): (Vec<Sequence>,) = self.query(&pipe).await?;
+                heads
+            }
+        };
+        let now_ms = self.client().time_at(&keys.hash()).await?;
+        let listed = self.listed(known, &sequences).await?;
+        Ok(listed.into_iter().map(|one| head(one, known, delivering, now_ms)).collect())
+    }
+
+    async fn keyed_candidates(&self, known: &CatalogEntry) -> Result<Vec<Sequence>, StoreError> {
+        let name = &known.destination.name;
+        let keys = self.keys().destination(name);
+        let mut pipe = Pipeline::new();
+        pipe.lrange(keys.waiting(), 0, CANDIDATES_MAX - 1);
+        pipe.zrange(keys.lanes(), 0, CANDIDATES_MAX - 1);
+        pipe.zrange(keys.partition.leases(), 0, 10 * CANDIDATES_MAX - 1);
+        pipe.zrange(keys.partition.delayed(), 0, 10 * CANDIDATES_MAX - 1);
+        pipe.zrange(keys.halted(), 0, CANDIDATES_MAX - 1);
+        let answers = self.query_lenient(&pipe).await?.into_iter();
+        let answers = answers.map(|answer| texts(Some(answer), "a look for heads"));
+        // What cannot be read names no head, and hides none.
+        let mut answers = answers.map(Result::unwrap_or_default);
+        let mut next = || answers.next().unwrap_or_default();
+        let numbers = |all: Vec<String>| -> Vec<Sequence> {
+            all.iter().filter_map(|text| text.parse().ok()).collect()
+        };
+        let mut sequences = numbers(next());
+        let (mut lanes, leases, delayed) = (next(), next(), next());
+        sequences.extend(numbers(next()));
+        for member in leases.iter().chain(&delayed) {
+            let mut parts = member.split('/');
+            if parts.next() == Some(name.as_str()) {
+                sequences.extend(parts.next().and_then(|text| text.parse::<Sequence>().ok()));
+            }
+        }
+        // Each of these stands in a lane, whose head is what matters.
+        if !sequences.is_empty() {
+            let mut pipe = Pipeline::new();
+            pipe.hmget(keys.messages(), &sequences);
+            let (records,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
+            lanes.extend(records.into_iter().zip(&sequences).filter_map(|(bytes, sequence)| {
+                let message = record::read(bytes?, name, *sequence, Default::default()).ok()?;
+                known.destination.lane_key(message.message.key.as_deref()).map(str::to_owned)
+            }));
+        }
+        lanes.sort();
+        lanes.dedup();
+        if lanes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = Pipeline::new();
+        for lane in &lanes {
+            pipe.zrange(keys.in_progress(Some(lane)), 0, 0);
+        }
+        let heads = self.query_lenient(&pipe).await?.into_iter();
+        let read = |head| redis::from_redis_value::<Vec<Sequence>>(head).ok()?.first().copied();
+        let mut found: Vec<Sequence> = heads.filter_map(read).collect();
+        found.sort_unstable();
+        found.truncate(HEADS_MAX);
+        Ok(found)
+    }
+}
+
+fn head(listed: Listed, known: &CatalogEntry, delivering: bool, now_ms: u64) -> Head {
+    let Listed { message, state, .. } = listed;
+    let state = match state {
+        State::Ready if delivering => State::Delivering,
+        state => state,
+    };
+    let last_error = message.attempts.errors.first().map(|(_, error)| error.clone());
+    let has_failed = message.attempts.failed + message.attempts.stalls > 0;
+    Head {
+        sequence: message.position.sequence,
+        key: known.destination.lane_key(message.message.key.as_deref()).map(str::to_owned),
+        state,
+        // A damaged message may not say when it was received.
+        age_ms: match message.message.received_ms {
+            0 => 0,
+            received_ms => now_ms.saturating_sub(received_ms),
+        },
+        blocked_by: match state {
+            State::Halted | State::Damaged => "person",
+            State::Delayed if !has_failed => "delay",
+            State::Waiting | State::Processing | State::Delayed => "transform",
+            _ => "delivery",
+        },
+        attempts: message.attempts.failed,
+        stalls: message.attempts.stalls,
+        last_error,
+    }
+}

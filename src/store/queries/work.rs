@@ -1,0 +1,114 @@
+//! Where there is something to do: destinations with waiting messages, and with heads that may leave.
+//! All of it is a hint: the scripts decide.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use crate::{
+    domain::DestinationName,
+    redis_client::{ServerTime, server_ms, texts},
+    store::{Store, StoreError, calls::answered, entry::CatalogEntry, keys::Claimers},
+};
+
+/// How long a note of what is being delivered lasts, in seconds, unless it is renewed.
+const DELIVERING_SECONDS: u64 = 3;
+
+impl Store {
+    /// Destinations that have waiting work, the longest unserved first, of each of these partitions
+    /// in their order. A hint. Nothing of those whose server does not answer, unless none does.
+    pub async fn active_of_all(
+        &self,
+        partitions: &[u16],
+        claimers: Claimers,
+        max: usize,
+    ) -> Result<Vec<Vec<String>>, StoreError> {
+        let looks = partitions.iter().map(|partition| {
+            let mut pipe = redis::pipe();
+            pipe.zrange(self.keys().partition(*partition).active(claimers), 0, max as isize - 1);
+            pipe
+        });
+        self.names(&looks.collect::<Vec<_>>()).await
+    }
+
+    /// Of these destinations, those that may have waiting messages: some too many, never too few.
+    pub async fn active_among(
+        &self,
+        all: Vec<Arc<CatalogEntry>>,
+    ) -> Result<Vec<Arc<CatalogEntry>>, StoreError> {
+        let looks = all.iter().map(|known| {
+            let key = self.keys().partition(known.partition).active(known.claimers());
+            let mut pipe = redis::pipe();
+            pipe.zscore(key, known.destination.name.as_str());
+            pipe
+        });
+        let found = answered(self.query_each(&looks.collect::<Vec<_>>()).await)?;
+        let is_active = |found: Option<Vec<Value>>| {
+            found.is_some_and(|found| found.first().is_some_and(|since| *since != Value::Nil))
+        };
+        let active = all.into_iter().zip(found).filter(|(_, found)| is_active(found.clone()));
+        Ok(active.map(|(known, _)| known).collect())
+    }
+
+    /// Destinations of these partitions whose heads may leave now, in the partitions' order. A
+    /// hint. Nothing of those whose server does not answer, unless none does.
+    pub async fn releasable(&self, partitions: &[u16]) -> Result<Vec<Vec<String>>, StoreError> {
+        let keys: Vec<_> =
+            partitions.iter().map(|number| self.keys().partition(*number).releasable()).collect();
+        let clocks = self.client().clocks(&keys).await;
+        let looks = keys.iter().zip(clocks).map(|(key, now_ms)| {
+            let mut pipe = redis::pipe();
+            pipe.zrangebyscore_limit(key, "-inf", now_ms.unwrap_or_default(), 0, 10_000);
+            pipe
+        });
+        self.names(&looks.collect::<Vec<_>>()).await
+    }
+
+    /// The names that each of these looks, of one command each, has found. None where the server does
+    /// not answer, unless no server does.
+    pub(in crate::store) async fn names(
+        &self,
+        looks: &[redis::Pipeline],
+    ) -> Result<Vec<Vec<String>>, StoreError> {
+        let found = answered(self.query_each(looks).await)?;
+        let read = |found: Option<Vec<Value>>| match found {
+            Some(found) => texts(found.into_iter().next(), "a look at a partition"),
+            None => Ok(Vec::new()),
+        };
+        let found = found.into_iter().map(read);
+        // What cannot be read in one partition hides nothing in the others.
+        Ok(found.map(Result::unwrap_or_default).collect())
+    }
+
+    /// Where lanes are keys: lanes whose heads may leave now, the longest waiting first. A hint.
+    pub async fn releasable_lanes(
+        &self,
+        known: &CatalogEntry,
+        max: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let key = self.keys().destination(&known.destination.name).lanes();
+        let mut pipe = redis::pipe();
+        pipe.zrange_withscores(&key, 0, max as isize - 1).cmd("TIME");
+        // In this order: what was hinted at by then has a time that is not after it.
+        type Found = (Vec<(Vec<u8>, f64)>, ServerTime);
+        let (lanes, time): Found = self.query_at(key.as_bytes(), &pipe).await?;
+        let now_ms = server_ms(time) as f64;
+        let due = lanes.into_iter().take_while(|(_, not_before)| *not_before <= now_ms);
+        // What is no text names no lane, and hides none.
+        Ok(due.filter_map(|(lane, _)| String::from_utf8(lane).ok()).collect())
+    }
+
+    /// Notes how many messages of a destination are being delivered just now, for people to see.
+    pub async fn note_delivering(
+        &self,
+        counts: &[(DestinationName, usize)],
+    ) -> Result<(), StoreError> {
+        let notes = counts.iter().map(|(name, count)| {
+            let mut pipe = redis::pipe();
+            pipe.set_ex(self.keys().destination(name).delivering(), count, DELIVERING_SECONDS);
+            pipe
+        });
+        let noted = self.query_each(&notes.collect::<Vec<_>>()).await;
+        noted.into_iter().find_map(Result::err).map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,170 @@
+//! Claims waiting messages (`lua/claim.lua`).
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use redis::{FromRedisValue, Value};
+use sha2::{Digest, Sha256};
+
+use super::fail::Failed;
+use crate::{
+    domain::{AttemptError, Attempts, ErrorKind, LeaseToken, Sequence, Stage, Stamped},
+    redis_client::server_clock_ms,
+    store::{
+        CallSequence, Store, StoreError, attempts, calls::unexpected, entry::CatalogEntry, record,
+    },
+};
+
+/// The most bytes of records that one call hands out (one record is always handed out).
+const BYTES_MAX: usize = 8 << 20;
+
+/// The digits of a secret, of 65 bits together. Short: it stands in every lease, and Lua hashes each
+/// string that it is given byte by byte.
+const SECRET_LENGTH: usize = 11;
+
+const SECRET_DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+/// Messages under a lease.
+#[derive(Debug, Default)]
+pub struct Claimed {
+    /// When the lease runs out unless it is extended, in ms since 1970 by the server's clock.
+    pub deadline_ms: u64,
+    /// The messages, lowest sequence first, each with its token.
+    pub messages: Vec<(LeaseToken, Stamped)>,
+    /// There may be more that only the size of these left out, or that one call does not reach.
+    pub may_have_more: bool,
+}
+
+impl Store {
+    /// Takes `count` waiting messages of one destination under a lease: as many as there are, up to
+    /// its end; none if there are fewer than its start.
+    pub async fn claim(
+        &self,
+        caller: &CallSequence,
+        known: &CatalogEntry,
+        count: RangeInclusive<usize>,
+        lease: Duration,
+    ) -> Result<Claimed, StoreError> {
+        // What is claimed could not be completed.
+        self.check_rights()?;
+        let destination = &known.destination;
+        let keys = self.keys().destination(&destination.name);
+        let secret: Arc<str> = self.secret_of(caller).into();
+        let most = (*count.end()).clamp(1, 1000);
+        let least = (*count.start()).clamp(1, most);
+        let claimed_ms = server_clock_ms();
+
+        let mut call = self.call(|scripts| &scripts.claim);
+        call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
+        call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
+        call.key(keys.partition.active(known.claimers())).key(keys.partition.epoch());
+        call.key(keys.bodies()).key(keys.withdrawn());
+        call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
+        call.arg(&*secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
+        call.arg(least).arg(known.ordering_text());
+        let answer = caller.answered(self.run::<Vec<Value>>(&call).await)?;
+
+        let (mut bytes_given, mut damaged) = (0, Vec::new());
+        let mut parts = answer.into_iter().peekable();
+        let deadline = parts.next().ok_or_else(|| unexpected("claim"))?;
+        let looks_again = parts.next_if(|part| is_word(part, b"again")).is_some();
+        let with_attempts = parts.next_if(|part| is_word(part, b"attempts")).is_some();
+        let mut result = Claimed {
+            deadline_ms: read(deadline)?,
+            messages: Vec::with_capacity(parts.len() / 2),
+            may_have_more: false,
+        };
+        while let Some(sequence) = parts.next() {
+            let sequence: Sequence = read(sequence)?;
+            let mut next = || parts.next().ok_or_else(|| unexpected("claim"));
+            let bytes: Bytes = read(next()?)?;
+            let attempts = match with_attempts {
+                true => {
+                    let kept = read::<Bytes>(next()?)?;
+                    bytes_given += kept.len();
+                    attempts::read(&kept)
+                }
+                false => Attempts::default(),
+            };
+            bytes_given += bytes.len();
+            let body = match record::is_apart(&bytes) {
+                true => Some(read::<Bytes>(parts.next().ok_or_else(|| unexpected("claim"))?)?),
+                false => None,
+            };
+            bytes_given += body.as_ref().map_or(0, Bytes::len);
+            let message = record::read_with(bytes, body, &destination.name, sequence, attempts);
+            let message = match message {
+                Ok(message) => message,
+                // The others need not wait for it.
+                Err(error) => {
+                    damaged.push((sequence, error));
+                    continue;
+                }
+            };
+            let key = destination.lane_key(message.message.key.as_deref()).map(str::to_owned);
+            let token = LeaseToken {
+                destination: destination.name.clone(),
+                sequence,
+                secret: secret.clone(),
+                claimed_ms,
+                key,
+            };
+            result.messages.push((token, message));
+        }
+        if !damaged.is_empty() {
+            self.halt_damaged(known, &secret, damaged).await;
+        }
+        result.may_have_more = looks_again || bytes_given >= BYTES_MAX;
+        Ok(result)
+    }
+
+    /// Halts claimed messages that cannot be read, whatever becomes of others whose attempts are used
+    /// up: a person may know more. If it comes to nothing their leases run out, and they are claimed again.
+    async fn halt_damaged(
+        &self,
+        known: &CatalogEntry,
+        secret: &Arc<str>,
+        damaged: Vec<(Sequence, record::RecordError)>,
+    ) {
+        let name = &known.destination.name;
+        let failed = damaged.into_iter().map(|(sequence, error)| {
+            tracing::error!(destination = %name, sequence, %error, "a message is damaged, and is halted");
+            let (destination, secret) = (name.clone(), secret.clone());
+            Failed {
+                token: LeaseToken { destination, sequence, secret, claimed_ms: 0, key: None },
+                wait: Duration::ZERO,
+                is_final: true,
+                error: AttemptError::new(Stage::Transform, ErrorKind::Damaged, error.to_string()),
+            }
+        });
+        let (caller, failed) = (self.caller_anew("damaged"), failed.collect::<Vec<_>>());
+        if let Err(error) = self.fail(&caller, known, &failed).await {
+            tracing::debug!(destination = %name, %error, "cannot halt what is damaged");
+        }
+        // From now on they are found halted, until they leave.
+        let sequences: Vec<_> = failed.iter().map(|one| one.token.sequence).collect();
+        self.note_damaged_messages(known, &sequences);
+    }
+
+    /// A secret that nobody else can guess, and the same for a call that is sent again.
+    fn secret_of(&self, caller: &CallSequence) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.inner.seed.as_bytes());
+        hash.update(caller.name.as_bytes());
+        hash.update(caller.number().to_be_bytes());
+        let digits = hash.finalize();
+        digits[..SECRET_LENGTH]
+            .iter()
+            .map(|byte| char::from(SECRET_DIGITS[usize::from(byte % 62)]))
+            .collect()
+    }
+}
+
+/// True for a word that says what follows.
+fn is_word(value: &Value, word: &[u8]) -> bool {
+    matches!(value, Value::BulkString(bytes) if bytes == word)
+}
+
+fn read<T: FromRedisValue>(value: Value) -> Result<T, StoreError> {
+    redis::from_redis_value(value).map_err(|_| unexpected("claim"))
+}

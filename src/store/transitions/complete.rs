@@ -1,0 +1,158 @@
+//! Stores outputs and makes them ready (`lua/complete.lua`).
+
+use std::collections::{BTreeSet, HashMap};
+
+use redis::{FromRedisValue, ParsingError, Value};
+
+use crate::{
+    domain::{LeaseToken, Stamped},
+    faults::planted,
+    store::{
+        CallSequence, Store, StoreError, calls::unexpected, entry::CatalogEntry, keys::Claimers,
+        record,
+    },
+};
+
+/// What a script answers for one lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Done.
+    Ok,
+    /// Done, and the message's attempts are used up.
+    Halted,
+    /// The lease is somebody else's now, or nobody's; nothing was changed.
+    StaleLease,
+    /// The message had been finished before; nothing was changed, and nothing needs to be.
+    Settled,
+    /// What Redis holds of its lane, or of its destination, is damaged. The lease lasts as long as it did.
+    Damaged,
+}
+
+impl FromRedisValue for Status {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        match String::from_redis_value(value)?.as_str() {
+            "ok" => Ok(Status::Ok),
+            "halted" => Ok(Status::Halted),
+            "stale_lease" => Ok(Status::StaleLease),
+            "settled" => Ok(Status::Settled),
+            "damaged" => Ok(Status::Damaged),
+            other => Err(ParsingError::from(format!("unknown status {other:?}"))),
+        }
+    }
+}
+
+/// A claimed message and what processing made of it.
+#[derive(Debug, Clone)]
+pub struct Completion {
+    /// The lease.
+    pub token: LeaseToken,
+    /// The message, with the output as its body, or a tombstone.
+    pub output: Stamped,
+    /// The output is what came in, and nothing else is to be noted: what Redis has stays as it is.
+    pub is_unchanged: bool,
+}
+
+impl Store {
+    /// Stores outputs of one destination's messages and makes them ready. One status each, in
+    /// order; at most 1,000.
+    pub async fn complete(
+        &self,
+        caller: &CallSequence,
+        known: &CatalogEntry,
+        completions: &[Completion],
+    ) -> Result<Vec<Status>, StoreError> {
+        let call = |schema| self.complete_in(schema, caller, known, completions);
+        self.in_schema(known.partition, call).await
+    }
+
+    async fn complete_in(
+        &self,
+        schema: u32,
+        caller: &CallSequence,
+        known: &CatalogEntry,
+        completions: &[Completion],
+    ) -> Result<Vec<Status>, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        // The script takes them in the order of their sequences.
+        let mut order: Vec<usize> = (0..completions.len()).collect();
+        order.sort_by_key(|&which| completions[which].token.sequence);
+        let sorted = || order.iter().map(|&which| &completions[which]);
+        let mut lanes: Vec<Option<&str>> = Vec::new();
+        let mut index = HashMap::new();
+        let lane_of: Vec<usize> = sorted()
+            .map(|completion| {
+                let lane = known.destination.lane_key(completion.token.key.as_deref());
+                *index.entry(lane).or_insert_with(|| {
+                    lanes.push(lane);
+                    lanes.len()
+                })
+            })
+            .collect();
+
+        let mut call = self.call(|scripts| &scripts.complete);
+        call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.messages());
+        call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.releasable());
+        call.key(keys.lanes()).key(keys.partition.wake_releasable());
+        call.key(keys.waiting()).key(keys.partition.delayed());
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.epoch()).key(keys.bodies());
+        for lane in &lanes {
+            call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
+        }
+        call.arg(caller.number()).arg(known.destination.name.as_str());
+        call.arg(lanes.len()).arg(schema).arg(completions.len());
+        for lane in &lanes {
+            call.arg(lane.unwrap_or_default());
+        }
+        for completion in sorted() {
+            call.arg(completion.token.sequence);
+        }
+        for completion in sorted() {
+            call.arg(completion.token.member());
+        }
+        let mut bodies = Vec::new();
+        for (which, Completion { output, is_unchanged, .. }) in (1_usize..).zip(sorted()) {
+            if *is_unchanged {
+                call.arg("");
+                continue;
+            }
+            let written = record::of_stamped(output, known.destination.ordering, schema);
+            call.arg(written.record);
+            bodies.extend(written.bodies.into_iter().map(|(part, body)| (which, part, body)));
+        }
+        if lanes.len() > 1 {
+            for lane in lane_of {
+                call.arg(lane);
+            }
+        }
+        for (which, part, body) in bodies {
+            call.arg(which).arg(part.suffix()).arg(body.as_deref().unwrap_or_default());
+        }
+        let exceptions = self.run::<Vec<(usize, Status)>>(&call).await;
+        let damaged = exceptions.iter().flatten().filter(|(_, status)| *status == Status::Damaged);
+        let mut damaged_keys = BTreeSet::new();
+        for (which, _) in damaged {
+            let at = order.get(usize::wrapping_sub(*which, 1)).copied();
+            let Some(one) = at.and_then(|at| completions.get(at)) else { continue };
+            let lane = known.destination.lane_key(one.token.key.as_deref());
+            damaged_keys.extend([keys.in_progress(lane), keys.ready(lane), keys.bodies()]);
+        }
+        if !damaged_keys.is_empty() {
+            self.note_damaged_keys(known, "complete", damaged_keys.into_iter().collect());
+            if planted::is("damaged_lane_fails_all") {
+                return Err(StoreError::Failed("one of the lanes is damaged".into()));
+            }
+        }
+        let statuses = exceptions.and_then(|exceptions| {
+            let mut statuses = vec![Status::Ok; completions.len()];
+            for (which, status) in exceptions {
+                let at = order.get(usize::wrapping_sub(which, 1));
+                statuses[*at.ok_or_else(|| unexpected("complete"))?] = status;
+            }
+            Ok(statuses)
+        });
+        caller.answered(statuses)
+    }
+}

@@ -1,0 +1,55 @@
+//! Makes a destination or changes its definition (`lua/define.lua`).
+//!
+//! The partition holds the true definition, because the scripts that check it run there. The index
+//! of all destinations follows. If a pod dies in between, any pod repairs the index when the
+//! partition refuses what that pod knows.
+
+use crate::{
+    domain::{Destination, Epoch},
+    store::{
+        Store, StoreError,
+        entry::{Paused, claimers_of, ordering_text, processing_text},
+        keys::Claimers,
+    },
+};
+
+/// What defining a destination did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defined {
+    /// The definition's version.
+    pub version: u64,
+    /// False if it was the same before.
+    pub changed: bool,
+    /// True if there was no such destination.
+    pub created: bool,
+    /// The epoch that it was born in.
+    pub born: Epoch,
+}
+
+impl Store {
+    /// Makes a destination or changes its definition, and tells all pods.
+    pub async fn define(&self, destination: &Destination) -> Result<Defined, StoreError> {
+        let keys = self.keys().destination(&destination.name);
+        self.check_durability(destination.durability, &keys.hash()).await?;
+        let definition = serde_json::to_string(destination)
+            .map_err(|error| StoreError::WrongState(error.to_string()))?;
+        let claimers = claimers_of(destination.transform.kind);
+        let mut call = self.call(|scripts| &scripts.define);
+        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
+        call.key(keys.previous());
+        call.arg(destination.name.as_str()).arg(&definition);
+        call.arg(ordering_text(destination.ordering)).arg(claimers.as_str());
+        let partition = destination.name.partition(self.keys().partitions());
+        call.arg(self.known_of_epoch(partition)).arg(processing_text(destination.processing));
+        call.arg(destination.transform.attempts_max).arg(destination.transform.stalls_max);
+        let answer = self.run(&call).await?;
+        let (version, changed, created, paused, born): (u64, bool, bool, String, u64) = answer;
+        self.inner.epochs.note_carried(partition, born);
+        let paused = Paused::of_text(&paused);
+        let noted = self.index(&destination.name, version, Some((paused, born, &definition)));
+        noted.await.map_err(StoreError::half_way)?;
+        Ok(Defined { version, changed, created, born })
+    }
+}

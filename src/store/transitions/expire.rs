@@ -1,0 +1,72 @@
+//! Removes dead letters that are too old (`lua/expire.lua`).
+
+use std::sync::Arc;
+
+use crate::{
+    domain::Sequence,
+    redis_client::{read, server_clock_ms},
+    store::{Store, StoreError, entry::CatalogEntry},
+};
+
+/// The most dead letters that one call removes for their age.
+const EXPIRE_MAX: u64 = 500;
+
+/// The most of these calls in a row for one destination.
+const EXPIRE_CALLS_MAX: usize = 100;
+
+impl Store {
+    /// Removes dead letters that are older than these destinations keep them. For the owner of their
+    /// partitions, once in a while, some destinations at a time.
+    pub async fn expire_dead_letters(&self, all: &[Arc<CatalogEntry>]) {
+        let concerned = all.iter().filter(|known| known.destination.dead_letters_age_max_ms > 0);
+        let concerned: Vec<_> = concerned.collect();
+        let looks = concerned.iter().map(|known| {
+            let key = self.keys().destination(&known.destination.name).dead_lettered_at();
+            let mut pipe = redis::pipe();
+            pipe.zrange_withscores(key, 0, 0);
+            pipe
+        });
+        let oldest = self.query_each(&looks.collect::<Vec<_>>()).await;
+        for (known, oldest) in concerned.iter().zip(oldest) {
+            let Ok(oldest) = oldest else { continue };
+            let oldest: Vec<(Sequence, u64)> =
+                read(oldest.into_iter().next(), "the oldest dead letter").unwrap_or_default();
+            let age_ms = known.destination.dead_letters_age_max_ms;
+            let last_ms = server_clock_ms().saturating_sub(age_ms);
+            if oldest.first().is_none_or(|(_, at_ms)| *at_ms > last_ms) {
+                continue;
+            }
+            let name = &known.destination.name;
+            match self.expire(known).await {
+                Ok(count) => {
+                    tracing::info!(destination = %name, count, "old dead letters were removed");
+                }
+                Err(error) => {
+                    tracing::debug!(destination = %name, %error, "cannot remove old dead letters");
+                }
+            }
+        }
+    }
+
+    /// Removes those of a destination's dead letters that are too old; tells how many these were. What
+    /// is left over of very many goes the next time.
+    pub async fn expire(&self, known: &CatalogEntry) -> Result<u64, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut all = 0;
+        for _ in 0..EXPIRE_CALLS_MAX {
+            let mut call = self.call(|scripts| &scripts.expire);
+            call.key(keys.hash())
+                .key(keys.dead_letters())
+                .key(keys.dead_letter_messages())
+                .key(keys.partition.epoch());
+            call.key(keys.bodies()).key(keys.dead_lettered_at());
+            call.arg(known.version).arg(known.destination.dead_letters_age_max_ms).arg(EXPIRE_MAX);
+            let count: u64 = self.run(&call).await?;
+            all += count;
+            if count < EXPIRE_MAX {
+                break;
+            }
+        }
+        Ok(all)
+    }
+}

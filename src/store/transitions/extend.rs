@@ -1,0 +1,47 @@
+//! Makes leases last longer (`lua/extend.lua`).
+
+use std::time::Duration;
+
+use redis::{FromRedisValue, ParsingError, Value};
+
+use super::complete::Status;
+use crate::{
+    domain::LeaseToken,
+    store::{Store, StoreError, calls::unexpected, entry::CatalogEntry},
+};
+
+/// A lease that is to last longer.
+#[derive(Debug, Clone)]
+pub struct Extension {
+    /// The lease.
+    pub token: LeaseToken,
+    /// What the next attempt is to be given, as JSON, if this one does not succeed; none: what was
+    /// noted before.
+    pub checkpoint: Option<String>,
+}
+
+impl Store {
+    /// Makes leases on one destination's messages last `lease` from now on, and notes checkpoints.
+    /// Also tells when that is, in ms since 1970 by the server's clock.
+    pub async fn extend(
+        &self,
+        known: &CatalogEntry,
+        extensions: &[Extension],
+        lease: Duration,
+    ) -> Result<(u64, Vec<Status>), StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut call = self.call(|scripts| &scripts.extend);
+        call.key(keys.messages()).key(keys.partition.leases()).key(keys.attempts());
+        call.key(keys.partition.epoch());
+        call.arg(lease.as_millis() as u64);
+        for Extension { token, checkpoint } in extensions {
+            call.arg(token.sequence).arg(token.member());
+            call.arg(checkpoint.as_deref().unwrap_or_default());
+        }
+        let mut answer = self.run::<Vec<Value>>(&call).await?.into_iter();
+        let read = |value| u64::from_redis_value(value).ok();
+        let deadline = answer.next().and_then(read).ok_or_else(|| unexpected("extend"))?;
+        let statuses: Result<_, ParsingError> = answer.map(Status::from_redis_value).collect();
+        Ok((deadline, statuses.map_err(|_| unexpected("extend"))?))
+    }
+}

@@ -1,0 +1,269 @@
+//! Stamping arrivals (`lua/ingest.lua`).
+
+use std::collections::{BTreeSet, HashMap};
+
+use bytes::Bytes;
+use redis::Value;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    domain::{Arrival, Due, Epoch, Position, Redrive, TransformKind},
+    faults::planted,
+    store::{
+        CallSequence, Store, StoreError,
+        calls::unexpected,
+        entry::CatalogEntry,
+        record::{self, Part},
+    },
+};
+
+/// What became of one arrival.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ingested {
+    /// It has its place.
+    Stamped(Position),
+    /// The same was stamped before, here, and with this id.
+    Duplicate(Position, String),
+    /// Another body was stamped under the same idempotency key.
+    Conflict,
+    /// The destination has as many pending messages, or bytes, as it may have. Nothing was stored.
+    BacklogFull,
+    /// The dead letter that it was to replace is not there any more. Nothing was stored.
+    Gone,
+    /// What Redis holds of its lane, or of what it names, is damaged. Nothing was stored.
+    Damaged,
+}
+
+/// What the arguments of a batch are made of.
+struct Batch<'a> {
+    lanes: Vec<Option<&'a str>>,
+    /// The idempotency keys.
+    names: Vec<&'a str>,
+    /// Of each arrival its lane (from 1) and its record.
+    arrivals: Vec<(usize, Vec<u8>)>,
+    /// Of those that have more to them: which (from 1), idempotency key and digest, options.
+    more: Vec<(usize, String, String)>,
+    /// Their accounted bytes, together.
+    accounted_bytes: u64,
+    /// Bodies that are stored apart: of which arrival (from 1), and which of its bodies.
+    bodies: Vec<(usize, Part, Bytes)>,
+}
+
+impl<'a> Batch<'a> {
+    fn of(known: &CatalogEntry, epoch: Epoch, schema: u32, arrivals: &[&'a Arrival]) -> Batch<'a> {
+        let mut batch = Batch {
+            lanes: Vec::new(),
+            names: Vec::new(),
+            arrivals: Vec::with_capacity(arrivals.len()),
+            more: Vec::new(),
+            accounted_bytes: 0,
+            bodies: Vec::new(),
+        };
+        let (mut lane_index, mut name_index) = (HashMap::new(), HashMap::new());
+        let keeps_key = known.destination.idempotency_window_ms == 0;
+        for arrival in arrivals {
+            let lane = known.destination.lane_key(arrival.message.key.as_deref());
+            let lane = *lane_index.entry(lane).or_insert_with(|| {
+                batch.lanes.push(lane);
+                batch.lanes.len()
+            });
+            let key = arrival.idempotency_key.as_deref();
+            let key = key.filter(|_| !planted::is("idempotency_key_dropped"));
+            let seen = key.map_or_else(String::new, |key| {
+                let index = *name_index.entry(key).or_insert_with(|| {
+                    batch.names.push(key);
+                    batch.names.len()
+                });
+                let digest = digest(&arrival.message.body.bytes);
+                format!("{index}:{digest} {}", arrival.message.id)
+            });
+            let (written, accounted_bytes) = match &arrival.redrive {
+                Some(Redrive { processed: Some(stamped), .. }) => {
+                    let key = arrival.idempotency_key.clone().filter(|_| keeps_key);
+                    (record::of_redriven(stamped, epoch, key, schema), stamped.accounted_bytes)
+                }
+                _ => {
+                    let accounted_bytes = arrival.message.body.bytes.len() as u64;
+                    (record::of_arrival(arrival, epoch, keeps_key, schema), accounted_bytes)
+                }
+            };
+            batch.accounted_bytes += accounted_bytes;
+            batch.arrivals.push((lane, written.record));
+            let (which, stored) = (batch.arrivals.len(), written.bodies.into_iter());
+            batch.bodies.extend(stored.filter_map(|(part, body)| Some((which, part, body?))));
+            let options = options(arrival);
+            if !seen.is_empty() || !options.is_empty() {
+                batch.more.push((batch.arrivals.len(), seen, options));
+            }
+        }
+        batch
+    }
+}
+
+/// What few arrivals ask for, as the script reads it.
+fn options(arrival: &Arrival) -> String {
+    let mut text = String::new();
+    match arrival.due {
+        Some(Due::After(ms)) => text.push_str(&format!("d{ms};")),
+        Some(Due::At(ms)) => text.push_str(&format!("a{ms};")),
+        None => {}
+    }
+    if let Some(priority) = arrival.priority {
+        text.push_str(&format!("p{priority};"));
+    }
+    if let Some(redrive) = &arrival.redrive {
+        text.push_str(&format!("l{},{};", redrive.letter.sequence, redrive.letter.epoch));
+        text.push_str(if redrive.processed.is_some() { "r;" } else { "" });
+    }
+    text
+}
+
+/// The digest of a body that tells a repeat from a conflict: half of its SHA-256, in hex.
+fn digest(body: &[u8]) -> String {
+    Sha256::digest(body)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Store {
+    /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
+    /// result each, in order: it has the durability that the destination asks for. Else the call is
+    /// unconfirmed, and the same call again waits again. `epoch` is the one that messages of this
+    /// destination carry, as the caller last heard.
+    pub async fn ingest(
+        &self,
+        caller: &CallSequence,
+        known: &CatalogEntry,
+        epoch: Epoch,
+        arrivals: &[&Arrival],
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let call = |schema| self.ingest_in(schema, caller, known, epoch, arrivals);
+        self.in_schema(known.partition, call).await
+    }
+
+    async fn ingest_in(
+        &self,
+        schema: u32,
+        caller: &CallSequence,
+        known: &CatalogEntry,
+        epoch: Epoch,
+        arrivals: &[&Arrival],
+    ) -> Result<Vec<Ingested>, StoreError> {
+        let destination = &known.destination;
+        let keys = self.keys().destination(&destination.name);
+        let batch = Batch::of(known, epoch, schema, arrivals);
+        let needs_processing = destination.transform.kind != TransformKind::None;
+
+        let mut call = self.call(|scripts| &scripts.ingest);
+        call.key(keys.partition.epoch()).key(keys.partition.call(&caller.name));
+        call.key(keys.hash()).key(keys.waiting()).key(keys.messages());
+        call.key(keys.partition.active(known.claimers())).key(keys.partition.releasable());
+        call.key(keys.lanes());
+        call.key(keys.partition.wake_waiting()).key(keys.partition.wake_releasable());
+        call.key(keys.partition.delayed()).key(keys.attempts()).key(keys.idempotency_keys());
+        call.key(keys.dead_letters())
+            .key(keys.dead_letter_messages())
+            .key(keys.bodies())
+            .key(keys.dead_lettered_at());
+        call.key(keys.previous());
+        for lane in &batch.lanes {
+            call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
+        }
+        let has_window = destination.idempotency_window_ms > 0;
+        for name in batch.names.iter().filter(|_| has_window) {
+            call.key(keys.idempotency(name));
+        }
+        call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version).arg(epoch);
+        call.arg(self.known_of_epoch(known.partition));
+        call.arg(if needs_processing { "waiting" } else { "ready" });
+        call.arg(destination.backlog_max).arg(destination.backlog_bytes_max);
+        call.arg(destination.idempotency_window_ms);
+        call.arg(known.ordering_text()).arg(known.processing_text());
+        call.arg(batch.lanes.len()).arg(if has_window { 0 } else { batch.names.len() });
+        call.arg(schema).arg(batch.arrivals.len()).arg(batch.accounted_bytes);
+        call.arg(batch.bodies.len());
+        for lane in &batch.lanes {
+            call.arg(lane.unwrap_or_default());
+        }
+        for name in batch.names.iter().filter(|_| !has_window) {
+            call.arg(name);
+        }
+        for (_, record) in &batch.arrivals {
+            call.arg(record);
+        }
+        if batch.lanes.len() > 1 {
+            for (lane, _) in &batch.arrivals {
+                call.arg(*lane);
+            }
+        }
+        for (which, part, body) in &batch.bodies {
+            call.arg(*which).arg(part.suffix()).arg(&body[..]);
+        }
+        for (which, seen, options) in &batch.more {
+            call.arg(*which).arg(seen).arg(options);
+        }
+        // Boxed: the futures of its callers would become too deep for the compiler.
+        let answer = Box::pin(self.run_durably(&call, destination.durability)).await;
+        let answer = answer.and_then(|(answer, confirmed)| {
+            let (ingested, damaged) = read_answer(answer, epoch, arrivals.len())?;
+            for at in damaged {
+                let (_, keys) = call.described();
+                let key =
+                    keys.get(usize::wrapping_sub(at, 1)).map(|key| String::from_utf8_lossy(key));
+                self.note_damaged_keys(known, "ingest", key.into_iter().map(Into::into).collect());
+            }
+            // What was refused promises nothing that had to be confirmed.
+            let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
+            if confirmed || !ingested.iter().any(promises) {
+                return Ok(ingested);
+            }
+            let level = destination.durability;
+            Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
+        });
+        if let Err(StoreError::StaleEpoch(epoch)) = &answer {
+            self.inner.epochs.note_carried(known.partition, *epoch);
+        }
+        caller.answered(answer)
+    }
+}
+
+/// What became of each arrival; and which keys of the call are damaged, from 1.
+fn read_answer(
+    answer: Value,
+    epoch: Epoch,
+    count: usize,
+) -> Result<(Vec<Ingested>, BTreeSet<usize>), StoreError> {
+    type Exception = (usize, String, u64, Epoch, String);
+    let Value::Array(mut parts) = answer else { return Err(unexpected("ingest")) };
+    if parts.is_empty() {
+        return Err(unexpected("ingest"));
+    }
+    let exceptions: Vec<Exception> = parts
+        .split_off(1)
+        .into_iter()
+        .map(redis::from_redis_value)
+        .collect::<Result<_, _>>()
+        .map_err(|_| unexpected("ingest"))?;
+    let mut sequence: u64 = parts
+        .pop()
+        .and_then(|first| redis::from_redis_value(first).ok())
+        .ok_or_else(|| unexpected("ingest"))?;
+    let damaged = exceptions.iter().filter(|exception| exception.1 == "damaged");
+    let damaged = damaged.map(|exception| exception.2 as usize).collect();
+    let mut exceptions = exceptions.into_iter().peekable();
+    let result = (1..=count).map(|arrival| {
+        let listed = exceptions.next_if(|exception| exception.0 == arrival);
+        let Some((_, kind, at, in_epoch, id)) = listed else {
+            let position = Position { epoch, sequence };
+            sequence += 1;
+            return Ok(Ingested::Stamped(position));
+        };
+        match kind.as_str() {
+            "duplicate" => Ok(Ingested::Duplicate(Position { epoch: in_epoch, sequence: at }, id)),
+            "conflict" => Ok(Ingested::Conflict),
+            "backlog_full" => Ok(Ingested::BacklogFull),
+            "gone" => Ok(Ingested::Gone),
+            "damaged" => Ok(Ingested::Damaged),
+            _ => Err(unexpected("ingest")),
+        }
+    });
+    Ok((result.collect::<Result<_, _>>()?, damaged))
+}

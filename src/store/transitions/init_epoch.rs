@@ -1,0 +1,23 @@
+//! Notes the first epoch of every partition (`lua/init_epoch.lua`).
+
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::store::{Store, StoreError};
+
+/// First epochs that are noted at once.
+const CALLS_MAX: usize = 16;
+
+impl Store {
+    /// Notes the first epoch of every partition of a new deployment. Where one is noted nothing
+    /// changes.
+    pub async fn init_epoch(&self) -> Result<(), StoreError> {
+        let calls = stream::iter(0..self.keys().partitions()).map(async |partition| {
+            let mut call = self.call(|scripts| &scripts.init_epoch);
+            call.key(self.keys().partition(partition).epoch());
+            call.arg(self.inner.epochs.text(partition, 0));
+            self.run::<u64>(&call).await
+        });
+        calls.buffer_unordered(CALLS_MAX).try_collect::<Vec<u64>>().await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,31 @@
+//! What changes Redis: one file for each script in `lua/`, with the same name.
+
+pub mod acquire_partition;
+pub mod claim;
+pub mod complete;
+pub mod define;
+pub mod discard;
+pub mod expire;
+pub mod extend;
+pub mod fail;
+pub mod halt;
+pub mod heartbeat;
+pub mod index;
+pub mod ingest;
+pub mod init_epoch;
+pub mod migrate;
+pub mod pause;
+pub mod postpone;
+pub mod reap;
+pub mod release;
+pub mod remove;
+pub mod remove_batch;
+pub mod repair;
+pub mod repair_counters;
+pub mod repair_keys;
+pub mod repair_traces;
+pub mod requeue;
+pub mod resign_partition;
+pub mod retry_head;
+pub mod topic;
+pub mod withdraw;

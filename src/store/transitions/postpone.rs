@@ -1,0 +1,52 @@
+//! Has a head wait that its receiver did not accept (`lua/postpone.lua`).
+
+use std::time::Duration;
+
+use super::release::Owner;
+use crate::{
+    domain::{AttemptError, Sequence},
+    store::{
+        Store, StoreError, attempts,
+        entry::{CatalogEntry, set_key},
+    },
+};
+
+/// A lane's head that its receiver did not accept.
+#[derive(Debug, Clone, Copy)]
+pub struct RefusedHead<'a> {
+    /// Its lane, as in [`LaneRequest::key`].
+    pub lane: Option<&'a str>,
+    /// The head.
+    pub sequence: Sequence,
+    /// Failed attempts at its delivery, with this one.
+    pub failed: u32,
+    /// What went wrong this time.
+    pub error: &'a AttemptError,
+}
+
+impl Store {
+    /// Has a lane's head, which the receiver did not accept, wait before it is tried again.
+    pub async fn postpone(
+        &self,
+        owner: &Owner,
+        known: &CatalogEntry,
+        head: RefusedHead<'_>,
+        wait: Duration,
+    ) -> Result<(), StoreError> {
+        let name = &known.destination.name;
+        let keys = self.keys().destination(name);
+        let mut call = self.call(|scripts| &scripts.postpone);
+        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
+        call.key(keys.partition.releasable()).key(keys.lanes());
+        call.key(keys.in_progress(set_key(known, head.lane)))
+            .key(keys.withdrawals())
+            .key(keys.hash());
+        call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
+        call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition));
+        call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);
+        call.arg(wait.as_millis() as u64).arg(attempts::error_text(head.error));
+        call.arg(known.version);
+        self.learned(known.partition, self.run::<u64>(&call).await)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Takes up again what dead processors held, and what is due (`lua/reap.lua`).
+
+use std::collections::BTreeMap;
+
+use crate::{
+    domain::DestinationName,
+    faults::pause::{Point, point},
+    redis_client::texts,
+    store::{Store, StoreError, calls::answered, keys::Claimers},
+    telemetry,
+};
+
+/// The most that one look finds, of leases and of delays.
+const LOOK_MAX: isize = 500;
+
+/// The most looks of one turn, where there is more than one look finds.
+const LOOKS_MAX: usize = 40;
+
+/// The most leases of one call: each may have a checkpoint and errors of 75 kB, which are read and written.
+const LEASES_MAX: usize = 25;
+
+/// What may be over in a partition, by destination. A hint.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Overdue {
+    /// Per destination: members of the leases, members of the delayed.
+    pub by_destination: BTreeMap<DestinationName, (Vec<String>, Vec<String>)>,
+}
+
+impl Overdue {
+    /// True if one look may not have found all.
+    fn is_full(&self) -> bool {
+        let counts =
+            self.by_destination.values().map(|(leases, delays)| (leases.len(), delays.len()));
+        let (leases, delays) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        leases.max(delays) >= LOOK_MAX as usize
+    }
+
+    fn of(leases: &[String], delays: &[String]) -> Overdue {
+        let mut overdue = Overdue::default();
+        let tagged = leases.iter().map(|l| (l, true)).chain(delays.iter().map(|d| (d, false)));
+        for (member, is_lease) in tagged {
+            let name = member.split('/').next().unwrap_or_default().parse();
+            let Ok(name) = name else { continue };
+            let (leases, delays) = overdue.by_destination.entry(name).or_default();
+            if is_lease { leases } else { delays }.push(member.clone());
+        }
+        overdue
+    }
+}
+
+/// What was taken up again.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Reaped {
+    /// Leases that had run out.
+    pub leases: usize,
+    /// Delays that were over.
+    pub delays: usize,
+    /// Messages that were halted: too many leases on them had run out.
+    pub halted: usize,
+}
+
+impl Store {
+    /// Looks for leases and delays of these partitions that are over, in their order. Nothing of
+    /// those whose server does not answer, unless none does.
+    pub async fn overdue(&self, partitions: &[u16]) -> Result<Vec<Overdue>, StoreError> {
+        let keys: Vec<_> = partitions.iter().map(|number| self.keys().partition(*number)).collect();
+        let places: Vec<_> = keys.iter().map(|keys| keys.leases()).collect();
+        let clocks = self.client().clocks(&places).await;
+        let looks = keys.iter().zip(clocks).map(|(keys, now_ms)| {
+            let (now_ms, mut pipe) = (now_ms.unwrap_or_default(), redis::pipe());
+            pipe.zrangebyscore_limit(keys.leases(), 0, now_ms, 0, LOOK_MAX);
+            pipe.zrangebyscore_limit(keys.delayed(), 0, now_ms, 0, LOOK_MAX);
+            pipe
+        });
+        let found = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let read = |found: Option<Vec<redis::Value>>| {
+            let mut found = found.unwrap_or_default().into_iter();
+            // What is no text names no message, and hides none.
+            let mut next = || texts(found.next(), "a look for what is overdue").unwrap_or_default();
+            Overdue::of(&next(), &next())
+        };
+        Ok(answered(found)?.into_iter().map(read).collect())
+    }
+
+    /// Takes up again all that is over in these partitions. A destination that is gone only loses
+    /// what it left behind.
+    pub async fn recover(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
+        let mut all = Reaped::default();
+        let mut partitions = partitions.to_vec();
+        for _ in 0..LOOKS_MAX {
+            let mut full = Vec::new();
+            let found = self.overdue(&partitions).await?;
+            if found.iter().any(|overdue| !overdue.by_destination.is_empty()) {
+                point(Point::ReaperScanned).await;
+            }
+            for (partition, overdue) in partitions.iter().zip(found) {
+                for (name, (leases, delays)) in &overdue.by_destination {
+                    let reaped = match self.reap(name, leases, delays).await {
+                        Ok(reaped) => reaped,
+                        // The others may be elsewhere, where Redis answers.
+                        Err(error) => {
+                            tracing::debug!(destination = %name, %error, "cannot take up what is over");
+                            continue;
+                        }
+                    };
+                    all.leases += reaped.leases;
+                    all.delays += reaped.delays;
+                    all.halted += reaped.halted;
+                    if reaped.halted > 0 {
+                        let count = reaped.halted;
+                        tracing::error!(
+                            destination = %name, count,
+                            "too many leases on messages have run out: they are halted",
+                        );
+                    }
+                }
+                if overdue.is_full() {
+                    full.push(*partition);
+                }
+            }
+            if full.is_empty() {
+                break;
+            }
+            partitions = full;
+        }
+        telemetry::reaped(all.leases, all.delays);
+        Ok(all)
+    }
+
+    /// Puts back to waiting what is really over.
+    pub async fn reap(
+        &self,
+        destination: &DestinationName,
+        leases: &[String],
+        delays: &[String],
+    ) -> Result<Reaped, StoreError> {
+        let (first, rest) = leases.split_at(leases.len().min(LEASES_MAX));
+        let mut all = self.reap_some(destination, first, delays).await?;
+        for some in rest.chunks(LEASES_MAX) {
+            let reaped = self.reap_some(destination, some, &[]).await?;
+            all.leases += reaped.leases;
+            all.delays += reaped.delays;
+            all.halted += reaped.halted;
+        }
+        Ok(all)
+    }
+
+    async fn reap_some(
+        &self,
+        destination: &DestinationName,
+        leases: &[String],
+        delays: &[String],
+    ) -> Result<Reaped, StoreError> {
+        let keys = self.keys().destination(destination);
+        let mut call = self.call(|scripts| &scripts.reap);
+        call.key(keys.hash()).key(keys.waiting()).key(keys.attempts());
+        call.key(keys.partition.leases()).key(keys.partition.delayed());
+        call.key(keys.messages()).key(keys.halted());
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.epoch());
+        call.arg(destination.as_str()).arg(leases.len());
+        for member in leases.iter().chain(delays) {
+            call.arg(member);
+        }
+        let (leases, delays, halted) = self.run(&call).await?;
+        Ok(Reaped { leases, delays, halted })
+    }
+}

@@ -1,0 +1,215 @@
+//! Settles what has left, and hands out what may leave next (`lua/release.lua`).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::acquire_partition::OwnerToken;
+use crate::{
+    domain::{Epoch, Ordering, Sequence, Stamped, Tombstone},
+    store::{
+        Store, StoreError, attempts,
+        calls::unexpected,
+        entry::{CatalogEntry, set_key},
+        log_entry::LogEntry,
+        record::{self, Part},
+    },
+};
+
+/// The most bytes of records that one call hands out (one record is always handed out).
+const BYTES_MAX: usize = 8 << 20;
+
+/// Who releases: the token of the ownership, and the epoch it was taken in.
+#[derive(Debug, Clone)]
+pub struct Owner {
+    /// The ownership's token.
+    pub token: OwnerToken,
+    /// The epoch that the owner knows.
+    pub epoch: Epoch,
+}
+
+/// What to settle and release of one lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneRequest {
+    /// The lane's key; none for the destination's own lane. Where nothing is in order each message
+    /// is a lane, and its sequence the key.
+    pub key: Option<String>,
+    /// What has left it since the last call.
+    pub settled: Settled,
+    /// The highest sequence that the owner holds and has not settled; 0: none.
+    pub in_hand: Sequence,
+    /// The most messages to hand out.
+    pub want: usize,
+}
+
+/// What has left a lane, and Redis does not know it yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Everything up to here has left; 0: nothing new.
+    pub upto: Sequence,
+    /// How many these are.
+    pub count: usize,
+    /// How many of these were not delivered, but passed as tombstones of each kind.
+    pub dropped: u64,
+    /// See `dropped`.
+    pub dead_lettered: u64,
+    /// See `dropped`.
+    pub cancelled: u64,
+    /// Their accounted bytes, together.
+    pub bytes: u64,
+    /// An entry for each, where the destination has a log.
+    pub log: Vec<(Sequence, LogEntry)>,
+    /// The fields of their bodies that are stored apart and not needed any more.
+    pub bodies: Vec<String>,
+    /// The idempotency keys that are forgotten with them.
+    pub idempotency_keys: Vec<String>,
+}
+
+impl Settled {
+    /// Adds a message that has left, with its entry for the log, if there is one.
+    pub fn add(&mut self, message: &Stamped, entry: Option<LogEntry>) {
+        let sequence = message.position.sequence;
+        self.upto = sequence;
+        self.count += 1;
+        match message.tombstone {
+            None => {}
+            Some(Tombstone::Dropped) => self.dropped += 1,
+            Some(Tombstone::DeadLettered) => self.dead_lettered += 1,
+            Some(Tombstone::Cancelled) => self.cancelled += 1,
+        }
+        self.bytes += message.accounted_bytes;
+        self.idempotency_keys.extend(message.idempotency_key.clone());
+        // The log keeps one of the bodies, if it holds bodies; the script keeps those of dead letters.
+        let kept = entry.as_ref().and_then(LogEntry::part_kept);
+        let apart = [(Part::Body, message.apart.body), (Part::Input, message.apart.input)];
+        let gone = apart.iter().filter(|(part, length)| length.is_some() && kept != Some(*part));
+        self.bodies.extend(gone.map(|(part, _)| part.field(sequence)));
+        self.log.extend(entry.map(|entry| (sequence, entry)));
+    }
+
+    /// The accounted bytes, and behind them, if there were any, the tombstones of each kind.
+    fn accounted_bytes(&self) -> String {
+        let Settled { bytes, dropped, dead_lettered, cancelled, .. } = self;
+        match dropped + dead_lettered + cancelled {
+            0 => bytes.to_string(),
+            _ => format!("{bytes} {dropped} {dead_lettered} {cancelled}"),
+        }
+    }
+}
+
+/// The answer to a release.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Released {
+    /// How many withdrawals wait to be carried out at this destination (see [`Store::withdrawals`]).
+    pub withdrawals: u64,
+    /// The next run of each lane asked for, in order.
+    pub runs: Vec<LaneRun>,
+}
+
+/// The next run of one lane.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LaneRun {
+    /// How long its head must still wait out a backoff.
+    pub wait: Duration,
+    /// The messages, in order. The first carries the attempts at its delivery so far.
+    pub messages: Vec<Stamped>,
+    /// What is wrong with the lane's keys, if they cannot be read: nothing is released then.
+    pub error: Option<String>,
+}
+
+impl Store {
+    /// Settles what was delivered and hands out the next runs of lanes of one destination. Of a lane
+    /// whose head was refused before, no more than one delivery holds: what is behind it is not read
+    /// each time that it is refused again.
+    pub async fn release(
+        &self,
+        owner: &Owner,
+        known: &CatalogEntry,
+        lanes: &[LaneRequest],
+    ) -> Result<Released, StoreError> {
+        let name = &known.destination.name;
+        let keys = self.keys().destination(name);
+        let mut call = self.call(|scripts| &scripts.release);
+        call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
+        call.key(keys.messages()).key(keys.attempts()).key(keys.partition.releasable());
+        call.key(keys.lanes()).key(keys.withdrawals()).key(keys.idempotency_keys());
+        call.key(keys.log()).key(keys.log_order()).key(keys.halted());
+        call.key(keys.bodies()).key(keys.dead_letters()).key(keys.previous());
+        // Where nothing is in order all lanes stand in the same sets.
+        let sets = if known.destination.ordering == Ordering::None { 1 } else { lanes.len() };
+        for lane in lanes.iter().take(sets) {
+            let key = set_key(known, lane.key.as_deref());
+            call.key(keys.in_progress(key)).key(keys.ready(key));
+        }
+        call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.version).arg(name.as_str());
+        call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition)).arg(BYTES_MAX);
+        call.arg(known.destination.log_max).arg(lanes.len());
+        call.arg(lanes.iter().map(|lane| lane.settled.log.len()).sum::<usize>());
+        call.arg(lanes.iter().map(|lane| lane.settled.bodies.len()).sum::<usize>());
+        call.arg(known.destination.refused_max()).arg(known.destination.delivery.batch_bytes_max);
+        call.arg(known.destination.previous_keys_max);
+        for lane in lanes {
+            let settled = &lane.settled;
+            call.arg(lane.key.as_deref().unwrap_or_default()).arg(settled.upto);
+            call.arg(settled.accounted_bytes()).arg(lane.in_hand).arg(lane.want.min(1024));
+        }
+        for (sequence, entry) in lanes.iter().flat_map(|lane| &lane.settled.log) {
+            call.arg(*sequence).arg(entry.encode());
+        }
+        for field in lanes.iter().flat_map(|lane| &lane.settled.bodies) {
+            call.arg(field);
+        }
+        for key in lanes.iter().flat_map(|lane| &lane.settled.idempotency_keys) {
+            call.arg(key);
+        }
+        let mut answer =
+            self.learned(known.partition, self.run::<Vec<Value>>(&call).await)?.into_iter();
+        let withdrawals = answer.next().ok_or_else(|| unexpected("release"))?;
+        let withdrawals =
+            redis::from_redis_value(withdrawals).map_err(|_| unexpected("release"))?;
+        let runs: Vec<LaneRun> =
+            answer.map(|lane| read_run(lane, known)).collect::<Result<_, _>>()?;
+        for (lane, _) in lanes.iter().zip(&runs).filter(|(_, run)| run.error.is_some()) {
+            let set = set_key(known, lane.key.as_deref());
+            let of_lane = vec![keys.in_progress(set), keys.ready(set)];
+            self.note_damaged_keys(known, "release", of_lane);
+        }
+        Ok(Released { withdrawals, runs })
+    }
+}
+
+fn read_run(lane: Value, known: &CatalogEntry) -> Result<LaneRun, StoreError> {
+    let shape = |_| unexpected("release");
+    let lane: Vec<Value> = redis::from_redis_value(lane).map_err(shape)?;
+    let mut parts = lane.into_iter();
+    let mut next = || parts.next().ok_or_else(|| unexpected("release"));
+    let wait_ms: u64 = redis::from_redis_value(next()?).map_err(shape)?;
+    let kept: Bytes = redis::from_redis_value(next()?).map_err(shape)?;
+    if let Some(error) = kept.strip_prefix(b"!") {
+        let error = Some(String::from_utf8_lossy(error).into_owned());
+        return Ok(LaneRun { wait: Duration::from_millis(wait_ms), error, ..LaneRun::default() });
+    }
+    let mut of_first = Some(attempts::read(&kept));
+    let mut messages = Vec::with_capacity(parts.len() / 2);
+    while let (Some(sequence), Some(bytes)) = (parts.next(), parts.next()) {
+        let sequence: Sequence = redis::from_redis_value(sequence).map_err(shape)?;
+        let bytes: Bytes = redis::from_redis_value(bytes).map_err(shape)?;
+        let body = match record::is_apart(&bytes) {
+            true => {
+                let body = parts.next().ok_or_else(|| unexpected("release"))?;
+                Some(redis::from_redis_value::<Bytes>(body).map_err(shape)?)
+            }
+            false => None,
+        };
+        let attempts = of_first.take().unwrap_or_default();
+        let name = &known.destination.name;
+        let message = record::read_with(bytes, body, name, sequence, attempts.clone());
+        // The owner delivers what is before it, and halts it.
+        messages.push(message.unwrap_or_else(|error| Stamped {
+            attempts,
+            ..Stamped::unreadable(name.clone(), sequence, error.to_string())
+        }));
+    }
+    Ok(LaneRun { wait: Duration::from_millis(wait_ms), messages, error: None })
+}

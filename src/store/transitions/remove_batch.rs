@@ -1,0 +1,131 @@
+//! Removes some of what a destination has, a call at a time (`lua/remove_batch.lua`).
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use crate::{
+    domain::DestinationName,
+    store::{Store, StoreError, record},
+};
+
+/// The most messages that are removed_messages in one call.
+const PURGE_MAX: usize = 500;
+
+/// What of a destination stands in keys of its partition.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RemovedMembers {
+    Leases,
+    Delayed,
+}
+
+impl Store {
+    /// Removes a destination's leases or delays, some at a time.
+    pub(super) async fn remove_members(
+        &self,
+        destination: &DestinationName,
+        of: RemovedMembers,
+    ) -> Result<(), StoreError> {
+        let keys = self.keys().destination(destination);
+        let (key, is_lease) = match of {
+            RemovedMembers::Leases => (keys.partition.leases(), true),
+            RemovedMembers::Delayed => (keys.partition.delayed(), false),
+        };
+        let mut cursor = 0u64;
+        loop {
+            let mut pipe = redis::pipe();
+            pipe.cmd("ZSCAN").arg(&key).arg(cursor);
+            pipe.arg("MATCH").arg(format!("{destination}/*")).arg("COUNT").arg(PURGE_MAX);
+            let ((next, found),): ((u64, Vec<(String, f64)>),) = self.query(&pipe).await?;
+            for batch in found.chunks(PURGE_MAX) {
+                let mut call = self.call(|scripts| &scripts.remove_batch);
+                call.key(keys.hash()).key(keys.messages());
+                call.key(keys.partition.leases()).key(keys.partition.delayed());
+                call.key(keys.partition.epoch());
+                call.arg(0).arg(if is_lease { batch.len() } else { 0 });
+                for (member, _) in batch {
+                    call.arg(member);
+                }
+                self.run::<u64>(&call).await?;
+            }
+            if next == 0 {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
+    /// Removes pending messages, and their lanes where lanes are keys, some at a time. Tells how many
+    /// messages these were.
+    pub(super) async fn remove_lanes(
+        &self,
+        destination: &DestinationName,
+    ) -> Result<u64, StoreError> {
+        let keys = self.keys().destination(destination);
+        let mut pipe = redis::pipe();
+        pipe.cmd("TYPE").arg(keys.messages());
+        let (kind,): (String,) = self.query(&pipe).await?;
+        if kind != "hash" {
+            return Ok(0);
+        }
+        let (mut cursor, mut removed) = (0u64, 0);
+        loop {
+            let mut pipe = redis::pipe();
+            pipe.cmd("HSCAN").arg(keys.messages()).arg(cursor).arg("COUNT").arg(PURGE_MAX);
+            let ((next, found),): ((u64, Vec<(Bytes, Bytes)>),) = self.query(&pipe).await?;
+            for batch in found.chunks(PURGE_MAX) {
+                let mut call = self.call(|scripts| &scripts.remove_batch);
+                call.key(keys.hash()).key(keys.messages());
+                call.key(keys.partition.leases()).key(keys.partition.delayed());
+                call.key(keys.partition.epoch());
+                call.arg(batch.len()).arg(0);
+                let mut lanes = BTreeSet::new();
+                for (field, bytes) in batch {
+                    call.arg(&field[..]);
+                    let message = record::read(bytes.clone(), destination, 0, Default::default());
+                    lanes.insert(message.ok().and_then(|message| message.message.key));
+                }
+                for lane in lanes.iter().map(|lane| lane.as_deref().unwrap_or_default()) {
+                    call.key(keys.in_progress(Some(lane))).key(keys.ready(Some(lane)));
+                }
+                removed += self.run::<u64>(&call).await?;
+            }
+            if next == 0 {
+                return Ok(removed);
+            }
+            cursor = next;
+        }
+    }
+
+    /// Removes whatever else is there of a destination, whatever its type: lanes that no record names.
+    /// Idempotency keys stay until they expire.
+    pub(super) async fn remove_left_over(
+        &self,
+        destination: &DestinationName,
+    ) -> Result<(), StoreError> {
+        let keys = self.keys().destination(destination);
+        let mut cursor = 0u64;
+        loop {
+            let (next, found) = self.scan_keys(&keys, cursor).await?;
+            let is_lane = |key: &&Bytes| {
+                keys.noun_of(key).is_some_and(|noun| !noun.starts_with(b"idempotency:"))
+            };
+            let left_over: Vec<&Bytes> = found.iter().filter(is_lane).collect();
+            for batch in left_over.chunks(PURGE_MAX) {
+                let mut call = self.call(|scripts| &scripts.remove_batch);
+                call.key(keys.hash()).key(keys.messages());
+                call.key(keys.partition.leases()).key(keys.partition.delayed());
+                call.key(keys.partition.epoch());
+                call.arg(0).arg(0);
+                for key in batch {
+                    call.key(&key[..]);
+                }
+                self.run::<u64>(&call).await?;
+            }
+            if next == 0 {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+}

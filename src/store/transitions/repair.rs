@@ -1,0 +1,348 @@
+//! Finding and repairing what the sets and the records of a destination disagree on
+//! (`lua/repair.lua`, `lua/repair_keys.lua`, `lua/repair_traces.lua`, `lua/repair_counters.lua`).
+//!
+//! The sets are read page by page while messages come and go, so what a page says is only a hint. The
+//! script looks at each message again, in one step, and decides.
+
+mod pages;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    domain::{Ordering, Sequence, TransformKind},
+    store::{
+        Store, StoreError,
+        calls::unexpected,
+        entry::CatalogEntry,
+        keys::{Claimers, DestinationKeys},
+        record,
+    },
+};
+use pages::Bits;
+
+/// The most messages of one call.
+const MESSAGES_MAX: usize = 200;
+
+/// How often everything is compared: what is repaired may show what else is to be repaired.
+const PASSES_MAX: usize = 4;
+
+/// So many examples of each kind are named.
+const EXAMPLES_MAX: usize = 5;
+
+/// The most messages of lanes whose set `in-progress` has another type.
+const REBUILT_MAX: usize = 20_000;
+
+/// What a repair found, and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Repair {
+    /// True if it only looked.
+    pub dry_run: bool,
+    /// How many things were found.
+    pub found: u64,
+    /// How many of them were repaired.
+    pub repaired: u64,
+    /// False if the counters changed each time while messages were counted.
+    pub counters_verified: bool,
+    /// What was found, by kind.
+    pub items: Vec<Found>,
+}
+
+/// What was found of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// The kind.
+    pub kind: String,
+    /// What it means, and what becomes of it.
+    pub detail: &'static str,
+    /// How many there are.
+    pub found: u64,
+    /// How many of them were repaired.
+    pub repaired: u64,
+    /// Sequences, keys of Redis or names of counters.
+    pub examples: Vec<String>,
+}
+
+/// What each kind means, and what is done about it.
+const KINDS: [(&str, &str); 10] = [
+    ("wrong_type", "keys of another type; removed, and built again from what there is"),
+    ("no_lane", "records that no lane holds; they become dead letters, or go if unreadable"),
+    ("damaged", "pending messages without a whole record and body; their lanes are halted"),
+    ("nowhere", "pending messages that stand nowhere; they go on where they had been"),
+    ("twice", "messages that stand in two places; they keep the one that is further on"),
+    ("left_over", "traces of messages that are gone; removed"),
+    ("body", "bodies that no message, dead letter or log entry names; removed"),
+    ("dead_letter", "dead letters that are listed and not there, or the other way round"),
+    ("hint", "lanes or messages that nobody would look for; named again"),
+    ("counter", "counters that differ from what is counted; set"),
+];
+
+/// A message to look at: its lane (`None` twice where no lane is known), and what the caller knows.
+#[derive(Debug, Clone)]
+struct Item {
+    lane: Option<Option<String>>,
+    sequence: Sequence,
+    flags: String,
+}
+
+/// A kind, what it is about, and whether it was repaired.
+pub(super) type Finding = (String, String, bool);
+
+/// One repair under way.
+pub(super) struct Repairing<'a> {
+    pub(super) store: &'a Store,
+    pub(super) known: &'a CatalogEntry,
+    pub(super) keys: DestinationKeys,
+    pub(super) dry_run: bool,
+    pub(super) stop: &'a CancellationToken,
+    pub(super) repaired: BTreeMap<String, (u64, Vec<String>)>,
+    /// Of the present pass: found, and not repaired.
+    pub(super) left: BTreeMap<String, (u64, Vec<String>)>,
+    pub(super) has_repaired: bool,
+    /// Sequences that have been looked at, and those that were seen waiting.
+    seen: Bits,
+    waiting: Bits,
+    /// Messages for which all of a long list is to be read again: whether they wait matters.
+    to_look_for: HashMap<Sequence, Item>,
+    /// Records that cannot be read, of lanes that are not known yet, and their lengths.
+    pub(super) unread: HashMap<Sequence, usize>,
+    pub(super) wrong_lanes: BTreeSet<Option<String>>,
+    /// Pending, ready, halted and ready, held, bytes.
+    pub(super) sums: [u64; 5],
+    pub(super) delayed: u64,
+}
+
+impl Store {
+    /// Compares the sets and the records of a destination and repairs what they disagree on; with
+    /// `dry_run` it only tells.
+    pub async fn repair(
+        &self,
+        known: &CatalogEntry,
+        dry_run: bool,
+        stop: &CancellationToken,
+    ) -> Result<Repair, StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut repairing = Repairing {
+            store: self,
+            known,
+            keys,
+            dry_run,
+            stop,
+            repaired: BTreeMap::new(),
+            left: BTreeMap::new(),
+            has_repaired: false,
+            seen: Bits::default(),
+            waiting: Bits::default(),
+            to_look_for: HashMap::new(),
+            unread: HashMap::new(),
+            wrong_lanes: BTreeSet::new(),
+            sums: [0; 5],
+            delayed: 0,
+        };
+        let mut counters_verified = false;
+        for _ in 0..PASSES_MAX {
+            let before = repairing.counters().await?;
+            if !repairing.pass().await? {
+                break;
+            }
+            if !repairing.has_repaired {
+                counters_verified = repairing.compare_counters(&before).await?;
+                if counters_verified {
+                    break;
+                }
+            }
+        }
+        Ok(repairing.told(counters_verified))
+    }
+}
+
+impl Repairing<'_> {
+    /// Compares everything once. False if a key has another type, and that is only told: then nothing
+    /// more can be compared.
+    async fn pass(&mut self) -> Result<bool, StoreError> {
+        self.left.clear();
+        self.has_repaired = false;
+        (self.seen, self.waiting) = (Bits::default(), Bits::default());
+        (self.sums, self.delayed) = ([0; 5], 0);
+        self.to_look_for.clear();
+        self.unread.clear();
+        self.wrong_lanes.clear();
+        self.check_keys(None, &[]).await?;
+        if self.left.contains_key("wrong_type") {
+            return Ok(false);
+        }
+        self.waiting = self.list_waiting().await?;
+        self.messages(Vec::new()).await?;
+        self.scan_records().await?;
+        self.scan_lanes().await?;
+        self.scan_strays().await?;
+        self.rebuild_lanes().await?;
+        self.look_for_listed().await?;
+        self.scan_letters().await?;
+        self.scan_bodies().await?;
+        Ok(true)
+    }
+
+    pub(super) fn begin(&self) -> Result<(), StoreError> {
+        match self.stop.is_cancelled() {
+            true => Err(StoreError::Unavailable("this pod is stopping".into())),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn repairs(&self) -> &'static str {
+        if self.dry_run { "" } else { "1" }
+    }
+
+    /// Looks at some messages: how many it were; and the sums.
+    async fn run(
+        &mut self,
+        lanes: &[Option<String>],
+        args: &[String],
+    ) -> Result<(usize, Vec<u64>), StoreError> {
+        self.begin()?;
+        let (keys, known) = (self.keys.clone(), self.known);
+        let mut call = self.store.call(|scripts| &scripts.repair);
+        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting()).key(keys.messages());
+        call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.delayed());
+        call.key(keys.halted())
+            .key(keys.withdrawals())
+            .key(keys.dead_letters())
+            .key(keys.dead_letter_messages());
+        call.key(keys.dead_lettered_at()).key(keys.bodies()).key(keys.log());
+        call.key(keys.partition.releasable()).key(keys.lanes());
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.wake_releasable()).key(keys.withdrawn());
+        for lane in lanes {
+            call.key(keys.in_progress(lane.as_deref())).key(keys.ready(lane.as_deref()));
+        }
+        call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
+        call.arg(known.processing_text()).arg(self.repairs()).arg(lanes.len());
+        for lane in lanes {
+            call.arg(lane.as_deref().unwrap_or_default());
+        }
+        for arg in args {
+            call.arg(arg);
+        }
+        let (looked_at, findings, sums): (String, Vec<Finding>, Vec<u64>) =
+            self.store.run(&call).await?;
+        self.note_all(findings, lanes);
+        Ok((looked_at.parse().map_err(|_| unexpected("repair"))?, sums))
+    }
+
+    pub(super) fn note_all(&mut self, findings: Vec<Finding>, lanes: &[Option<String>]) {
+        for (kind, what, is_repaired) in findings {
+            self.note(kind, what, is_repaired, lanes);
+        }
+    }
+
+    fn note(&mut self, kind: String, what: String, is_repaired: bool, lanes: &[Option<String>]) {
+        if kind == "wrong_lane" {
+            let is_it = |lane: &&Option<String>| lane.as_deref().unwrap_or_default() == what;
+            self.wrong_lanes.extend(lanes.iter().find(is_it).cloned());
+            return;
+        }
+        self.has_repaired |= is_repaired;
+        let notes = if is_repaired { &mut self.repaired } else { &mut self.left };
+        let (count, examples) = notes.entry(kind).or_default();
+        *count += 1;
+        if examples.len() < EXAMPLES_MAX {
+            examples.push(what);
+        }
+    }
+
+    /// Looks at messages, and counts them.
+    async fn messages(&mut self, items: Vec<Item>) -> Result<(), StoreError> {
+        let sums = self.look_at(items).await?;
+        for (sum, more) in self.sums.iter_mut().zip(sums) {
+            *sum += more;
+        }
+        Ok(())
+    }
+
+    /// Looks at messages, some at a time: the sums.
+    async fn look_at(&mut self, items: Vec<Item>) -> Result<[u64; 5], StoreError> {
+        let (mut rest, mut all) = (&items[..], [0; 5]);
+        loop {
+            let some = &rest[..rest.len().min(MESSAGES_MAX)];
+            let (mut lanes, mut args): (Vec<Option<String>>, Vec<String>) = Default::default();
+            let mut index = HashMap::new();
+            for item in some {
+                let number = item.lane.as_ref().map_or(0, |lane| {
+                    *index.entry(lane).or_insert_with(|| {
+                        lanes.push(lane.clone());
+                        lanes.len()
+                    })
+                });
+                args.extend([number.to_string(), item.sequence.to_string(), item.flags.clone()]);
+            }
+            let (looked_at, sums) = self.run(&lanes, &args).await?;
+            for (sum, more) in all.iter_mut().zip(&sums) {
+                *sum += more;
+            }
+            for sequence in sums.iter().skip(5) {
+                let item = some.iter().find(|item| item.sequence == *sequence);
+                self.to_look_for.extend(item.map(|item| (*sequence, item.clone())));
+            }
+            if looked_at == 0 && !some.is_empty() {
+                return Err(unexpected("repair"));
+            }
+            rest = &rest[looked_at.min(some.len())..];
+            if rest.is_empty() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// What is known of a record: its lane, and flags; no lane if only its key could tell.
+    fn item_of(&self, sequence: Sequence, bytes: Bytes) -> Item {
+        let destination = &self.known.destination;
+        let length = bytes.len();
+        let mut flags = String::new();
+        if self.waiting.has(sequence) {
+            flags.push('w');
+        }
+        let lane = match record::read(bytes, &destination.name, sequence, Default::default()) {
+            // A tombstone of what could not be read keeps its place and nothing else: its key is not known.
+            Ok(message) if message.damaged.is_some() => self.lane_unknown(),
+            Ok(message) => {
+                let is_finished = message.processed.is_some()
+                    || destination.transform.kind == TransformKind::None;
+                if is_finished {
+                    flags.push('f');
+                }
+                Some(destination.lane_key(message.message.key.as_deref()).map(str::to_owned))
+            }
+            Err(_) => {
+                flags.push_str(&format!("u{length};"));
+                self.lane_unknown()
+            }
+        };
+        Item { lane, sequence, flags }
+    }
+
+    /// The lane of a message of which nothing is known.
+    fn lane_unknown(&self) -> Option<Option<String>> {
+        (self.known.destination.ordering != Ordering::Key).then_some(None)
+    }
+
+    fn told(self, counters_verified: bool) -> Repair {
+        let mut repair = Repair { dry_run: self.dry_run, counters_verified, ..Repair::default() };
+        for (kind, detail) in KINDS {
+            let (repaired, mut examples) = self.repaired.get(kind).cloned().unwrap_or_default();
+            let (left, others) = self.left.get(kind).cloned().unwrap_or_default();
+            examples.extend(others);
+            examples.truncate(EXAMPLES_MAX);
+            let found = repaired + left;
+            if found > 0 {
+                repair.items.push(Found { kind: kind.into(), detail, found, repaired, examples });
+            }
+            (repair.found, repair.repaired) = (repair.found + found, repair.repaired + repaired);
+        }
+        repair
+    }
+}

@@ -1,0 +1,39 @@
+//! Compares the counters of a destination with what was counted (`lua/repair_counters.lua`).
+
+use super::repair::{Finding, Repairing};
+use crate::store::StoreError;
+
+/// The counters that are compared with what is counted.
+const COUNTERS: [&str; 7] =
+    ["last", "settled", "ready", "halted_ready", "awaiting_turn", "bytes", "delayed"];
+
+impl Repairing<'_> {
+    pub(super) async fn counters(&self) -> Result<Vec<i64>, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.hmget(self.keys.hash(), &COUNTERS);
+        let (values,): (Vec<Option<i64>>,) = self.store.query(&pipe).await?;
+        Ok(values.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// Compares the counters with what was counted, if they have not changed meanwhile.
+    pub(super) async fn compare_counters(&mut self, before: &[i64]) -> Result<bool, StoreError> {
+        let [pending, ready, halted_ready, held, bytes] = self.sums;
+        let last = before.first().map_or(0, |last| last.max(&0).unsigned_abs());
+        let settled = last.saturating_sub(pending);
+        let counted = [last, settled, ready, halted_ready, held, bytes, self.delayed];
+        self.begin()?;
+        let keys = self.keys.clone();
+        let mut call = self.store.call(|scripts| &scripts.repair_counters);
+        call.key(keys.partition.epoch())
+            .key(keys.hash())
+            .key(keys.withdrawals())
+            .key(keys.withdrawn());
+        call.arg(self.known.version).arg(self.repairs());
+        for ((name, before), counted) in COUNTERS.iter().zip(before).zip(counted) {
+            call.arg(*name).arg(*before).arg(counted);
+        }
+        let (answer, findings): (String, Vec<Finding>) = self.store.run(&call).await?;
+        self.note_all(findings, &[]);
+        Ok(answer == "ok")
+    }
+}

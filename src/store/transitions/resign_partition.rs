@@ -1,0 +1,59 @@
+//! Gives a partition back, and vouches for who has stopped (`lua/resign_partition.lua`).
+
+use futures::{StreamExt, stream};
+
+use super::acquire_partition::OwnerToken;
+use crate::{
+    domain::Epoch,
+    store::{Store, StoreError},
+};
+
+/// Partitions that are vouched for at once.
+const CALLS_MAX: usize = 16;
+
+/// The answer to giving a partition back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resigned {
+    /// False if it was not owned under this token any more.
+    pub was_owned: bool,
+    /// The partition's epoch.
+    pub epoch: Epoch,
+}
+
+impl Store {
+    /// Gives a partition back. With `vouched`, the caller vouches that no sender of an epoch before that
+    /// one sends any more: if that is the epoch now, releases need not wait for such a sender. Only
+    /// who heard of that epoch while its own lease lasted by its own clock, had not given it back, and
+    /// has stopped since, knows this.
+    pub async fn resign_partition(
+        &self,
+        partition: u16,
+        token: &OwnerToken,
+        vouched: Option<Epoch>,
+    ) -> Result<Resigned, StoreError> {
+        let keys = self.keys().partition(partition);
+        let mut call = self.call(|scripts| &scripts.resign_partition);
+        call.key(keys.owner()).key(keys.wake_owner()).key(keys.epoch());
+        call.arg(token.as_str()).arg(self.known_of_epoch(partition));
+        call.arg(vouched.map_or_else(String::new, |epoch| epoch.to_string()));
+        let (was_owned, epoch): (bool, Epoch) = self.run(&call).await?;
+        self.inner.epochs.note(partition, epoch);
+        Ok(Resigned { was_owned, epoch })
+    }
+
+    /// Vouches for each partition that no sender from before this start of Redis sends any more: it had
+    /// been stopped when none was sending, and has forgotten nothing.
+    pub async fn vouch(&self) {
+        let nobody = OwnerToken::random();
+        let all = stream::iter(0..self.keys().partitions()).map(|partition| {
+            let nobody = &nobody;
+            async move {
+                let begun = self.resign_partition(partition, nobody, None).await?.epoch;
+                self.resign_partition(partition, nobody, Some(begun)).await
+            }
+        });
+        let vouched: Vec<_> = all.buffer_unordered(CALLS_MAX).collect().await;
+        let waiting = vouched.iter().filter(|vouched| vouched.is_err()).count();
+        tracing::info!(waiting, "Redis was stopped cleanly: deliveries need not wait");
+    }
+}

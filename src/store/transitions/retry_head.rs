@@ -1,0 +1,88 @@
+//! Has a head tried again now (`lua/retry_head.lua`).
+
+use bytes::Bytes;
+
+use crate::{
+    domain::{Body, Sequence, Stamped, State},
+    store::{
+        Store, StoreError,
+        entry::{CatalogEntry, set_key},
+        keys::Claimers,
+        record::{self, Part},
+    },
+};
+
+/// What to retry.
+#[derive(Debug, Clone)]
+pub struct Retry {
+    /// The lane, as in [`LaneRequest::key`](super::LaneRequest::key).
+    pub lane: Option<String>,
+    /// Its head.
+    pub sequence: Sequence,
+    /// A body in place of the one that it has: of a halted message only.
+    pub repaired: Option<Body>,
+}
+
+impl Store {
+    /// Has a lane's head tried again now. Tells where it stands: waiting, or ready.
+    pub async fn retry(&self, known: &CatalogEntry, retry: &Retry) -> Result<State, StoreError> {
+        self.in_schema(known.partition, |schema| self.retry_in(schema, known, retry)).await
+    }
+
+    async fn retry_in(
+        &self,
+        schema: u32,
+        known: &CatalogEntry,
+        retry: &Retry,
+    ) -> Result<State, StoreError> {
+        let Retry { lane, sequence, repaired } = retry;
+        let keys = self.keys().destination(&known.destination.name);
+        let (record, body, length) = match repaired {
+            None => (Vec::new(), None, 0),
+            Some(body) => self.repaired(schema, known, *sequence, body).await?,
+        };
+        let set = set_key(known, lane.as_deref());
+        let mut call = self.call(|scripts| &scripts.retry_head);
+        call.key(keys.hash()).key(keys.waiting()).key(keys.messages()).key(keys.attempts());
+        call.key(keys.partition.delayed()).key(keys.halted()).key(keys.partition.releasable());
+        call.key(keys.lanes()).key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.wake_waiting());
+        call.key(keys.partition.wake_releasable());
+        call.key(keys.in_progress(set)).key(keys.ready(set)).key(keys.partition.epoch());
+        call.key(keys.bodies());
+        call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
+        call.arg(lane.as_deref().unwrap_or_default()).arg(*sequence).arg(record).arg(length);
+        call.arg(schema).arg(body.as_deref().unwrap_or_default());
+        let stands: String = self.run(&call).await?;
+        Ok(if stands == "ready" { State::Ready } else { State::Waiting })
+    }
+
+    /// The record of a pending message with another body, that body where it is stored apart, and the
+    /// length of the record and the body that it has.
+    async fn repaired(
+        &self,
+        schema: u32,
+        known: &CatalogEntry,
+        sequence: Sequence,
+        body: &Body,
+    ) -> Result<(Vec<u8>, Option<Bytes>, usize), StoreError> {
+        let keys = self.keys().destination(&known.destination.name);
+        let mut pipe = redis::pipe();
+        pipe.cmd("HSTRLEN").arg(keys.messages()).arg(sequence);
+        pipe.cmd("HSTRLEN").arg(keys.bodies()).arg(sequence);
+        let lengths: (usize, usize) = self.query(&pipe).await?;
+        let found = self.headers(known, &[sequence]).await?.pop().flatten();
+        let message: Stamped = found.ok_or(StoreError::WrongHead)?;
+        if let Some(why) = &message.damaged {
+            return Err(StoreError::WrongState(format!(
+                "the message is damaged ({why}): only a message whose headers can be read takes another \
+                 body; skip or cancel it"
+            )));
+        }
+        let mut repaired = message;
+        repaired.message.body = body.clone();
+        let written = record::of_stamped(&repaired, known.destination.ordering, schema);
+        let stored = written.bodies.into_iter().find(|(part, _)| *part == Part::Body);
+        Ok((written.record, stored.and_then(|(_, body)| body), lengths.0 + lengths.1))
+    }
+}

@@ -1,0 +1,35 @@
+//! Why Reseq does not start on what it was given.
+
+use super::known_schema;
+use crate::redis_client;
+
+/// Why Reseq does not start on this Redis. Each is a plain sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum UnfitServer {
+    /// The server itself.
+    #[error(transparent)]
+    Server(#[from] redis_client::UnfitServer),
+    /// The deployment has another number of partitions.
+    #[error(
+        "This deployment was first started with {stored} partitions, but redis.partitions is \
+         {configured}. The number can never change: set redis.partitions = {stored}."
+    )]
+    WrongPartitions {
+        /// What Redis holds.
+        stored: u16,
+        /// What the configuration says.
+        configured: u16,
+    },
+    /// Written by a version of Reseq that is too old.
+    #[error("{}.", known_schema::older_sentence(*.stored))]
+    OlderSchema {
+        /// What Redis holds.
+        stored: u32,
+    },
+    /// Written by a newer version of Reseq.
+    #[error("{}.", known_schema::newer_sentence(*.stored))]
+    NewerSchema {
+        /// What Redis holds.
+        stored: u32,
+    },
+}
