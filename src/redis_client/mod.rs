@@ -1,44 +1,28 @@
 //! Redis as a deployment runs it: one server, one that Sentinel watches over, or a cluster. Calls reach
 //! whoever serves a key, confirmations wait for replicas and disks, subscriptions follow what moves.
 //!
-//! This module knows nothing of Reseq: no keys, no scripts, no schema. Each file uses only those
-//! after it in this list (`tests/structure.rs`).
-
-mod subscribe;
-
-mod memory;
-
-mod confirm;
-
-mod fitness;
+//! This module knows nothing of Reseq: no keys, no scripts, no schema.
+//! From the top down: `subscribe`, `memory`, `confirm` and `fitness` make calls; `call` follows them to the
+//! right server; `client` knows all servers, `cluster` and `sentinel` where they are; `node` is one server.
 
 mod call;
-
-mod client;
-
-mod cluster;
-
-mod pool;
-
-mod node;
-
-mod sentinel;
-
-mod dial;
-
 mod channel;
-
-mod script;
-
-mod replication;
-
-mod slot;
-
-mod error;
-
+mod client;
 mod clock;
-
+mod cluster;
+mod confirm;
+mod dial;
 pub mod embedded;
+mod error;
+mod fitness;
+mod memory;
+mod node;
+mod pool;
+mod replication;
+mod script;
+mod sentinel;
+mod slot;
+mod subscribe;
 
 pub use call::{Answers, Question, ServerTime, read, route_of, server_ms, texts};
 pub use client::{Deployment, RedisClient};

@@ -8,6 +8,7 @@ pub mod discard;
 pub mod expire;
 pub mod extend;
 pub mod fail;
+pub mod forget;
 pub mod halt;
 pub mod heartbeat;
 pub mod index;

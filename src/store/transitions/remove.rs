@@ -53,7 +53,6 @@ impl Store {
         version: u64,
         pending: u64,
     ) -> Result<(), StoreError> {
-        let keys = self.keys().destination(destination);
         // Nothing is claimed any more, and a lease can only become a delay: leases first.
         self.remove_members(destination, RemovedMembers::Leases).await?;
         self.remove_members(destination, RemovedMembers::Delayed).await?;
@@ -64,23 +63,7 @@ impl Store {
         if pending > 0 || removed > 0 {
             self.remove_left_over(destination).await?;
         }
-        let mut call = self.call(|scripts| &scripts.forget);
-        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
-        call.key(keys.messages()).key(keys.attempts()).key(keys.lanes());
-        call.key(keys.in_progress(None)).key(keys.ready(None));
-        call.key(keys.partition.active(Claimers::Builtin));
-        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
-        call.key(keys.halted()).key(keys.withdrawals()).key(keys.idempotency_keys());
-        call.key(keys.dead_letters())
-            .key(keys.dead_letter_messages())
-            .key(keys.log())
-            .key(keys.log_order());
-        call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
-        call.key(keys.previous());
-        let partition = destination.partition(self.keys().partitions());
-        call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
-        let epoch: u64 = self.run(&call).await?;
-        self.inner.epochs.note_carried(partition, epoch);
+        self.forget(destination).await?;
         self.index(destination, version, None).await
     }
 }

@@ -1,0 +1,31 @@
+//! Ends the removal of a destination: what is left of it goes in one step (`lua/forget.lua`).
+
+use crate::{
+    domain::DestinationName,
+    store::{Store, StoreError, keys::Claimers},
+};
+
+impl Store {
+    /// Removes the destination itself, and what stands in single keys. Its messages are gone.
+    pub(super) async fn forget(&self, destination: &DestinationName) -> Result<(), StoreError> {
+        let keys = self.keys().destination(destination);
+        let mut call = self.call(|scripts| &scripts.forget);
+        call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
+        call.key(keys.messages()).key(keys.attempts()).key(keys.lanes());
+        call.key(keys.in_progress(None)).key(keys.ready(None));
+        call.key(keys.partition.active(Claimers::Builtin));
+        call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
+        call.key(keys.halted()).key(keys.withdrawals()).key(keys.idempotency_keys());
+        call.key(keys.dead_letters())
+            .key(keys.dead_letter_messages())
+            .key(keys.log())
+            .key(keys.log_order());
+        call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
+        call.key(keys.previous());
+        let partition = destination.partition(self.keys().partitions());
+        call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
+        let epoch: u64 = self.run(&call).await?;
+        self.inner.epochs.note_carried(partition, epoch);
+        Ok(())
+    }
+}
