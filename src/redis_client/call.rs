@@ -15,14 +15,14 @@ use super::{
     slot::slot_of,
 };
 
-/// How often one call is sent elsewhere before its caller is told.
+/// Redirects that one call follows before it returns the error.
 const REDIRECTS_MAX: usize = 8;
 /// How long a call waits before it asks again for a slot that is being moved.
 const LATER: Duration = Duration::from_millis(20);
 /// Questions about single keys under way at once, where a question about many had to be split.
 const SINGLE_MAX: usize = 8;
 
-/// What `TIME` answers: seconds, and microseconds of the next.
+/// The answer of `TIME`: seconds, and microseconds within the second.
 pub type ServerTime = (u64, u64);
 
 /// The answers to one pipeline, or why there are none.
@@ -101,7 +101,7 @@ impl RedisClient {
         asked.buffer_unordered(SINGLE_MAX).collect().await
     }
 
-    /// The clock of each of these keys' servers, in ms since 1970; none where it does not answer.
+    /// The clock of each key's server, in ms since 1970. `None` if the server does not answer.
     pub async fn clocks(&self, keys: &[String]) -> Vec<Option<u64>> {
         self.of_servers(keys, |key| async move { self.time_at(key).await.ok() }).await
     }
@@ -134,7 +134,7 @@ impl RedisClient {
         all
     }
 
-    /// Asks everyone who holds data: the answers, and what went wrong with the others.
+    /// Asks all primaries. Returns one answer or error for each.
     pub async fn query_primaries<T: FromRedisValue>(
         &self,
         pipe: &Pipeline,
@@ -174,7 +174,7 @@ impl RedisClient {
         Err(last)
     }
 
-    /// Makes one call where a key is, wherever that is by now.
+    /// Runs one call at the server of a key, and follows redirects.
     async fn at<T: FromRedisValue>(&self, key: &[u8], work: Work<'_>) -> Result<T, ClientError> {
         self.value_at(key, work).await.and_then(fitting)
     }
@@ -219,7 +219,7 @@ impl Question for Pipeline {
     }
 }
 
-/// What is done at one node.
+/// The work to do at one node.
 enum Work<'a> {
     Script(&'a ScriptCall<'a>),
     Commands(&'a Pipeline),
@@ -234,7 +234,7 @@ impl Work<'_> {
     }
 }
 
-/// How a call is followed through a cluster that changes.
+/// Follows one call through a cluster whose slots move.
 pub(super) struct Redirects {
     begun: Instant,
     count: usize,
@@ -245,7 +245,7 @@ impl Redirects {
         Redirects { begun: Instant::now(), count: 0 }
     }
 
-    /// Where the call goes next, or why it does not.
+    /// Where to send the call next, or the error if it must not be sent again.
     pub(super) async fn follow(
         &mut self,
         client: &RedisClient,
@@ -258,7 +258,7 @@ impl Redirects {
             Next::Again(route) if self.count <= REDIRECTS_MAX => Ok(route),
             Next::Later(limit) if self.begun.elapsed() + LATER < limit => {
                 tokio::time::sleep(LATER).await;
-                // These waits are bounded by their time.
+                // A wait is bounded by time, so it does not count as a redirect.
                 self.count -= 1;
                 client.survey().await?;
                 client.route(key).await
@@ -283,7 +283,7 @@ pub fn route_of(pipe: &Pipeline) -> Vec<u8> {
     first
 }
 
-/// Those of these that are texts: a hint that is none names nothing, and hides no other.
+/// The entries that are valid UTF-8. One damaged hint must not hide the others.
 pub fn texts(answer: Option<Value>, what: &str) -> Result<Vec<String>, ClientError> {
     let all: Vec<Vec<u8>> = read(answer, what)?;
     Ok(all.into_iter().filter_map(|one| String::from_utf8(one).ok()).collect())

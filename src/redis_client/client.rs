@@ -38,22 +38,22 @@ enum Servers {
     Cluster(Box<Cluster>),
 }
 
-/// A server, and what it serves of a list, by the indices there.
+/// A server, and the indices of the list entries that it serves.
 pub(super) type NodeKeys = (Arc<Node>, Vec<usize>);
 
-/// Where a call goes.
+/// The target of a call.
 #[derive(Clone)]
 pub(super) struct Route {
     pub(super) node: Arc<Node>,
-    /// The slot is on its address to this node.
+    /// The slot is being migrated to this node.
     pub(super) asking: bool,
 }
 
-/// What to do about a call that failed.
+/// How to go on after a call failed.
 pub(super) enum Next {
-    /// The same call goes there: nothing has run.
+    /// Repeat the call there: it has not run.
     Again(Route),
-    /// The same call may be taken a little later, if it is waited for so long in all.
+    /// Repeat the call a little later, for at most this long in all.
     Later(Duration),
     /// The caller must decide.
     GiveUp,
@@ -95,7 +95,7 @@ impl RedisClient {
         }
     }
 
-    /// Who serves a key.
+    /// The server of a key.
     pub(super) async fn route(&self, key: &[u8]) -> Result<Route, ClientError> {
         let cluster = match &self.servers {
             Servers::One(node) => return Ok(Route { node: node.clone(), asking: false }),
@@ -112,7 +112,8 @@ impl RedisClient {
         Ok(Route { node: node.ok_or_else(nobody)?, asking: false })
     }
 
-    /// The keys by who serves them, each by its index; and those that nobody serves just now.
+    /// Groups keys by their server, as indices. The second list holds keys that no server serves
+    /// now.
     pub(super) fn spread(&self, keys: &[String]) -> (Vec<NodeKeys>, Vec<usize>) {
         let cluster = match &self.servers {
             Servers::One(node) => {
@@ -134,7 +135,7 @@ impl RedisClient {
         (by_node.into_values().collect(), unserved)
     }
 
-    /// Everyone who holds data and takes writes.
+    /// All servers that hold data and accept writes.
     pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
         match &self.servers {
             Servers::One(node) => vec![node.clone()],
@@ -142,7 +143,7 @@ impl RedisClient {
         }
     }
 
-    /// What is to be done about a call that this node answered with an error.
+    /// How to go on after this node answered a call with an error.
     pub(super) async fn after(&self, error: &RedisError, asked: &Node) -> Next {
         let ErrorKind::Server(kind) = error.kind() else { return Next::GiveUp };
         let Servers::Cluster(cluster) = &self.servers else { return Next::GiveUp };
@@ -156,15 +157,15 @@ impl RedisClient {
                 let asking = kind == ServerErrorKind::Ask;
                 Next::Again(Route { node: cluster.node(&host), asking })
             }
-            // Some of the keys are at the one place, some at the other.
+            // During a migration, the keys of the call are on two nodes.
             ServerErrorKind::TryAgain => Next::Later(self.patience),
-            // A master is gone, and none has taken over: that may take long.
+            // A master is gone and has no successor yet. That may take long, so give up earlier.
             ServerErrorKind::ClusterDown => Next::Later(self.patience / 10),
             _ => Next::GiveUp,
         }
     }
 
-    /// Looks where everything is now: who is primary, who serves which slot.
+    /// Finds out which server is primary and which serves each slot.
     pub async fn survey(&self) -> Result<(), ClientError> {
         match &self.servers {
             Servers::Cluster(cluster) => cluster.ask().await,
@@ -172,7 +173,7 @@ impl RedisClient {
                 if let Some(sentinels) = node.sentinels()
                     && sentinels.has_moved().await
                 {
-                    // The old one may still answer, cut off from the others.
+                    // The old primary may still answer, cut off from the others.
                     tracing::info!("the sentinels name another primary");
                     node.discard_all();
                 }
@@ -182,7 +183,7 @@ impl RedisClient {
     }
 }
 
-/// Where an answer sends the call: the host may be empty, and the slot.
+/// The address and slot of a redirect. The host may be empty.
 fn redirect(error: &RedisError) -> Option<(Host, u16)> {
     let (address, slot) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;

@@ -41,7 +41,7 @@ pub(super) fn info_of(host: &Host, access: &Access) -> ConnectionInfo {
     address.into_connection_info().unwrap_or_else(|_| unreachable!()).set_redis_settings(settings)
 }
 
-/// An error while connecting: nothing was sent.
+/// Maps an error while connecting: no call was sent.
 pub(super) fn unreached(error: RedisError) -> ClientError {
     match ClientError::from(error) {
         error @ (ClientError::NoRights(_) | ClientError::Unavailable(_)) => error,

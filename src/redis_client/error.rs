@@ -37,7 +37,7 @@ pub enum ClientError {
     Unreadable(String),
 }
 
-/// In place of a rule, where Redis does not know the user, or the password is another.
+/// Stands in place of an ACL rule when Redis does not accept the user or the password.
 const UNKNOWN_USER: &str = "Redis does not accept the name or the password of redis.url";
 
 /// True when the connection that gave this error must not be used again.
@@ -45,7 +45,7 @@ pub(super) fn is_broken(error: &RedisError) -> bool {
     use ServerErrorKind as S;
     error.is_unrecoverable_error()
         || error.is_io_error()
-        // It is not, or may not be, the primary any more: connect again, to whoever is.
+        // The server is no longer the primary, or may not be: reconnect to find the current one.
         || matches!(
             error.kind(),
             ErrorKind::Server(S::ReadOnly | S::BusyLoading | S::MasterDown)
@@ -58,12 +58,12 @@ pub(super) fn unexpected(what: &str) -> ClientError {
     ClientError::Unreadable(format!("an answer of {what} has another shape than documented"))
 }
 
-/// True if a script met the error: what came before it in the script has been carried out.
+/// True if the error occurred inside a script: earlier commands of the script have run.
 fn is_of_script(detail: &str) -> bool {
     detail.contains("script: ") || detail.contains("ACL failure in script")
 }
 
-/// The rule of an ACL that would grant what Redis refuses in these words.
+/// The ACL rule that would grant what this error message refuses.
 fn rule_of(detail: &str) -> String {
     let command = detail.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
     match command {
@@ -74,7 +74,7 @@ fn rule_of(detail: &str) -> String {
     }
 }
 
-/// The first error of a pipeline, which alone has a code and words; any other error as it is.
+/// The first error of a pipeline, as only that has a code and a text; other errors unchanged.
 fn first_of(error: RedisError) -> RedisError {
     let errors = error.clone().into_server_errors();
     let first = errors.as_deref().and_then(<[_]>::first);
@@ -89,7 +89,7 @@ impl From<RedisError> for ClientError {
             "OOM" => return ClientError::OutOfMemory,
             "NOPERM" if !is_of_script(detail) => return ClientError::NoRights(rule_of(detail)),
             "NOAUTH" | "WRONGPASS" => return ClientError::NoRights(UNKNOWN_USER.to_owned()),
-            // The server says so before it runs anything. A script that runs for too long is another's.
+            // The server answers so before it runs anything. `BUSY` is about another call's script.
             "NOREPLICAS" | "MISCONF" | "BUSY" => {
                 return ClientError::Unavailable(error.to_string());
             }
@@ -100,7 +100,7 @@ impl From<RedisError> for ClientError {
         }
         use ServerErrorKind as S;
         match error.kind() {
-            // The server answered without having run anything.
+            // The server refused before it ran anything.
             ErrorKind::Server(
                 S::BusyLoading
                 | S::ReadOnly

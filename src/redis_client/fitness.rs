@@ -1,4 +1,4 @@
-//! The checks of each server before anything is trusted to it.
+//! Checks of each server at start.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
     node::Node,
 };
 
-/// How long a start waits for a Redis that is still loading its data.
+/// How long a start waits while Redis loads its data.
 const LOADING_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Why nothing is trusted to this Redis. Each is a plain sentence that says what to do.
@@ -21,20 +21,20 @@ pub enum UnfitServer {
     /// It does not answer.
     #[error("Redis at {url} cannot be reached: {problem}. Check redis.url, and that Redis runs.")]
     Unreachable {
-        /// Where it should be, without its password.
+        /// Its URL, without the password.
         url: String,
         /// What happened.
         problem: String,
     },
-    /// Too old for what the scripts use.
+    /// It lacks features that the scripts use.
     #[error("Redis at {url} is version {version}; Reseq needs 7.0 or later.")]
     TooOld {
         /// Where it is.
         url: String,
-        /// What it says it is.
+        /// Its version.
         version: String,
     },
-    /// It would throw messages away.
+    /// It would evict messages.
     #[error(
         "Redis at {url} has maxmemory-policy {policy}, which would throw messages away when memory \
          runs out. Set maxmemory-policy noeviction."
@@ -45,7 +45,7 @@ pub enum UnfitServer {
         /// Its policy.
         policy: String,
     },
-    /// A node of a cluster, and the URL names a single server.
+    /// It is a node of a cluster, but the URL names a single server.
     #[error(
         "Redis at {url} is a node of a cluster. Set redis.url to \
          redis+cluster://host:port,host:port,… with some of its nodes."
@@ -54,7 +54,7 @@ pub enum UnfitServer {
         /// Where it is.
         url: String,
     },
-    /// No node of a cluster, and the URL names one.
+    /// It is not in a cluster, but the URL names one.
     #[error(
         "Redis at {url} is no node of a cluster. Set redis.url to redis://host:port, or to \
          redis+sentinel://host:port,…/service-name."
@@ -63,7 +63,7 @@ pub enum UnfitServer {
         /// Where it is.
         url: String,
     },
-    /// Its user may not do what Reseq does.
+    /// The Redis user lacks rights that Reseq needs.
     #[error(
         "At {url} {sentence}. Give it these rules (ACL SETUSER); \
          docs/reference/redis-requirements.md lists all rules."
@@ -76,19 +76,19 @@ pub enum UnfitServer {
     },
 }
 
-/// What is worth a warning, but no refusal.
+/// What the checks found on a server that Reseq accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fitness {
     /// The server's version.
     pub version: String,
-    /// Sentences for the operator.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
-    /// Another one: which rights for wake-ups are missing. A pod that runs looks for them itself.
+    /// One more warning: missing rights for wake-ups. A running pod checks these itself.
     pub lacks: Option<String>,
 }
 
 impl Fitness {
-    /// Of several servers: what each is warned of.
+    /// Merges the warnings of several servers.
     pub(super) fn and(mut self, other: Fitness) -> Fitness {
         for warning in other.warnings {
             if !self.warnings.contains(&warning) {
@@ -129,7 +129,7 @@ impl RedisClient {
         for checked in join_all(checks).await {
             match checked {
                 Ok(fitness) => all = Some(all.map_or(fitness.clone(), |all| all.and(fitness))),
-                // One dead master stops only its own partitions; it is seen to when it is back.
+                // One dead master stops only its own partitions. It is checked when it is back.
                 Err(UnfitServer::Unreachable { problem, .. }) if primaries.len() > 1 => {
                     tracing::warn!(problem, "a master of the cluster cannot be checked");
                 }
@@ -214,7 +214,7 @@ async fn check_server(
     Ok(Fitness { version, warnings, lacks: None })
 }
 
-/// A setting of the server; empty if it does not tell.
+/// A setting of the server; empty if the server does not tell.
 async fn setting(connection: &mut MultiplexedConnection, name: &str) -> String {
     let told = redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await;
     let told: (String, String) = told.unwrap_or_default();

@@ -5,7 +5,7 @@ use super::{
     error::{ClientError, unexpected},
 };
 
-/// What Redis uses, and what it may use.
+/// Memory use and limit of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// `used_memory`, in bytes.
@@ -15,12 +15,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// How much of it is used; 0 without a limit.
+    /// The used fraction of the limit; 0 without a limit.
     pub fn share(&self) -> f64 {
         if self.max == 0 { 0.0 } else { self.used as f64 / self.max as f64 }
     }
 
-    /// True if so much of it is used, in percent. Without a limit, and at 0 %, it never is.
+    /// True if at least this percentage is used. Never true without a limit, or at 0 %.
     pub fn is_at(&self, percent: u8) -> bool {
         percent > 0
             && self.max > 0

@@ -1,5 +1,5 @@
-//! Connections for calls that hold up whatever comes after them (`WAIT`): each has one for itself,
-//! out of a pool.
+//! Connections for calls that block their connection (`WAIT`). Each such call gets one for itself
+//! from a pool.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,20 +12,20 @@ use super::{
     node::{Node, NodeAddress},
 };
 
-/// A connection that one call has for itself.
+/// A connection that serves one call only.
 pub(super) struct Dedicated {
     node: Arc<Node>,
     connection: Option<Connection>,
 }
 
 impl Node {
-    /// A connection for a call that holds up whatever comes after it. It is kept when it is given
-    /// back.
+    /// A connection from the pool, for a call that blocks it. The pool keeps it after
+    /// [`Dedicated::give_back`].
     pub(super) async fn take_alone(
         self: &Arc<Self>,
     ) -> Result<(Dedicated, MultiplexedConnection), ClientError> {
         if self.is_down() {
-            // Nobody waits long for a server that did not answer before.
+            // Fail fast for a server that did not answer before.
             self.take().await?;
         }
         let taken = tokio::time::timeout(self.patience, self.take_of_pool()).await;
@@ -37,7 +37,7 @@ impl Node {
     async fn take_of_pool(&self) -> Result<Connection, ClientError> {
         let pool = self.pool().await?;
         pool.get().await.map_err(|error| {
-            // It may lead to a server that is not meant any more.
+            // The pool may point to a server that is no longer the primary.
             self.forget_pool();
             ClientError::Unavailable(error.to_string())
         })
@@ -51,7 +51,7 @@ impl Node {
             NodeAddress::Fixed(info) => (**info).clone(),
             NodeAddress::Sentinel(sentinels) => sentinels.primary_info().await?,
         };
-        // The answer comes when the wait for replicas is over.
+        // The answer arrives only after the wait for replicas.
         let config = self.config(self.patience * 2);
         let manager = Manager::new_with_config(tuned(&info, ProtocolVersion::RESP2), config);
         let pool = Pool::builder(manager.map_err(unreached)?).max_size(self.connections()).build();
@@ -62,12 +62,12 @@ impl Node {
 }
 
 impl Dedicated {
-    /// Keeps the connection for the next call: this one was answered.
+    /// Returns the connection to the pool after its call was answered.
     pub(super) fn give_back(mut self) {
         drop(self.connection.take());
     }
 
-    /// Where it leads.
+    /// The server at the other end.
     pub(super) fn node(&self) -> &Arc<Node> {
         &self.node
     }

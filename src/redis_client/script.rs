@@ -9,12 +9,12 @@ use redis::{
 pub struct Script {
     /// What calls of it are named in metrics, logs and errors.
     pub name: &'static str,
-    /// What Redis runs.
+    /// The script as Redis runs it.
     pub script: redis::Script,
     source: String,
 }
 
-/// A call of a script, with what it is given.
+/// A call of a script, with its keys and arguments.
 pub struct ScriptCall<'a> {
     script: &'a Script,
     keys: Vec<Vec<u8>>,
@@ -27,7 +27,7 @@ impl Script {
         Script { name, script: redis::Script::new(&source), source }
     }
 
-    /// What Redis runs, as text.
+    /// The text that Redis runs.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -37,7 +37,7 @@ impl Script {
         self.script.get_hash()
     }
 
-    /// A call with nothing given yet.
+    /// A call without keys or arguments yet.
     pub fn call(&self) -> ScriptCall<'_> {
         ScriptCall { script: self, keys: Vec::new(), args: Vec::new() }
     }
@@ -56,7 +56,7 @@ impl ScriptCall<'_> {
         self
     }
 
-    /// The key by which the call finds its node.
+    /// The key that decides which node runs the call.
     pub fn route(&self) -> &[u8] {
         self.keys.first().map_or(&[], Vec::as_slice)
     }
@@ -82,7 +82,8 @@ impl ScriptCall<'_> {
         command
     }
 
-    /// Runs it there. Where the script is missing it is sent to that same node, and no other.
+    /// Runs the call on this connection. If the node lacks the script, sends the source to that
+    /// same node.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         connection: &mut impl ConnectionLike,

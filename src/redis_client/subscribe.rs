@@ -81,7 +81,7 @@ impl RedisClient {
     }
 }
 
-/// One connection that listens.
+/// One subscribed connection.
 struct Listener {
     node: Arc<Node>,
     members: Vec<usize>,
@@ -105,7 +105,7 @@ impl Listener {
     }
 }
 
-/// What a listener needs.
+/// What a subscription needs.
 struct Subscriber {
     tell: OnHeard,
     channels: Arc<Channels>,
@@ -136,13 +136,13 @@ impl Subscriber {
             subscribe.cmd("SSUBSCRIBE").arg(&self.channels.sharded[member]).ignore();
         }
         subscribe.exec_async(&mut connection).await?;
-        // What came between the last connection and this one was not heard.
+        // Wake-ups between the last connection and this one were missed.
         (self.tell)(Heard::Gap);
         let mut tick = tokio::time::interval(CHECK_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                // A connection that is half open tells nothing, and answers nothing.
+                // A half-open connection delivers nothing; only a missing answer reveals it.
                 _ = tick.tick() => {
                     let answered = redis::cmd("PING").exec_async(&mut connection).await;
                     answered.inspect_err(|_| node.suspect())?;
@@ -164,7 +164,7 @@ impl Subscriber {
                 }
                 Ok(())
             }
-            // The slot is served elsewhere now.
+            // Another node serves the slot now.
             Some(PushInfo { kind: PushKind::SUnsubscribe, .. }) => {
                 Err(ClientError::Unavailable("a channel has moved to another node".into()))
             }
@@ -176,5 +176,5 @@ impl Subscriber {
     }
 }
 
-/// Nothing: listening ends only by an error.
+/// No value: a subscription ends only with an error.
 enum Never {}

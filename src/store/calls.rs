@@ -44,7 +44,7 @@ impl Store {
     fn note<T>(&self, call: &ScriptCall<'_>, begun: Instant, result: &Result<T, StoreError>) {
         let (name, keys) = call.described();
         self.observe(Called { name, keys }, result);
-        // An answer by name (a stale epoch, another owner) is no failure of Redis.
+        // A refusal with a code (a stale epoch, another owner) is not a failure of Redis.
         let is_failure = |error: &StoreError| {
             error.is_temporary() || matches!(error, StoreError::NoRights(_) | StoreError::Failed(_))
         };
@@ -55,8 +55,8 @@ impl Store {
         }
     }
 
-    /// Runs plain commands, all in one round trip, where the key of the first one is. They must be of
-    /// one slot.
+    /// Runs plain commands in one round trip, at the server of the first command's key. All keys
+    /// must be in one slot.
     pub(super) async fn query<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
         let key = route_of(pipe);
         self.query_at(&key, pipe).await
@@ -85,7 +85,7 @@ impl Store {
         Ok(answers.into_iter().map(read).collect())
     }
 
-    /// Runs plain commands, all in one round trip, where this key is.
+    /// Runs plain commands in one round trip, at the server of this key.
     pub(super) async fn query_at<T: FromRedisValue>(
         &self,
         key: &[u8],
@@ -118,8 +118,8 @@ impl Store {
         Ok(self.client().ping().await?)
     }
 
-    /// Some of the keys of a destination, and where to go on: 0 after the last. Looks at the node that
-    /// holds its partition.
+    /// Some keys of a destination, and the next cursor (0 at the end). Scans the node of its
+    /// partition.
     pub(super) async fn scan_keys(
         &self,
         keys: &DestinationKeys,
@@ -132,7 +132,7 @@ impl Store {
     }
 
     fn observe_commands<T>(&self, key: &[u8], pipe: &Pipeline, answer: &Result<T, StoreError>) {
-        // Which of its keys is damaged is found out later.
+        // After an error, note all keys: a later check finds out which of them is damaged.
         let keys = if answer.is_err() { keys_of(pipe) } else { vec![key.to_vec()] };
         self.observe(Called { name: &name_of(pipe), keys: &keys }, answer);
     }
@@ -147,7 +147,7 @@ fn name_of(pipe: &Pipeline) -> String {
     pipe.cmd_iter().next().map(name).unwrap_or_default()
 }
 
-/// The keys of the commands, as far as they have one.
+/// The keys of those commands that have one.
 fn keys_of(pipe: &Pipeline) -> Vec<Vec<u8>> {
     let key = |command: &redis::Cmd| match command.args_iter().nth(1) {
         Some(redis::Arg::Simple(key)) => Some(key.to_vec()),
@@ -156,7 +156,7 @@ fn keys_of(pipe: &Pipeline) -> Vec<Vec<u8>> {
     pipe.cmd_iter().filter_map(key).collect()
 }
 
-/// The answers of those that answered, in their order; what went wrong if none did.
+/// The answers in order, `None` for each that failed. An error if all failed.
 pub(super) fn answered<T>(
     answers: Vec<Result<T, StoreError>>,
 ) -> Result<Vec<Option<T>>, StoreError> {
@@ -178,7 +178,7 @@ pub(super) fn answered<T>(
     }
 }
 
-/// A reply of Redis that has not the shape that its script documents.
+/// The error for an answer that does not have the documented shape.
 pub(super) fn unexpected(what: &str) -> StoreError {
     StoreError::Unreadable(format!("an answer of {what} has another shape than documented"))
 }

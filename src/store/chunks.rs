@@ -1,7 +1,7 @@
 //! Calls that are bounded by count and by bytes.
 
-/// Cuts items into calls of at most `count_max` items and about `bytes_max` bytes, which a
-/// connection can carry in time. A larger item goes alone.
+/// Splits items into calls of at most `count_max` items and about `bytes_max` bytes, which a
+/// connection can carry in time. A larger item gets its own call.
 pub fn chunks_by_size<T>(
     items: &[T],
     count_max: usize,

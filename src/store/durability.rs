@@ -1,4 +1,4 @@
-//! What the deployment can confirm, and what a destination asks for.
+//! Which durability the deployment can confirm, and which one a destination needs.
 
 use redis::FromRedisValue;
 
@@ -9,12 +9,12 @@ use crate::{
 };
 
 impl Store {
-    /// Refuses a level that whoever serves this key cannot give, and says what to change.
+    /// Refuses a level that this key's server cannot give, and says what to change.
     pub async fn check_durability(&self, level: Durability, key: &str) -> Result<(), StoreError> {
         self.confirm_for(level, key.as_bytes()).await.map(drop)
     }
 
-    /// What to wait for where this key is, so that a level is reached.
+    /// The confirmation that reaches this level, at the server of this key.
     async fn confirm_for(&self, level: Durability, key: &[u8]) -> Result<Confirm, StoreError> {
         match level {
             Durability::Memory => Ok(Confirm::Primary),
@@ -40,8 +40,8 @@ impl Store {
         }
     }
 
-    /// Runs a script, whose writes are to reach a level. False: it was carried out, and the level was
-    /// not reached in time. An error that the level cannot be given: it was not carried out.
+    /// Runs a script whose writes must reach a level. False: it ran, but the level was not reached
+    /// in time. An error that the level is impossible: it did not run.
     pub(super) async fn run_durably<T: FromRedisValue>(
         &self,
         call: &ScriptCall<'_>,
@@ -50,16 +50,16 @@ impl Store {
         let confirm = self.confirm_for(level, call.route()).await?;
         let (answer, confirmed) = self.run_confirmed(call, confirm).await?;
         if (level, confirm) == (Durability::Fsynced, Confirm::Primary) {
-            // Nothing was waited for: who answered must still be one that syncs before it answers.
+            // There was no wait: check that the server that answered still syncs before it answers.
             let still = matches!(self.client().fsync(call.route()).await, Ok(Some(Fsync::Always)));
             return Ok((answer, still));
         }
         Ok((answer, confirmed))
     }
 
-    /// Who must have what `quorum` promises, and an ownership before it counts: with the primary, more than
-    /// half of the servers. Sentinels that stand beside the servers make another primary only with more
-    /// than half of them, so not beside one that is cut off with less.
+    /// The majority that `quorum` and ownership need: more than half of the servers, with the
+    /// primary. Sentinels next to the servers promote another primary only with more than half of
+    /// them, so a primary that is cut off with fewer cannot confirm.
     pub(super) fn confirm_of_majority(&self) -> Confirm {
         match self.inner.replicas {
             0 => Confirm::Primary,

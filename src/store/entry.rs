@@ -3,17 +3,17 @@
 use super::keys::Claimers;
 use crate::domain::{Destination, Epoch, Ordering, Processing, TransformKind};
 
-/// What of a destination a person has paused.
+/// Which parts of a destination are paused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Paused {
-    /// Nothing is taken in.
+    /// Ingest refuses messages.
     pub ingest: bool,
-    /// Nothing is sent.
+    /// The sender sends nothing.
     pub delivery: bool,
 }
 
 impl Paused {
-    /// As the partition keeps it.
+    /// The text that the partition stores.
     pub(super) fn text(self) -> &'static str {
         match (self.ingest, self.delivery) {
             (false, false) => "",
@@ -28,32 +28,32 @@ impl Paused {
         Paused { ingest: names("ingest"), delivery: names("delivery") }
     }
 
-    /// As the index keeps it, with the epoch that the destination was born in: never empty.
+    /// The text that the index stores: the paused parts and the epoch of creation. Never empty.
     pub(super) fn mark(self, born: Epoch) -> String {
         let paused = if self == Paused::default() { "-" } else { self.text() };
         format!("{paused},@{born}")
     }
 
-    /// What [`Paused::mark`] says. No epoch where the index was written by a version that noted none.
+    /// Parses [`Paused::mark`]. No epoch if an older version wrote the index entry.
     pub(super) fn of_mark(mark: &str) -> (Paused, Option<Epoch>) {
         let born = mark.split(',').find_map(|part| part.strip_prefix('@')?.parse().ok());
         (Paused::of_text(mark), born)
     }
 }
 
-/// A destination as this pod knows it.
+/// A destination, as this pod's catalog holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
     /// Its definition.
     pub destination: Destination,
-    /// The definition's version; scripts refuse another than the current one.
+    /// The definition's version; scripts refuse an outdated one.
     pub version: u64,
     /// The partition it lives in.
     pub partition: u16,
     /// What a person has paused.
     pub paused: Paused,
-    /// The epoch that it was born in: one of the same name that is made after it was removed is another
-    /// destination, and born in a higher one.
+    /// The epoch in which it was created. A destination that is removed and created again under the
+    /// same name is another one, with a higher epoch.
     pub born: Epoch,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
     }
 }
 
-/// How many of a lane are processed at a time, as the scripts spell it.
+/// The processing mode, as the scripts spell it.
 pub(super) fn processing_text(processing: Processing) -> &'static str {
     match processing {
         Processing::Parallel => "parallel",
@@ -89,7 +89,7 @@ pub(super) fn processing_text(processing: Processing) -> &'static str {
     }
 }
 
-/// Who may claim messages of a destination with this transform.
+/// Which processors may claim messages of a destination with this transform.
 pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
     match kind {
         TransformKind::Worker => Claimers::Worker,
@@ -99,8 +99,8 @@ pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
     }
 }
 
-/// The key of the sets in which a lane's messages stand: where nothing is in order, all stand in
-/// the destination's own.
+/// The key that a lane's sets have in their names. Without ordering, the destination's own sets
+/// hold all messages.
 pub(super) fn set_key<'a>(known: &CatalogEntry, lane: Option<&'a str>) -> Option<&'a str> {
     lane.filter(|_| known.destination.ordering == Ordering::Key)
 }

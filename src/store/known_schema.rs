@@ -3,12 +3,12 @@
 /// The newest schema that this version knows.
 pub const SCHEMA: u32 = 2;
 
-/// The oldest schema that this version reads, and that of a partition that notes none. Schema 1 had
-/// other names of keys and fields; it was never released.
+/// The oldest schema that this version reads, and that of a partition that stores none. Schema 1
+/// had other names of keys and fields; it was never released.
 pub(super) const FIRST: u32 = 2;
 
-/// The newest schema that this process knows: [`SCHEMA`]. A build for tests can be told to be the
-/// next version.
+/// The newest schema that this process knows: [`SCHEMA`]. A test build can pretend to be the next
+/// version.
 pub fn known() -> u32 {
     #[cfg(feature = "next-schema")]
     {
@@ -21,7 +21,7 @@ pub fn known() -> u32 {
     SCHEMA
 }
 
-/// Why this version cannot go on, and what to do.
+/// Why this version cannot continue, and what to do.
 pub(super) fn newer_sentence(stored: u32) -> String {
     let known = known();
     format!(
@@ -29,7 +29,7 @@ pub(super) fn newer_sentence(stored: u32) -> String {
     )
 }
 
-/// Why this version cannot read what an older one wrote, and what to do.
+/// Why this version cannot read the data, and what to do.
 pub(super) fn older_sentence(stored: u32) -> String {
     format!(
         "Redis holds schema {stored} of Reseq, and this version reads schema {FIRST} and later: use an \

@@ -1,9 +1,9 @@
 //! Versions of what is stored.
 //!
-//! Each partition notes its schema. Every script that changes a partition refuses a pod that does not
-//! know it (`NEWER_SCHEMA`), and refuses records of another one (`STALE_SCHEMA`): then the pod learns
-//! which it is. A version reads the records of all schemas that it knows. It writes those of the
-//! partition's, so that the pods of two versions work side by side, until `reseq migrate` raises it.
+//! Each partition stores its schema. Every script that changes a partition refuses a pod that does
+//! not know that schema (`NEWER_SCHEMA`), and records in another one (`STALE_SCHEMA`): the pod then
+//! learns the right one. A version reads all schemas that it knows, and writes the partition's. So
+//! pods of two versions work side by side, until `reseq migrate` raises the schema.
 
 use std::{
     future::Future,
@@ -18,16 +18,16 @@ use tokio::time::Instant;
 
 use super::{Store, StoreError, known_schema::FIRST};
 
-/// How often a call is made again in the schema that its refusal names.
+/// How often to repeat a call in the schema that its refusal names.
 const AGAIN_MAX: usize = 2;
 
-/// How often a refusal by a newer schema is logged at most.
+/// The shortest time between two log lines about a newer schema.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// What this pod has heard of the partitions' schemas. A hint: the scripts check.
+/// The schemas of the partitions that this pod knows. A hint: the scripts check.
 pub(super) struct Schemas {
     pub(super) of_partitions: Vec<AtomicU32>,
-    /// When it was last said that Redis holds a newer one.
+    /// When the newer schema was last logged.
     told: Mutex<Option<Instant>>,
 }
 
@@ -37,7 +37,7 @@ impl Schemas {
         Schemas { of_partitions, told: Mutex::default() }
     }
 
-    /// Says why nothing goes on, not too often.
+    /// Logs the error, not too often.
     pub(super) fn tell(&self, error: &StoreError) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
@@ -48,13 +48,13 @@ impl Schemas {
 }
 
 impl Store {
-    /// The schema in which records of this partition are to be written, as far as this pod knows.
+    /// The schema for records of this partition, as far as this pod knows.
     fn schema_of(&self, partition: u16) -> u32 {
         let found = self.inner.schemas.of_partitions.get(usize::from(partition));
         found.map_or(FIRST, |schema| schema.load(Ordering::Relaxed))
     }
 
-    /// Makes a call that writes records, in the partition's schema.
+    /// Makes a call that writes records, and repeats it if the partition has another schema.
     pub(super) async fn in_schema<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         partition: u16,

@@ -1,4 +1,4 @@
-//! The Lua scripts: one transition a file, with what they share put in.
+//! The Lua scripts: one transition per file, with its includes inserted.
 
 use super::{commands, known_schema};
 use crate::{faults::planted_lua::text_of, redis_client::Script};
@@ -41,7 +41,7 @@ macro_rules! transitions {
         }
 
         impl Scripts {
-            /// Puts the scripts together.
+            /// Assembles the scripts.
             pub fn new() -> Self {
                 Scripts { $($name: transition(
                     stringify!($name),
@@ -49,7 +49,7 @@ macro_rules! transitions {
                 )),* }
             }
 
-            /// Each of them.
+            /// All scripts, as a list.
             pub fn all(&self) -> Vec<&Script> {
                 vec![$(&self.$name),*]
             }
@@ -100,13 +100,13 @@ fn transition(name: &'static str, source: &str) -> Script {
     Script::new(name, with_rights(&with_includes(&text_of(name, source))))
 }
 
-/// The source, with the check of rights behind its first line, which only Redis reads.
+/// Inserts the check of rights after the first line, which only Redis reads (`#!lua`).
 fn with_rights(whole: &str) -> String {
     let (first, rest) = whole.split_once('\n').unwrap_or((whole, ""));
     format!("{first}\n{}{rest}", commands::preamble(rest))
 }
 
-/// The source, with its line `-- include: a, b` replaced by those files.
+/// Replaces the line `-- include: a, b` with those files.
 fn with_includes(source: &str) -> String {
     let mut whole = String::with_capacity(source.len() * 2);
     for line in source.lines() {

@@ -3,7 +3,7 @@
 use super::known_schema;
 use crate::redis_client;
 
-/// Why Reseq does not start on this Redis. Each is a plain sentence that says what to do.
+/// Why Reseq refuses to start on this Redis. Each sentence says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum UnfitServer {
     /// The server itself.
@@ -20,7 +20,7 @@ pub enum UnfitServer {
         /// What the configuration says.
         configured: u16,
     },
-    /// Written by a version of Reseq that is too old.
+    /// Written by a Reseq version whose schema is too old.
     #[error("{}.", known_schema::older_sentence(*.stored))]
     OlderSchema {
         /// What Redis holds.

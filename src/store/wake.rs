@@ -1,5 +1,5 @@
-//! Wake-ups: hints that something is there to do, over pub/sub. Everything that they hasten is
-//! also looked for once a second, so each may be lost.
+//! Wake-ups: hints over pub/sub that there is work. Reseq also polls for the same work once a
+//! second, so any wake-up may be lost.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,25 +13,25 @@ use crate::{
     telemetry,
 };
 
-/// Wake-ups that a slow listener has not yet taken; beyond it, it is told to look everywhere.
+/// Wake-ups that a slow listener may leave unread. Beyond that, it must poll everything.
 const BACKLOG_MAX: usize = 4096;
 
 /// What there may be to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wake {
-    /// A destination that had no waiting messages has some.
+    /// A destination without waiting messages got some.
     Waiting(DestinationName),
-    /// A head of this destination may leave.
+    /// A head of this destination may be releasable.
     Releasable(DestinationName),
-    /// A partition has no owner any more.
+    /// A partition has lost its owner.
     OwnerGone(u16),
     /// A definition has changed.
     Definitions,
-    /// Anything: notifications may have been missed.
+    /// Anything: wake-ups may have been missed.
     Everything,
 }
 
-/// Hands wake-ups to those who listen in this pod.
+/// Distributes wake-ups to the listeners in this pod.
 #[derive(Clone)]
 pub struct Wakes {
     sender: broadcast::Sender<Wake>,
@@ -44,7 +44,7 @@ impl Default for Wakes {
 }
 
 impl Wakes {
-    /// Listens from now on. Listen first, then look: what happens in between is heard.
+    /// Listens from now on. Listen first and poll then, so that nothing is missed in between.
     pub fn listen(&self) -> broadcast::Receiver<Wake> {
         self.sender.subscribe()
     }
@@ -69,7 +69,7 @@ impl Wakes {
     }
 
     fn tell(&self, wake: Wake) {
-        // No listener is no error: a pod may have no role that needs this one.
+        // An error only means that there is no listener: not every role needs every wake-up.
         let _ = self.sender.send(wake);
     }
 }

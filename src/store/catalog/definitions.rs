@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Store {
-    /// Reads an entry of the index: `<version> <what is paused, or ->,@<born> <definition>`.
+    /// Parses an index entry: `<version> <paused, or ->,@<born> <definition>`.
     pub(in crate::store) fn known_of_entry(&self, name: &str, entry: &str) -> Option<CatalogEntry> {
         let mut parts = entry.splitn(3, ' ');
         let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
@@ -19,7 +19,7 @@ impl Store {
         self.known(name, version, paused, born?, json)
     }
 
-    /// The definition that the partition holds, which is the true one; the index is mended.
+    /// Reads the definition from the partition, and corrects the index.
     pub(in crate::store) async fn true_definition(
         &self,
         name: &DestinationName,

@@ -1,4 +1,4 @@
-//! What this pod knows of the destinations and topics: a copy that follows Redis within a second.
+//! This pod's copy of the destinations and topics. It follows Redis within a second.
 
 mod definitions;
 mod follow;
@@ -37,7 +37,7 @@ pub struct Catalog {
     names: Arc<RwLock<Names>>,
     topics: Arc<RwLock<TopicsByName>>,
     listeners: Arc<Listeners>,
-    /// How far the two indexes have been followed.
+    /// The position up to which each of the two indexes has been followed.
     followed: Arc<Mutex<[Option<Followed>; 2]>>,
     _metrics: telemetry::Knows,
 }
@@ -67,12 +67,12 @@ impl Catalog {
         self.read(|names| names.by_name.get(name).cloned())
     }
 
-    /// All destinations, by name. For people who ask: what goes on by itself takes [`Catalog::some`].
+    /// All destinations, by name. Only for requests; periodic work uses [`Catalog::some`].
     pub fn all(&self) -> Vec<Arc<CatalogEntry>> {
         self.read(|names| names.by_name.values().cloned().collect())
     }
 
-    /// The next destinations of these partitions, at most `max`, and whether the round is over.
+    /// The next destinations of these partitions, at most `max`, and whether the round is complete.
     pub fn some(
         &self,
         round: &mut Round,
@@ -82,22 +82,23 @@ impl Catalog {
         self.read(|names| round.next(names, partitions, max))
     }
 
-    /// Tells of changes of one destination.
+    /// Notifies of changes of one destination.
     pub fn watch(&self, name: &DestinationName) -> Watch {
         self.listeners.watch(name)
     }
 
-    /// Tells which destinations change from now on.
+    /// Collects the names of destinations that change from now on.
     pub fn changed(&self) -> Changed {
         self.listeners.changed()
     }
 
-    /// Wakes up whenever a destination or a topic may have changed, without saying which.
+    /// Wakes up whenever a destination or a topic may have changed, without its name.
     pub fn changes(&self) -> watch::Receiver<Counts> {
         self.listeners.changes()
     }
 
-    /// Looks up one destination where the truth is, after a script refused what was known of it.
+    /// Reads one definition from its partition, after a script refused the version that the pod
+    /// had.
     pub async fn refresh(
         &self,
         name: &DestinationName,
@@ -105,8 +106,9 @@ impl Catalog {
         let before = self.get(name.as_str()).map(|held| held.version);
         let known = self.store.true_definition(name).await?.map(Arc::new);
         self.change(name, |names| match &known {
-            // What was read slowly may be older than what was heard meanwhile. Older than what was known
-            // before it is the truth all the same: Redis has lost the later one.
+            // A slow read may return a version older than one that arrived meanwhile: ignore it. A
+            // version older than the one known *before* the read is right: Redis has lost the later
+            // one.
             Some(known)
                 if names.by_name.get(name).is_some_and(|held| {
                     held.version > known.version && Some(held.version) != before
@@ -120,7 +122,7 @@ impl Catalog {
         Ok(known)
     }
 
-    /// The destination of this name; asks Redis if this pod has not heard of it yet.
+    /// The destination with this name; asks Redis if this pod does not know it yet.
     pub async fn find(
         &self,
         name: &DestinationName,
@@ -131,17 +133,17 @@ impl Catalog {
         }
     }
 
-    /// All topics, as they are known now. For people who ask.
+    /// All topics that this pod knows. Only for requests.
     pub fn topics(&self) -> Vec<Arc<CatalogTopic>> {
         self.read_topics(|topics| topics.values().cloned().collect())
     }
 
-    /// The topic of this name, as far as this pod knows.
+    /// The topic with this name, if this pod knows it.
     pub fn topic(&self, name: &TopicName) -> Option<Arc<CatalogTopic>> {
         self.read_topics(|topics| topics.get(name).cloned())
     }
 
-    /// Looks up one topic where the truth is.
+    /// Reads one topic from Redis.
     pub async fn refresh_topic(
         &self,
         name: &TopicName,
@@ -154,7 +156,7 @@ impl Catalog {
         Ok(known)
     }
 
-    /// The topic of this name; asks Redis if this pod has not heard of it yet.
+    /// The topic with this name; asks Redis if this pod does not know it yet.
     pub async fn find_topic(
         &self,
         name: &TopicName,
@@ -169,7 +171,7 @@ impl Catalog {
         read(&self.names.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes one destination, and tells those who want to know if that was news.
+    /// Changes one destination, and notifies the listeners if that changed anything.
     fn change(&self, name: &DestinationName, change: impl FnOnce(&mut Names) -> bool) {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let is_news = change(&mut names);
@@ -179,8 +181,7 @@ impl Catalog {
         }
     }
 
-    /// Takes over those of these destinations that are newer than what is known of them, and tells
-    /// those who want to know.
+    /// Takes over the destinations that are newer than the known ones, and notifies the listeners.
     fn change_all(&self, all: Vec<Arc<CatalogEntry>>) {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let is_news = |known: &Arc<CatalogEntry>| {

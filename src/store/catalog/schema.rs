@@ -17,27 +17,27 @@ use crate::{
     },
 };
 
-/// The role under which a pod says which schema it knows.
+/// The role under which a pod reports the schema it knows.
 const ROLE: &str = "schema";
 
-/// How long a pod that says nothing more is taken to live.
+/// A pod counts as alive for this long after its last report.
 const PRESENCE: Duration = Duration::from_secs(5);
 
-/// How often it says so.
+/// How often a pod reports.
 const PRESENCE_EVERY: Duration = Duration::from_secs(1);
 
-/// A pod that lives, and does not know the schema to migrate to.
+/// A live pod that does not know the schema to migrate to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OlderPod {
-    /// Its name among all pods.
+    /// Its unique name.
     pub name: String,
     /// The newest schema that it knows.
     pub known: u32,
 }
 
 impl Store {
-    /// Says that this pod lives and what it knows; then refuses if what Redis holds is newer. In this
-    /// order, so that a migration that begins meanwhile sees the pod, or the pod the migration.
+    /// Reports that this pod is alive and which schema it knows; then fails if the data is newer. In
+    /// this order, so that a concurrent migration sees the pod, or the pod sees the migration.
     pub(in crate::store) async fn enter(&self) -> Result<(), MetaError> {
         self.say_presence().await?;
         let noted = self.schemas().await?.into_iter().max();
@@ -51,18 +51,18 @@ impl Store {
     }
 
     async fn say_presence(&self) -> Result<(), StoreError> {
-        // What the time is by the clock of Redis is heard here, too.
+        // This also samples Redis's clock.
         self.server_time_ms().await?;
         self.heartbeat(&role(), PRESENCE).await.map(drop)
     }
 
-    /// Goes on saying that this pod lives, until `stop`.
+    /// Reports that this pod is alive, until `stop`.
     pub async fn stay(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(PRESENCE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             if let Err(error) = self.say_presence().await {
-                tracing::debug!(%error, "cannot say that this pod lives");
+                tracing::debug!(%error, "cannot report that this pod is alive");
             }
         }
         if let Err(error) = self.leave(&role()).await {
@@ -70,8 +70,7 @@ impl Store {
         }
     }
 
-    /// True when Redis answers, holds nothing newer than this version knows, and allows what a pod
-    /// cannot do without.
+    /// Succeeds if Redis answers, holds no newer schema, and grants the rights that a pod needs.
     pub async fn check_ready(&self) -> Result<(), StoreError> {
         self.check_rights_now().await?;
         match self.meta_schema().await? {
@@ -80,14 +79,14 @@ impl Store {
         }
     }
 
-    /// The schema that the deployment has or is being migrated to: no older pod may start.
+    /// The schema that the deployment has or is migrating to: no older pod may start.
     async fn meta_schema(&self) -> Result<u32, StoreError> {
         let (schema,): (Option<u32>,) =
             self.query(redis::pipe().hget(self.keys().meta(), "schema")).await?;
         Ok(schema.unwrap_or(FIRST))
     }
 
-    /// The schema of each partition; this pod goes by it from here on.
+    /// Reads the schema of each partition, and remembers it.
     pub async fn schemas(&self) -> Result<Vec<u32>, StoreError> {
         let looks = (0..self.keys().partitions()).map(|partition| {
             let mut pipe = redis::pipe();
@@ -105,7 +104,7 @@ impl Store {
         Ok(all)
     }
 
-    /// The pods that live and do not know the newest schema that this one knows.
+    /// The live pods that do not know this version's newest schema.
     pub async fn older_pods(&self) -> Result<Vec<OlderPod>, StoreError> {
         let now_ms = self.server_time_ms().await?;
         let mut pipe = redis::pipe();
@@ -117,7 +116,7 @@ impl Store {
             let parts: Vec<&str> = member.split(':').collect();
             match parts.as_slice() {
                 [ROLE, schema, name] => drop(said.insert(*name, schema.parse().unwrap_or(FIRST))),
-                // A sender of a version that did not say what it knows.
+                // A sender of a version that does not report its schema.
                 [_, name] => drop(names.insert(*name)),
                 _ => {}
             }
@@ -129,7 +128,7 @@ impl Store {
         Ok(older.map(|(name, known)| OlderPod { name: name.to_owned(), known }).collect())
     }
 
-    /// Sets the schema that no older pod may start on. Returns the one before.
+    /// Sets the schema below which no pod may start. Returns the previous one.
     pub async fn set_meta_schema(&self, schema: u32) -> Result<u32, StoreError> {
         let before = self.meta_schema().await?;
         let mut pipe = redis::pipe();

@@ -5,7 +5,7 @@ use crate::{
     store::{Store, StoreError},
 };
 
-/// A topic as this pod knows it.
+/// A topic, as this pod's catalog holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogTopic {
     /// Its definition.
@@ -15,7 +15,7 @@ pub struct CatalogTopic {
 }
 
 impl CatalogTopic {
-    /// Reads an entry of the index: `<version> <definition>`.
+    /// Parses an index entry: `<version> <definition>`.
     pub(in crate::store) fn of_entry(name: &str, entry: &str) -> Option<CatalogTopic> {
         let read = || {
             let (version, json) = entry.split_once(' ')?;
@@ -30,7 +30,7 @@ impl CatalogTopic {
 }
 
 impl Store {
-    /// The topic of this name, as Redis has it now.
+    /// Reads the topic with this name from Redis.
     pub(in crate::store) async fn true_topic(
         &self,
         name: &TopicName,

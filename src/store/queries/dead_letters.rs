@@ -14,17 +14,17 @@ use crate::{
 pub struct DeadLetter {
     /// When it was set aside, in ms since 1970.
     pub at_ms: u64,
-    /// How far it had come.
+    /// The stage in which it failed.
     pub stage: Stage,
-    /// Why, in words.
+    /// The reason, as text.
     pub reason: String,
-    /// The message, with its place and what attempts at it left.
+    /// The message, with its position and its attempts.
     pub message: Stamped,
 }
 
 impl Store {
-    /// Dead letters in the order of their sequences, from this one on; at most `max`. Without bodies
-    /// that are stored apart.
+    /// Dead letters in order of sequence, starting at `from`; at most `max`. Without bodies that
+    /// are stored apart.
     pub async fn dead_letters(
         &self,
         known: &CatalogEntry,
@@ -34,8 +34,8 @@ impl Store {
         Ok(self.dead_letters_from(known, from, max).await?.0)
     }
 
-    /// The same, with the last sequence that was looked at; none at the end. There may be fewer
-    /// letters, or none, where some were redriven or discarded just then.
+    /// Like `dead_letters`, with the last sequence that was read, or `None` at the end. May return
+    /// fewer than `max`, even none, if some were redriven or discarded meanwhile.
     pub async fn dead_letters_from(
         &self,
         known: &CatalogEntry,
@@ -53,7 +53,7 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.hmget(keys.dead_letter_messages(), &sequences);
         let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
-        // What was redriven or discarded in between is left out; what is still listed is damaged.
+        // Skip what was redriven or discarded meanwhile. If it is still listed, it is damaged.
         let gone = letters.iter().zip(&sequences).filter(|(letter, _)| letter.is_none());
         let gone: Vec<Sequence> = gone.map(|(_, sequence)| *sequence).collect();
         let listed = self.are_dead(known, &gone).await?;
@@ -70,7 +70,7 @@ impl Store {
         Ok((found.collect(), last))
     }
 
-    /// The dead letters of these sequences, without bodies that are stored apart; none where there is none.
+    /// The dead letters with these sequences, without bodies that are stored apart.
     pub async fn dead_letters_of(
         &self,
         known: &CatalogEntry,
@@ -91,7 +91,7 @@ impl Store {
         Ok(found.map(read).collect())
     }
 
-    /// The dead letter of this sequence, without a body that is stored apart.
+    /// The dead letter with this sequence, without a body that is stored apart.
     pub async fn dead_letter(
         &self,
         known: &CatalogEntry,
@@ -100,7 +100,7 @@ impl Store {
         Ok(self.dead_letters_of(known, &[sequence]).await?.pop().flatten())
     }
 
-    /// Puts the bodies that are stored apart into dead letters.
+    /// Loads the bodies that are stored apart into dead letters.
     pub async fn fill_letters(
         &self,
         known: &CatalogEntry,
@@ -111,7 +111,7 @@ impl Store {
     }
 }
 
-/// Reads a dead letter; of one that cannot be read at least its sequence is told.
+/// Reads a dead letter. If it is unreadable, the result has at least its sequence.
 fn read_or_damaged(known: &CatalogEntry, sequence: Sequence, letter: Bytes) -> DeadLetter {
     read(known, sequence, letter).unwrap_or_else(|error| DeadLetter {
         at_ms: 0,

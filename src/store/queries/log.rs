@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Store {
-    /// What the log says of these sequences; none where it says nothing (any more).
+    /// The log entries of these sequences; `None` if there is none (any more).
     pub async fn log_entries(
         &self,
         known: &CatalogEntry,
@@ -21,12 +21,12 @@ impl Store {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
-        // An entry that cannot be read tells nothing, and hides no other.
+        // An unreadable entry counts as none, so that it does not hide the others.
         let found = self.log_found(known, sequences).await?;
         Ok(found.into_iter().map(|entry| entry?.ok()).collect())
     }
 
-    /// The same, for people: of an entry that cannot be read, why.
+    /// Like `log_entries`, but an unreadable entry says why. For display.
     pub async fn log_found(
         &self,
         known: &CatalogEntry,
@@ -39,8 +39,8 @@ impl Store {
         Ok(entries.into_iter().map(|entry| entry.map(read)).collect())
     }
 
-    /// Puts the bodies that are stored apart into entries. An entry whose body has gone meanwhile loses
-    /// its content.
+    /// Loads the bodies that are stored apart into entries. An entry whose body is gone loses its
+    /// content.
     pub async fn fill_entries(
         &self,
         known: &CatalogEntry,

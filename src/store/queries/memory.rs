@@ -6,12 +6,12 @@ use crate::{
 };
 
 impl Store {
-    /// What the server that holds a partition says of its memory.
+    /// The memory of the server that holds a partition.
     pub async fn memory(&self, partition: u16) -> Result<Memory, StoreError> {
         Ok(self.client().memory_at(&self.keys().partition(partition).epoch()).await?)
     }
 
-    /// The same of each partition, in order; nothing where its server does not answer.
+    /// The memory of each partition's server, in order; `None` where it does not answer.
     pub async fn memory_of_all(&self) -> Vec<Option<Memory>> {
         let numbers = 0..self.keys().partitions();
         let keys: Vec<String> =

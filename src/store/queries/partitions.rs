@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Store {
-    /// Those of these partitions that nobody seems to own just now. A hint: [`Store::own`] decides.
+    /// Those of these partitions that seem to have no owner. A hint; `acquire_partition` decides.
     pub async fn free_of(&self, partitions: &[u16]) -> Vec<u16> {
         let looks = partitions.iter().map(|partition| {
             let mut pipe = redis::pipe();
@@ -30,8 +30,8 @@ impl Store {
         free.collect()
     }
 
-    /// True if no partition is owned, and no sender says that it lives. Where that cannot be found out, it
-    /// is not so.
+    /// True if no partition has an owner and no sender is alive. False if that cannot be
+    /// determined.
     pub async fn is_unowned(&self) -> bool {
         let partitions: Vec<u16> = (0..self.keys().partitions()).collect();
         let mut pipe = redis::pipe();
@@ -42,8 +42,8 @@ impl Store {
         !has_senders && self.free_of(&partitions).await.len() == partitions.len()
     }
 
-    /// The server's clock, in ms since 1970: on a cluster, that of the node on which pods note that
-    /// they live.
+    /// The server's clock, in ms since 1970. In a cluster, that of the node with the list of live
+    /// pods.
     pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
         let asked = Instant::now();
         let now_ms = self.client().time_at(&self.keys().pods()).await?;

@@ -7,12 +7,12 @@ use crate::{
     store::{Store, StoreError, attempts, entry::CatalogEntry, record},
 };
 
-/// How many messages one command reads, without bodies that are stored apart: what attempts left may be
-/// 75 kB each.
+/// How many messages one command reads, without bodies that are stored apart. The attempts of each
+/// may take 75 kB.
 const HEADERS_MAX: usize = 100;
 
 impl Store {
-    /// The messages of these sequences with their bodies and the attempts so far; none where it is gone.
+    /// The messages with these sequences, with bodies and attempts so far. `None` if it is gone.
     pub async fn messages(
         &self,
         known: &CatalogEntry,
@@ -25,14 +25,14 @@ impl Store {
             Ok::<_, StoreError>(found)
         };
         let found = read().await?;
-        // Between two reads a body may have been replaced, or have left.
+        // Between the two reads a body may have been replaced or removed: read once more.
         match found.iter().flatten().any(|message| message.damaged.is_some()) {
             true => read().await,
             false => Ok(found),
         }
     }
 
-    /// The same without those bodies that are stored apart.
+    /// Like `messages`, without the bodies that are stored apart.
     pub async fn headers(
         &self,
         known: &CatalogEntry,

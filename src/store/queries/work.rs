@@ -11,12 +11,12 @@ use crate::{
     store::{Store, StoreError, calls::answered, entry::CatalogEntry, keys::Claimers},
 };
 
-/// How long a note of what is being delivered lasts, in seconds, unless it is renewed.
+/// How long the number of messages in delivery is stored, in seconds, unless renewed.
 const DELIVERING_SECONDS: u64 = 3;
 
 impl Store {
-    /// Destinations that have waiting work, the longest unserved first, of each of these partitions
-    /// in their order. A hint. Nothing of those whose server does not answer, unless none does.
+    /// For each of these partitions, in order: destinations with waiting messages, longest unserved
+    /// first. A hint. Empty where a server does not answer; an error if none answers.
     pub async fn active_of_all(
         &self,
         partitions: &[u16],
@@ -31,7 +31,8 @@ impl Store {
         self.names(&looks.collect::<Vec<_>>()).await
     }
 
-    /// Of these destinations, those that may have waiting messages: some too many, never too few.
+    /// Those of these destinations that may have waiting messages. May return too many, never too
+    /// few.
     pub async fn active_among(
         &self,
         all: Vec<Arc<CatalogEntry>>,
@@ -50,8 +51,8 @@ impl Store {
         Ok(active.map(|(known, _)| known).collect())
     }
 
-    /// Destinations of these partitions whose heads may leave now, in the partitions' order. A
-    /// hint. Nothing of those whose server does not answer, unless none does.
+    /// Destinations of these partitions with a releasable head, in the partitions' order. A hint.
+    /// Empty where a server does not answer; an error if none answers.
     pub async fn releasable(&self, partitions: &[u16]) -> Result<Vec<Vec<String>>, StoreError> {
         let keys: Vec<_> =
             partitions.iter().map(|number| self.keys().partition(*number).releasable()).collect();
@@ -64,8 +65,8 @@ impl Store {
         self.names(&looks.collect::<Vec<_>>()).await
     }
 
-    /// The names that each of these looks, of one command each, has found. None where the server does
-    /// not answer, unless no server does.
+    /// The names that each of these queries returns (one command each). Empty where a server does
+    /// not answer; an error if none answers.
     pub(in crate::store) async fn names(
         &self,
         looks: &[redis::Pipeline],
@@ -76,11 +77,11 @@ impl Store {
             None => Ok(Vec::new()),
         };
         let found = found.into_iter().map(read);
-        // What cannot be read in one partition hides nothing in the others.
+        // An unreadable answer of one partition must not hide the others.
         Ok(found.map(Result::unwrap_or_default).collect())
     }
 
-    /// Where lanes are keys: lanes whose heads may leave now, the longest waiting first. A hint.
+    /// Where lanes are keys: lanes with a releasable head, longest waiting first. A hint.
     pub async fn releasable_lanes(
         &self,
         known: &CatalogEntry,
@@ -89,16 +90,16 @@ impl Store {
         let key = self.keys().destination(&known.destination.name).lanes();
         let mut pipe = redis::pipe();
         pipe.zrange_withscores(&key, 0, max as isize - 1).cmd("TIME");
-        // In this order: what was hinted at by then has a time that is not after it.
+        // `TIME` comes second, so that the time is not before that of any hint added until then.
         type Found = (Vec<(Vec<u8>, f64)>, ServerTime);
         let (lanes, time): Found = self.query_at(key.as_bytes(), &pipe).await?;
         let now_ms = server_ms(time) as f64;
         let due = lanes.into_iter().take_while(|(_, not_before)| *not_before <= now_ms);
-        // What is no text names no lane, and hides none.
+        // A lane that is not valid UTF-8 is skipped, so that it does not hide others.
         Ok(due.filter_map(|(lane, _)| String::from_utf8(lane).ok()).collect())
     }
 
-    /// Notes how many messages of a destination are being delivered just now, for people to see.
+    /// Stores how many messages of each destination are being delivered now, for display.
     pub async fn note_delivering(
         &self,
         counts: &[(DestinationName, usize)],

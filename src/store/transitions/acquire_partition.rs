@@ -7,23 +7,23 @@ use crate::{
     store::{Store, StoreError},
 };
 
-/// The random token under which a sender pod owns partitions.
+/// The random token that identifies a sender as owner of partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerToken(String);
 
 impl OwnerToken {
-    /// A token that nobody else has.
+    /// A new unique token.
     pub fn random() -> Self {
         OwnerToken(uuid::Uuid::new_v4().simple().to_string())
     }
 
-    /// As the scripts compare it.
+    /// The text that scripts compare.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A partition that is now owned.
+/// The answer to acquiring a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owned {
     /// The partition's epoch.
@@ -33,9 +33,9 @@ pub struct Owned {
 }
 
 impl Store {
-    /// Takes a free partition, or renews the lease on one that is owned under the same token. Where
-    /// there are replicas it counts only once they have it, so that a primary that was cut off keeps
-    /// no owner: else the call is unconfirmed.
+    /// Acquires a free partition, or renews the lease of one that this token owns. If there are
+    /// replicas, a majority must confirm it, so that an old primary that was cut off grants no
+    /// ownership; otherwise the call is unconfirmed.
     pub async fn acquire_partition(
         &self,
         partition: u16,
@@ -51,7 +51,7 @@ impl Store {
         let (epoch, wait_ms): (Epoch, u64) = answer;
         self.inner.epochs.note(partition, epoch);
         if !confirmed {
-            let problem = "too few replicas have noted who owns the partition";
+            let problem = "too few replicas have confirmed the owner of the partition";
             return Err(StoreError::Unconfirmed(problem.to_owned()));
         }
         Ok(Owned { epoch, takeover_wait: Duration::from_millis(wait_ms) })

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// What a script answers for one lease.
+/// The result of a script for one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -21,11 +21,11 @@ pub enum Status {
     Ok,
     /// Done, and the message's attempts are used up.
     Halted,
-    /// The lease is somebody else's now, or nobody's; nothing was changed.
+    /// The lease is no longer the caller's; nothing was changed.
     StaleLease,
-    /// The message had been finished before; nothing was changed, and nothing needs to be.
+    /// The message had already been finished; nothing was changed, and nothing needs to be.
     Settled,
-    /// What Redis holds of its lane, or of its destination, is damaged. The lease lasts as long as it did.
+    /// The data of its lane or destination in Redis is damaged. The lease runs on unchanged.
     Damaged,
 }
 
@@ -42,20 +42,20 @@ impl FromRedisValue for Status {
     }
 }
 
-/// A claimed message and what processing made of it.
+/// A claimed message with the result of its processing.
 #[derive(Debug, Clone)]
 pub struct Completion {
     /// The lease.
     pub token: LeaseToken,
     /// The message, with the output as its body, or a tombstone.
     pub output: Stamped,
-    /// The output is what came in, and nothing else is to be noted: what Redis has stays as it is.
+    /// The output equals the input, and nothing else is noted: Redis keeps the stored record.
     pub is_unchanged: bool,
 }
 
 impl Store {
     /// Stores outputs of one destination's messages and makes them ready. One status each, in
-    /// order; at most 1,000.
+    /// order; at most 1,000 messages.
     pub async fn complete(
         &self,
         caller: &CallSequence,
@@ -74,7 +74,7 @@ impl Store {
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
-        // The script takes them in the order of their sequences.
+        // The script expects them in the order of their sequences.
         let mut order: Vec<usize> = (0..completions.len()).collect();
         order.sort_by_key(|&which| completions[which].token.sequence);
         let sorted = || order.iter().map(|&which| &completions[which]);

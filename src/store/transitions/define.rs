@@ -13,21 +13,21 @@ use crate::{
     },
 };
 
-/// What defining a destination did.
+/// The result of defining a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defined {
     /// The definition's version.
     pub version: u64,
-    /// False if it was the same before.
+    /// False if the definition was the same before.
     pub changed: bool,
-    /// True if there was no such destination.
+    /// True if the destination is new.
     pub created: bool,
-    /// The epoch that it was born in.
+    /// The epoch in which the destination was created.
     pub born: Epoch,
 }
 
 impl Store {
-    /// Makes a destination or changes its definition, and tells all pods.
+    /// Creates or changes a destination, and notifies all pods.
     pub async fn define(&self, destination: &Destination) -> Result<Defined, StoreError> {
         let keys = self.keys().destination(&destination.name);
         self.check_durability(destination.durability, &keys.hash()).await?;

@@ -6,7 +6,7 @@ use crate::{
 };
 
 impl Store {
-    /// Throws dead letters away; at most 1,000. Tells how many there were.
+    /// Discards dead letters; at most 1,000. Returns how many there were.
     pub async fn discard(
         &self,
         known: &CatalogEntry,

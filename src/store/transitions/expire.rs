@@ -8,15 +8,15 @@ use crate::{
     store::{Store, StoreError, entry::CatalogEntry},
 };
 
-/// The most dead letters that one call removes for their age.
+/// The most dead letters that one call expires.
 const EXPIRE_MAX: u64 = 500;
 
-/// The most of these calls in a row for one destination.
+/// The most such calls in a row for one destination.
 const EXPIRE_CALLS_MAX: usize = 100;
 
 impl Store {
-    /// Removes dead letters that are older than these destinations keep them. For the owner of their
-    /// partitions, once in a while, some destinations at a time.
+    /// Removes dead letters older than their destination's limit. Called now and then by the owner
+    /// of the partitions, for a few destinations at a time.
     pub async fn expire_dead_letters(&self, all: &[Arc<CatalogEntry>]) {
         let concerned = all.iter().filter(|known| known.destination.dead_letters_age_max_ms > 0);
         let concerned: Vec<_> = concerned.collect();
@@ -48,8 +48,8 @@ impl Store {
         }
     }
 
-    /// Removes those of a destination's dead letters that are too old; tells how many these were. What
-    /// is left over of very many goes the next time.
+    /// Removes a destination's expired dead letters; returns how many. The next call removes what
+    /// is left of very many.
     pub async fn expire(&self, known: &CatalogEntry) -> Result<u64, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let mut all = 0;

@@ -10,19 +10,19 @@ use crate::{
     store::{Store, StoreError, calls::unexpected, entry::CatalogEntry},
 };
 
-/// A lease that is to last longer.
+/// An extension of one lease.
 #[derive(Debug, Clone)]
 pub struct Extension {
     /// The lease.
     pub token: LeaseToken,
-    /// What the next attempt is to be given, as JSON, if this one does not succeed; none: what was
-    /// noted before.
+    /// The checkpoint for the next attempt, as JSON, if this one fails. `None` keeps the earlier
+    /// one.
     pub checkpoint: Option<String>,
 }
 
 impl Store {
-    /// Makes leases on one destination's messages last `lease` from now on, and notes checkpoints.
-    /// Also tells when that is, in ms since 1970 by the server's clock.
+    /// Extends leases on one destination's messages to `lease` from now, and stores checkpoints.
+    /// Also returns the new deadline, in ms since 1970 by the server's clock.
     pub async fn extend(
         &self,
         known: &CatalogEntry,

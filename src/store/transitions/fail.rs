@@ -22,7 +22,7 @@ pub struct Failed {
 }
 
 impl Store {
-    /// Ends attempts that did not succeed; the messages are tried again after their wait.
+    /// Ends failed attempts. The messages are tried again after their wait.
     pub async fn fail(
         &self,
         caller: &CallSequence,

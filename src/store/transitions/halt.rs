@@ -7,8 +7,7 @@ use crate::store::{
 };
 
 impl Store {
-    /// Sets a lane's head, whose attempts at delivery are used up, aside where it stands: its lane
-    /// waits for a person.
+    /// Halts a lane's head whose delivery attempts are used up: the lane waits for an operator.
     pub async fn halt(
         &self,
         owner: &Owner,

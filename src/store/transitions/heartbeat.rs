@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// Says that this pod lives in this role, and counts those who said so within `lease`. Also tells
-    /// when the next of them is counted no more if it stays silent.
+    /// Records that this pod is alive in this role. Returns how many are, by heartbeats within
+    /// `lease`, and when the next one expires unless renewed.
     pub async fn heartbeat(
         &self,
         role: &str,
@@ -19,7 +19,7 @@ impl Store {
         Ok((pods, Duration::from_millis(silent_for_ms)))
     }
 
-    /// Says that this pod leaves this role.
+    /// Removes this pod's heartbeat for this role.
     pub async fn leave(&self, role: &str) -> Result<(), StoreError> {
         let member = format!("{role}:{}", self.pod());
         self.query::<()>(redis::pipe().zrem(self.keys().pods(), member).ignore()).await

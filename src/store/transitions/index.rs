@@ -5,12 +5,12 @@ use crate::{
     store::{Store, StoreError, entry::Paused},
 };
 
-/// How many names that are gone an index remembers. A pod that has followed to before the oldest of them
-/// reads everything again.
+/// How many removed names an index remembers. A pod that is further behind reads everything again.
 pub(in crate::store) const REMOVED_MAX: usize = 10_000;
 
 impl Store {
-    /// Notes a definition, or its end, in the index of all destinations, unless newer is noted.
+    /// Writes a definition, or its removal, to the index of all destinations, unless the index has
+    /// a newer one.
     pub(in crate::store) async fn index(
         &self,
         name: &DestinationName,

@@ -4,12 +4,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::store::{Store, StoreError};
 
-/// First epochs that are noted at once.
+/// First epochs to write in parallel.
 const CALLS_MAX: usize = 16;
 
 impl Store {
-    /// Notes the first epoch of every partition of a new deployment. Where one is noted nothing
-    /// changes.
+    /// Writes the first epoch of every partition of a new deployment. Does not change existing
+    /// ones.
     pub async fn init_epoch(&self) -> Result<(), StoreError> {
         let calls = stream::iter(0..self.keys().partitions()).map(async |partition| {
             let mut call = self.call(|scripts| &scripts.init_epoch);

@@ -3,8 +3,8 @@
 use crate::store::{Store, StoreError, known_schema::known};
 
 impl Store {
-    /// Raises the schema of a partition to the newest that this version knows. Returns the one
-    /// before.
+    /// Raises the schema of a partition to the newest that this version knows. Returns the previous
+    /// one.
     pub async fn migrate(&self, partition: u16) -> Result<u32, StoreError> {
         let keys = self.keys().partition(partition);
         let mut call = self.call(|scripts| &scripts.migrate);

@@ -6,8 +6,8 @@ use crate::{
 };
 
 impl Store {
-    /// Pauses or resumes ingest and delivery; what is none stays as it is. Tells what is paused
-    /// now, and whether that is news.
+    /// Pauses or resumes ingest and delivery; `None` changes nothing. Returns what is paused now,
+    /// and whether that changed.
     pub async fn pause(
         &self,
         name: &DestinationName,

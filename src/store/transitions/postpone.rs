@@ -11,21 +11,21 @@ use crate::{
     },
 };
 
-/// A lane's head that its receiver did not accept.
+/// A lane's head that its receiver refused.
 #[derive(Debug, Clone, Copy)]
 pub struct RefusedHead<'a> {
     /// Its lane, as in [`LaneRequest::key`].
     pub lane: Option<&'a str>,
     /// The head.
     pub sequence: Sequence,
-    /// Failed attempts at its delivery, with this one.
+    /// Failed attempts to deliver it, including this one.
     pub failed: u32,
-    /// What went wrong this time.
+    /// The error of this attempt.
     pub error: &'a AttemptError,
 }
 
 impl Store {
-    /// Has a lane's head, which the receiver did not accept, wait before it is tried again.
+    /// Delays the next attempt at a lane's head that the receiver refused.
     pub async fn postpone(
         &self,
         owner: &Owner,

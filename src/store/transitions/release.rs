@@ -17,57 +17,57 @@ use crate::{
     },
 };
 
-/// The most bytes of records that one call hands out (one record is always handed out).
+/// The most bytes of records that one call returns (at least one record is returned).
 const BYTES_MAX: usize = 8 << 20;
 
-/// Who releases: the token of the ownership, and the epoch it was taken in.
+/// The identity of a releasing owner.
 #[derive(Debug, Clone)]
 pub struct Owner {
-    /// The ownership's token.
+    /// The owner's token.
     pub token: OwnerToken,
     /// The epoch that the owner knows.
     pub epoch: Epoch,
 }
 
-/// What to settle and release of one lane.
+/// What to settle and release in one lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneRequest {
-    /// The lane's key; none for the destination's own lane. Where nothing is in order each message
-    /// is a lane, and its sequence the key.
+    /// The lane's key; `None` for the destination's own lane. Without ordering, each message is a
+    /// lane, and its sequence is the key.
     pub key: Option<String>,
-    /// What has left it since the last call.
+    /// The messages that left it since the last call.
     pub settled: Settled,
     /// The highest sequence that the owner holds and has not settled; 0: none.
     pub in_hand: Sequence,
-    /// The most messages to hand out.
+    /// The most messages to return.
     pub want: usize,
 }
 
-/// What has left a lane, and Redis does not know it yet.
+/// Messages that left a lane, which Redis does not know yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settled {
     /// Everything up to here has left; 0: nothing new.
     pub upto: Sequence,
-    /// How many these are.
+    /// How many messages these are.
     pub count: usize,
-    /// How many of these were not delivered, but passed as tombstones of each kind.
+    /// How many of them were not delivered, but passed as dropped tombstones.
     pub dropped: u64,
     /// See `dropped`.
     pub dead_lettered: u64,
     /// See `dropped`.
     pub cancelled: u64,
-    /// Their accounted bytes, together.
+    /// The sum of their accounted bytes.
     pub bytes: u64,
-    /// An entry for each, where the destination has a log.
+    /// An entry for each, if the destination has a log.
     pub log: Vec<(Sequence, LogEntry)>,
-    /// The fields of their bodies that are stored apart and not needed any more.
+    /// Fields of their bodies that are stored apart and no longer needed.
     pub bodies: Vec<String>,
-    /// The idempotency keys that are forgotten with them.
+    /// The idempotency keys to remove with them.
     pub idempotency_keys: Vec<String>,
 }
 
 impl Settled {
-    /// Adds a message that has left, with its entry for the log, if there is one.
+    /// Adds a message that has left, with its log entry if there is one.
     pub fn add(&mut self, message: &Stamped, entry: Option<LogEntry>) {
         let sequence = message.position.sequence;
         self.upto = sequence;
@@ -80,7 +80,8 @@ impl Settled {
         }
         self.bytes += message.accounted_bytes;
         self.idempotency_keys.extend(message.idempotency_key.clone());
-        // The log keeps one of the bodies, if it holds bodies; the script keeps those of dead letters.
+        // The log keeps one of the bodies, if it keeps bodies; the script keeps those of dead
+        // letters.
         let kept = entry.as_ref().and_then(LogEntry::part_kept);
         let apart = [(Part::Body, message.apart.body), (Part::Input, message.apart.input)];
         let gone = apart.iter().filter(|(part, length)| length.is_some() && kept != Some(*part));
@@ -88,7 +89,7 @@ impl Settled {
         self.log.extend(entry.map(|entry| (sequence, entry)));
     }
 
-    /// The accounted bytes, and behind them, if there were any, the tombstones of each kind.
+    /// The accounted bytes, followed by the number of tombstones of each kind, if there were any.
     fn accounted_bytes(&self) -> String {
         let Settled { bytes, dropped, dead_lettered, cancelled, .. } = self;
         match dropped + dead_lettered + cancelled {
@@ -101,27 +102,27 @@ impl Settled {
 /// The answer to a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Released {
-    /// How many withdrawals wait to be carried out at this destination (see [`Store::withdrawals`]).
+    /// How many pending withdrawals the destination has (see [`Store::withdrawals`]).
     pub withdrawals: u64,
-    /// The next run of each lane asked for, in order.
+    /// The next run of each requested lane, in order.
     pub runs: Vec<LaneRun>,
 }
 
 /// The next run of one lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneRun {
-    /// How long its head must still wait out a backoff.
+    /// How long its head must still wait for its backoff.
     pub wait: Duration,
-    /// The messages, in order. The first carries the attempts at its delivery so far.
+    /// The messages, in order. The first carries its delivery attempts so far.
     pub messages: Vec<Stamped>,
-    /// What is wrong with the lane's keys, if they cannot be read: nothing is released then.
+    /// Why the lane's keys cannot be read; then nothing is released.
     pub error: Option<String>,
 }
 
 impl Store {
-    /// Settles what was delivered and hands out the next runs of lanes of one destination. Of a lane
-    /// whose head was refused before, no more than one delivery holds: what is behind it is not read
-    /// each time that it is refused again.
+    /// Settles delivered messages and returns the next runs of lanes of one destination. If a
+    /// lane's head was refused before, its run is limited to one delivery: the messages behind it
+    /// would be read in vain each time.
     pub async fn release(
         &self,
         owner: &Owner,
@@ -136,7 +137,7 @@ impl Store {
         call.key(keys.lanes()).key(keys.withdrawals()).key(keys.idempotency_keys());
         call.key(keys.log()).key(keys.log_order()).key(keys.halted());
         call.key(keys.bodies()).key(keys.dead_letters()).key(keys.previous());
-        // Where nothing is in order all lanes stand in the same sets.
+        // Without ordering, all lanes share the same sets.
         let sets = if known.destination.ordering == Ordering::None { 1 } else { lanes.len() };
         for lane in lanes.iter().take(sets) {
             let key = set_key(known, lane.key.as_deref());
@@ -205,7 +206,7 @@ fn read_run(lane: Value, known: &CatalogEntry) -> Result<LaneRun, StoreError> {
         let attempts = of_first.take().unwrap_or_default();
         let name = &known.destination.name;
         let message = record::read_with(bytes, body, name, sequence, attempts.clone());
-        // The owner delivers what is before it, and halts it.
+        // The owner delivers the messages before it, then halts it.
         messages.push(message.unwrap_or_else(|error| Stamped {
             attempts,
             ..Stamped::unreadable(name.clone(), sequence, error.to_string())

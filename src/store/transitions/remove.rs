@@ -7,19 +7,19 @@ use crate::{
 
 use super::remove_batch::RemovedMembers;
 
-/// Above all versions: a number that Lua still holds exactly.
+/// Above all versions, and still exact as a number in Lua.
 const VERSION_MAX: u64 = 1 << 53;
 
-/// What removing a destination did.
+/// The result of removing a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
-    /// Messages that were pending and are gone.
+    /// Pending messages that were removed.
     pub removed_messages: u64,
 }
 
 impl Store {
-    /// Removes a destination; with `purge`, although messages are pending. May be repeated until
-    /// it succeeds.
+    /// Removes a destination; with `purge`, even if messages are pending. Repeat the call until it
+    /// succeeds.
     pub async fn remove(
         &self,
         destination: &DestinationName,
@@ -32,7 +32,8 @@ impl Store {
         call.key(keys.dead_letters()).key(keys.partition.epoch());
         call.arg(destination.as_str()).arg(u8::from(purge));
         let (version, removed_messages): (u64, u64) = match self.run(&call).await {
-            // A removal that broke off just before its end leaves only the index to mend.
+            // An earlier removal may have stopped just before its end: only the index is left to
+            // correct.
             Err(StoreError::UnknownDestination) => {
                 self.index(destination, VERSION_MAX, None).await?;
                 return Err(StoreError::UnknownDestination);
@@ -46,20 +47,20 @@ impl Store {
         Ok(Removed { removed_messages })
     }
 
-    /// Ends a removal that has begun, of a destination with so many pending messages.
+    /// Completes a removal. `pending` is how many messages the destination had.
     async fn remove_messages(
         &self,
         destination: &DestinationName,
         version: u64,
         pending: u64,
     ) -> Result<(), StoreError> {
-        // Nothing is claimed any more, and a lease can only become a delay: leases first.
+        // Leases first: nothing is claimed any more, but a lease can still become a delay.
         self.remove_members(destination, RemovedMembers::Leases).await?;
         self.remove_members(destination, RemovedMembers::Delayed).await?;
         let removed = self.remove_lanes(destination).await?;
-        // Lanes are known from records, which may be damaged or, after a removal that broke off, gone.
-        // So where there were messages, lanes are looked for by their names too. The look passes all
-        // keys of Redis, which is too dear for a destination that was empty.
+        // Lanes are found through records, which may be damaged, or gone after an interrupted
+        // removal. So if there were messages, scan for lanes by name too. The scan covers all keys
+        // of the server: too expensive for a destination that was empty.
         if pending > 0 || removed > 0 {
             self.remove_left_over(destination).await?;
         }

@@ -9,10 +9,10 @@ use crate::{
     store::{Store, StoreError, record},
 };
 
-/// The most messages that are removed_messages in one call.
+/// The most messages that one call removes.
 const PURGE_MAX: usize = 500;
 
-/// What of a destination stands in keys of its partition.
+/// Which of the partition's keys to remove a destination's members from.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RemovedMembers {
     Leases,
@@ -20,7 +20,7 @@ pub(super) enum RemovedMembers {
 }
 
 impl Store {
-    /// Removes a destination's leases or delays, some at a time.
+    /// Removes a destination's leases or delays, in batches.
     pub(super) async fn remove_members(
         &self,
         destination: &DestinationName,
@@ -55,8 +55,8 @@ impl Store {
         }
     }
 
-    /// Removes pending messages, and their lanes where lanes are keys, some at a time. Tells how many
-    /// messages these were.
+    /// Removes pending messages and, where lanes are keys, their lanes, in batches. Returns how
+    /// many messages there were.
     pub(super) async fn remove_lanes(
         &self,
         destination: &DestinationName,
@@ -97,8 +97,8 @@ impl Store {
         }
     }
 
-    /// Removes whatever else is there of a destination, whatever its type: lanes that no record names.
-    /// Idempotency keys stay until they expire.
+    /// Removes all remaining keys of a destination, whatever their type, such as lanes that no
+    /// record names. Idempotency keys stay until they expire.
     pub(super) async fn remove_left_over(
         &self,
         destination: &DestinationName,

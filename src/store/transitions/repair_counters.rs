@@ -3,7 +3,7 @@
 use super::repair::{Finding, Repairing};
 use crate::store::StoreError;
 
-/// The counters that are compared with what is counted.
+/// The counters to verify.
 const COUNTERS: [&str; 7] =
     ["last", "settled", "ready", "halted_ready", "awaiting_turn", "bytes", "delayed"];
 
@@ -15,7 +15,7 @@ impl Repairing<'_> {
         Ok(values.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// Compares the counters with what was counted, if they have not changed meanwhile.
+    /// Compares the counters with the actual count, if they have not changed meanwhile.
     pub(super) async fn compare_counters(&mut self, before: &[i64]) -> Result<bool, StoreError> {
         let [pending, ready, halted_ready, held, bytes] = self.sums;
         let last = before.first().map_or(0, |last| last.max(&0).unsigned_abs());

@@ -4,8 +4,8 @@ use super::repair::{Finding, Repairing};
 use crate::store::{StoreError, keys::Claimers};
 
 impl Repairing<'_> {
-    /// Looks at the types of all keys, and of one lane's set `in-progress`, which is built from these
-    /// sequences (`lua/repair_keys.lua`).
+    /// Checks the types of all keys, and rebuilds one lane's `in-progress` from these sequences if
+    /// it has another type (`lua/repair_keys.lua`).
     pub(super) async fn check_keys(
         &mut self,
         lane: Option<&Option<String>>,

@@ -4,7 +4,7 @@ use super::repair::{Finding, Repairing};
 use crate::store::StoreError;
 
 impl Repairing<'_> {
-    /// Looks at some traces of one kind: where to go on (`lua/repair_traces.lua`).
+    /// Checks some traces of one kind; returns where to continue (`lua/repair_traces.lua`).
     pub(super) async fn check_traces(
         &mut self,
         part: &str,

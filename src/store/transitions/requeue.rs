@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Store {
-    /// Hands claimed messages of one destination back, without counting an attempt.
+    /// Returns claimed messages of one destination unprocessed, without counting an attempt.
     pub async fn requeue(
         &self,
         caller: &CallSequence,

@@ -8,23 +8,23 @@ use crate::{
     store::{Store, StoreError},
 };
 
-/// Partitions that are vouched for at once.
+/// Partitions to vouch for in parallel.
 const CALLS_MAX: usize = 16;
 
-/// The answer to giving a partition back.
+/// The answer to resigning a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resigned {
-    /// False if it was not owned under this token any more.
+    /// False if this token no longer owned it.
     pub was_owned: bool,
     /// The partition's epoch.
     pub epoch: Epoch,
 }
 
 impl Store {
-    /// Gives a partition back. With `vouched`, the caller vouches that no sender of an epoch before that
-    /// one sends any more: if that is the epoch now, releases need not wait for such a sender. Only
-    /// who heard of that epoch while its own lease lasted by its own clock, had not given it back, and
-    /// has stopped since, knows this.
+    /// Resigns a partition. With `vouched`, the caller declares that no sender from before that
+    /// epoch still sends: if it is the current epoch, the takeover wait ends. Only a caller that
+    /// learned of the epoch while its lease lasted by its own clock, had not resigned, and has
+    /// since stopped sending may declare this.
     pub async fn resign_partition(
         &self,
         partition: u16,
@@ -41,8 +41,8 @@ impl Store {
         Ok(Resigned { was_owned, epoch })
     }
 
-    /// Vouches for each partition that no sender from before this start of Redis sends any more: it had
-    /// been stopped when none was sending, and has forgotten nothing.
+    /// Declares for each partition that no sender from before this start of Redis still sends. Only
+    /// valid after a clean stop of Redis.
     pub async fn vouch(&self) {
         let nobody = OwnerToken::random();
         let all = stream::iter(0..self.keys().partitions()).map(|partition| {

@@ -7,14 +7,14 @@ use crate::{
 };
 
 impl Store {
-    /// Makes a topic or changes it, and tells all pods. True if there was none of this name.
+    /// Creates or changes a topic, and notifies all pods. True if it is new.
     pub async fn define_topic(&self, topic: &Topic) -> Result<bool, StoreError> {
         let definition = serde_json::to_string(topic)
             .map_err(|error| StoreError::WrongState(error.to_string()))?;
         self.note_topic(&topic.name, &definition).await.map(|was_there| !was_there)
     }
 
-    /// Removes a topic. False if there was none of this name.
+    /// Removes a topic. False if it did not exist.
     pub async fn remove_topic(&self, name: &TopicName) -> Result<bool, StoreError> {
         self.note_topic(name, "").await
     }
