@@ -1,4 +1,4 @@
-//! Calls to whoever serves a key: scripts, plain commands, and looks at many keys at once.
+//! Calls to the server that holds a key: scripts, plain commands, and queries of many keys at once.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use super::{
     unexpected,
 };
 
-/// How often one call is sent elsewhere before its caller is told.
+/// Redirects that one call follows before it returns the error.
 const REDIRECTS_MAX: usize = 8;
-/// How long a call waits before it asks again for a slot that is on its way.
+/// How long a call waits before it retries a slot that is being migrated.
 const LATER: Duration = Duration::from_millis(20);
-/// Looks at single keys under way at once, where a look at many had to be split.
+/// Single queries in flight at once, after a query of many keys had to be split.
 const SINGLE_MAX: usize = 8;
 
-/// What `TIME` answers: seconds, and microseconds of the next.
+/// The answer of `TIME`: seconds, and microseconds within the second.
 pub(super) type ServerTime = (u64, u64);
 
-/// The same in ms since 1970.
+/// Converts it to ms since 1970.
 pub(super) fn server_ms((seconds, micros): ServerTime) -> u64 {
     seconds * 1000 + micros / 1000
 }
@@ -50,7 +50,7 @@ impl Store {
         begun: Instant,
         result: &Result<T, StoreError>,
     ) {
-        // An answer by name (a stale epoch, another owner) is no failure of Redis.
+        // A refusal with a code (a stale epoch, another owner) is not a failure of Redis.
         let is_failure = |error: &StoreError| {
             error.is_temporary() || matches!(error, StoreError::NoRights(_) | StoreError::Failed(_))
         };
@@ -61,15 +61,15 @@ impl Store {
         }
     }
 
-    /// Runs plain commands, all in one round trip, where the key of the first one is. They must be of
-    /// one slot.
+    /// Runs plain commands in one round trip, at the server of the first command's key. All keys
+    /// must be in one slot.
     pub(super) async fn query<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
         let key = route_of(pipe);
         self.query_at(&key, pipe).await
     }
 
-    /// The same for a look at many things: what is asked of a key of the wrong type is answered by nothing,
-    /// and hides no other answer.
+    /// Like `query`, for a query of many keys: a key of the wrong type yields nil instead of an
+    /// error, so it does not hide the other answers.
     pub(super) async fn query_lenient(&self, pipe: &Pipeline) -> Result<Vec<Value>, StoreError> {
         let error = match self.query(pipe).await {
             Err(error) => error,
@@ -91,21 +91,21 @@ impl Store {
         Ok(answers.into_iter().map(read).collect())
     }
 
-    /// Runs plain commands, all in one round trip, where this key is.
+    /// Runs plain commands in one round trip, at the server of this key.
     pub(super) async fn query_at<T: FromRedisValue>(
         &self,
         key: &[u8],
         pipe: &Pipeline,
     ) -> Result<T, StoreError> {
         let answer = self.at(key, Work::Commands(pipe)).await;
-        // Which of its keys is damaged is found out later.
+        // After an error, note all keys: a later check finds out which of them is damaged.
         let keys = if answer.is_err() { keys_of(pipe) } else { vec![key.to_vec()] };
         self.observe(Called { name: &name_of(pipe), keys: &keys }, &answer);
         answer
     }
 
-    /// Runs plain commands of many slots, each pipeline of one: those that one node serves in one
-    /// round trip, the nodes side by side. A node that does not answer costs only its own answers.
+    /// Runs pipelines of different slots, each within one slot. One round trip per node, the nodes
+    /// in parallel. A node that does not answer fails only its own pipelines.
     pub(super) async fn query_each(
         &self,
         pipes: &[Pipeline],
@@ -138,7 +138,7 @@ impl Store {
                     node.discard(&link, &error);
                     Err(error.into())
                 }
-                // A slot has moved, maybe: each finds its own way.
+                // A slot may have moved: send each pipeline to the current server of its slot.
                 Err(_) => return self.query_alone(members, pipes).await,
             },
         };
@@ -166,7 +166,7 @@ impl Store {
         asked.buffer_unordered(SINGLE_MAX).collect().await
     }
 
-    /// The clock of each of these keys' servers, in ms since 1970; none where it does not answer.
+    /// The clock of each key's server, in ms since 1970. `None` if the server does not answer.
     pub(super) async fn clocks(&self, keys: &[String]) -> Vec<Option<u64>> {
         let mut clocks = vec![None; keys.len()];
         let (groups, _) = self.inner.links.spread(keys);
@@ -188,7 +188,7 @@ impl Store {
         Ok(server_ms(time))
     }
 
-    /// Asks everyone who holds data: the answers, and what went wrong with the others.
+    /// Asks all primaries. Returns one answer or error for each.
     pub(super) async fn query_primaries<T: FromRedisValue>(
         &self,
         pipe: &Pipeline,
@@ -209,7 +209,7 @@ impl Store {
         .await
     }
 
-    /// True when Redis answers: of a cluster, one of its masters.
+    /// Succeeds if Redis answers. In a cluster, one master is enough.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("PING").ignore();
@@ -223,7 +223,7 @@ impl Store {
         Err(last)
     }
 
-    /// Makes one call where a key is, wherever that is by now.
+    /// Runs one call at the server of a key, and follows redirects.
     async fn at<T: FromRedisValue>(&self, key: &[u8], work: Work<'_>) -> Result<T, StoreError> {
         self.value_at(key, work).await.and_then(fitting)
     }
@@ -249,7 +249,7 @@ impl Store {
     }
 }
 
-/// What is done at one node.
+/// The work to do at one node.
 enum Work<'a> {
     Script(&'a Call<'a>),
     Commands(&'a Pipeline),
@@ -264,7 +264,7 @@ impl Work<'_> {
     }
 }
 
-/// How a call is followed through a cluster that changes.
+/// Follows one call through a cluster whose slots move.
 pub(super) struct Redirects {
     begun: Instant,
     count: usize,
@@ -275,7 +275,7 @@ impl Redirects {
         Redirects { begun: Instant::now(), count: 0 }
     }
 
-    /// Where the call goes next, or why it does not.
+    /// Where to send the call next, or the error if it must not be sent again.
     pub(super) async fn follow(
         &mut self,
         store: &Store,
@@ -288,7 +288,7 @@ impl Redirects {
             Next::Again(route) if self.count <= REDIRECTS_MAX => Ok(route),
             Next::Later(limit) if self.begun.elapsed() + LATER < limit => {
                 tokio::time::sleep(LATER).await;
-                // These waits are bounded by their time.
+                // A wait is bounded by time, so it does not count as a redirect.
                 self.count -= 1;
                 store.inner.links.survey().await?;
                 store.inner.links.route(key).await
@@ -307,7 +307,7 @@ fn name_of(pipe: &Pipeline) -> String {
     pipe.cmd_iter().next().map(name).unwrap_or_default()
 }
 
-/// The keys of the commands, as far as they have one.
+/// The keys of those commands that have one.
 fn keys_of(pipe: &Pipeline) -> Vec<Vec<u8>> {
     let key = |command: &redis::Cmd| match command.args_iter().nth(1) {
         Some(redis::Arg::Simple(key)) => Some(key.to_vec()),
@@ -331,7 +331,7 @@ fn route_of(pipe: &Pipeline) -> Vec<u8> {
     first
 }
 
-/// The answers of those that answered, in their order; what went wrong if none did.
+/// The answers in order, `None` for each that failed. An error if all failed.
 pub(super) fn answered<T>(
     answers: Vec<Result<T, StoreError>>,
 ) -> Result<Vec<Option<T>>, StoreError> {
@@ -341,7 +341,7 @@ pub(super) fn answered<T>(
         some.push(match answer {
             Ok(answer) => Some(answer),
             Err(error) => {
-                tracing::debug!(%error, "a part of a look was not answered");
+                tracing::debug!(%error, "one part of a query failed");
                 last = Some(error);
                 None
             }
@@ -353,19 +353,19 @@ pub(super) fn answered<T>(
     }
 }
 
-/// The answer as it should be. Read only here, so that an answer that holds something else is not taken
-/// for one that did not come: for the client library both are errors of parsing.
+/// Converts the answer. Done here and not by the client library: there, an answer of another type
+/// and a failed call are both parsing errors, and could not be told apart.
 pub(super) fn fitting<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
     redis::from_redis_value(answer).map_err(|error| StoreError::Unreadable(error.to_string()))
 }
 
-/// Those of these that are texts: a hint that is none names nothing, and hides no other.
+/// The entries that are valid UTF-8. One damaged hint must not hide the others.
 pub(super) fn texts(answer: Option<Value>, what: &str) -> Result<Vec<String>, StoreError> {
     let all: Vec<Vec<u8>> = read(answer, what)?;
     Ok(all.into_iter().filter_map(|one| String::from_utf8(one).ok()).collect())
 }
 
-/// Reads one of the answers of a look.
+/// Reads one answer of a query.
 pub(super) fn read<T: FromRedisValue>(value: Option<Value>, what: &str) -> Result<T, StoreError> {
     redis::from_redis_value(value.unwrap_or(Value::Nil)).map_err(|_| unexpected(what))
 }

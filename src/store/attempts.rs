@@ -1,13 +1,13 @@
-//! What attempts at a message left behind, as the scripts keep it (`lua/include/attempts.lua`).
+//! What earlier attempts at a message left, as the scripts store it (`lua/include/attempts.lua`).
 
 use crate::domain::{AttemptError, Attempts, Stage};
 
-/// Failed attempts, stalls, checkpoint, stage in which it is halted, due time of a held message,
+/// Failed attempts, stalls, checkpoint, stage in which it halted, when a delayed message is due,
 /// errors.
 type Kept = (u32, u32, String, String, String, Vec<String>);
 
-/// Reads what was kept; nothing was where it is empty. What cannot be read counts as nothing, as in the
-/// scripts: it holds up no message.
+/// Reads the stored attempts; empty input means none. Unreadable input also counts as none, as in
+/// the scripts, so that it does not block the message.
 pub(super) fn read(kept: &[u8]) -> Attempts {
     if kept.is_empty() {
         return Attempts::default();
@@ -35,7 +35,7 @@ pub(super) fn stage_of(text: &str) -> Option<Stage> {
     }
 }
 
-/// An error, as it is kept.
+/// An error, as it is stored.
 pub(super) fn error_text(error: &AttemptError) -> String {
     // Writing plain strings as JSON cannot fail.
     serde_json::to_string(error).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The numbers of many destinations in one round trip.
+//! The backlogs of many destinations in one round trip.
 
 use std::borrow::Borrow;
 
@@ -7,7 +7,7 @@ use redis::{Pipeline, Value};
 use super::{CatalogEntry, Stats, Store, StoreError};
 use crate::domain::Ordering;
 
-/// What of a destination's hash the numbers are made of.
+/// The fields of a destination's hash that the numbers come from.
 const FIELDS: [&str; 12] = [
     "last",
     "settled",
@@ -23,11 +23,11 @@ const FIELDS: [&str; 12] = [
     "withdrawn",
 ];
 
-/// What is counted beside the fields, in the order in which it is asked for.
+/// What is counted besides the fields, in the order of the query.
 const COUNTED: [&str; 4] = ["waiting", "delivering", "halted", "dead_letters"];
 
 impl Store {
-    /// The numbers of destinations, in order, without their heads.
+    /// The backlogs of destinations, in order, without their heads.
     pub async fn backlogs<K: Borrow<CatalogEntry>>(
         &self,
         all: &[K],
@@ -35,7 +35,7 @@ impl Store {
         self.backlogs_each(all).await.into_iter().collect()
     }
 
-    /// The same, where a server that does not answer costs only its own.
+    /// Like `backlogs`, but a server that does not answer fails only its own destinations.
     pub async fn backlogs_each<K: Borrow<CatalogEntry>>(
         &self,
         all: &[K],
@@ -66,7 +66,7 @@ impl Store {
         pipe
     }
 
-    /// The numbers of one destination, of one instant.
+    /// The backlog of one destination, read atomically.
     pub(super) async fn backlog_now(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
         let mut pipe = self.look_at(known);
         pipe.atomic();
@@ -77,7 +77,7 @@ impl Store {
         }
     }
 
-    /// The numbers that can be read, where some keys have another type.
+    /// The numbers that are readable when some keys have the wrong type.
     async fn backlog_damaged(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
         Ok(stats(known, self.query_lenient(&self.look_at(known)).await?))
     }
@@ -91,7 +91,7 @@ fn stats(known: &CatalogEntry, answers: Vec<Value>) -> Stats {
         Ok(fields) if fields.len() == FIELDS.len() => {
             for ((value, number), name) in fields.into_iter().zip(&mut numbers).zip(FIELDS) {
                 match redis::from_redis_value::<Option<i64>>(value) {
-                    // What was damaged may have made a number go below nothing.
+                    // Damage may have made a number negative.
                     Ok(found) => *number = found.unwrap_or_default().max(0).unsigned_abs(),
                     Err(_) => damaged.push(name),
                 }
@@ -101,7 +101,7 @@ fn stats(known: &CatalogEntry, answers: Vec<Value>) -> Stats {
     }
     let mut counted = [0_u64; COUNTED.len()];
     for ((name, count), answer) in COUNTED.iter().zip(&mut counted).zip(answers) {
-        // Nothing but a note of what is being delivered may be missing.
+        // Only `delivering` may be missing.
         match redis::from_redis_value::<Option<u64>>(answer) {
             Ok(Some(found)) => *count = found,
             Ok(None) if *name == "delivering" => {}

@@ -8,13 +8,13 @@ use super::{
 };
 use crate::domain::{DestinationName, Sequence, Stamped};
 
-/// The most bytes of bodies that one call reads (one is always read).
+/// The most bytes of bodies that one call reads (at least one body is read).
 const BYTES_MAX: usize = 8 << 20;
 /// The most bodies that one call reads.
 const COUNT_MAX: usize = 1000;
 
 impl Store {
-    /// Reads bodies by their fields, each with the length that it should have, in order.
+    /// Reads bodies by their fields, in order. Each field comes with the expected length.
     pub(super) async fn bodies(
         &self,
         known: &CatalogEntry,
@@ -34,8 +34,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Puts into messages those of their bodies that are stored apart. A message whose body is not as its
-    /// record says is damaged.
+    /// Loads the bodies that are stored apart into their messages. A message whose body differs
+    /// from what its record says is marked as damaged.
     pub(super) async fn fill(
         &self,
         known: &CatalogEntry,
@@ -61,8 +61,8 @@ impl Store {
         Ok(())
     }
 
-    /// Marks messages as damaged whose bodies are not there, or have another length than their records say,
-    /// without reading the bodies.
+    /// Marks messages as damaged whose bodies are missing or have another length than the record
+    /// says. Does not read the bodies.
     pub(super) async fn find_missing_bodies(
         &self,
         name: &DestinationName,

@@ -1,4 +1,4 @@
-//! What this pod knows of the destinations and topics: a copy that follows Redis within a second.
+//! This pod's copy of the destinations and topics. It follows Redis within a second.
 
 mod follow;
 mod names;
@@ -18,17 +18,17 @@ use crate::{
 pub use names::{Changed, ChangedNames, Counts, Round, Watch};
 use names::{Listeners, Names};
 
-/// What of a destination a person has paused.
+/// Which parts of a destination are paused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Paused {
-    /// Nothing is taken in.
+    /// Ingest refuses messages.
     pub ingest: bool,
-    /// Nothing is sent.
+    /// The sender sends nothing.
     pub delivery: bool,
 }
 
 impl Paused {
-    /// As the partition keeps it.
+    /// The text that the partition stores.
     pub(super) fn text(self) -> &'static str {
         match (self.ingest, self.delivery) {
             (false, false) => "",
@@ -43,32 +43,32 @@ impl Paused {
         Paused { ingest: names("ingest"), delivery: names("delivery") }
     }
 
-    /// As the index keeps it, with the epoch that the destination was born in: never empty.
+    /// The text that the index stores: the paused parts and the epoch of creation. Never empty.
     pub(super) fn mark(self, born: Epoch) -> String {
         let paused = if self == Paused::default() { "-" } else { self.text() };
         format!("{paused},@{born}")
     }
 
-    /// What [`Paused::mark`] says. No epoch where the index was written by a version that noted none.
+    /// Parses [`Paused::mark`]. No epoch if an older version wrote the index entry.
     pub(super) fn of_mark(mark: &str) -> (Paused, Option<Epoch>) {
         let born = mark.split(',').find_map(|part| part.strip_prefix('@')?.parse().ok());
         (Paused::of_text(mark), born)
     }
 }
 
-/// A destination as this pod knows it.
+/// A destination, as this pod's catalog holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
     /// Its definition.
     pub destination: Destination,
-    /// The definition's version; scripts refuse another than the current one.
+    /// The definition's version; scripts refuse an outdated one.
     pub version: u64,
     /// The partition it lives in.
     pub partition: u16,
-    /// What a person has paused.
+    /// Which parts are paused.
     pub paused: Paused,
-    /// The epoch that it was born in: one of the same name that is made after it was removed is another
-    /// destination, and born in a higher one.
+    /// The epoch in which it was created. A destination that is removed and created again under the
+    /// same name is another one, with a higher epoch.
     pub born: Epoch,
 }
 
@@ -96,7 +96,7 @@ pub struct Catalog {
     names: Arc<RwLock<Names>>,
     topics: Arc<RwLock<TopicsByName>>,
     listeners: Arc<Listeners>,
-    /// How far the two indexes have been followed.
+    /// The position up to which each of the two indexes has been followed.
     followed: Arc<Mutex<[Option<Followed>; 2]>>,
     _metrics: telemetry::Knows,
 }
@@ -121,17 +121,17 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// The destination of this name.
+    /// The destination with this name.
     pub fn get(&self, name: &str) -> Option<Arc<CatalogEntry>> {
         self.read(|names| names.by_name.get(name).cloned())
     }
 
-    /// All destinations, by name. For people who ask: what goes on by itself takes [`Catalog::some`].
+    /// All destinations, by name. Only for requests; periodic work uses [`Catalog::some`].
     pub fn all(&self) -> Vec<Arc<CatalogEntry>> {
         self.read(|names| names.by_name.values().cloned().collect())
     }
 
-    /// The next destinations of these partitions, at most `max`, and whether the round is over.
+    /// The next destinations of these partitions, at most `max`, and whether the round is complete.
     pub fn some(
         &self,
         round: &mut Round,
@@ -141,22 +141,23 @@ impl Catalog {
         self.read(|names| round.next(names, partitions, max))
     }
 
-    /// Tells of changes of one destination.
+    /// Notifies of changes of one destination.
     pub fn watch(&self, name: &DestinationName) -> Watch {
         self.listeners.watch(name)
     }
 
-    /// Tells which destinations change from now on.
+    /// Collects the names of destinations that change from now on.
     pub fn changed(&self) -> Changed {
         self.listeners.changed()
     }
 
-    /// Wakes up whenever a destination or a topic may have changed, without saying which.
+    /// Wakes up whenever a destination or a topic may have changed, without its name.
     pub fn changes(&self) -> watch::Receiver<Counts> {
         self.listeners.changes()
     }
 
-    /// Looks up one destination where the truth is, after a script refused what was known of it.
+    /// Reads one definition from its partition, after a script refused the version that the pod
+    /// had.
     pub async fn refresh(
         &self,
         name: &DestinationName,
@@ -164,8 +165,9 @@ impl Catalog {
         let before = self.get(name.as_str()).map(|held| held.version);
         let known = self.store.true_definition(name).await?.map(Arc::new);
         self.change(name, |names| match &known {
-            // What was read slowly may be older than what was heard meanwhile. Older than what was known
-            // before it is the truth all the same: Redis has lost the later one.
+            // A slow read may return a version older than one that arrived meanwhile: ignore it. A
+            // version older than the one known *before* the read is right: Redis has lost the later
+            // one.
             Some(known)
                 if names.by_name.get(name).is_some_and(|held| {
                     held.version > known.version && Some(held.version) != before
@@ -179,7 +181,7 @@ impl Catalog {
         Ok(known)
     }
 
-    /// The destination of this name; asks Redis if this pod has not heard of it yet.
+    /// The destination with this name; asks Redis if this pod does not know it yet.
     pub async fn find(
         &self,
         name: &DestinationName,
@@ -190,17 +192,17 @@ impl Catalog {
         }
     }
 
-    /// All topics, as they are known now. For people who ask.
+    /// All topics that this pod knows. Only for requests.
     pub fn topics(&self) -> Vec<Arc<CatalogTopic>> {
         self.read_topics(|topics| topics.values().cloned().collect())
     }
 
-    /// The topic of this name, as far as this pod knows.
+    /// The topic with this name, if this pod knows it.
     pub fn topic(&self, name: &TopicName) -> Option<Arc<CatalogTopic>> {
         self.read_topics(|topics| topics.get(name).cloned())
     }
 
-    /// Looks up one topic where the truth is.
+    /// Reads one topic from Redis.
     pub async fn refresh_topic(
         &self,
         name: &TopicName,
@@ -213,7 +215,7 @@ impl Catalog {
         Ok(known)
     }
 
-    /// The topic of this name; asks Redis if this pod has not heard of it yet.
+    /// The topic with this name; asks Redis if this pod does not know it yet.
     pub async fn find_topic(
         &self,
         name: &TopicName,
@@ -228,7 +230,7 @@ impl Catalog {
         read(&self.names.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes one destination, and tells those who want to know if that was news.
+    /// Changes one destination, and notifies the listeners if that changed anything.
     fn change(&self, name: &DestinationName, change: impl FnOnce(&mut Names) -> bool) {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let is_news = change(&mut names);
@@ -238,8 +240,7 @@ impl Catalog {
         }
     }
 
-    /// Takes over those of these destinations that are newer than what is known of them, and tells
-    /// those who want to know.
+    /// Takes over the destinations that are newer than the known ones, and notifies the listeners.
     fn change_all(&self, all: Vec<Arc<CatalogEntry>>) {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let is_news = |known: &Arc<CatalogEntry>| {

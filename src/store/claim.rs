@@ -1,4 +1,4 @@
-//! Claiming waiting messages, and handing them back (`lua/claim.lua`, `lua/requeue.lua`).
+//! Claims waiting messages, and requeues claimed ones (`lua/claim.lua`, `lua/requeue.lua`).
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -12,28 +12,28 @@ use super::{
 };
 use crate::domain::{AttemptError, Attempts, ErrorKind, LeaseToken, Sequence, Stage, Stamped};
 
-/// The most bytes of records that one call hands out (one record is always handed out).
+/// The most bytes of records that one call returns (at least one record is returned).
 const BYTES_MAX: usize = 8 << 20;
 
-/// The digits of a secret, of 65 bits together. Short: it stands in every lease, and Lua hashes each
-/// string that it is given byte by byte.
+/// The digits of a lease secret: 65 bits in all. Short, because every lease contains it and Lua
+/// hashes each string argument byte by byte.
 const SECRET_LENGTH: usize = 11;
 const SECRET_DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// Messages under a lease.
 #[derive(Debug, Default)]
 pub struct Claimed {
-    /// When the lease runs out unless it is extended, in ms since 1970 by the server's clock.
+    /// When the lease expires unless extended, in ms since 1970 by the server's clock.
     pub deadline_ms: u64,
     /// The messages, lowest sequence first, each with its token.
     pub messages: Vec<(LeaseToken, Stamped)>,
-    /// There may be more that only the size of these left out, or that one call does not reach.
+    /// True if more may be waiting: left out for their size, or out of reach of one call.
     pub may_have_more: bool,
 }
 
 impl Store {
-    /// Takes `count` waiting messages of one destination under a lease: as many as there are, up to
-    /// its end; none if there are fewer than its start.
+    /// Claims waiting messages of one destination: at most the end of `count`, or none if fewer
+    /// than its start are waiting.
     pub async fn claim(
         &self,
         caller: &CallSequence,
@@ -41,7 +41,7 @@ impl Store {
         count: RangeInclusive<usize>,
         lease: Duration,
     ) -> Result<Claimed, StoreError> {
-        // What is claimed could not be completed.
+        // Without the rights, what is claimed could not be completed.
         self.check_rights()?;
         let destination = &known.destination;
         let keys = self.keys().destination(&destination.name);
@@ -91,7 +91,7 @@ impl Store {
             let message = record::read_with(bytes, body, &destination.name, sequence, attempts);
             let message = match message {
                 Ok(message) => message,
-                // The others need not wait for it.
+                // One damaged message must not delay the others.
                 Err(error) => {
                     damaged.push((sequence, error));
                     continue;
@@ -114,8 +114,9 @@ impl Store {
         Ok(result)
     }
 
-    /// Halts claimed messages that cannot be read, whatever becomes of others whose attempts are used
-    /// up: a person may know more. If it comes to nothing their leases run out, and they are claimed again.
+    /// Halts claimed messages that cannot be read, even where exhausted messages are dropped: a
+    /// person may be able to restore them. If this fails, their leases expire and they are claimed
+    /// again.
     async fn halt_damaged(
         &self,
         known: &CatalogEntry,
@@ -124,7 +125,7 @@ impl Store {
     ) {
         let name = &known.destination.name;
         let failed = damaged.into_iter().map(|(sequence, error)| {
-            tracing::error!(destination = %name, sequence, %error, "a message is damaged, and is halted");
+            tracing::error!(destination = %name, sequence, %error, "halting a damaged message");
             let (destination, secret) = (name.clone(), secret.clone());
             Failed {
                 token: LeaseToken { destination, sequence, secret, claimed_ms: 0, key: None },
@@ -135,14 +136,14 @@ impl Store {
         });
         let (caller, failed) = (self.caller_anew("damaged"), failed.collect::<Vec<_>>());
         if let Err(error) = self.fail(&caller, known, &failed).await {
-            tracing::debug!(destination = %name, %error, "cannot halt what is damaged");
+            tracing::debug!(destination = %name, %error, "cannot halt a damaged message");
         }
-        // From now on they are found halted, until they leave.
+        // From now on, damage checks find them among the halted messages.
         let sequences: Vec<_> = failed.iter().map(|one| one.token.sequence).collect();
         self.note_damaged_messages(known, &sequences);
     }
 
-    /// Hands claimed messages of one destination back, without counting an attempt.
+    /// Returns claimed messages of one destination unprocessed, without counting an attempt.
     pub async fn requeue(
         &self,
         caller: &CallSequence,
@@ -163,8 +164,8 @@ impl Store {
         caller.answered(self.run(name, &call).await)
     }
 
-    /// Destinations that have waiting work, the longest unserved first, of each of these partitions
-    /// in their order. A hint. Nothing of those whose server does not answer, unless none does.
+    /// For each of these partitions, in order: destinations with waiting messages, longest unserved
+    /// first. A hint. Empty where a server does not answer; an error if none answers.
     pub async fn active_of_all(
         &self,
         partitions: &[u16],
@@ -179,7 +180,8 @@ impl Store {
         self.names(&looks.collect::<Vec<_>>()).await
     }
 
-    /// Of these destinations, those that may have waiting messages: some too many, never too few.
+    /// Those of these destinations that may have waiting messages. May return too many, never too
+    /// few.
     pub async fn active_among(
         &self,
         all: Vec<Arc<CatalogEntry>>,
@@ -198,7 +200,7 @@ impl Store {
         Ok(active.map(|(known, _)| known).collect())
     }
 
-    /// A secret that nobody else can guess, and the same for a call that is sent again.
+    /// A secret that nobody else can guess. A retry of the same call gets the same secret.
     fn secret_of(&self, caller: &CallSequence) -> String {
         let mut hash = Sha256::new();
         hash.update(self.inner.seed.as_bytes());
@@ -212,7 +214,7 @@ impl Store {
     }
 }
 
-/// True for a word that says what follows.
+/// True if the value is this word.
 fn is_word(value: &Value, word: &[u8]) -> bool {
     matches!(value, Value::BulkString(bytes) if bytes == word)
 }

@@ -1,4 +1,4 @@
-//! The time as Redis tells it. Pods' own clocks may be wrong by any amount.
+//! The time by Redis's clock. The clocks of pods may be wrong by any amount.
 
 use std::{
     sync::{
@@ -10,23 +10,22 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A sample that took longer than this is too vague to improve on one that is there.
+/// A sample with a longer round trip is too vague to replace an earlier one.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(100);
-/// Nothing is known yet.
+/// No sample yet.
 const UNKNOWN: i64 = i64::MIN;
 
 /// How far the server's clock is ahead of the time since [`begun`], in ms.
 static AHEAD_MS: AtomicI64 = AtomicI64::new(UNKNOWN);
 
-/// An instant of this process that all of this counts from.
+/// The instant of this process that all times here count from.
 fn begun() -> Instant {
     static BEGUN: OnceLock<Instant> = OnceLock::new();
     *BEGUN.get_or_init(Instant::now)
 }
 
-/// Milliseconds since 1970 by the clock of Redis, as far as this pod can tell: what Redis last said,
-/// and the time that has passed since. For people and metrics only: what is decided is decided by
-/// `TIME` in the scripts.
+/// Milliseconds since 1970 by Redis's clock, as this pod estimates it: the last `TIME` plus the
+/// time since. For display and metrics only; decisions use `TIME` in the scripts.
 pub fn server_clock_ms() -> u64 {
     match AHEAD_MS.load(Ordering::Relaxed) {
         UNKNOWN => {
@@ -36,12 +35,12 @@ pub fn server_clock_ms() -> u64 {
     }
 }
 
-/// The same, as a time of day.
+/// Like `server_clock_ms`, as a `SystemTime`.
 pub fn server_clock() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(server_clock_ms())
 }
 
-/// Redis, asked at `asked`, has just said that it is `server_ms`.
+/// Records a sample: Redis, asked at `asked`, has just answered `server_ms`.
 pub(super) fn note(server_ms: u64, asked: Instant) {
     let base = begun();
     let round_trip = asked.elapsed();

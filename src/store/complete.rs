@@ -17,11 +17,11 @@ use crate::{
     faults::planted,
 };
 
-/// How many messages one command reads, without bodies that are stored apart: what attempts left may be
-/// 75 kB each.
+/// How many messages one command reads, without bodies that are stored apart. The attempts of each
+/// may take 75 kB.
 const HEADERS_MAX: usize = 100;
 
-/// What a script answers for one lease.
+/// The result of a script for one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -29,11 +29,11 @@ pub enum Status {
     Ok,
     /// Done, and the message's attempts are used up.
     Halted,
-    /// The lease is somebody else's now, or nobody's; nothing was changed.
+    /// The lease is no longer the caller's; nothing was changed.
     StaleLease,
-    /// The message had been finished before; nothing was changed, and nothing needs to be.
+    /// The message had already been finished; nothing was changed, and nothing needs to be.
     Settled,
-    /// What Redis holds of its lane, or of its destination, is damaged. The lease lasts as long as it did.
+    /// The data of its lane or destination in Redis is damaged. The lease runs on unchanged.
     Damaged,
 }
 
@@ -50,14 +50,14 @@ impl FromRedisValue for Status {
     }
 }
 
-/// A claimed message and what processing made of it.
+/// A claimed message with the result of its processing.
 #[derive(Debug, Clone)]
 pub struct Completion {
     /// The lease.
     pub token: LeaseToken,
     /// The message, with the output as its body, or a tombstone.
     pub output: Stamped,
-    /// The output is what came in, and nothing else is to be noted: what Redis has stays as it is.
+    /// The output equals the input, and nothing else is noted: Redis keeps the stored record.
     pub is_unchanged: bool,
 }
 
@@ -74,19 +74,19 @@ pub struct Failed {
     pub error: AttemptError,
 }
 
-/// A lease that is to last longer.
+/// An extension of one lease.
 #[derive(Debug, Clone)]
 pub struct Extension {
     /// The lease.
     pub token: LeaseToken,
-    /// What the next attempt is to be given, as JSON, if this one does not succeed; none: what was
-    /// noted before.
+    /// The checkpoint for the next attempt, as JSON, if this one fails. `None` keeps the earlier
+    /// one.
     pub checkpoint: Option<String>,
 }
 
 impl Store {
     /// Stores outputs of one destination's messages and makes them ready. One status each, in
-    /// order; at most 1,000.
+    /// order; at most 1,000 messages.
     pub async fn complete(
         &self,
         caller: &CallSequence,
@@ -105,7 +105,7 @@ impl Store {
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
-        // The script takes them in the order of their sequences.
+        // The script expects them in the order of their sequences.
         let mut order: Vec<usize> = (0..completions.len()).collect();
         order.sort_by_key(|&which| completions[which].token.sequence);
         let sorted = || order.iter().map(|&which| &completions[which]);
@@ -187,7 +187,7 @@ impl Store {
         caller.answered(statuses)
     }
 
-    /// The messages of these sequences with their bodies and the attempts so far; none where it is gone.
+    /// The messages with these sequences, with bodies and attempts so far. `None` if it is gone.
     pub async fn messages(
         &self,
         known: &CatalogEntry,
@@ -200,14 +200,14 @@ impl Store {
             Ok::<_, StoreError>(found)
         };
         let found = read().await?;
-        // Between two reads a body may have been replaced, or have left.
+        // Between the two reads a body may have been replaced or removed: read once more.
         match found.iter().flatten().any(|message| message.damaged.is_some()) {
             true => read().await,
             false => Ok(found),
         }
     }
 
-    /// The same without those bodies that are stored apart.
+    /// Like `messages`, without the bodies that are stored apart.
     pub async fn headers(
         &self,
         known: &CatalogEntry,
@@ -234,7 +234,7 @@ impl Store {
         Ok(all.map(read).collect())
     }
 
-    /// Ends attempts that did not succeed; the messages are tried again after their wait.
+    /// Ends failed attempts. The messages are tried again after their wait.
     pub async fn fail(
         &self,
         caller: &CallSequence,
@@ -257,8 +257,8 @@ impl Store {
         caller.answered(self.run(name, &call).await)
     }
 
-    /// Makes leases on one destination's messages last `lease` from now on, and notes checkpoints.
-    /// Also tells when that is, in ms since 1970 by the server's clock.
+    /// Extends leases on one destination's messages to `lease` from now, and stores checkpoints.
+    /// Also returns the new deadline, in ms since 1970 by the server's clock.
     pub async fn extend(
         &self,
         known: &CatalogEntry,

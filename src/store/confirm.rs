@@ -1,4 +1,4 @@
-//! Calls that wait until what they wrote is where it should be.
+//! Calls that wait until their writes have the required durability.
 
 use redis::{FromRedisValue, RedisResult, Value};
 use tokio::time::Instant;
@@ -12,17 +12,17 @@ use super::{
     takeover::Replication,
 };
 
-/// What must have happened to what a call wrote before its answer counts.
+/// The durability that a call's writes must reach before its answer counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confirm {
-    /// It is in the memory of the primary.
+    /// In the memory of the primary.
     Primary,
-    /// So many replicas have it, too.
+    /// Also in the memory of this many replicas.
     Replicas {
         /// How many.
         count: u32,
     },
-    /// It is on the disk of the primary, and of so many replicas (`WAITAOF`, from Redis 7.2 on).
+    /// On the disk of the primary, and of this many replicas (`WAITAOF`, Redis 7.2 or later).
     Fsync {
         /// How many.
         replicas: u32,
@@ -30,10 +30,9 @@ pub enum Confirm {
 }
 
 impl Store {
-    /// Runs a script once, and waits until what it wrote is where it should be, but no longer than
-    /// `redis.timeout_ms`. False if it is not known to be there: the script has run all the same. The
-    /// wait covers whatever the script wrote on its connection; a call that writes nothing is
-    /// confirmed by what was written there before.
+    /// Runs a script once, and waits up to `redis.timeout_ms` until its writes are confirmed.
+    /// Returns false if they are not confirmed; the script has run all the same. The wait covers
+    /// all earlier writes on the connection, so a call that writes nothing confirms those.
     pub async fn run_confirmed<T: FromRedisValue>(
         &self,
         transition: &'static str,
@@ -52,7 +51,7 @@ impl Store {
         result
     }
 
-    /// What is waited for; none where the answer itself says it all.
+    /// The wait to send, or `None` if the script's answer is enough.
     fn wait_of(&self, confirm: Confirm) -> Option<Wait> {
         let (command, replicas, local) = match confirm {
             Confirm::Replicas { count } if count > 0 => ("WAIT", count, 0),
@@ -96,7 +95,7 @@ impl Store {
     }
 }
 
-/// A wait for what a call wrote.
+/// A `WAIT` or `WAITAOF` for the writes of a call.
 struct Wait {
     command: &'static str,
     local: u32,
@@ -104,19 +103,19 @@ struct Wait {
     ms: u64,
 }
 
-/// A call that was waited for.
+/// The outcome of a call and its wait.
 struct Waited {
     answer: Value,
     is_confirmed: bool,
-    /// The connection can be used again.
+    /// True if the connection can be used again.
     keep: bool,
-    /// Where the server was just after the call.
+    /// The replication state of the server just after the call.
     seen: Option<Replication>,
 }
 
 impl Wait {
-    /// Sends the call and the wait in one write, and between them the question how far the history of
-    /// replication is: nothing of others comes between.
+    /// Sends the call, a query of the replication offset, and the wait in one write, so that no
+    /// other command comes between them.
     async fn run(&self, call: &Call<'_>, channel: &mut Channel) -> RedisResult<Waited> {
         let answers = self.send(call.by_hash(), channel).await?;
         let (answer, info, waited) = match answers {

@@ -1,6 +1,6 @@
-//! What Redis holds and cannot be used: keys of another type, answers that cannot be read, messages
-//! without a whole record and body. It is logged once, and shown while it is so. The pod goes on with
-//! all other places.
+//! Data in Redis that cannot be used: keys of another type, unreadable answers, messages without a
+//! whole record and body. The pod logs each once, shows it as long as it lasts, and goes on with
+//! all other destinations.
 
 mod look;
 mod types;
@@ -19,43 +19,43 @@ use tokio::time::Instant;
 use super::{CatalogEntry, Store, StoreError};
 use crate::{domain::Sequence, faults::planted, telemetry};
 
-/// The most calls, the most destinations with damaged messages, and the most of these messages of one
-/// destination that are kept. What comes beyond is not shown until some of it is over.
+/// Limits of what is kept: calls, destinations with damaged messages, and messages for each of
+/// these. More is shown only when some of it is over.
 const KEPT_MAX: usize = 100;
-/// The most damaged messages of a destination that are named.
+/// How many damaged messages of a destination are listed by sequence.
 const NAMED_MAX: usize = 5;
-/// The most keys of a call that are looked at for their type.
+/// A call with more keys than this gets no check of their types.
 const KEYS_MAX: usize = 64;
-/// A call that succeeds ends a failure only this long after it was last seen: where calls of one kind
-/// are of several lanes, those of one may fail while the others succeed.
+/// After a failure, a success clears it only this much later: calls of one kind serve several
+/// lanes, so one lane may fail while others succeed.
 const OVER_AFTER: Duration = Duration::from_secs(5);
-/// What nobody has called again for so long is forgotten, unless a look finds that it is still so.
+/// A failure is forgotten if no call repeats it for so long and no check confirms it.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
-/// What is damaged at one place.
+/// Damage of one destination or key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
     /// The name of the destination, or a key that belongs to none.
     pub location: String,
-    /// The script, or the command; or `messages`.
+    /// The script or command, or `messages`.
     pub call: String,
-    /// What Redis answered, or which messages.
+    /// The error from Redis, or which messages.
     pub problem: String,
 }
 
-/// What is damaged, by place.
+/// All known damage, by location.
 #[derive(Default)]
 pub(super) struct Damage {
     kept: Mutex<Kept>,
-    /// How much there is, so that a call that succeeds has nothing to look for.
+    /// The number of entries: a successful call skips the lock when it is 0.
     count: AtomicUsize,
-    /// Held by whoever looks whether it is still so.
+    /// Held by the task that checks whether damage still exists.
     looking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Kept {
-    /// By place and call.
+    /// By location and call.
     calls: BTreeMap<(String, String), Failure>,
     /// By destination.
     messages: BTreeMap<String, BTreeSet<Sequence>>,
@@ -79,11 +79,11 @@ impl Kept {
 struct Failure {
     problem: String,
     last: Instant,
-    /// Keys one of which has another type than it should; none where that is not why, or not known.
+    /// Keys that may have the wrong type. Empty if that is not the cause, or not known.
     suspects: Vec<String>,
 }
 
-/// Which messages of a destination are damaged, in words.
+/// Lists the damaged messages of a destination as text.
 fn told(messages: &BTreeSet<Sequence>) -> String {
     let named = messages.iter().take(NAMED_MAX).map(u64::to_string).collect::<Vec<_>>().join(", ");
     let more = if messages.len() > NAMED_MAX { " …" } else { "" };
@@ -125,12 +125,12 @@ impl Damage {
                 location,
                 call,
                 problem,
-                "what Redis holds there is damaged: calls fail for good"
+                "data in Redis is damaged: these calls fail until it is repaired"
             );
         }
     }
 
-    /// Messages of this destination were met that cannot be read. Whoever met them has logged it.
+    /// Notes unreadable messages of a destination. The caller has logged them.
     fn note_messages(&self, location: &str, sequences: impl IntoIterator<Item = Sequence>) {
         self.change(|kept| {
             if kept.messages.len() == KEPT_MAX && !kept.messages.contains_key(location) {
@@ -153,33 +153,33 @@ impl Damage {
         });
     }
 
-    /// Changes what is kept, and tells what is new of it, or over.
+    /// Changes the entries, then logs and counts the locations that were added or removed.
     fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
         let mut kept = self.lock();
         let before = kept.places();
         let changed = change(&mut kept);
         let after = kept.places();
         self.count.store(kept.len(), Ordering::Relaxed);
-        // Under the lock: what is said last is then what is so.
+        // Under the lock, so that the last report matches the final state.
         for location in after.difference(&before) {
             telemetry::damaged(location, true);
         }
         for location in before.difference(&after) {
             telemetry::damaged(location, false);
-            tracing::info!(location, "nothing is known to be damaged there any more");
+            tracing::info!(location, "no damage is known there any more");
         }
         changed
     }
 }
 
-/// What a call was, and where.
+/// A call and its keys.
 pub(super) struct Called<'a> {
     pub(super) name: &'a str,
     pub(super) keys: &'a [Vec<u8>],
 }
 
 impl Called<'_> {
-    /// The place and the call, as they are shown.
+    /// The location and the call, for display.
     fn shown(&self, store: &Store) -> (String, String) {
         let found = self.keys.iter().find_map(|key| store.keys().destination_of(key));
         let first = || String::from_utf8_lossy(self.keys.first().map_or(&[], Vec::as_slice));
@@ -187,7 +187,7 @@ impl Called<'_> {
         (location, self.name.to_owned())
     }
 
-    /// The keys of which it is known what they should be, if they are not too many.
+    /// The keys whose right type is known; none if there are too many keys.
     fn suspects(&self, store: &Store) -> Vec<String> {
         if self.keys.len() > KEYS_MAX {
             return Vec::new();
@@ -198,8 +198,7 @@ impl Called<'_> {
 }
 
 impl Store {
-    /// Notes what a call came to, if it says that something is damaged or no longer is, or that the
-    /// user lacks a right.
+    /// Notes the outcome of a call if it shows damage, the end of damage, or a missing right.
     pub(super) fn observe<T>(&self, called: Called<'_>, answer: &Result<T, StoreError>) {
         match answer {
             Ok(_) if !self.has_damage() => {}
@@ -216,7 +215,7 @@ impl Store {
         }
     }
 
-    /// Notes of an answer that was read here whether it could be.
+    /// Notes damage if this answer could not be read.
     pub(super) fn noted<T>(
         &self,
         known: &CatalogEntry,
@@ -230,24 +229,25 @@ impl Store {
         answer
     }
 
-    /// A call served others, but not what needed these keys: one of them has another type.
+    /// Notes that one of these keys has the wrong type. The call itself succeeded for other
+    /// messages.
     pub(super) fn note_damaged_keys(&self, known: &CatalogEntry, call: &str, keys: Vec<String>) {
         let problem = format!("WRONGTYPE one of {}", keys.join(", "));
         self.inner.damage.note(known.destination.name.as_str(), call, &problem, keys);
     }
 
-    /// Messages were met that cannot be read.
+    /// Notes messages that cannot be read.
     pub fn note_damaged_messages(&self, known: &CatalogEntry, sequences: &[Sequence]) {
         let location = known.destination.name.as_str();
         self.inner.damage.note_messages(location, sequences.iter().copied());
     }
 
-    /// True if anything is known to be damaged.
+    /// True if any damage is known.
     pub(super) fn has_damage(&self) -> bool {
         self.inner.damage.count.load(Ordering::Relaxed) > 0
     }
 
-    /// What is known to be damaged just now, by place.
+    /// All known damage, by location.
     pub fn damaged(&self) -> Vec<Damaged> {
         self.inner.damage.change(|kept| {
             kept.calls.retain(|_, failure| failure.last.elapsed() < FORGOTTEN_AFTER);

@@ -1,5 +1,5 @@
-//! Dead letters: messages set aside with their reason, their attempts and their place
-//! (`lua/withdraw.lua` writes them, `lua/ingest.lua` and `lua/discard.lua` take them away).
+//! Dead letters: messages set aside with reason, attempts and position. `lua/withdraw.lua` writes
+//! them; `lua/ingest.lua` (redrive), `lua/discard.lua` and `lua/expire.lua` remove them.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -8,9 +8,9 @@ use bytes::Bytes;
 use super::{CatalogEntry, Store, StoreError, ask, attempts, record, server_clock_ms};
 use crate::domain::{Sequence, Stage, Stamped};
 
-/// The most dead letters that one call removes for their age.
+/// The most dead letters that one call expires.
 const EXPIRE_MAX: u64 = 500;
-/// The most of these calls in a row for one destination.
+/// The most such calls in a row for one destination.
 const EXPIRE_CALLS_MAX: usize = 100;
 
 /// A message set aside.
@@ -18,17 +18,17 @@ const EXPIRE_CALLS_MAX: usize = 100;
 pub struct DeadLetter {
     /// When it was set aside, in ms since 1970.
     pub at_ms: u64,
-    /// How far it had come.
+    /// The stage in which it failed.
     pub stage: Stage,
-    /// Why, in words.
+    /// The reason, as text.
     pub reason: String,
-    /// The message, with its place and what attempts at it left.
+    /// The message, with its position and its attempts.
     pub message: Stamped,
 }
 
 impl Store {
-    /// Dead letters in the order of their sequences, from this one on; at most `max`. Without bodies
-    /// that are stored apart.
+    /// Dead letters in order of sequence, starting at `from`; at most `max`. Without bodies that
+    /// are stored apart.
     pub async fn dead_letters(
         &self,
         known: &CatalogEntry,
@@ -38,8 +38,8 @@ impl Store {
         Ok(self.dead_letters_from(known, from, max).await?.0)
     }
 
-    /// The same, with the last sequence that was looked at; none at the end. There may be fewer
-    /// letters, or none, where some were redriven or discarded just then.
+    /// Like `dead_letters`, with the last sequence that was read, or `None` at the end. May return
+    /// fewer than `max`, even none, if some were redriven or discarded meanwhile.
     pub async fn dead_letters_from(
         &self,
         known: &CatalogEntry,
@@ -57,7 +57,7 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.hmget(keys.dead_letter_messages(), &sequences);
         let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
-        // What was redriven or discarded in between is left out; what is still listed is damaged.
+        // Skip what was redriven or discarded meanwhile. If it is still listed, it is damaged.
         let gone = letters.iter().zip(&sequences).filter(|(letter, _)| letter.is_none());
         let gone: Vec<Sequence> = gone.map(|(_, sequence)| *sequence).collect();
         let listed = self.are_dead(known, &gone).await?;
@@ -74,7 +74,7 @@ impl Store {
         Ok((found.collect(), last))
     }
 
-    /// The dead letters of these sequences, without bodies that are stored apart; none where there is none.
+    /// The dead letters with these sequences, without bodies that are stored apart.
     pub async fn dead_letters_of(
         &self,
         known: &CatalogEntry,
@@ -95,7 +95,7 @@ impl Store {
         Ok(found.map(read).collect())
     }
 
-    /// The dead letter of this sequence, without a body that is stored apart.
+    /// The dead letter with this sequence, without a body that is stored apart.
     pub async fn dead_letter(
         &self,
         known: &CatalogEntry,
@@ -104,7 +104,7 @@ impl Store {
         Ok(self.dead_letters_of(known, &[sequence]).await?.pop().flatten())
     }
 
-    /// Puts the bodies that are stored apart into dead letters.
+    /// Loads the bodies that are stored apart into dead letters.
     pub async fn fill_letters(
         &self,
         known: &CatalogEntry,
@@ -114,8 +114,8 @@ impl Store {
         self.fill(known, &mut messages).await
     }
 
-    /// Removes dead letters that are older than these destinations keep them. For the owner of their
-    /// partitions, once in a while, some destinations at a time.
+    /// Removes dead letters older than their destination's limit. Called now and then by the owner
+    /// of the partitions, for a few destinations at a time.
     pub async fn expire_dead_letters(&self, all: &[Arc<CatalogEntry>]) {
         let concerned = all.iter().filter(|known| known.destination.dead_letters_age_max_ms > 0);
         let concerned: Vec<_> = concerned.collect();
@@ -147,8 +147,8 @@ impl Store {
         }
     }
 
-    /// Removes those of a destination's dead letters that are too old; tells how many these were. What
-    /// is left over of very many goes the next time.
+    /// Removes a destination's expired dead letters; returns how many. The next call removes what
+    /// is left of very many.
     pub async fn expire(&self, known: &CatalogEntry) -> Result<u64, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let mut all = 0;
@@ -169,7 +169,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Throws dead letters away; at most 1,000. Tells how many there were.
+    /// Discards dead letters; at most 1,000. Returns how many there were.
     pub async fn discard(
         &self,
         known: &CatalogEntry,
@@ -190,7 +190,7 @@ impl Store {
     }
 }
 
-/// Reads a dead letter; of one that cannot be read at least its sequence is told.
+/// Reads a dead letter. If it is unreadable, the result has at least its sequence.
 fn read_or_damaged(known: &CatalogEntry, sequence: Sequence, letter: Bytes) -> DeadLetter {
     read(known, sequence, letter).unwrap_or_else(|error| DeadLetter {
         at_ms: 0,

@@ -1,9 +1,9 @@
-//! Making, changing and removing destinations (`lua/define.lua`, `lua/index.lua`,
-//! `lua/remove.lua`, `lua/remove_batch.lua`, `lua/forget.lua`).
+//! Creates, changes and removes destinations (`lua/define.lua`, `lua/index.lua`, `lua/remove.lua`,
+//! `lua/remove_batch.lua`, `lua/forget.lua`).
 //!
-//! The partition holds the true definition, because the scripts that check it run there. The index
-//! of all destinations follows; a pod that dies in between leaves an index that any pod mends when
-//! the partition refuses what it knows.
+//! The partition's definition decides, because the scripts that check it run there. The index of
+//! all destinations follows. If a pod dies in between, the index is outdated until the partition
+//! refuses a pod with `STALE_DEFINITION`; that pod then corrects it.
 
 use bytes::Bytes;
 use redis::Pipeline;
@@ -14,36 +14,36 @@ use super::{
 };
 use crate::domain::{Destination, DestinationName, Epoch, Ordering, Processing, TransformKind};
 
-/// The most messages that are removed_messages in one call.
+/// The most messages that one call removes.
 const PURGE_MAX: usize = 500;
 
-/// How many keys one look for what is left over passes, about.
+/// About how many keys one `SCAN` call covers.
 const SCAN: usize = 1000;
 
-/// Above all versions: a number that Lua still holds exactly.
+/// Above all versions, and still exact as a number in Lua.
 const VERSION_MAX: u64 = 1 << 53;
 
-/// What defining a destination did.
+/// The result of defining a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defined {
     /// The definition's version.
     pub version: u64,
-    /// False if it was the same before.
+    /// False if the definition was the same before.
     pub changed: bool,
-    /// True if there was no such destination.
+    /// True if the destination is new.
     pub created: bool,
-    /// The epoch that it was born in.
+    /// The epoch in which the destination was created.
     pub born: Epoch,
 }
 
-/// What removing a destination did.
+/// The result of removing a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
-    /// Messages that were pending and are gone.
+    /// Pending messages that were removed.
     pub removed_messages: u64,
 }
 
-/// What of a destination stands in keys of its partition.
+/// Which of the partition's keys to remove a destination's members from.
 #[derive(Debug, Clone, Copy)]
 enum RemovedMembers {
     Leases,
@@ -59,7 +59,7 @@ pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
     }
 }
 
-/// How many of a lane are processed at a time, as the scripts spell it.
+/// The processing mode, as the scripts spell it.
 pub(super) fn processing_text(processing: Processing) -> &'static str {
     match processing {
         Processing::Parallel => "parallel",
@@ -67,7 +67,7 @@ pub(super) fn processing_text(processing: Processing) -> &'static str {
     }
 }
 
-/// Who may claim messages of a destination with this transform.
+/// Which processors may claim messages of a destination with this transform.
 pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
     match kind {
         TransformKind::Worker => Claimers::Worker,
@@ -78,7 +78,7 @@ pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
 }
 
 impl Store {
-    /// Makes a destination or changes its definition, and tells all pods.
+    /// Creates or changes a destination, and notifies all pods.
     pub async fn define(&self, destination: &Destination) -> Result<Defined, StoreError> {
         let keys = self.keys().destination(&destination.name);
         self.check_durability(destination.durability, &keys.hash()).await?;
@@ -104,8 +104,8 @@ impl Store {
         Ok(Defined { version, changed, created, born })
     }
 
-    /// Removes a destination; with `purge`, although messages are pending. May be repeated until
-    /// it succeeds.
+    /// Removes a destination; with `purge`, even if messages are pending. Repeat the call until it
+    /// succeeds.
     pub async fn remove(
         &self,
         destination: &DestinationName,
@@ -118,7 +118,8 @@ impl Store {
         call.key(keys.dead_letters()).key(keys.partition.epoch());
         call.arg(destination.as_str()).arg(u8::from(purge));
         let (version, removed_messages): (u64, u64) = match self.run(name, &call).await {
-            // A removal that broke off just before its end leaves only the index to mend.
+            // An earlier removal may have stopped just before its end: only the index is left to
+            // correct.
             Err(StoreError::UnknownDestination) => {
                 self.index(destination, VERSION_MAX, None).await?;
                 return Err(StoreError::UnknownDestination);
@@ -132,7 +133,7 @@ impl Store {
         Ok(Removed { removed_messages })
     }
 
-    /// Ends a removal that has begun, of a destination with so many pending messages.
+    /// Completes a removal. `pending` is how many messages the destination had.
     async fn remove_messages(
         &self,
         destination: &DestinationName,
@@ -140,13 +141,13 @@ impl Store {
         pending: u64,
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
-        // Nothing is claimed any more, and a lease can only become a delay: leases first.
+        // Leases first: nothing is claimed any more, but a lease can still become a delay.
         self.remove_members(destination, RemovedMembers::Leases).await?;
         self.remove_members(destination, RemovedMembers::Delayed).await?;
         let removed = self.remove_lanes(destination).await?;
-        // Lanes are known from records, which may be damaged or, after a removal that broke off, gone.
-        // So where there were messages, lanes are looked for by their names too. The look passes all
-        // keys of Redis, which is too dear for a destination that was empty.
+        // Lanes are found through records, which may be damaged, or gone after an interrupted
+        // removal. So if there were messages, scan for lanes by name too. The scan covers all keys
+        // of the server: too expensive for a destination that was empty.
         if pending > 0 || removed > 0 {
             self.remove_left_over(destination).await?;
         }
@@ -170,7 +171,7 @@ impl Store {
         self.index(destination, version, None).await
     }
 
-    /// Removes a destination's leases or delays, some at a time.
+    /// Removes a destination's leases or delays, in batches.
     async fn remove_members(
         &self,
         destination: &DestinationName,
@@ -205,8 +206,8 @@ impl Store {
         }
     }
 
-    /// Removes pending messages, and their lanes where lanes are keys, some at a time. Tells how many
-    /// messages these were.
+    /// Removes pending messages and, where lanes are keys, their lanes, in batches. Returns how
+    /// many messages there were.
     async fn remove_lanes(&self, destination: &DestinationName) -> Result<u64, StoreError> {
         let keys = self.keys().destination(destination);
         let mut pipe = redis::pipe();
@@ -244,8 +245,8 @@ impl Store {
         }
     }
 
-    /// Removes whatever else is there of a destination, whatever its type: lanes that no record names.
-    /// Idempotency keys stay until they expire.
+    /// Removes all remaining keys of a destination, whatever their type, such as lanes that no
+    /// record names. Idempotency keys stay until they expire.
     async fn remove_left_over(&self, destination: &DestinationName) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
         let mut cursor = 0u64;
@@ -273,8 +274,8 @@ impl Store {
         }
     }
 
-    /// Some of the keys of a destination, and where to go on: 0 after the last. Looks at the node that
-    /// holds its partition.
+    /// Some keys of a destination, and the next cursor (0 at the end). Scans the node of its
+    /// partition.
     pub(super) async fn scan_keys(
         &self,
         keys: &DestinationKeys,
@@ -286,7 +287,8 @@ impl Store {
         Ok(page)
     }
 
-    /// Notes a definition, or its end, in the index of all destinations, unless newer is noted.
+    /// Writes a definition, or its removal, to the index of all destinations, unless the index has
+    /// a newer one.
     pub(super) async fn index(
         &self,
         name: &DestinationName,
@@ -305,7 +307,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reads an entry of the index: `<version> <what is paused, or ->,@<born> <definition>`.
+    /// Parses an index entry: `<version> <paused, or ->,@<born> <definition>`.
     pub(super) fn known_of_entry(&self, name: &str, entry: &str) -> Option<CatalogEntry> {
         let mut parts = entry.splitn(3, ' ');
         let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
@@ -313,7 +315,7 @@ impl Store {
         self.known(name, version, paused, born?, json)
     }
 
-    /// The definition that the partition holds, which is the true one; the index is mended.
+    /// Reads the definition from the partition, and corrects the index.
     pub(super) async fn true_definition(
         &self,
         name: &DestinationName,

@@ -1,6 +1,5 @@
-//! Takes failed messages up again when their backoff is over, and delayed ones when they are due, to
-//! the millisecond where the pod that failed them, or took them in, lives. Whatever it misses, the
-//! owner of the partition finds within a second.
+//! Returns messages to `waiting` when their backoff or delay is over, to the millisecond, in the
+//! pod that set the delay. What it misses, the owner of the partition finds within a second.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,19 +12,19 @@ use tokio_util::sync::CancellationToken;
 use super::{Failed, Status, Store, clock::server_clock_ms};
 use crate::domain::Due;
 
-/// Waits that are noted but not yet seen; more are left to the partition's owner.
+/// Delays in the queue, not yet read; beyond that, the partition's owner finds them.
 const NOTES_MAX: usize = 1024;
-/// An arrival that is due within this time, in milliseconds, is noted.
+/// An arrival due within this time, in ms, gets a timer.
 const SOON_MS: u64 = 60_000;
 
-/// Notes when a delay will be over. Cheap to clone.
+/// Schedules the end of delays. Cheap to clone.
 #[derive(Clone)]
 pub struct DueTimer {
     notes: mpsc::Sender<(Instant, u16)>,
 }
 
 impl DueTimer {
-    /// A timer, and what runs it until `stop`.
+    /// A timer, and the future that runs it until `stop`.
     pub fn new(store: Store, stop: CancellationToken) -> (DueTimer, impl Future<Output = ()>) {
         let (notes, queue) = mpsc::channel(NOTES_MAX);
         (DueTimer { notes }, run(store, queue, stop))
@@ -33,12 +32,13 @@ impl DueTimer {
 
     /// A message of this partition is due after `wait`.
     pub fn note(&self, partition: u16, wait: Duration) {
-        // The server compares whole milliseconds, so a look at the very instant is too early.
+        // The server compares whole milliseconds, so a call at that very instant would be too
+        // early.
         let due = Instant::now() + wait + Duration::from_millis(1);
         let _ = self.notes.try_send((due, partition));
     }
 
-    /// A message of this partition was taken in that is due then. What is not due soon, its owner finds.
+    /// Schedules an arrival of this partition. Leaves it to the owner if it is not due soon.
     pub fn note_arrival(&self, partition: u16, due: Due) {
         let wait_ms = match due {
             Due::After(wait_ms) => wait_ms,
@@ -49,7 +49,7 @@ impl DueTimer {
         }
     }
 
-    /// Notes those of `failed` that are tried again, as [`Store::fail`] answered.
+    /// Schedules those of `failed` that are retried, by the answer of [`Store::fail`].
     pub fn note_failed(&self, partition: u16, failed: &[Failed], statuses: &[Status]) {
         let again = failed.iter().zip(statuses).filter(|(_, status)| **status == Status::Ok);
         again.for_each(|(one, _)| self.note(partition, one.wait));
@@ -57,7 +57,7 @@ impl DueTimer {
 }
 
 async fn run(store: Store, mut notes: mpsc::Receiver<(Instant, u16)>, stop: CancellationToken) {
-    // By the millisecond since now, rounded up: however many are due in one, they are one look.
+    // Keyed by ms since `start`, rounded up: one call handles all that are due in the same ms.
     let start = Instant::now();
     let mut due: BTreeMap<u64, BTreeSet<u16>> = BTreeMap::new();
     loop {
@@ -83,7 +83,7 @@ async fn run(store: Store, mut notes: mpsc::Receiver<(Instant, u16)>, stop: Canc
                 let partitions: BTreeSet<u16> = now.into_values().flatten().collect();
                 let partitions: Vec<u16> = partitions.into_iter().collect();
                 if let Err(error) = store.recover(&partitions).await {
-                    tracing::debug!(%error, "cannot take up what is due; its owner will");
+                    tracing::debug!(%error, "cannot recover what is due; the partition's owner will");
                 }
             }
         }

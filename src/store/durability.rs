@@ -1,4 +1,4 @@
-//! What the deployment can confirm, and what a destination asks for.
+//! Which durability the deployment can confirm, and which one a destination needs.
 
 use std::collections::HashMap;
 
@@ -7,22 +7,22 @@ use redis::FromRedisValue;
 use super::{Confirm, Store, StoreError, scripts::Call};
 use crate::domain::Durability;
 
-/// How the server can tell that something is on its disk.
+/// How the server confirms that writes are on its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fsync {
     /// `WAITAOF` waits for it.
     Waited,
-    /// `appendfsync always`: it is there before the answer is.
+    /// `appendfsync always`: the server syncs before it answers.
     Always,
 }
 
 impl Store {
-    /// Refuses a level that whoever serves this key cannot give, and says what to change.
+    /// Refuses a level that this key's server cannot give, and says what to change.
     pub async fn check_durability(&self, level: Durability, key: &str) -> Result<(), StoreError> {
         self.confirm_for(level, key.as_bytes()).await.map(drop)
     }
 
-    /// What to wait for where this key is, so that a level is reached.
+    /// The confirmation that reaches this level, at the server of this key.
     async fn confirm_for(&self, level: Durability, key: &[u8]) -> Result<Confirm, StoreError> {
         match level {
             Durability::Memory => Ok(Confirm::Primary),
@@ -48,8 +48,8 @@ impl Store {
         }
     }
 
-    /// Asks the server as it is now: its settings can be changed while it runs, and another server
-    /// may have taken over.
+    /// Asks the server each time: its settings can change while it runs, and another server may
+    /// have taken over.
     async fn fsync(&self, key: &[u8]) -> Result<Option<Fsync>, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("server");
@@ -68,8 +68,8 @@ impl Store {
         Ok(waits_for_sync(&version, is_valkey).then_some(Fsync::Waited))
     }
 
-    /// Runs a script, whose writes are to reach a level. False: it was carried out, and the level was
-    /// not reached in time. An error that the level cannot be given: it was not carried out.
+    /// Runs a script whose writes must reach a level. False: it ran, but the level was not reached
+    /// in time. An error that the level is impossible: it did not run.
     pub(super) async fn run_durably<T: FromRedisValue>(
         &self,
         transition: &'static str,
@@ -79,16 +79,16 @@ impl Store {
         let confirm = self.confirm_for(level, call.route()).await?;
         let (answer, confirmed) = self.run_confirmed(transition, call, confirm).await?;
         if (level, confirm) == (Durability::Fsynced, Confirm::Primary) {
-            // Nothing was waited for: who answered must still be one that syncs before it answers.
+            // There was no wait: check that the server that answered still syncs before it answers.
             let still = matches!(self.fsync(call.route()).await, Ok(Some(Fsync::Always)));
             return Ok((answer, still));
         }
         Ok((answer, confirmed))
     }
 
-    /// Who must have what `quorum` promises, and an ownership before it counts: with the primary, more than
-    /// half of the servers. Sentinels that stand beside the servers make another primary only with more
-    /// than half of them, so not beside one that is cut off with less.
+    /// The majority that `quorum` and ownership need: more than half of the servers, with the
+    /// primary. Sentinels next to the servers promote another primary only with more than half of
+    /// them, so a primary that is cut off with fewer cannot confirm.
     pub(super) fn confirm_of_majority(&self) -> Confirm {
         match self.inner.replicas {
             0 => Confirm::Primary,
@@ -97,9 +97,9 @@ impl Store {
     }
 }
 
-/// True if this server's `WAITAOF` answers only when the disk has synced. With `appendfsync everysec`
-/// that of Redis 7.4 may answer before (redis/redis#13793, mended in 8.0), and so does that of Valkey:
-/// 8.1.1 and 9.1.2 were seen to, by `tests/power_cut`.
+/// True if this server's `WAITAOF` answers only after the disk has synced. With `appendfsync
+/// everysec`, Redis 7.4 may answer before (redis/redis#13793, fixed in 8.0), and so may Valkey:
+/// `tests/power_cut` tested 8.1.1 and 9.1.2.
 fn waits_for_sync(redis_version: &str, is_valkey: bool) -> bool {
     let mut numbers = redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

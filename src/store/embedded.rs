@@ -1,9 +1,9 @@
 //! The embedded Redis: a private `redis-server` child on a Unix socket in the data directory.
 //!
-//! Three files there decide who may write. `lock` is held by the Reseq that uses the directory.
-//! `redis.lock` is the child's standard input, so the lock on it lasts exactly as long as the
-//! child lives, however Reseq itself ended: two servers never append to the same file. `redis.log`
-//! is what the child says. A child that outlived its Reseq (SIGKILL) is adopted by the next one.
+//! Three files there decide who may write. The Reseq process that uses the directory holds `lock`.
+//! `redis.lock` is the child's standard input, so the lock on it lasts exactly as long as the child
+//! lives, however Reseq ended: two servers never append to the same file. `redis.log` is the
+//! child's output. If a child outlives its Reseq (SIGKILL), the next Reseq adopts it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -28,26 +28,26 @@ mod clean;
 mod data_dir;
 mod error;
 
-/// A server that says nothing at all for so long is given up. One that loads does answer
-/// (`LOADING`), and a load ends by itself, so that a large file has no other bound.
+/// Give up on a server that does not answer at all for this long. A loading server answers
+/// (`LOADING`), so a large file may take as long as it needs.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// `stop` waits so long for each of its two ways.
+/// How long `stop` waits for each of `SHUTDOWN` and SIGTERM.
 const STOP_MAX: Duration = Duration::from_secs(10);
-/// How often a starting or ending server is looked at.
+/// How often to check a server that starts or ends.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often a long load is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(3);
-/// How often an adopted server, which is nobody's child, is looked at while it serves.
+/// How often to check an adopted server: it is not a child, so its end cannot be awaited.
 const ADOPTED_LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A running `redis-server` of our own. Dropping it leaves the server running, for the next
-/// start to adopt: only [`stop`](EmbeddedRedis::stop) ends it.
+/// A running `redis-server` that belongs to Reseq. Dropping this leaves the server running for the
+/// next start to adopt; only [`stop`](EmbeddedRedis::stop) ends it.
 #[derive(Debug)]
 pub struct EmbeddedRedis {
     server: Server,
     process_id: u32,
     data_dir: DataDir,
-    /// Nobody sends what its data is about, or ever did since it was stopped like this.
+    /// No process sends any of its messages: not since its last clean stop, or not until it ends.
     is_clean: bool,
 }
 
@@ -58,7 +58,7 @@ enum Server {
 }
 
 impl EmbeddedRedis {
-    /// Starts one if no other Redis is configured, and then has the configuration name it.
+    /// Starts one if no other Redis is configured, and enters its URL in the configuration.
     pub async fn start_if_wanted(
         redis: &mut config::Redis,
     ) -> Result<Option<EmbeddedRedis>, EmbeddedError> {
@@ -76,7 +76,7 @@ impl EmbeddedRedis {
         Self::start_from(data_dir, &std::env::var_os("PATH").unwrap_or_default()).await
     }
 
-    /// The same, with the server program looked for in `search_path`.
+    /// Like `start`, but looks for the server program in `search_path`.
     pub async fn start_from(
         data_dir: &Path,
         search_path: &OsStr,
@@ -103,18 +103,19 @@ impl EmbeddedRedis {
         }
     }
 
-    /// True if the server before was stopped when nobody was sending, with all on disk, so that nothing was
-    /// forgotten and nobody is to be waited for. Who asks is about to send: it must say when that is over.
+    /// True once if the last stop was clean: no sender was active and all data was on disk, so no
+    /// takeover wait is needed. The caller is about to send, so it must call `nobody_sends` after
+    /// that.
     pub fn take_clean(&mut self) -> bool {
         std::mem::take(&mut self.is_clean)
     }
 
-    /// Nobody sends any more what its data is about, and nobody will before it has ended.
+    /// Declares that no process sends any more, and none will before the server has ended.
     pub fn nobody_sends(&mut self) {
         self.is_clean = true;
     }
 
-    /// Where it listens: `unix:///absolute/path`.
+    /// Its URL: `unix:///absolute/path`.
     pub fn url(&self) -> String {
         self.data_dir.url()
     }
@@ -124,14 +125,14 @@ impl EmbeddedRedis {
         self.process_id
     }
 
-    /// What the server says of itself (`INFO all`), as it says it.
+    /// The server's answer to `INFO all`.
     pub async fn info(&self) -> Result<String, EmbeddedError> {
         let info = self.data_dir.query(redis::cmd("INFO").arg("all").to_owned()).await;
         info.map_err(|error| self.data_dir.unresponsive(&error))
     }
 
-    /// Waits until the server has ended by itself, and says what it left in its log. May be
-    /// dropped and called again.
+    /// Waits until the server ends on its own, and returns the end of its log. May be dropped and
+    /// called again.
     pub async fn exited(&mut self) -> EmbeddedError {
         match &mut self.server {
             Server::Child(child) => self.data_dir.ended(&status_text(child.wait().await)),
@@ -142,12 +143,12 @@ impl EmbeddedRedis {
         }
     }
 
-    /// Stops the server after it has written its append-only file, first by SHUTDOWN, then by
-    /// SIGTERM. It is never killed: what it holds may not be on disk yet.
+    /// Stops the server after it has written its append-only file: SHUTDOWN, then SIGTERM. Never
+    /// kills it, because its data may not be on disk yet.
     pub async fn stop(mut self) -> Result<(), EmbeddedError> {
-        // What cannot be written now would be forgotten.
+        // If the file cannot be written, the stop is not clean.
         let writes = self.info().await.is_ok_and(|info| info.contains("aof_last_write_status:ok"));
-        // The answer to SHUTDOWN is a closed connection, so that an error here says nothing.
+        // SHUTDOWN answers by closing the connection, so an error here means nothing.
         let _ = self.data_dir.query::<redis::Value>(redis::cmd("SHUTDOWN").to_owned()).await;
         if !self.ends_within(STOP_MAX).await {
             tracing::warn!(process_id = self.process_id, "SHUTDOWN had no effect; sending SIGTERM");
@@ -163,7 +164,7 @@ impl EmbeddedRedis {
             && writes
             && let Err(error) = clean::note(&self.data_dir.dir)
         {
-            tracing::warn!(%error, "the clean stop cannot be noted: the next start waits");
+            tracing::warn!(%error, "cannot record the clean stop; the next start has a takeover wait");
         }
         self.data_dir.tidy();
         Ok(())
@@ -179,8 +180,8 @@ impl EmbeddedRedis {
     }
 }
 
-/// A child that has not served anybody yet: if the start fails or is given up it holds nothing
-/// that is not on disk, so it is killed rather than left behind.
+/// A child that has not served anyone yet. If the start fails, it is killed: all its data is on
+/// disk.
 struct Starting(Option<Child>);
 
 impl Starting {
@@ -207,14 +208,14 @@ fn spawn(binary: &Path, data_dir: &DataDir) -> Result<Child, EmbeddedError> {
     command.args(["--port", "0", "--daemonize", "no", "--unixsocketperm", "700"]);
     command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
     command.args(["--maxmemory-policy", "noeviction"]);
-    // Larger sorted sets are looked up, not gone through: leases and busy lanes cost less.
+    // Larger sorted sets become skip lists, not scanned lists: leases and busy lanes cost less.
     command.args(["--zset-max-listpack-entries", "32"]);
     command.arg("--dir").arg(&data_dir.dir).arg("--unixsocket").arg(&data_dir.socket);
     command.arg("--logfile").arg(data_dir.log());
-    // What it says before it has opened its log, such as a refused option, goes there as well.
+    // Errors before it opens its log, such as a refused option, go there too.
     command.stdin(Stdio::from(data_dir.lock_for_server()?)).stdout(out).stderr(errors);
-    // A process group of its own: Ctrl-C in a terminal must reach Reseq alone, which still needs
-    // Redis while it drains.
+    // Its own process group: Ctrl-C in a terminal must reach only Reseq, which needs Redis while it
+    // drains.
     command.process_group(0).kill_on_drop(false);
     data_dir.remove_stale_socket()?;
     command.spawn().map_err(|error| EmbeddedError::UnusableBinary {
@@ -230,7 +231,7 @@ async fn adopt(data_dir: &DataDir) -> Result<Option<u32>, EmbeddedError> {
     }
     let process_id = tokio::select! {
         ready = wait_until_ready(data_dir) => ready?,
-        // It was about to end when we came: then there is nothing to adopt.
+        // It was about to end: there is nothing to adopt.
         () = adopted_end(data_dir, LOOK_EVERY) => return Ok(None),
     };
     let unresponsive = |error| data_dir.unresponsive(&error);
@@ -243,8 +244,8 @@ async fn adopt(data_dir: &DataDir) -> Result<Option<u32>, EmbeddedError> {
     Ok(Some(process_id))
 }
 
-/// Returns when no server works in the directory any more. A file system without inherited locks
-/// would say so at once, so that only a server that is also silent counts as gone.
+/// Returns when no server uses the directory any more. On a file system without inherited locks the
+/// lock looks free at once, so the server must also be silent.
 async fn adopted_end(data_dir: &DataDir, look_every: Duration) {
     while data_dir.is_served().unwrap_or(true) || data_dir.ping().await.is_ok() {
         sleep(look_every).await;

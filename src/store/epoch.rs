@@ -1,5 +1,5 @@
-//! What this pod knows of the partitions' epochs: each script that could begin a new epoch is told,
-//! so that no epoch comes after a higher one (`lua/include/epoch.lua`).
+//! The epochs that this pod has seen for each partition. Scripts that could begin a new epoch get
+//! them as an argument, so that a new epoch is always higher (`lua/include/epoch.lua`).
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -11,10 +11,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::{Store, StoreError};
 use crate::domain::Epoch;
 
-/// First epochs that are noted at once.
+/// First epochs to write in parallel.
 const CALLS_MAX: usize = 16;
 
-/// The highest epochs that were seen in each partition, and how long an owner's lease lasts.
+/// The highest epochs seen in each partition, and the length of an owner's lease.
 pub(super) struct Epochs {
     seen: Vec<Seen>,
     lease_ms: u64,
@@ -22,10 +22,10 @@ pub(super) struct Epochs {
 
 #[derive(Default)]
 struct Seen {
-    /// Of the partition itself.
+    /// The epoch of the partition itself.
     own: AtomicU64,
-    /// That a message of one of its destinations carried, or that one of them was born in. It may be
-    /// above that of the partition.
+    /// The highest epoch that a message carried or a destination was created in. It may be above
+    /// that of the partition.
     carried: AtomicU64,
 }
 
@@ -35,7 +35,7 @@ impl Epochs {
         Epochs { seen, lease_ms: owner_lease.as_millis() as u64 }
     }
 
-    /// Notes the epoch of a partition that Redis told of.
+    /// Notes the epoch that Redis returned for a partition.
     pub(super) fn note(&self, partition: u16, epoch: Epoch) {
         if let Some(seen) = self.seen.get(usize::from(partition)) {
             seen.own.fetch_max(epoch, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Epochs {
         }
     }
 
-    /// The argument that tells a script all of it.
+    /// The known epochs, as a script's argument.
     pub(super) fn known(&self, partition: u16) -> String {
         self.text(partition, self.lease_ms)
     }
@@ -63,12 +63,12 @@ impl Epochs {
 }
 
 impl Store {
-    /// What a script is told of the epoch of a partition.
+    /// The script argument with the epochs of a partition.
     pub(super) fn known_of_epoch(&self, partition: u16) -> String {
         self.inner.epochs.known(partition)
     }
 
-    /// Passes the answer on, and notes the epoch that it tells of if it is a refusal.
+    /// Passes the answer on. Notes the epoch if the answer is a refusal that names it.
     pub(super) fn learned<T>(
         &self,
         partition: u16,
@@ -80,8 +80,7 @@ impl Store {
         answer
     }
 
-    /// Forgets which epochs were seen, like a pod that has just started: for tests that take Redis
-    /// back to what it was.
+    /// Forgets all epochs, like a pod that has just started. For tests that roll Redis back.
     pub fn forget_epochs(&self) {
         for seen in &self.inner.epochs.seen {
             seen.own.store(0, Ordering::Relaxed);
@@ -89,8 +88,8 @@ impl Store {
         }
     }
 
-    /// Notes the first epoch of every partition of a new deployment. Where one is noted nothing
-    /// changes.
+    /// Writes the first epoch of every partition of a new deployment. Does not change existing
+    /// ones.
     pub async fn init_epoch(&self) -> Result<(), StoreError> {
         let calls = stream::iter(0..self.keys().partitions()).map(async |partition| {
             let (name, mut call) = self.script(|scripts| &scripts.init_epoch);

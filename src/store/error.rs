@@ -1,24 +1,24 @@
-//! What Redis and the scripts refuse, mapped in one place.
+//! Maps the errors of Redis and of scripts, in one place.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::schema;
 use crate::domain::Epoch;
 
-/// Why a call to the store did not succeed.
+/// Why a call to the store failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// Redis may have forgotten something since the caller looked; this is the epoch now.
+    /// Redis may have lost data since the caller read the epoch; this is the current one.
     #[error("the epoch of the partition is now {0}")]
     StaleEpoch(Epoch),
-    /// The pod's definition of the destination is not the current one.
+    /// The pod's definition of the destination is outdated.
     #[error("the destination's definition has changed")]
     StaleDefinition,
     /// The destination does not exist, or is being removed.
     #[error("there is no such destination")]
     UnknownDestination,
     /// The caller has since made another call; this one changed nothing.
-    #[error("the call came late: its caller has gone on to another")]
+    #[error("the call came too late: its caller has made another since")]
     StaleCall,
     /// The caller does not own the partition (any more).
     #[error("another sender owns the partition")]
@@ -37,43 +37,43 @@ pub enum StoreError {
     /// The message is not its lane's head.
     #[error("the message is not the head of its lane")]
     WrongHead,
-    /// The destination's state does not allow it; says why.
+    /// The destination's state does not allow the call; the text says why.
     #[error("{0}")]
     WrongState(String),
-    /// Redis did not take the call; nothing has changed.
+    /// Redis did not accept the call; nothing has changed.
     #[error("Redis is not available: {0}")]
     Unavailable(String),
-    /// The call was sent, and no answer came: it may have been carried out, or still be.
+    /// The call was sent but not answered: it may have run, or may still run.
     #[error("Redis did not confirm the call: {0}")]
     Unconfirmed(String),
-    /// The deployment cannot give the durability that is asked for; says what to change. Nothing has
-    /// changed.
+    /// The deployment cannot give the requested durability; the text says what to change. Nothing
+    /// has changed.
     #[error("{0}")]
     CannotConfirm(String),
-    /// The Redis user may not do what the call needs; names it as the rule of an ACL that is
-    /// missing. Nothing has changed.
+    /// The Redis user may not do what the call needs. Names the missing ACL rule. Nothing has
+    /// changed.
     #[error("the Redis user lacks a right: {0}")]
     NoRights(String),
-    /// Redis could not carry the call out, and cannot if it is made again: a key is of another type,
-    /// a script met what it does not expect. Some of it may have been carried out.
+    /// Redis could not run the call, and a repeat would fail too: a key has another type, or a
+    /// script met unexpected data. Part of the call may have run.
     #[error("Redis could not carry out the call: {0}")]
     Failed(String),
-    /// Redis refuses what would use more memory; nothing has changed.
+    /// Redis refuses calls that need more memory; nothing has changed.
     #[error("Redis has no memory left")]
     OutOfMemory,
-    /// What Redis holds belongs to a newer version of Reseq; nothing has changed.
+    /// The data belongs to a newer version of Reseq; nothing has changed.
     #[error("{}", schema::newer_sentence(*.0))]
     NewerSchema(u32),
-    /// The partition's records are written in this schema now; nothing has changed.
+    /// The partition now uses this schema for records; nothing has changed.
     #[error("the partition's records are written in schema {0}")]
     StaleSchema(u32),
-    /// What Redis holds is not what this version writes.
+    /// The data in Redis is not what this version writes.
     #[error("Redis holds what this version cannot read: {0}")]
     Unreadable(String),
 }
 
 impl StoreError {
-    /// The same, of something that consists of several calls, when some of them have been made.
+    /// Converts the error of one call into that of a sequence of calls, some of which have run.
     pub(super) fn half_way(self) -> StoreError {
         match self {
             StoreError::Unavailable(why) => StoreError::Unconfirmed(why),
@@ -82,19 +82,19 @@ impl StoreError {
         }
     }
 
-    /// True when nothing was asked of the script, so that this says nothing of an earlier attempt at
-    /// the same call.
+    /// True when the script did not run in this attempt, so the error says nothing about an earlier
+    /// attempt at the same call.
     pub(super) fn is_of_this_attempt(&self) -> bool {
         matches!(self, StoreError::NoRights(_) | StoreError::CannotConfirm(_))
     }
 
-    /// True when the store itself logs the error and shows it: the caller need not.
+    /// True when the store itself logs and shows the error, so the caller need not.
     pub fn is_told(&self) -> bool {
         use StoreError as E;
         matches!(self, E::NoRights(_) | E::Failed(_) | E::NewerSchema(_))
     }
 
-    /// True if what Redis holds at one place is why: other places are not concerned.
+    /// True if damaged data of one destination is the cause: others are not affected.
     pub fn is_damage(&self) -> bool {
         use StoreError as E;
         matches!(self, E::Failed(_) | E::Unreadable(_))
@@ -107,15 +107,15 @@ impl StoreError {
     }
 }
 
-/// In place of a rule, where Redis does not know the user, or the password is another.
+/// Stands in place of an ACL rule when Redis does not accept the user or the password.
 const UNKNOWN_USER: &str = "Redis does not accept the name or the password of redis.url";
 
-/// True if a script met the error: what came before it in the script has been carried out.
+/// True if the error occurred inside a script: earlier commands of the script have run.
 fn is_of_script(detail: &str) -> bool {
     detail.contains("script: ") || detail.contains("ACL failure in script")
 }
 
-/// The rule of an ACL that would grant what Redis refuses in these words.
+/// The ACL rule that would grant what this error message refuses.
 fn rule_of(detail: &str) -> String {
     let command = detail.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
     match command {
@@ -126,7 +126,7 @@ fn rule_of(detail: &str) -> String {
     }
 }
 
-/// The first error of a pipeline, which alone has a code and words; any other error as it is.
+/// The first error of a pipeline, as only that has a code and a text; other errors unchanged.
 fn first_of(error: RedisError) -> RedisError {
     let errors = error.clone().into_server_errors();
     let first = errors.as_deref().and_then(<[_]>::first);
@@ -156,7 +156,7 @@ impl From<RedisError> for StoreError {
             "NO_RIGHTS" => return StoreError::NoRights(detail.to_owned()),
             "NOPERM" if !is_of_script(detail) => return StoreError::NoRights(rule_of(detail)),
             "NOAUTH" | "WRONGPASS" => return StoreError::NoRights(UNKNOWN_USER.to_owned()),
-            // The server says so before it runs anything. A script that runs for too long is another's.
+            // The server answers so before it runs anything. `BUSY` is about another call's script.
             "NOREPLICAS" | "MISCONF" | "BUSY" => return StoreError::Unavailable(error.to_string()),
             "ERR" if detail.starts_with("max number of clients") => {
                 return StoreError::Unavailable(error.to_string());
@@ -165,7 +165,7 @@ impl From<RedisError> for StoreError {
         }
         use ServerErrorKind as S;
         match error.kind() {
-            // The server answered without having run anything.
+            // The server refused before it ran anything.
             ErrorKind::Server(
                 S::BusyLoading
                 | S::ReadOnly
@@ -178,12 +178,11 @@ impl From<RedisError> for StoreError {
             )
             | ErrorKind::InvalidClientConfig => StoreError::Unavailable(error.to_string()),
             ErrorKind::AuthenticationFailed => StoreError::NoRights(UNKNOWN_USER.to_owned()),
-            // WRONGTYPE, an error of Lua, or what this version has never heard of: it may have come
-            // after a write.
+            // WRONGTYPE, a Lua error, or an unknown error: it may have occurred after a write.
             ErrorKind::Server(_) | ErrorKind::Extension => StoreError::Failed(error.to_string()),
             ErrorKind::UnexpectedReturnType => StoreError::Unreadable(error.to_string()),
-            // `Parse` among them: what came back is not in the protocol of Redis, so the call may have been
-            // carried out. An answer that only holds something else than it should is read elsewhere (`ask`).
+            // Includes `Parse`: the answer is not in Redis's protocol, so the call may have run.
+            // Answers with unexpected content are mapped elsewhere (`ask`).
             _ if error.is_connection_refusal() => StoreError::Unavailable(error.to_string()),
             _ => StoreError::Unconfirmed(error.to_string()),
         }

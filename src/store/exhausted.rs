@@ -1,5 +1,4 @@
-//! What becomes of messages whose attempts to process them are used up: what their destination's
-//! `on_exhausted` says.
+//! Applies a destination's `on_exhausted` to messages that used up their processing attempts.
 
 use std::sync::Arc;
 
@@ -10,15 +9,15 @@ use super::{
 };
 use crate::domain::{OnExhausted, Sequence, Stage, Tombstone};
 
-/// The most halted messages of a destination that one look finds.
+/// The most halted messages that one query returns.
 const LOOK_MAX: isize = 100;
-/// The most of these looks.
+/// The most such queries in a row.
 const PAGES_MAX: isize = 20;
 
 const USED_UP: &str = "its attempts were used up";
 const FOR_GOOD: &str = "failed for good";
 
-/// As what a message leaves, if it does.
+/// The kind of tombstone that a policy leaves; `None` if the message stays halted.
 fn leaves_as(policy: OnExhausted) -> Option<Tombstone> {
     match policy {
         OnExhausted::Halt => None,
@@ -28,8 +27,8 @@ fn leaves_as(policy: OnExhausted) -> Option<Tombstone> {
 }
 
 impl Store {
-    /// Sees to those of `failed` that [`Store::fail`] answered to with [`Status::Halted`]. If it
-    /// comes to nothing, the owner of the partition does it.
+    /// Applies the policy to those of `failed` that [`Store::fail`] answered with
+    /// [`Status::Halted`]. If this fails, the owner of the partition does it later.
     pub async fn settle_failed(
         &self,
         known: &CatalogEntry,
@@ -45,11 +44,11 @@ impl Store {
             match known.destination.on_exhausted {
                 OnExhausted::Halt => tracing::error!(
                     destination = %name, sequence, why, kind = ?one.error.kind,
-                    "a message is halted, and waits for a person",
+                    "a message is halted until an operator intervenes",
                 ),
                 OnExhausted::DeadLetter | OnExhausted::Drop => tracing::warn!(
                     destination = %name, sequence, why, kind = ?one.error.kind,
-                    "a message is given up",
+                    "giving up a message",
                 ),
             }
             let lane = known.destination.lane_of(one.token.key.as_deref(), sequence);
@@ -57,13 +56,13 @@ impl Store {
         }
         for (messages, reason) in [(used_up, USED_UP), (for_good, FOR_GOOD)] {
             if let Err(error) = self.give_up(known, &messages, reason).await {
-                tracing::debug!(destination = %name, %error, "the owner will see to what is halted");
+                tracing::debug!(destination = %name, %error, "cannot apply on_exhausted; the partition's owner will");
             }
         }
     }
 
-    /// Sees to halted messages of destinations where none is to stay so: those that nobody has
-    /// seen to. For the owner of their partitions, once in a while.
+    /// Applies the policy to halted messages that no pod has handled. Called now and then by the
+    /// owner of their partitions.
     pub async fn settle_all_halted(&self, some: &[Arc<CatalogEntry>]) {
         let concerned =
             some.iter().filter(|known| known.destination.on_exhausted != OnExhausted::Halt);
@@ -80,7 +79,7 @@ impl Store {
         let counts = counts.into_iter().map(|count| match count {
             Ok(count) => ask::read(count.into_iter().next(), "a count").unwrap_or(0u64),
             Err(error) => {
-                tracing::debug!(%error, "cannot look for what is halted");
+                tracing::debug!(%error, "cannot count halted messages");
                 0
             }
         });
@@ -88,13 +87,13 @@ impl Store {
         for (known, _) in halted {
             if let Err(error) = self.settle_halted(known).await {
                 let name = &known.destination.name;
-                tracing::debug!(destination = %name, %error, "cannot see to what is halted");
+                tracing::debug!(destination = %name, %error, "cannot apply on_exhausted");
             }
         }
     }
 
-    /// Sees to some of a destination's messages that are halted in their processing. Tells how
-    /// many these were.
+    /// Applies the policy to some of a destination's messages that halted in processing. Returns
+    /// how many.
     pub async fn settle_halted(&self, known: &CatalogEntry) -> Result<usize, StoreError> {
         for page in 0..PAGES_MAX {
             let from = page * LOOK_MAX;
@@ -103,7 +102,7 @@ impl Store {
                 let mut messages = self.headers(known, &sequences).await?;
                 let mut present: Vec<_> = messages.iter_mut().flatten().collect();
                 self.find_missing_bodies(&known.destination.name, &mut present).await?;
-                // What is damaged stays: a person may know more.
+                // Damaged messages stay: a person may be able to restore them.
                 let readable = messages.iter().flatten().filter(|one| one.damaged.is_none());
                 let lanes = readable.map(|message| {
                     let (key, sequence) =
@@ -123,8 +122,8 @@ impl Store {
         Ok(0)
     }
 
-    /// Which of some halted messages, from this rank on, are halted in their processing; what is
-    /// halted at its delivery, its sender sees to. True if there are no more.
+    /// Halted messages from this rank on that halted in processing; the sender handles those that
+    /// halted in delivery. True if there are no more.
     async fn halted_in_processing(
         &self,
         known: &CatalogEntry,

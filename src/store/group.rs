@@ -1,5 +1,5 @@
-//! Group commit: what arrives for a destination while a call is in flight makes the next call.
-//! Nothing waits for a batch to fill when nothing is in flight.
+//! Group commit: jobs that arrive for a destination while a call is in flight make the next call.
+//! When no call is in flight, nothing waits.
 
 use std::{
     collections::HashMap,
@@ -14,15 +14,15 @@ use tokio_util::task::TaskTracker;
 use super::{Catalog, Watch};
 use crate::domain::DestinationName;
 
-/// A worker that had nothing to do for so long ends. As long as Redis keeps the last answer of its
-/// caller: a destination that is used now and then has two of these at most.
+/// An idle worker ends after this time. Redis keeps a caller's last answer for as long, so a rarely
+/// used destination has at most two such answers.
 const IDLE: Duration = Duration::from_secs(60);
 
 type Worker<J> = dyn Fn(DestinationName, Batches<J>) -> BoxFuture<'static, ()> + Send + Sync;
 type Queues<J> = Arc<Mutex<HashMap<DestinationName, mpsc::Sender<J>>>>;
 
-/// One queue and one worker a destination, made on demand. Both end when there was nothing to do for a
-/// while, or the destination is gone.
+/// One queue and one worker per destination, created on demand. Both end after being idle for a
+/// while, or when the destination is gone.
 pub struct GroupCommit<J> {
     queues: Queues<J>,
     queue_max: usize,
@@ -31,7 +31,7 @@ pub struct GroupCommit<J> {
     worker: Box<Worker<J>>,
 }
 
-/// What a worker takes its batches from.
+/// The receiving end of a queue.
 pub struct Batches<J> {
     queue: mpsc::Receiver<J>,
     name: DestinationName,
@@ -41,8 +41,8 @@ pub struct Batches<J> {
 }
 
 impl<J: Send + 'static> GroupCommit<J> {
-    /// Workers run on `tracker`, which can be waited for once this is dropped. A queue holds
-    /// `queue_max` jobs; whoever brings more waits.
+    /// Workers run on `tracker`, which the caller can wait for after dropping this. A queue holds
+    /// `queue_max` jobs; `submit` waits when it is full.
     pub fn new(
         catalog: Catalog,
         queue_max: usize,
@@ -56,7 +56,7 @@ impl<J: Send + 'static> GroupCommit<J> {
     /// Puts a job into its destination's queue. Jobs of one caller stay in order.
     pub async fn submit(&self, destination: &DestinationName, job: J) {
         let queue = self.queue(destination);
-        // A worker closes its queue only when nobody holds it, so it is open.
+        // A worker closes its queue only when no sender exists, so it is open.
         let _ = queue.send(job).await;
     }
 
@@ -80,14 +80,13 @@ impl<J: Send + 'static> GroupCommit<J> {
 }
 
 impl<J> Batches<J> {
-    /// All jobs that are there, at most `max`; waits for the first. None when there will be no
-    /// more.
+    /// All queued jobs, at most `max`; waits for the first. `None` when there will be no more.
     pub async fn next(&mut self, max: usize) -> Option<Vec<J>> {
         let mut batch = Vec::new();
         let mut idle = std::pin::pin!(sleep(IDLE));
         let mut is_over = self.is_gone();
         loop {
-            // Whoever comes from now on gets another queue; what is in this one is still done.
+            // Later jobs go to a new queue; those in this one are still processed.
             if is_over && self.is_let_go() {
                 is_over = false;
             }
@@ -98,7 +97,7 @@ impl<J> Batches<J> {
                 }
                 () = self.definition.changed() => is_over = self.is_gone(),
                 () = &mut idle, if !idle.is_elapsed() => is_over = true,
-                // Somebody was just about to bring a job.
+                // A job was just being submitted: look again.
                 () = tokio::task::yield_now(), if is_over => {}
             }
         }
@@ -108,8 +107,8 @@ impl<J> Batches<J> {
         self.catalog.get(self.name.as_str()).is_none()
     }
 
-    /// Takes the queue away, unless it holds a job or somebody is about to bring one: whoever does holds
-    /// a sender, which is cloned under the lock alone. True if there is nothing left to take away.
+    /// Removes the queue, unless it holds a job or a job is being submitted: submitters hold a
+    /// sender, which is cloned only under the lock. True if the queue is gone.
     fn is_let_go(&self) -> bool {
         let Some(queues) = self.queues.upgrade() else { return true };
         let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,8 +122,8 @@ impl<J> Batches<J> {
     }
 }
 
-/// Cuts items into calls of at most `count_max` items and about `bytes_max` bytes, which a
-/// connection can carry in time. A larger item goes alone.
+/// Splits items into calls of at most `count_max` items and about `bytes_max` bytes, which a
+/// connection can carry in time. A larger item gets its own call.
 pub fn chunks_by_size<T>(
     items: &[T],
     count_max: usize,

@@ -1,7 +1,7 @@
-//! What of the configuration file still holds. A start writes the file's destinations and topics into
-//! Redis, and they are changed in the file alone. But a process without that file may remove one. Then
-//! the removal counts until the next start: the one that is gone is anybody's to make again, and this
-//! process says so in its log.
+//! Which definitions of the configuration file are in force. A start writes the file's destinations
+//! and topics into Redis; after that, only the file can change them. But a process without that
+//! file may remove one. The removal then counts until the next start: anyone may create it again,
+//! and this process logs it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,7 +22,7 @@ pub struct InFile {
     removed: Arc<Mutex<Removed>>,
 }
 
-/// Those that were removed, and are not as the file says again.
+/// Those that were removed and do not match the file again yet.
 #[derive(Default)]
 struct Removed {
     destinations: HashSet<DestinationName>,
@@ -30,7 +30,7 @@ struct Removed {
 }
 
 impl InFile {
-    /// Those of the file, all of which have just been written into Redis.
+    /// The definitions of the file, which have just been written into Redis.
     pub fn new(catalog: Catalog, destinations: &[Destination], topics: &[Topic]) -> InFile {
         let destinations = destinations.iter().map(|one| (one.name.clone(), one.clone()));
         let topics = topics.iter().map(|one| (one.name.clone(), one.clone()));
@@ -42,17 +42,17 @@ impl InFile {
         }
     }
 
-    /// True for a destination that belongs to the file, as far as this process knows.
+    /// True for a destination that the file controls, as far as this process knows.
     pub fn shows(&self, name: &DestinationName) -> bool {
         self.destinations.contains_key(name) && !self.removed().destinations.contains(name)
     }
 
-    /// The same for a topic.
+    /// True for a topic that the file controls, as far as this process knows.
     pub fn shows_topic(&self, name: &TopicName) -> bool {
         self.topics.contains_key(name) && !self.removed().topics.contains(name)
     }
 
-    /// True for a destination that belongs to the file; asks Redis.
+    /// True for a destination that the file controls; asks Redis.
     pub async fn holds(&self, name: &DestinationName) -> Result<bool, StoreError> {
         let Some(of_file) = self.destinations.get(name) else { return Ok(false) };
         let now = self.catalog.refresh(name).await?;
@@ -68,7 +68,7 @@ impl InFile {
         Ok(self.shows(name))
     }
 
-    /// The same for a topic.
+    /// True for a topic that the file controls; asks Redis.
     pub async fn holds_topic(&self, name: &TopicName) -> Result<bool, StoreError> {
         let Some(of_file) = self.topics.get(name) else { return Ok(false) };
         let now = self.catalog.refresh_topic(name).await?;
@@ -84,27 +84,27 @@ impl InFile {
         Ok(self.shows_topic(name))
     }
 
-    /// Notes a definition that has just been written: it may be as the file says again.
+    /// Notes a definition that was just written: it may match the file again.
     pub fn saw(&self, destination: &Destination) {
         if self.destinations.get(&destination.name) == Some(destination) {
             self.removed().destinations.remove(&destination.name);
         }
     }
 
-    /// The same for a topic.
+    /// Like `saw`, for a topic.
     pub fn saw_topic(&self, topic: &Topic) {
         if self.topics.get(&topic.name) == Some(topic) {
             self.removed().topics.remove(&topic.name);
         }
     }
 
-    /// Looks for removals until `stop`, whenever the catalogue has changed: at what has changed, as a
-    /// file may hold very many.
+    /// Checks for removals until `stop`, after each change of the catalog. Checks only what
+    /// changed, since a file may hold very many definitions.
     pub async fn watch(self, stop: CancellationToken) {
         let (mut changes, mut changed) = (self.catalog.changes(), self.catalog.changed());
         let (mut names, mut topics_seen) = (ChangedNames::Any, None);
         loop {
-            // Not marked as seen: what comes from here on wakes again.
+            // Not marked as seen: any change from here on wakes the loop.
             let topics = changes.borrow().topics;
             let has_topics = topics_seen.replace(topics) != Some(topics);
             let looked = self.look(&names, has_topics).await;
@@ -114,15 +114,15 @@ impl InFile {
             }
             names = changed.take();
             if let Err(error) = looked {
-                // Which of them were not looked at is not known.
+                // Which of them were checked is unknown.
                 tracing::debug!(%error, "cannot look whether the destinations of the file are there");
                 (names, topics_seen) = (ChangedNames::Any, None);
             }
         }
     }
 
-    /// Asks Redis about those that the catalogue lacks and those that were removed: what a process has
-    /// heard may be older than the truth.
+    /// Asks Redis about definitions that the catalog lacks and about removed ones: the catalog may
+    /// be outdated.
     async fn look(&self, names: &ChangedNames, with_topics: bool) -> Result<(), StoreError> {
         let news: Vec<&DestinationName> = match names {
             ChangedNames::Any => self.destinations.keys().collect(),
@@ -154,7 +154,7 @@ impl InFile {
     }
 }
 
-/// True if one that is held is gone, or one that is not held is as the file says again.
+/// True if a definition in force is gone, or a removed one matches the file again.
 fn is_news(is_same: Option<bool>, is_held: bool) -> bool {
     match is_same {
         None => is_held,
@@ -163,7 +163,7 @@ fn is_news(is_same: Option<bool>, is_held: bool) -> bool {
 }
 
 impl Removed {
-    /// Notes whether one is there and as the file says. True if its removal is news.
+    /// Notes whether one exists and matches the file. True if its removal is new.
     fn note<T: Clone + Eq + std::hash::Hash>(
         &mut self,
         is_same: Option<bool>,
@@ -177,7 +177,7 @@ impl Removed {
                 removed.remove(name);
                 false
             }
-            // Somebody else's, if the file's was removed before.
+            // If the file's was removed before, this one was created by someone else.
             Some(false) => false,
         }
     }

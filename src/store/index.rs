@@ -1,19 +1,18 @@
-//! The indexes that pods follow (`lua/include/changes.lua`): what each name holds, and which names have
-//! changed since a revision. Following costs by what changed, however many names there are.
+//! The indexes that pods follow (`lua/include/changes.lua`): the entry of each name, and which
+//! names changed since a revision. The cost depends on the number of changes, not of names.
 
 use redis::Pipeline;
 
 use super::{Store, StoreError, keys::IndexKeys};
 
-/// How many names that are gone an index remembers. A pod that has followed to before the oldest of them
-/// reads everything again.
+/// How many removed names an index remembers. A pod that is further behind reads everything again.
 pub(super) const REMOVED_MAX: usize = 10_000;
 /// The most changes that one call returns.
 const CHANGES_MAX: usize = 500;
 /// About how many names one call returns while everything is read.
 const PAGE: usize = 250;
 
-/// Field of the revision: it stands beside the names, and can be none.
+/// Fields beside the names. `*` cannot be part of a name.
 const REVISION: &str = "*";
 const FLOOR: &str = "*floor";
 const HISTORY: &str = "*history";
@@ -30,15 +29,16 @@ pub(super) struct Followed {
 pub(super) enum Changes {
     /// Nothing.
     Nothing,
-    /// What these names hold now (none: they are gone), and how far that follows the index. There may be
-    /// more.
+    /// The current entries of these names (`None`: removed), and the position after them. There may
+    /// be more.
     Of(Vec<(String, Option<String>)>, Followed),
-    /// The index does not tell any more: everything must be read.
+    /// The index no longer knows: everything must be read.
     Unknown,
 }
 
 impl Store {
-    /// How far the index has come. Whoever then reads all of it has followed it so far, at least.
+    /// The current position. A pod that then reads the whole index has followed it at least this
+    /// far.
     pub(super) async fn index_now(&self, index: &IndexKeys) -> Result<Followed, StoreError> {
         let mut pipe = Pipeline::new();
         pipe.hmget(index.hash(), &[REVISION, HISTORY]);
@@ -49,7 +49,7 @@ impl Store {
         })
     }
 
-    /// What has changed since.
+    /// The changes since a position.
     pub(super) async fn index_changes(
         &self,
         index: &IndexKeys,
@@ -76,15 +76,15 @@ impl Store {
         };
         let followed = Followed { history: since.history.clone(), revision: *upto };
         let names: Vec<String> = changed.into_iter().map(|(name, _)| name).collect();
-        // A name that changes again meanwhile is told of again.
+        // A name that changes again meanwhile is reported again.
         let mut pipe = Pipeline::new();
         pipe.hmget(index.hash(), &names);
         let (held,): (Vec<Option<String>>,) = self.query(&pipe).await?;
         Ok(Changes::Of(names.into_iter().zip(held).collect(), followed))
     }
 
-    /// Some of the names, with what they hold. From cursor 0 until it is 0 again, each name that is there
-    /// all the time is returned, maybe more than once.
+    /// Some names with their entries. From cursor 0 until it is 0 again, every name that exists
+    /// throughout is returned, perhaps more than once.
     pub(super) async fn index_page(
         &self,
         index: &IndexKeys,

@@ -16,33 +16,33 @@ use crate::{
     faults::planted,
 };
 
-/// What became of one arrival.
+/// The result for one arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ingested {
-    /// It has its place.
+    /// Stamped, with this position.
     Stamped(Position),
-    /// The same was stamped before, here, and with this id.
+    /// A repeat of a message that was stamped before, with this position and id.
     Duplicate(Position, String),
-    /// Another body was stamped under the same idempotency key.
+    /// A message with another body was stamped under the same idempotency key.
     Conflict,
-    /// The destination has as many pending messages, or bytes, as it may have. Nothing was stored.
+    /// The destination's backlog is full, in messages or bytes. Nothing was stored.
     BacklogFull,
-    /// The dead letter that it was to replace is not there any more. Nothing was stored.
+    /// The dead letter to redrive is gone. Nothing was stored.
     Gone,
-    /// What Redis holds of its lane, or of what it names, is damaged. Nothing was stored.
+    /// The data of its lane, or of a key it needs, is damaged. Nothing was stored.
     Damaged,
 }
 
-/// What the arguments of a batch are made of.
+/// The arguments for a batch.
 struct Batch<'a> {
     lanes: Vec<Option<&'a str>>,
     /// The idempotency keys.
     names: Vec<&'a str>,
-    /// Of each arrival its lane (from 1) and its record.
+    /// The lane (from 1) and record of each arrival.
     arrivals: Vec<(usize, Vec<u8>)>,
-    /// Of those that have more to them: which (from 1), idempotency key and digest, options.
+    /// For arrivals with more: which one (from 1), idempotency key and digest, options.
     more: Vec<(usize, String, String)>,
-    /// Their accounted bytes, together.
+    /// The sum of the accounted bytes.
     accounted_bytes: u64,
     /// Bodies that are stored apart: of which arrival (from 1), and which of its bodies.
     bodies: Vec<(usize, Part, Bytes)>,
@@ -99,7 +99,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What few arrivals ask for, as the script reads it.
+/// The options that few arrivals have, as the script parses them.
 fn options(arrival: &Arrival) -> String {
     let mut text = String::new();
     match arrival.due {
@@ -124,9 +124,9 @@ fn digest(body: &[u8]) -> String {
 
 impl Store {
     /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
-    /// result each, in order: it has the durability that the destination asks for. Else the call is
-    /// unconfirmed, and the same call again waits again. `epoch` is the one that messages of this
-    /// destination carry, as the caller last heard.
+    /// result each, in order, with the destination's durability. Without confirmation the call is
+    /// unconfirmed, and a repeat waits again. `epoch` is the message epoch that the caller last
+    /// saw.
     pub async fn ingest(
         &self,
         caller: &CallSequence,
@@ -199,7 +199,7 @@ impl Store {
         for (which, seen, options) in &batch.more {
             call.arg(*which).arg(seen).arg(options);
         }
-        // Boxed: the futures of its callers would become too deep for the compiler.
+        // Boxed: the callers' futures would nest too deep for the compiler.
         let answer = Box::pin(self.run_durably(name, &call, destination.durability)).await;
         let answer = answer.and_then(|(answer, confirmed)| {
             let (ingested, damaged) = read_answer(answer, epoch, arrivals.len())?;
@@ -209,7 +209,7 @@ impl Store {
                     keys.get(usize::wrapping_sub(at, 1)).map(|key| String::from_utf8_lossy(key));
                 self.note_damaged_keys(known, name, key.into_iter().map(Into::into).collect());
             }
-            // What was refused promises nothing that had to be confirmed.
+            // Refused arrivals promise nothing, so they need no confirmation.
             let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
             if confirmed || !ingested.iter().any(promises) {
                 return Ok(ingested);
@@ -224,7 +224,7 @@ impl Store {
     }
 }
 
-/// What became of each arrival; and which keys of the call are damaged, from 1.
+/// The result of each arrival, and which keys of the call are damaged (from 1).
 fn read_answer(
     answer: Value,
     epoch: Epoch,

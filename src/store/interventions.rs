@@ -1,5 +1,5 @@
-//! What people do to a destination: pause and resume it, have a head tried again
-//! (`lua/pause.lua`, `lua/retry_head.lua`).
+//! Interventions by an operator: pause, resume, retry a head (`lua/pause.lua`,
+//! `lua/retry_head.lua`).
 
 use bytes::Bytes;
 
@@ -17,13 +17,13 @@ pub struct Retry {
     pub lane: Option<String>,
     /// Its head.
     pub sequence: Sequence,
-    /// A body in place of the one that it has: of a halted message only.
+    /// A body that replaces the message's; for halted messages only.
     pub repaired: Option<Body>,
 }
 
 impl Store {
-    /// Pauses or resumes ingest and delivery; what is none stays as it is. Tells what is paused
-    /// now, and whether that is news.
+    /// Pauses or resumes ingest and delivery; `None` changes nothing. Returns what is paused now,
+    /// and whether that changed.
     pub async fn pause(
         &self,
         name: &DestinationName,
@@ -48,7 +48,7 @@ impl Store {
         Ok((paused, changed))
     }
 
-    /// Has a lane's head tried again now. Tells where it stands: waiting, or ready.
+    /// Retries a lane's head now. Returns its new state: waiting or ready.
     pub async fn retry(&self, known: &CatalogEntry, retry: &Retry) -> Result<State, StoreError> {
         self.in_schema(known.partition, |schema| self.retry_in(schema, known, retry)).await
     }
@@ -81,8 +81,8 @@ impl Store {
         Ok(if stands == "ready" { State::Ready } else { State::Waiting })
     }
 
-    /// The record of a pending message with another body, that body where it is stored apart, and the
-    /// length of the record and the body that it has.
+    /// The record of a pending message with another body, that body if it is stored apart, and the
+    /// length of the current record and body.
     async fn repaired(
         &self,
         schema: u32,

@@ -1,5 +1,5 @@
-//! Following the two indexes: what changed is taken over, and only if that cannot be told is everything
-//! read again.
+//! Follows the two indexes. Reads what changed; reads everything again only if the index cannot
+//! tell what changed.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -19,18 +19,18 @@ use crate::{
     telemetry,
 };
 
-/// Names that are looked up side by side where the index says that they are gone.
+/// Names to look up in parallel when the index no longer lists them.
 const LOOKED_UP_MAX: usize = 32;
 
-/// What a catalog keeps of one index.
+/// The part of the catalog that copies one index.
 trait Copied {
     fn index(&self) -> IndexKeys;
-    /// Takes over what the index holds of these names, unless something newer is known.
+    /// Takes over the index entries of these names, unless a newer version is known.
     fn take(&self, entries: &[(String, String)]);
-    /// All names that are held.
+    /// All names in the copy.
     fn held(&self) -> Vec<String>;
     fn holds(&self, name: &str) -> bool;
-    /// Looks up a name where the truth is.
+    /// Looks up a name in its partition, which decides.
     fn look_up(&self, name: &str) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
@@ -97,7 +97,7 @@ impl Copied for Topics<'_> {
 }
 
 impl Catalog {
-    /// Follows Redis until `stop`: told of a change, or once a second.
+    /// Follows Redis until `stop`: after each wake-up, and once a second.
     pub async fn follow(self, mut wakes: broadcast::Receiver<Wake>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -122,12 +122,12 @@ impl Catalog {
         }
     }
 
-    /// Takes over what has changed in the two indexes.
+    /// Takes over the changes of the two indexes.
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
         let mut followed = self.followed.lock().await;
         let [destinations, topics] = &mut *followed;
         let (of_destinations, of_topics) = (Destinations(self), Topics(self));
-        // To their ends: what is damaged in one keeps nobody from following the other.
+        // Run both to the end: damage in one index must not stop the other.
         let (destinations, topics) = tokio::join!(
             self.catch_up_with(&of_destinations, destinations),
             self.catch_up_with(&of_topics, topics)
@@ -152,7 +152,7 @@ impl Catalog {
                     take_over(copied, names).await?;
                     *followed = Some(upto);
                 }
-                // What changes meanwhile, the next look finds.
+                // The next poll finds what changes meanwhile.
                 Changes::Unknown => {
                     let now = self.store.index_now(&index).await?;
                     self.reload(copied).await?;
@@ -182,7 +182,7 @@ impl Catalog {
     }
 }
 
-/// Takes over what an index holds of some names now.
+/// Takes over the current index entries of some names.
 async fn take_over(
     copied: &impl Copied,
     names: Vec<(String, Option<String>)>,
@@ -199,7 +199,7 @@ async fn take_over(
     look_up_all(copied, gone).await
 }
 
-/// Looks up names that the index no longer holds: the truth may be newer than the index.
+/// Looks up names that the index no longer lists: their partitions may be newer than the index.
 async fn look_up_all(copied: &impl Copied, names: Vec<String>) -> Result<(), StoreError> {
     for some in names.chunks(LOOKED_UP_MAX) {
         try_join_all(some.iter().map(|name| copied.look_up(name))).await?;

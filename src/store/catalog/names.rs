@@ -1,4 +1,4 @@
-//! The destinations that a pod knows, by name and by partition; and who wants to know of changes.
+//! The destinations that a pod knows, by name and by partition, and the listeners for changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -11,10 +11,10 @@ use tokio::sync::{Notify, broadcast, watch};
 use super::CatalogEntry;
 use crate::domain::DestinationName;
 
-/// Changed names that a slow follower has not yet taken; beyond it, it looks at everything.
+/// Changed names that a slow listener may leave unread. Beyond that, it must check all names.
 const BACKLOG_MAX: usize = 4096;
 
-/// All destinations. A change costs the same however many there are.
+/// All destinations. The cost of a change does not depend on their number.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) by_name: BTreeMap<DestinationName, Arc<CatalogEntry>>,
@@ -22,7 +22,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// True if this is news.
+    /// True if this changed anything.
     pub(super) fn insert(&mut self, known: &Arc<CatalogEntry>) -> bool {
         let name = &known.destination.name;
         if self.by_name.get(name).is_some_and(|held| held == known) {
@@ -33,7 +33,7 @@ impl Names {
         true
     }
 
-    /// True if this is news.
+    /// True if this changed anything.
     pub(super) fn remove(&mut self, name: &DestinationName) -> bool {
         let Some(held) = self.by_name.remove(name) else { return false };
         if let Some(names) = self.by_partition.get_mut(&held.partition) {
@@ -42,8 +42,8 @@ impl Names {
         true
     }
 
-    /// The next destinations of these partitions, in an order of their own, from behind `after` on. At
-    /// the end there are fewer than `max`.
+    /// The next destinations of these partitions after `after`, by partition and name. Fewer than
+    /// `max` at the end.
     fn some(
         &self,
         partitions: &BTreeSet<u16>,
@@ -65,15 +65,16 @@ impl Names {
     }
 }
 
-/// Goes round the destinations of some partitions, some at a time: a look at all of them at once would
-/// keep Redis busy where there are very many.
+/// Iterates over the destinations of some partitions, a few per step: a query of all of them at
+/// once would keep Redis busy if there are very many.
 #[derive(Debug, Default)]
 pub struct Round {
     after: Option<(u16, DestinationName)>,
 }
 
 impl Round {
-    /// The next ones, and whether the round has come to its end. The next one begins then.
+    /// The next destinations, and whether the round is complete. The next call then begins a new
+    /// one.
     pub(super) fn next(
         &mut self,
         names: &Names,
@@ -89,14 +90,14 @@ impl Round {
     }
 }
 
-/// Who wants to know of changes.
+/// The listeners for changes.
 pub(super) struct Listeners {
     watched: Mutex<HashMap<DestinationName, Vec<Arc<Notify>>>>,
     changed: broadcast::Sender<DestinationName>,
     any: watch::Sender<Counts>,
 }
 
-/// How many changes there were, or may have been.
+/// How many changes there were. May be too high, never too low.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Of destinations.
@@ -120,7 +121,7 @@ impl Listeners {
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.get(name).into_iter().flatten().for_each(|notify| notify.notify_one());
         drop(watched);
-        // Nobody needs to follow.
+        // An error only means that there is no subscriber.
         let _ = self.changed.send(name.clone());
         self.any.send_modify(|counts| counts.destinations += 1);
     }
@@ -153,7 +154,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Resolves after a change, maybe one that came before the call.
+    /// Resolves after a change, even one from before this call.
     pub async fn changed(&self) {
         self.notify.notified().await;
     }
@@ -171,21 +172,21 @@ impl Drop for Watch {
     }
 }
 
-/// The names that have changed since the last time, for those who keep something for each.
+/// The names that changed since the last call, for those who keep state per destination.
 pub struct Changed {
     receiver: broadcast::Receiver<DestinationName>,
 }
 
 /// Which names have changed.
 pub enum ChangedNames {
-    /// These.
+    /// Only these.
     These(HashSet<DestinationName>),
-    /// More than are remembered.
+    /// Unknown: more than the buffer holds.
     Any,
 }
 
 impl Changed {
-    /// What has changed since the last call.
+    /// The names that changed since the last call.
     pub fn take(&mut self) -> ChangedNames {
         let mut names = HashSet::new();
         loop {
@@ -200,7 +201,7 @@ impl Changed {
         }
     }
 
-    /// Removes from a map what belongs to changed names and fails the test.
+    /// Removes entries from a map whose names changed and fail the test.
     pub fn sweep<V>(
         &mut self,
         map: &mut HashMap<DestinationName, V>,
@@ -248,7 +249,7 @@ mod tests {
             (some.join(""), is_over)
         };
         assert_eq!(next(&names), ("ba".into(), false));
-        // What is gone, or comes, does not disturb it.
+        // Destinations that come or go do not disturb it.
         assert!(names.remove(&"a".parse().unwrap()));
         assert_eq!(next(&names), ("ce".into(), false));
         assert_eq!(next(&names), ("f".into(), true));

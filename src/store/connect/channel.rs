@@ -1,5 +1,4 @@
-//! A connection as a call sees it: on a slot that is on its way to another node, each command says
-//! that it knows.
+//! A connection for one call. While a slot is being migrated, `ASKING` must precede each command.
 
 use redis::{
     Cmd, Pipeline, RedisFuture, RedisResult, Value,
@@ -9,7 +8,7 @@ use redis::{
 /// A connection to the node that serves a call.
 pub(in crate::store) struct Channel {
     pub(in crate::store) connection: MultiplexedConnection,
-    /// The node is about to get the slot (`ASK`).
+    /// The node is about to receive the slot (`ASK`).
     pub(in crate::store) asking: bool,
 }
 
@@ -47,8 +46,8 @@ impl ConnectionLike for Channel {
         }
         Box::pin(async move {
             let answers = self.ask(pipe.cmd_iter()).await?;
-            // A transaction has one answer. It is none here: a slot on its way can be looked at, but
-            // not at one instant.
+            // The caller of a transaction expects one answer that holds all. The commands of a
+            // migrating slot run one by one here, not atomically.
             Ok(if pipe.is_transaction() { vec![Value::Array(answers)] } else { answers })
         })
     }

@@ -1,8 +1,8 @@
-//! A Redis Cluster: which master serves which slot, as the nodes say, followed once a second and
-//! whenever one of them sends a call elsewhere.
+//! A Redis Cluster: which master serves which slot. Asks the nodes once a second, and whenever one
+//! of them redirects a call.
 //!
-//! The cluster connection of redis-rs is not used: while it asks for the slots, which a dead master
-//! makes it do all the time, no call to any node goes on, and it waits for every node to answer.
+//! The cluster connection of redis-rs is not used: while it refreshes the slots, which a dead
+//! master makes it do constantly, all calls to all nodes wait, and it waits for every node.
 
 use std::{
     collections::HashMap,
@@ -24,23 +24,23 @@ use crate::{
     store::StoreError,
 };
 
-/// How many nodes are asked at once for the slots.
+/// How many nodes are asked for the slots at once.
 const ASKED_MAX: usize = 16;
-/// A node that does not say in this time which slots are whose is not waited for, if another did.
+/// Once one node has answered, wait at most this long for the others.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
-/// The slots are not asked for more often, whatever happens.
+/// The shortest time between two queries of the slots.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// What is known of a cluster.
+/// The known nodes and slots of a cluster.
 pub(in crate::store) struct Cluster {
     access: Access,
     connections: usize,
     patience: Duration,
-    /// Those that the URL names: they are always asked, too.
+    /// The nodes that the URL names. They are always asked, too.
     seeds: Vec<Host>,
     nodes: Mutex<HashMap<Host, Arc<Node>>>,
     slots: RwLock<Slots>,
-    /// When the slots were last asked for. Held while they are.
+    /// When the slots were last asked for. The lock is held during the query.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -66,7 +66,7 @@ impl Cluster {
         }
     }
 
-    /// The node at this place; known from now on.
+    /// The node at this address. Adds it if it is new.
     pub(super) fn node(&self, host: &Host) -> Arc<Node> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = || {
@@ -95,13 +95,13 @@ impl Cluster {
         hosts.iter().map(|host| self.node(host)).collect()
     }
 
-    /// A node said that this slot is served there; it knows.
+    /// Records a `MOVED` answer: this host now serves this slot.
     pub(super) fn moved(&self, slot: u16, host: &Host) {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         slots.set(slot, host);
     }
 
-    /// Asks which slots are whose. Those who ask at the same time share the answer.
+    /// Asks which master serves which slot. Concurrent callers share one query.
     pub(super) async fn ask(&self) -> Result<(), StoreError> {
         let wanted = Instant::now();
         let mut asked = self.asked.lock().await;
@@ -115,12 +115,12 @@ impl Cluster {
         hosts.extend(self.seeds.iter().cloned());
         *self.slots.write().unwrap_or_else(PoisonError::into_inner) = slots;
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        // What has left the cluster is forgotten, with its connections.
+        // Forget nodes that left the cluster, with their connections.
         nodes.retain(|host, _| hosts.contains(host));
         Ok(())
     }
 
-    /// What the node with the newest view says: one that was cut off says what was once so.
+    /// The view of the most up-to-date node. A node that was cut off reports an outdated view.
     async fn newest(&self) -> Result<Slots, StoreError> {
         let mut hosts = self.seeds.clone();
         let known = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -145,7 +145,7 @@ impl Cluster {
         newest.map(|(_, slots)| slots).ok_or(problem)
     }
 
-    /// A node's view: whether it takes the cluster for sound, in which epoch, and the slots.
+    /// A node's view: whether it considers the cluster healthy, the epoch, and the slots.
     async fn view_of(&self, host: &Host) -> Result<((bool, u64), Slots), StoreError> {
         let node = self.node(host);
         let mut link = node.take().await?;
@@ -171,7 +171,7 @@ impl Cluster {
 }
 
 impl Slots {
-    /// Reads the answer of `CLUSTER SLOTS`, which was asked of `asked`.
+    /// Parses the answer of `CLUSTER SLOTS` from the node at `asked`.
     fn read(ranges: Vec<Vec<Value>>, asked: &Host) -> Result<Slots, StoreError> {
         let mut slots = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -183,7 +183,7 @@ impl Slots {
             let mut master = master.into_iter();
             let host = master.next().and_then(|name| redis::from_redis_value::<String>(name).ok());
             let port = master.next().ok_or_else(unreadable)?;
-            // A node that does not know its own name is where it was asked.
+            // A node that does not know its own name has the address at which it was asked.
             let host = host.filter(|name| !name.is_empty() && name != "?");
             let host = (host.unwrap_or_else(|| asked.0.clone()), number(port)?);
             slots.push((number(first)?, number(last)?, host));
@@ -197,7 +197,7 @@ impl Slots {
         self.0.get(at).filter(|(first, _, _)| *first <= slot).map(|(_, _, host)| host)
     }
 
-    /// Gives one slot to another host.
+    /// Assigns one slot to another host.
     fn set(&mut self, slot: u16, host: &Host) {
         let mut changed = Vec::with_capacity(self.0.len() + 2);
         for (first, last, owner) in std::mem::take(&mut self.0) {

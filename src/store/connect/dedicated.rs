@@ -1,5 +1,5 @@
-//! Connections for calls that hold up whatever comes after them (`WAIT`): each has one for itself,
-//! out of a pool.
+//! Connections for calls that block their connection (`WAIT`). Each such call gets one for itself
+//! from a pool.
 
 use std::sync::{Arc, PoisonError};
 
@@ -9,20 +9,20 @@ use redis::{ProtocolVersion, aio::MultiplexedConnection};
 use super::node::{Node, NodeAddress, not_in_time, tuned, unreached};
 use crate::store::StoreError;
 
-/// A connection that one call has for itself.
+/// A connection that serves one call only.
 pub(in crate::store) struct Dedicated {
     node: Arc<Node>,
     connection: Option<Connection>,
 }
 
 impl Node {
-    /// A connection for a call that holds up whatever comes after it. It is kept when it is given
-    /// back.
+    /// A connection from the pool, for a call that blocks it. The pool keeps it after
+    /// [`Dedicated::give_back`].
     pub(in crate::store) async fn take_alone(
         self: &Arc<Self>,
     ) -> Result<(Dedicated, MultiplexedConnection), StoreError> {
         if self.is_down() {
-            // Nobody waits long for a server that did not answer before.
+            // Fail fast for a server that did not answer before.
             self.take().await?;
         }
         let taken = tokio::time::timeout(self.patience, self.take_of_pool()).await;
@@ -34,7 +34,7 @@ impl Node {
     async fn take_of_pool(&self) -> Result<Connection, StoreError> {
         let pool = self.pool().await?;
         pool.get().await.map_err(|error| {
-            // It may lead to a server that is not meant any more.
+            // The pool may point to a server that is no longer the primary.
             self.forget_pool();
             StoreError::Unavailable(error.to_string())
         })
@@ -48,7 +48,7 @@ impl Node {
             NodeAddress::Fixed(info) => (**info).clone(),
             NodeAddress::Sentinel(sentinels) => sentinels.primary_info().await?,
         };
-        // The answer comes when the wait for replicas is over.
+        // The answer arrives only after the wait for replicas.
         let config = self.config(self.patience * 2);
         let manager = Manager::new_with_config(tuned(&info, ProtocolVersion::RESP2), config);
         let pool = Pool::builder(manager.map_err(unreached)?).max_size(self.connections()).build();
@@ -57,19 +57,19 @@ impl Node {
         Ok(kept.get_or_insert(pool).clone())
     }
 
-    /// The next call opens other connections; those in use end with their calls.
+    /// Drops the pool. Connections in use end with their calls.
     pub(super) fn forget_pool(&self) {
         *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 impl Dedicated {
-    /// Keeps the connection for the next call: this one was answered.
+    /// Returns the connection to the pool after its call was answered.
     pub(in crate::store) fn give_back(mut self) {
         drop(self.connection.take());
     }
 
-    /// Where it leads.
+    /// The server at the other end.
     pub(in crate::store) fn node(&self) -> &Arc<Node> {
         &self.node
     }

@@ -1,53 +1,53 @@
-//! The checks of each server before anything is trusted to it.
+//! Checks of each server at start.
 
 use redis::{RedisError, aio::MultiplexedConnection};
 
-/// Why Reseq does not start on this Redis. Each is a plain sentence that says what to do.
+/// Why Reseq refuses to start on this Redis. Each sentence says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum UnfitServer {
     /// It does not answer.
     #[error("Redis at {url} cannot be reached: {problem}. Check redis.url, and that Redis runs.")]
     Unreachable {
-        /// Where it should be, without its password.
+        /// Its URL, without the password.
         url: String,
         /// What happened.
         problem: String,
     },
-    /// Too old for what the scripts use.
+    /// It lacks features that the scripts use.
     #[error("Redis at {url} is version {version}; Reseq needs 7.0 or later.")]
     TooOld {
-        /// Where it is.
+        /// Its URL.
         url: String,
-        /// What it says it is.
+        /// Its version.
         version: String,
     },
-    /// It would throw messages away.
+    /// It would evict messages.
     #[error(
         "Redis at {url} has maxmemory-policy {policy}, which would throw messages away when memory \
          runs out. Set maxmemory-policy noeviction."
     )]
     Evicts {
-        /// Where it is.
+        /// Its URL.
         url: String,
         /// Its policy.
         policy: String,
     },
-    /// A node of a cluster, and the URL names a single server.
+    /// It is a node of a cluster, but the URL names a single server.
     #[error(
         "Redis at {url} is a node of a cluster. Set redis.url to \
          redis+cluster://host:port,host:port,… with some of its nodes."
     )]
     IsCluster {
-        /// Where it is.
+        /// Its URL.
         url: String,
     },
-    /// No node of a cluster, and the URL names one.
+    /// It is not in a cluster, but the URL names one.
     #[error(
         "Redis at {url} is no node of a cluster. Set redis.url to redis://host:port, or to \
          redis+sentinel://host:port,…/service-name."
     )]
     IsNoCluster {
-        /// Where it is.
+        /// Its URL.
         url: String,
     },
     /// The deployment has another number of partitions.
@@ -61,18 +61,18 @@ pub enum UnfitServer {
         /// What the configuration says.
         configured: u16,
     },
-    /// Its user may not do what Reseq does.
+    /// The Redis user lacks rights that Reseq needs.
     #[error(
         "At {url} {sentence}. Give it these rules (ACL SETUSER); \
          docs/reference/redis-requirements.md lists all rules."
     )]
     NoRights {
-        /// Where it is.
+        /// Its URL.
         url: String,
         /// Which rights are missing.
         sentence: String,
     },
-    /// Written by a version of Reseq that is too old.
+    /// Written by a Reseq version whose schema is too old.
     #[error("{}.", crate::store::schema::older_sentence(*.stored))]
     OlderSchema {
         /// What Redis holds.
@@ -86,19 +86,19 @@ pub enum UnfitServer {
     },
 }
 
-/// What is worth a warning, but no refusal.
+/// What the checks found on a server that Reseq accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fitness {
     /// The server's version.
     pub version: String,
-    /// Sentences for the operator.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
-    /// Another one: which rights for wake-ups are missing. A pod that runs looks for them itself.
+    /// One more warning: missing rights for wake-ups. A running pod checks these itself.
     pub lacks: Option<String>,
 }
 
 impl Fitness {
-    /// Of several servers: what each is warned of.
+    /// Merges the warnings of several servers.
     pub(super) fn and(mut self, other: Fitness) -> Fitness {
         for warning in other.warnings {
             if !self.warnings.contains(&warning) {
@@ -156,7 +156,7 @@ pub(super) async fn check_server(
     Ok(Fitness { version, warnings, lacks: None })
 }
 
-/// A setting of the server; empty if it does not tell.
+/// A setting of the server; empty if the server does not tell.
 async fn setting(connection: &mut MultiplexedConnection, name: &str) -> String {
     let told = redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await;
     let told: (String, String) = told.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Connections to Redis: one server, one that Sentinel watches over, or a cluster.
+//! Connections to Redis: a single server, Sentinel, or a cluster.
 
 mod channel;
 mod cluster;
@@ -33,13 +33,13 @@ use sentinel::Sentinels;
 /// The slots of a cluster.
 const SLOTS: u16 = 16_384;
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
-/// How long a start waits for a Redis that is still loading its data.
+/// How long a start waits while Redis loads its data.
 const LOADING_PATIENCE: Duration = Duration::from_secs(120);
 
 /// All connections of this process.
 pub(super) struct Links {
     servers: Servers,
-    /// What an unanswered call and a slot on its address are waited for.
+    /// How long to wait for an answer, and for a slot that is being migrated.
     pub(super) patience: Duration,
 }
 
@@ -48,22 +48,22 @@ enum Servers {
     Cluster(Box<Cluster>),
 }
 
-/// A server, and what it serves of a list, by the indices there.
+/// A server, and the indices of the list entries that it serves.
 pub(super) type NodeKeys = (Arc<Node>, Vec<usize>);
 
-/// Where a call goes.
+/// The target of a call.
 #[derive(Clone)]
 pub(super) struct Route {
     pub(super) node: Arc<Node>,
-    /// The slot is on its address to this node.
+    /// The slot is being migrated to this node.
     pub(super) asking: bool,
 }
 
-/// What to do about a call that failed.
+/// How to go on after a call failed.
 pub(super) enum Next {
-    /// The same call goes there: nothing has run.
+    /// Repeat the call there: it has not run.
     Again(Route),
-    /// The same call may be taken a little later, if it is waited for so long in all.
+    /// Repeat the call a little later, for at most this long in all.
     Later(Duration),
     /// The caller must decide.
     GiveUp,
@@ -95,7 +95,7 @@ impl Links {
         Ok(Links { servers, patience })
     }
 
-    /// Who serves a key.
+    /// The server of a key.
     pub(super) async fn route(&self, key: &[u8]) -> Result<Route, StoreError> {
         let cluster = match &self.servers {
             Servers::One(node) => return Ok(Route { node: node.clone(), asking: false }),
@@ -112,7 +112,8 @@ impl Links {
         Ok(Route { node: node.ok_or_else(nobody)?, asking: false })
     }
 
-    /// The keys by who serves them, each by its index; and those that nobody serves just now.
+    /// Groups keys by their server, as indices. The second list holds keys that no server serves
+    /// now.
     pub(super) fn spread(&self, keys: &[String]) -> (Vec<NodeKeys>, Vec<usize>) {
         let cluster = match &self.servers {
             Servers::One(node) => {
@@ -134,7 +135,7 @@ impl Links {
         (by_node.into_values().collect(), unserved)
     }
 
-    /// Everyone who holds data and takes writes.
+    /// All servers that hold data and accept writes.
     pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
         match &self.servers {
             Servers::One(node) => vec![node.clone()],
@@ -142,7 +143,7 @@ impl Links {
         }
     }
 
-    /// What is to be done about a call that this node answered with an error.
+    /// How to go on after this node answered a call with an error.
     pub(super) async fn after(&self, error: &RedisError, asked: &Node) -> Next {
         let ErrorKind::Server(kind) = error.kind() else { return Next::GiveUp };
         let Servers::Cluster(cluster) = &self.servers else { return Next::GiveUp };
@@ -156,15 +157,15 @@ impl Links {
                 let asking = kind == ServerErrorKind::Ask;
                 Next::Again(Route { node: cluster.node(&host), asking })
             }
-            // Some of the keys are at the one place, some at the other.
+            // During a migration, the keys of the call are on two nodes.
             ServerErrorKind::TryAgain => Next::Later(self.patience),
-            // A master is gone, and none has taken over: that may take long.
+            // A master is gone and has no successor yet. That may take long, so give up earlier.
             ServerErrorKind::ClusterDown => Next::Later(self.patience / 10),
             _ => Next::GiveUp,
         }
     }
 
-    /// Looks where everything is now: who is primary, who serves which slot.
+    /// Finds out which server is primary and which serves each slot.
     pub(super) async fn survey(&self) -> Result<(), StoreError> {
         match &self.servers {
             Servers::Cluster(cluster) => cluster.ask().await,
@@ -172,7 +173,7 @@ impl Links {
                 if let Some(sentinels) = node.sentinels()
                     && sentinels.has_moved().await
                 {
-                    // The old one may still answer, cut off from the others.
+                    // The old primary may still answer, cut off from the others.
                     tracing::info!("the sentinels name another primary");
                     node.discard_all();
                 }
@@ -181,7 +182,7 @@ impl Links {
         }
     }
 
-    /// What its user needs, beyond what every deployment's does.
+    /// Which rights this topology needs beyond the common ones.
     pub(super) fn needs(&self, replicas: bool) -> Needs {
         let (cluster, sentinel) = match &self.servers {
             Servers::Cluster(_) => (true, false),
@@ -190,7 +191,7 @@ impl Links {
         Needs { cluster, sentinel, replicas }
     }
 
-    /// Waits until all who hold data have loaded it, and checks them.
+    /// Waits until all primaries have loaded their data, and checks them.
     pub(super) async fn check(&self, url: &str, probe: &Probe) -> Result<Fitness, UnfitServer> {
         let unreachable =
             |problem: String| UnfitServer::Unreachable { url: url.to_owned(), problem };
@@ -203,7 +204,7 @@ impl Links {
         for checked in join_all(checks).await {
             match checked {
                 Ok(fitness) => all = Some(all.map_or(fitness.clone(), |all| all.and(fitness))),
-                // One dead master stops only its own partitions; it is seen to when it is back.
+                // One dead master stops only its own partitions. It is checked when it is back.
                 Err(UnfitServer::Unreachable { problem, .. }) if primaries.len() > 1 => {
                     tracing::warn!(problem, "a master of the cluster cannot be checked");
                 }
@@ -249,7 +250,7 @@ pub(super) fn is_broken(error: &RedisError) -> bool {
     use ServerErrorKind as S;
     error.is_unrecoverable_error()
         || error.is_io_error()
-        // It is not, or may not be, the primary any more: connect again, to whoever is.
+        // The server is no longer the primary, or may not be: reconnect to find the current one.
         || matches!(
             error.kind(),
             ErrorKind::Server(S::ReadOnly | S::BusyLoading | S::MasterDown)
@@ -257,7 +258,7 @@ pub(super) fn is_broken(error: &RedisError) -> bool {
         || matches!(error.code(), Some("NOREPLICAS" | "UNBLOCKED"))
 }
 
-/// Where an answer sends the call: the host may be empty, and the slot.
+/// The address and slot of a redirect. The host may be empty.
 fn redirect(error: &RedisError) -> Option<(Host, u16)> {
     let (address, slot) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
@@ -285,14 +286,12 @@ fn info_of(host: &Host, access: &Access) -> ConnectionInfo {
         settings = settings.set_password(password);
     }
     let address = ConnectionAddr::Tcp(host.0.clone(), host.1);
-    // Only a URL can be refused here, and this is none.
+    // Only a URL can fail to convert, and this is an address.
     address.into_connection_info().unwrap_or_else(|_| unreachable!()).set_redis_settings(settings)
 }
 
 fn unreadable() -> StoreError {
-    StoreError::Unreadable(
-        "the cluster describes its slots in another address than documented".into(),
-    )
+    StoreError::Unreadable("the answer of CLUSTER SLOTS has an unexpected format".into())
 }
 
 #[cfg(test)]

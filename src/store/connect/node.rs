@@ -1,5 +1,5 @@
-//! One server and the connections to it: a few that many calls share, and a few for calls that wait
-//! for replicas.
+//! One server and its connections: a few that calls share, and a pool for calls that wait for
+//! replicas.
 
 use std::{
     sync::{
@@ -23,14 +23,14 @@ use redis::{
 use super::sentinel::Sentinels;
 use crate::{config::Host, store::StoreError};
 
-/// While a server is known not to answer, a call waits at most so long for a connection to it.
+/// How long a call waits for a connection to a server that is known not to answer.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Where a server is.
+/// The address of a server.
 pub(super) enum NodeAddress {
-    /// Always there.
+    /// Fixed.
     Fixed(Box<ConnectionInfo>),
-    /// Where the sentinels say.
+    /// The address that the sentinels name.
     Sentinel(Sentinels),
 }
 
@@ -40,28 +40,28 @@ pub(in crate::store) struct Node {
     pub(super) patience: Duration,
     shared: Vec<SharedConnection>,
     next: AtomicUsize,
-    /// For calls that wait for replicas ([`Node::take_alone`]), once there was one.
+    /// For calls that wait for replicas ([`Node::take_alone`]). Created on first use.
     pub(super) pool: Mutex<Option<Pool>>,
     /// The last attempt to reach it failed.
     is_down: AtomicBool,
 }
 
-/// Where one connection is kept.
+/// One of the shared connections.
 #[derive(Default)]
 struct SharedConnection(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     connection: Option<MultiplexedConnection>,
-    /// The connection that is being made: those who come meanwhile wait for it, too.
+    /// The attempt to connect that is in progress. Concurrent callers share it.
     opening: Option<Opening>,
-    /// Counts the connections that were kept here.
+    /// Counts the connections made here, to tell an old one from its replacement.
     number: u64,
 }
 
 type Opening = Shared<BoxFuture<'static, Result<(MultiplexedConnection, u64), StoreError>>>;
 
-/// A connection to make one call with, beside others.
+/// A shared connection for one call.
 pub(in crate::store) struct Link {
     pub(in crate::store) connection: MultiplexedConnection,
     place: usize,
@@ -80,7 +80,7 @@ impl Node {
         })
     }
 
-    /// A connection that is there, or a fresh one.
+    /// An existing connection, or a new one.
     pub(in crate::store) async fn take(self: &Arc<Self>) -> Result<Link, StoreError> {
         let place = self.next.fetch_add(1, Ordering::Relaxed) % self.shared.len();
         let opening = {
@@ -89,13 +89,14 @@ impl Node {
                 return Ok(Link { connection, place, number: kept.number });
             }
             let opening = || {
-                // A task of its own: it goes on when those who wait for it have given up.
+                // In its own task: it continues when the callers have given up waiting.
                 let task = tokio::spawn(self.clone().open(place));
                 async move { task.await.unwrap_or_else(|_| Err(not_in_time())) }.boxed().shared()
             };
             kept.opening.get_or_insert_with(opening).clone()
         };
-        // Nobody waits long for a server that did not answer before: other servers' work would wait.
+        // Fail fast for a server that did not answer before, so that work for other servers
+        // continues.
         let patience = if self.is_down() { GRACE } else { self.patience };
         let opened = tokio::time::timeout(patience, opening).await;
         let (connection, number) = opened.unwrap_or_else(|_| Err(not_in_time()))?;
@@ -114,19 +115,19 @@ impl Node {
         opened.map(|connection| (connection, kept.number))
     }
 
-    /// Lets go of a connection that failed; the next call there opens another.
+    /// Drops a connection that failed; the next call opens another.
     pub(in crate::store) fn discard(&self, link: &Link, error: &RedisError) {
         if error.is_timeout() {
             self.is_down.store(true, Ordering::Relaxed);
         }
         let mut kept = self.shared[link.place].lock();
-        // Another call may have been here before, and what is there now may be sound.
+        // Another call may already have replaced the connection: do not drop the new one.
         if kept.number == link.number {
             kept.connection = None;
         }
     }
 
-    /// Lets go of all connections: they lead to a server that is not meant any more.
+    /// Drops all connections, because the server is no longer the right one.
     pub(super) fn discard_all(&self) {
         for place in &self.shared {
             place.lock().connection = None;
@@ -134,7 +135,7 @@ impl Node {
         self.forget_pool();
     }
 
-    /// A connection on which the server tells what is published.
+    /// A connection that receives published messages.
     pub(in crate::store) async fn listen(
         &self,
         heard: impl AsyncPushSender,
@@ -170,7 +171,7 @@ impl Node {
         reached
     }
 
-    /// It does not answer: what is open leads nowhere, and nobody is to wait long for more.
+    /// Marks the server as not answering: drops its connections, and later calls fail fast.
     pub(in crate::store) fn suspect(&self) {
         self.is_down.store(true, Ordering::Relaxed);
         self.discard_all();
@@ -186,7 +187,7 @@ impl Node {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Its host and port, where these never change; else empty.
+    /// Its host and port if they are fixed; empty otherwise.
     pub(super) fn host(&self) -> Host {
         match &self.address {
             NodeAddress::Fixed(info) => match info.addr() {
@@ -197,7 +198,7 @@ impl Node {
         }
     }
 
-    /// The sentinels that name it, if so.
+    /// The sentinels that name this server's address, if any.
     pub(super) fn sentinels(&self) -> Option<&Sentinels> {
         match &self.address {
             NodeAddress::Sentinel(sentinels) => Some(sentinels),
@@ -222,15 +223,15 @@ pub(super) async fn dial(
     Client::open(info)?.get_multiplexed_async_connection_with_config(config).await
 }
 
-/// As it is connected to.
+/// Adds Reseq's settings to the connection.
 pub(super) fn tuned(info: &ConnectionInfo, protocol: ProtocolVersion) -> ConnectionInfo {
     let settings = info.redis_settings().clone().set_protocol(protocol);
-    // redis-rs leaves Nagle's algorithm on, which would hold small calls back.
+    // redis-rs leaves Nagle's algorithm on, which would delay small calls.
     let settings_of_tcp = TcpSettings::default().set_nodelay(true);
     info.clone().set_redis_settings(settings).set_tcp_settings(settings_of_tcp)
 }
 
-/// An error while connecting: nothing was sent.
+/// Maps an error while connecting: no call was sent.
 pub(super) fn unreached(error: RedisError) -> StoreError {
     match StoreError::from(error) {
         error @ (StoreError::NoRights(_) | StoreError::Unavailable(_)) => error,

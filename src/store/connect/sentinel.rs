@@ -1,4 +1,4 @@
-//! Finding the primary: what the most sentinels name, and what says so of itself.
+//! Finds the primary: the server that most sentinels name and that reports the role itself.
 
 use std::{
     collections::HashMap,
@@ -20,17 +20,17 @@ use crate::{
     store::StoreError,
 };
 
-/// A sentinel that does not answer in this time is not counted.
+/// A sentinel that does not answer within this time is not counted.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Those that know where the primary is.
+/// The sentinels of one service.
 pub(in crate::store) struct Sentinels {
-    /// Each with its connection, if there is one.
+    /// Each with its connection, if it has one.
     all: Vec<(ConnectionInfo, Mutex<Option<MultiplexedConnection>>)>,
     service: String,
-    /// For the primary.
+    /// Credentials for the primary.
     access: Access,
-    /// The primary to which the last connection was made.
+    /// The primary of the last connection.
     current: Mutex<Option<Host>>,
 }
 
@@ -41,8 +41,8 @@ impl Sentinels {
         Sentinels { all, service, access, current: Mutex::default() }
     }
 
-    /// Where the primary is: what the most sentinels name. As soon as more than half of them name the
-    /// same, the others are not waited for.
+    /// The primary that most sentinels name. Returns as soon as more than half of them name the
+    /// same.
     pub(super) async fn primary(&self) -> Result<Host, StoreError> {
         let mut asked: FuturesUnordered<_> =
             (0..self.all.len()).map(|index| self.ask(index)).collect();
@@ -98,7 +98,7 @@ impl Sentinels {
         ask.query_async(&mut connection).await
     }
 
-    /// A connection to the primary, which says itself that it is one.
+    /// Connects to the primary, and checks that it reports the role of a primary.
     pub(super) async fn dial_primary(
         &self,
         config: &AsyncConnectionConfig,
@@ -121,7 +121,7 @@ impl Sentinels {
         Ok(connection)
     }
 
-    /// True if the sentinels name another primary than the one that connections were made to.
+    /// True if the sentinels now name another primary than that of the last connection.
     pub(super) async fn has_moved(&self) -> bool {
         let known = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match (known, self.primary().await) {

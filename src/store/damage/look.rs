@@ -1,4 +1,4 @@
-//! Looks whether what is known to be damaged is still so.
+//! Checks whether known damage still exists.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::{
     store::{CatalogEntry, Store, StoreError, record},
 };
 
-/// How often a pod looks, while it knows of anything.
+/// How often a pod checks while it knows of damage.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Looks at single places under way at once.
+/// Locations to check in parallel.
 const LOOKS_MAX: usize = 8;
-/// How many halted messages one look for damage takes: their records are read.
+/// How many halted messages one check reads.
 pub const HALTED_LOOK_MAX: usize = 100;
 
 impl Store {
-    /// Looks once a second whether what is known to be damaged is still so, until `stop`.
+    /// Checks once a second whether known damage still exists, until `stop`.
     pub async fn watch_damage(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -30,8 +30,8 @@ impl Store {
         }
     }
 
-    /// Looks whether what is known to be damaged is still so, and forgets what is not. What cannot be
-    /// looked at is left as it is.
+    /// Checks whether known damage still exists, and forgets what was repaired. Keeps what cannot
+    /// be checked.
     pub async fn look_at_damage(&self) {
         if !self.has_damage() {
             return;
@@ -56,7 +56,7 @@ impl Store {
         messages.buffer_unordered(LOOKS_MAX).for_each(async |()| {}).await;
     }
 
-    /// Looks which of the keys of a call that failed have another type than they should.
+    /// Checks which keys of a failed call have the wrong type.
     async fn look_at_keys(&self, at: (String, String), keys: Vec<String>) {
         let mut pipe = Pipeline::new();
         for key in &keys {
@@ -64,14 +64,14 @@ impl Store {
         }
         let kinds: Vec<String> = match self.query(&pipe).await {
             Ok(kinds) => kinds,
-            Err(error) => return tracing::debug!(%error, "cannot look at what is damaged"),
+            Err(error) => return tracing::debug!(%error, "cannot check for damage"),
         };
         let looked_at = keys.iter().zip(kinds);
         let wrong = looked_at.filter(|(key, kind)| !types::fits(self.keys(), key, kind));
         let wrong: Vec<String> = wrong.map(|(key, _)| key.clone()).collect();
         self.inner.damage.change(|kept| {
             let Some(failure) = kept.calls.get_mut(&at) else { return };
-            // Others may have been noted meanwhile.
+            // Other keys may have been noted meanwhile.
             failure.suspects.retain(|key| wrong.contains(key) || !keys.contains(key));
             if failure.suspects.is_empty() {
                 kept.calls.remove(&at);
@@ -85,7 +85,7 @@ impl Store {
         let Ok(name) = location.parse::<DestinationName>() else { return };
         let damaged = match self.damaged_among(&name, &sequences).await {
             Ok(damaged) => damaged,
-            Err(error) => return tracing::debug!(%error, "cannot look at what is damaged"),
+            Err(error) => return tracing::debug!(%error, "cannot check for damage"),
         };
         self.inner.damage.change(|kept| {
             let Some(all) = kept.messages.get_mut(&location) else { return };
@@ -96,8 +96,8 @@ impl Store {
         });
     }
 
-    /// Which of these messages are halted and cannot be read. What is damaged is halted as soon as
-    /// somebody meets it, until it leaves or is tried again.
+    /// Those of these messages that are halted and unreadable. The first to read a damaged message
+    /// halts it; it stays halted until it leaves or is retried.
     async fn damaged_among(
         &self,
         name: &DestinationName,
@@ -117,7 +117,8 @@ impl Store {
                 Err(_) => damaged.push(*sequence),
             }
         }
-        // A tombstone of what could not be read is no damage any more: only bodies are asked for.
+        // A tombstone in place of an unreadable message is no damage: check only messages with
+        // bodies.
         let mut with_bodies: Vec<&mut Stamped> =
             readable.iter_mut().filter(|message| message.damaged.is_none()).collect();
         self.find_missing_bodies(name, &mut with_bodies).await?;
@@ -126,8 +127,8 @@ impl Store {
         Ok(damaged)
     }
 
-    /// Looks for damaged messages among those of a destination that are halted, from this rank on: who
-    /// met them may have ended since. Where the next look goes on; none at the end.
+    /// Reads halted messages of a destination from this rank on, and notes the damaged ones: the
+    /// pod that found them may be gone. Returns the next rank, or `None` at the end.
     pub async fn find_damaged(
         &self,
         known: &CatalogEntry,

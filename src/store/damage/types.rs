@@ -2,13 +2,12 @@
 
 use crate::store::Keys;
 
-/// True if a key of this type is as it should be; also where that is not known. `none`: there is no
-/// such key.
+/// True if a key may have this type, or if its right type is not known. `none`: no such key.
 pub(super) fn fits(keys: &Keys, key: &str, kind: &str) -> bool {
     kind == "none" || expected(keys, key).is_none_or(|expected| expected.contains(&kind))
 }
 
-/// The types that a key may have; none where its name says nothing.
+/// The types that a key may have; `None` if its name is unknown.
 pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]> {
     let rest = key.strip_prefix(keys.prefix())?.strip_prefix(':')?;
     let Some((_, noun)) = rest.split_once("}:") else {

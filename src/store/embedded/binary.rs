@@ -1,4 +1,4 @@
-//! The server program: where it is, and whether it is new enough.
+//! Finds the server program and checks its version.
 
 use std::{
     ffi::OsStr,
@@ -11,11 +11,11 @@ use tokio::{process::Command, time::timeout};
 
 use super::EmbeddedError;
 
-/// The programs that can serve, the preferred one first.
+/// The supported programs, the preferred one first.
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
-/// Redis 7.0 brought `#!lua` scripts with flags, which every script of Reseq uses.
+/// Redis 7.0 introduced scripts with flags (`#!lua`), which every script of Reseq uses.
 const MAJOR_MIN: u32 = 7;
-/// `--version` must have answered by then.
+/// Time limit for `--version`.
 const VERSION_MAX: Duration = Duration::from_secs(10);
 
 /// Finds a server program in the directories of `search_path` and checks its version.

@@ -1,10 +1,10 @@
-//! The evidence of a clean stop: that nobody sends any more what this data is about, and that all of it
-//! is on disk. The next start need then not wait for a forgotten sender.
+//! The record of a clean stop: no process sends any more, and all data is on disk. The next start
+//! then needs no takeover wait.
 //!
-//! It is a file beside the data that names the files of the append-only directory as they are after the
-//! stop, by device, inode, size and times. It is removed before a server starts on them. So a crash leaves none, and
-//! one that was copied back from a backup, or that stands beside other data, says nothing: copies are
-//! other inodes, and their change times cannot be set.
+//! It is a file next to the data. It lists the append-only files after the stop by device, inode,
+//! size and times. It is removed before a server starts, so a crash leaves none. A copy from a
+//! backup, or one next to other data, does not match: copies have other inodes, and change times
+//! cannot be set.
 
 use std::{
     fs::File,
@@ -13,16 +13,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where Redis keeps its append-only files.
+/// The directory of Redis's append-only files.
 const DATA: &str = "appendonlydir";
-/// Files beyond so many are not looked at: there is no evidence then.
+/// With more files than this, there is no record.
 const FILES_MAX: usize = 1000;
 
 fn mark_in(dir: &Path) -> PathBuf {
     dir.join("stopped-cleanly")
 }
 
-/// Notes that the server has ended, with all on disk, and that nobody sends.
+/// Records that the server has ended with all data on disk, and that no process sends.
 pub(super) fn note(dir: &Path) -> io::Result<()> {
     let files = files_of(dir)?;
     let mark = mark_in(dir);
@@ -31,19 +31,19 @@ pub(super) fn note(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// True if that was noted of the data as it is. The note is gone afterwards, on disk too.
+/// True if there is a record that matches the data. Removes it, on disk too.
 pub(super) fn take(dir: &Path) -> bool {
     let Ok(noted) = std::fs::read_to_string(mark_in(dir)) else { return false };
     let is_same = files_of(dir).is_ok_and(|files| files == noted);
     let removed = std::fs::remove_file(mark_in(dir));
     let removed = removed.and_then(|()| File::open(dir)?.sync_all());
     if let Err(error) = &removed {
-        tracing::warn!(%error, "the note of a clean stop cannot be removed, and counts for nothing");
+        tracing::warn!(%error, "ignoring the record of a clean stop, because it cannot be removed");
     }
     is_same && removed.is_ok()
 }
 
-/// A line for each file: what cannot stay the same when it is written or copied.
+/// One line per file, with attributes that change when it is written or copied.
 fn files_of(dir: &Path) -> io::Result<String> {
     let mut lines = Vec::new();
     for entry in std::fs::read_dir(dir.join(DATA))?.take(FILES_MAX + 1) {

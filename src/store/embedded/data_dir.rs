@@ -15,31 +15,31 @@ use std::{
 
 use super::EmbeddedError;
 
-/// The path of a Unix socket has 104 bytes on some systems, with its final zero.
+/// Some systems limit the path of a Unix socket to 104 bytes, with the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
-/// A log longer than this is set aside at the next start, as `redis.log.old`.
+/// A longer log is renamed to `redis.log.old` at the next start.
 const LOG_BYTES_MAX: u64 = 4 << 20;
-/// So much of the log goes into an error.
+/// How much of the log goes into an error.
 const TAIL_LINES: usize = 12;
 const TAIL_BYTES: u64 = 16 << 10;
-/// One question to the server, connecting included, may take so long.
+/// Time limit for one query of the server, including the connection.
 const QUERY_MAX: Duration = Duration::from_secs(5);
 
-/// A data directory that this Reseq has to itself for as long as the value lives.
+/// A data directory that this Reseq uses alone as long as the value lives.
 #[derive(Debug)]
 pub(super) struct DataDir {
     /// Absolute, without symbolic links.
     pub(super) dir: PathBuf,
     pub(super) socket: PathBuf,
     client: redis::Client,
-    /// Where in the log this start begins.
+    /// Where this start begins in the log.
     log_from: u64,
-    /// Held for as long as this lives.
+    /// Held as long as this value lives.
     lock: File,
 }
 
 impl DataDir {
-    /// Creates the directory if need be, and takes its lock.
+    /// Creates the directory if necessary, and takes its lock.
     pub(super) fn lock(data_dir: &Path) -> Result<DataDir, EmbeddedError> {
         DirBuilder::new()
             .recursive(true)
@@ -81,7 +81,7 @@ impl DataDir {
         Ok((log, again))
     }
 
-    /// The lock that a server holds for as long as it lives, taken in its name.
+    /// The lock that a server holds as long as it lives, taken on the server's behalf.
     pub(super) fn lock_for_server(&self) -> Result<File, EmbeddedError> {
         let path = self.dir.join("redis.lock");
         let lock = open_private(&path)?;
@@ -104,7 +104,7 @@ impl DataDir {
         }
     }
 
-    /// Removes the socket file that a dead server left: nobody could listen there again.
+    /// Removes the socket file of a dead server: no server could bind to it.
     pub(super) fn remove_stale_socket(&self) -> Result<(), EmbeddedError> {
         match std::fs::remove_file(&self.socket) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -114,7 +114,7 @@ impl DataDir {
         }
     }
 
-    /// Removes what a stopped server needs no more.
+    /// Removes files that a stopped server no longer needs.
     pub(super) fn tidy(&self) {
         let _ = std::fs::remove_file(&self.socket);
         let outside = self.socket.parent().filter(|parent| **parent != *self.dir);
@@ -128,7 +128,7 @@ impl DataDir {
         self.query(redis::cmd("INFO").arg("server").to_owned()).await
     }
 
-    /// Runs one command on a connection of its own.
+    /// Runs one command on a new connection.
     pub(super) async fn query<T: redis::FromRedisValue>(
         &self,
         command: redis::Cmd,
@@ -145,7 +145,7 @@ impl DataDir {
         EmbeddedError::Unresponsive { path: self.dir.clone(), problem: problem.to_string() }
     }
 
-    /// The error of a server that ended by itself, with the end of what it logged since we came.
+    /// The error of a server that ended on its own, with the end of its log since this start.
     pub(super) fn ended(&self, status: &str) -> EmbeddedError {
         let log = self.log();
         let tail = log_tail(&log, self.log_from)
@@ -156,8 +156,8 @@ impl DataDir {
 
 impl Drop for DataDir {
     fn drop(&mut self) {
-        // Closing the file is not enough: a process that is just being spawned elsewhere in this
-        // one has a copy of it until its program starts.
+        // Closing the file does not unlock it: a child that another thread spawns just now inherits
+        // a copy until it executes its program.
         let _ = self.lock.unlock();
     }
 }
@@ -172,7 +172,7 @@ fn open_private(path: &Path) -> Result<File, EmbeddedError> {
     options.open(path).map_err(|source| unusable(path, source))
 }
 
-/// The URL of a socket, with what a URL may not contain escaped.
+/// The URL of a socket, with special characters escaped.
 fn url_of(socket: &Path) -> String {
     match url::Url::from_file_path(socket) {
         Ok(url) => format!("unix://{}", url.path()),
@@ -180,8 +180,8 @@ fn url_of(socket: &Path) -> String {
     }
 }
 
-/// `redis.sock` in the data directory, or, where that path is too long for a socket, in a private
-/// temporary directory whose path is noted in `socket-path`.
+/// `redis.sock` in the data directory. If that path is too long for a socket, a file in a private
+/// temporary directory, whose path is stored in `socket-path`.
 fn socket_path(dir: &Path) -> Result<PathBuf, EmbeddedError> {
     let near = dir.join("redis.sock");
     if near.as_os_str().as_bytes().len() <= SOCKET_PATH_BYTES_MAX {
@@ -203,8 +203,8 @@ fn socket_path(dir: &Path) -> Result<PathBuf, EmbeddedError> {
     Ok(socket)
 }
 
-/// True for a directory that nobody else can have put there: anybody may write to the temporary
-/// directory, and what answers on the socket is trusted.
+/// True if only this user can have created the directory: anybody may write to the temporary
+/// directory, and Reseq trusts the server on the socket.
 fn is_private(directory: &Path) -> bool {
     let me = rustix::process::geteuid().as_raw();
     std::fs::symlink_metadata(directory)

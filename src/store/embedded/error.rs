@@ -1,4 +1,4 @@
-//! Why there is no embedded Redis, in plain sentences.
+//! Errors of the embedded Redis.
 
 use std::path::PathBuf;
 
@@ -22,12 +22,12 @@ pub enum EmbeddedError {
         /// Its version.
         found: String,
     },
-    /// The server program did not run, or did not say its version.
+    /// The server program did not run, or did not report its version.
     #[error("{binary} cannot be used: {problem}; reinstall it, or set redis.url")]
     UnusableBinary {
         /// Which program.
         binary: PathBuf,
-        /// What went wrong.
+        /// The cause.
         problem: String,
     },
     /// A file or directory could not be created, read or locked.
@@ -37,7 +37,7 @@ pub enum EmbeddedError {
     Directory {
         /// Which file or directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// Another Reseq uses the directory.
@@ -49,7 +49,7 @@ pub enum EmbeddedError {
         /// Which directory.
         path: PathBuf,
     },
-    /// Somebody else's server answers on our socket.
+    /// A server with another data directory answers on the socket.
     #[error(
         "a redis-server that keeps its data in {other} answers on {socket}; stop it and start \
          Reseq again"
@@ -60,7 +60,7 @@ pub enum EmbeddedError {
         /// Its data directory.
         other: PathBuf,
     },
-    /// The server lives and says nothing.
+    /// The server runs but does not answer.
     #[error(
         "the redis-server of {path} does not answer ({problem}); read redis.log there, end that \
          process if it hangs, and start Reseq again"
@@ -71,7 +71,7 @@ pub enum EmbeddedError {
         /// The last failure.
         problem: String,
     },
-    /// The server ended by itself.
+    /// The server ended on its own.
     #[error("the embedded redis-server ended by itself ({status}); the end of {log}:\n{tail}")]
     Ended {
         /// How it ended.
