@@ -1,52 +1,52 @@
-//! The names of all keys in Redis. Nothing else knows how a key is spelled.
+//! The names of all keys in Redis. No other module spells a key.
 
 use crate::domain::DestinationName;
 
-/// Makes the names: prefix, partition's hash tag, noun.
+/// Builds key names: prefix, hash tag of the partition, noun.
 #[derive(Debug, Clone)]
 pub struct Keys {
     prefix: String,
     partitions: u16,
 }
 
-/// The names within one partition: all in one slot of a Redis Cluster, by their hash tag.
+/// The keys of one partition. Their hash tag puts all of them in one slot of a Redis Cluster.
 #[derive(Debug, Clone)]
 pub struct PartitionKeys {
     tag: String,
 }
 
-/// The names within an index that pods follow: all in one slot of a Redis Cluster.
+/// The keys of an index that pods follow: all in one slot of a Redis Cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexKeys {
     base: String,
 }
 
 impl IndexKeys {
-    /// What each name holds.
+    /// The entry of each name.
     pub fn hash(&self) -> String {
         self.base.clone()
     }
 
-    /// Which name changed last at which revision, also of those that are gone.
+    /// The revision of each name's last change, including removed names.
     pub fn changes(&self) -> String {
         format!("{}:changes", self.base)
     }
 
-    /// The names that are gone, by the revision that removed them.
+    /// The removed names, by the revision that removed them.
     pub fn removed(&self) -> String {
         format!("{}:removed", self.base)
     }
 }
 
-/// The names within one destination.
+/// The keys of one destination.
 #[derive(Debug, Clone)]
 pub struct DestinationKeys {
-    /// Those of its partition.
+    /// The keys of its partition.
     pub partition: PartitionKeys,
     base: String,
 }
 
-/// Which processors may claim: those of Reseq, or a user's own over the worker API.
+/// Which processors may claim: Reseq's own, or the user's over the worker API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Claimers {
     /// `active:builtin`
@@ -56,7 +56,7 @@ pub enum Claimers {
 }
 
 impl Claimers {
-    /// As the keys and the scripts spell it.
+    /// The text in keys and scripts.
     pub fn as_str(self) -> &'static str {
         match self {
             Claimers::Builtin => "builtin",
@@ -66,17 +66,17 @@ impl Claimers {
 }
 
 impl Keys {
-    /// Names that start with `prefix`, over so many partitions.
+    /// Names that start with `prefix`, for this many partitions.
     pub fn new(prefix: &str, partitions: u16) -> Self {
         Keys { prefix: prefix.to_owned(), partitions }
     }
 
-    /// What all of them start with.
+    /// The prefix of all names.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The destination that this key belongs to, if it belongs to one.
+    /// The destination of this key, if it belongs to one.
     pub fn destination_of<'a>(&self, key: &'a [u8]) -> Option<&'a str> {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
         let (_, rest) = rest.strip_prefix(":{")?.split_once("}:d:")?;
@@ -88,7 +88,7 @@ impl Keys {
         self.partitions
     }
 
-    /// What was decided when the deployment was first started.
+    /// Settings that are fixed when the deployment first starts.
     pub fn meta(&self) -> String {
         format!("{}:meta", self.prefix)
     }
@@ -103,22 +103,22 @@ impl Keys {
         IndexKeys { base: format!("{}:{{index}}:topics", self.prefix) }
     }
 
-    /// The pods that live.
+    /// The live pods.
     pub fn pods(&self) -> String {
         format!("{}:pods", self.prefix)
     }
 
-    /// The channel on which changes of definitions are told.
+    /// The channel for changes of definitions.
     pub fn wake_definitions(&self) -> String {
         format!("{}:wake:definitions", self.prefix)
     }
 
-    /// The names within partition `number`.
+    /// The keys of partition `number`.
     pub fn partition(&self, number: u16) -> PartitionKeys {
         PartitionKeys { tag: format!("{}:{{p{number:02}}}", self.prefix) }
     }
 
-    /// The names within a destination.
+    /// The keys of a destination.
     pub fn destination(&self, name: &DestinationName) -> DestinationKeys {
         let partition = self.partition(name.partition(self.partitions));
         let base = format!("{}:d:{name}", partition.tag);
@@ -137,12 +137,12 @@ impl PartitionKeys {
         format!("{}:owner", self.tag)
     }
 
-    /// Destinations that have waiting work.
+    /// Destinations with waiting messages.
     pub fn active(&self, claimers: Claimers) -> String {
         format!("{}:active:{}", self.tag, claimers.as_str())
     }
 
-    /// Destinations whose heads may leave.
+    /// Destinations with a releasable head.
     pub fn releasable(&self) -> String {
         format!("{}:releasable", self.tag)
     }
@@ -152,7 +152,7 @@ impl PartitionKeys {
         format!("{}:leases", self.tag)
     }
 
-    /// Messages that wait out a backoff, and when it is over.
+    /// Messages in backoff or delay, and when each is due.
     pub fn delayed(&self) -> String {
         format!("{}:delayed", self.tag)
     }
@@ -162,17 +162,17 @@ impl PartitionKeys {
         format!("{}:calls:{caller}", self.tag)
     }
 
-    /// The channel on which new waiting work is told.
+    /// The channel for new waiting messages.
     pub fn wake_waiting(&self) -> String {
         format!("{}:wake:waiting", self.tag)
     }
 
-    /// The channel on which heads that became releasable are told.
+    /// The channel for heads that became releasable.
     pub fn wake_releasable(&self) -> String {
         format!("{}:wake:releasable", self.tag)
     }
 
-    /// The channel on which an owner's end is told.
+    /// The channel for partitions that lost their owner.
     pub fn wake_owner(&self) -> String {
         format!("{}:wake:owner", self.tag)
     }
@@ -199,27 +199,27 @@ impl DestinationKeys {
         format!("{}:bodies", self.base)
     }
 
-    /// Messages that were withdrawn while they waited, and are still listed in `waiting`.
+    /// Messages that were withdrawn while they waited, and are still in `waiting`.
     pub fn withdrawn(&self) -> String {
         format!("{}:withdrawn", self.base)
     }
 
-    /// Attempts that did not succeed, by sequence.
+    /// Failed attempts, by sequence.
     pub fn attempts(&self) -> String {
         format!("{}:attempts", self.base)
     }
 
-    /// Where lanes are keys: lanes whose heads may leave, and not before when.
+    /// Where lanes are keys: lanes with a releasable head, and the earliest time for each.
     pub fn lanes(&self) -> String {
         format!("{}:lanes", self.base)
     }
 
-    /// A lane's messages that are not yet gone.
+    /// A lane's messages in progress.
     pub fn in_progress(&self, lane: Option<&str>) -> String {
         self.of_lane("in-progress", lane)
     }
 
-    /// A lane's messages whose processing has finished and that are not yet gone.
+    /// A lane's messages that are processed and not yet gone.
     pub fn ready(&self, lane: Option<&str>) -> String {
         self.of_lane("ready", lane)
     }
@@ -229,57 +229,57 @@ impl DestinationKeys {
         format!("{}:halted", self.base)
     }
 
-    /// Messages that are to leave, but may be in somebody's hand.
+    /// Pending withdrawals of messages that a processor or sender may be working on.
     pub fn withdrawals(&self) -> String {
         format!("{}:withdrawals", self.base)
     }
 
-    /// Dead letters, by sequence.
+    /// Sequences of the dead letters.
     pub fn dead_letters(&self) -> String {
         format!("{}:dead-letters", self.base)
     }
 
-    /// When each dead letter was set aside.
+    /// When each message became a dead letter.
     pub fn dead_lettered_at(&self) -> String {
         format!("{}:dead-lettered-at", self.base)
     }
 
-    /// What the dead letters hold.
+    /// The content of the dead letters.
     pub fn dead_letter_messages(&self) -> String {
         format!("{}:dead-letter-messages", self.base)
     }
 
-    /// Idempotency keys that are forgotten together with their messages.
+    /// Idempotency keys that are removed together with their messages.
     pub fn idempotency_keys(&self) -> String {
         format!("{}:idempotency-keys", self.base)
     }
 
-    /// What became of the last messages, by sequence.
+    /// The outcome of the last messages, by sequence.
     pub fn log(&self) -> String {
         format!("{}:log", self.base)
     }
 
-    /// The sequences of the log, in the order in which they left.
+    /// The sequences of the log, in order of leaving.
     pub fn log_order(&self) -> String {
         format!("{}:log:order", self.base)
     }
 
-    /// Where lanes are keys: the last sequence of each key whose lane is empty, of the most recent.
+    /// Where lanes are keys: the last sequence of recent lanes that are empty now.
     pub fn previous(&self) -> String {
         format!("{}:previous", self.base)
     }
 
-    /// How many messages are being delivered just now; for people to see, and soon forgotten.
+    /// How many messages are being delivered now. For display; expires soon.
     pub fn delivering(&self) -> String {
         format!("{}:delivering", self.base)
     }
 
-    /// What was stamped under an idempotency key.
+    /// The position that was stamped under an idempotency key.
     pub fn idempotency(&self, idempotency_key: &str) -> String {
         format!("{}:idempotency:{idempotency_key}", self.base)
     }
 
-    /// A pattern for SCAN that all keys of the destination match, but its hash; and no other.
+    /// A SCAN pattern that matches all keys of the destination except its hash, and no others.
     pub fn pattern(&self) -> String {
         let mut pattern = String::with_capacity(self.base.len() + 2);
         for character in self.base.chars() {
@@ -291,8 +291,7 @@ impl DestinationKeys {
         pattern + ":*"
     }
 
-    /// Which of the destination's keys this is, as it follows the destination's name: `waiting`, or
-    /// `ready:<key>`.
+    /// The part of one of the destination's keys after its name: `waiting`, or `ready:<key>`.
     pub fn noun_of<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         key.strip_prefix(self.base.as_bytes())?.strip_prefix(b":")
     }

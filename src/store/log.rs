@@ -1,4 +1,4 @@
-//! The log of a destination: what became of its last messages.
+//! The log of a destination: the outcome of its last messages.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,48 +7,48 @@ use bytes::Bytes;
 use super::{CatalogEntry, Store, StoreError, record::Part};
 use crate::domain::{Epoch, Processed, Sequence, Stamped, State, Tombstone};
 
-/// What became of a message that is gone.
+/// The outcome of a message that is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
     /// `delivered`, `dropped`, `dead_lettered` or `cancelled`.
     pub outcome: State,
-    /// The epoch of its place.
+    /// The epoch of its position.
     pub epoch: Epoch,
     /// Its id.
     pub id: String,
     /// Its ordering key.
     pub key: Option<String>,
-    /// When it came, in ms since 1970 by the ingest pod's clock.
+    /// When it arrived, in ms since 1970 by the ingest pod's clock.
     pub received_ms: u64,
     /// When it left, in ms since 1970 by the sender's clock.
     pub settled_ms: u64,
-    /// How its processing went; none if it was not processed.
+    /// The result of its processing; `None` if it was not processed.
     pub processed: Option<Processed>,
-    /// Attempts at its delivery, with the one that succeeded.
+    /// Delivery attempts, including the successful one.
     pub attempts: u32,
-    /// How long the last attempt at its delivery took, in ms.
+    /// How long the last delivery attempt took, in ms.
     pub delivery_ms: u64,
-    /// Headers and the body as it arrived, where the log holds bodies.
+    /// Headers and the body as it arrived, if the log keeps bodies.
     pub content: Option<Content>,
 }
 
-/// What a replay needs of a message.
+/// What a replay needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// The headers that travelled with it.
+    /// The message's headers.
     pub headers: Vec<(String, String)>,
     /// The media type of the body.
     pub content_type: String,
-    /// The body, as it arrived; empty where it is stored apart and was not read.
+    /// The body as it arrived; empty if it is stored apart and was not read.
     pub bytes: bytes::Bytes,
-    /// Where the body is stored apart: true for the field of bodies as they arrived; and its length.
+    /// If the body is stored apart: true if it is in the field for input bodies; and its length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apart: Option<(bool, u64)>,
 }
 
 impl Content {
-    /// The body of a message as it arrived, with its headers. A body that is stored apart stays there. A
-    /// dead letter keeps its own.
+    /// The body as it arrived, with its headers. A body that is stored apart stays there, except
+    /// that of a dead letter, which keeps its own.
     fn of(message: &Stamped) -> Content {
         let (body, is_input) = match &message.input {
             Some(input) => (input, true),
@@ -71,7 +71,7 @@ impl Content {
 }
 
 impl LogEntry {
-    /// As it is kept.
+    /// The bytes to store.
     pub(super) fn encode(&self) -> Vec<u8> {
         // Writing into memory cannot fail, and no field has a form that MessagePack lacks.
         rmp_serde::to_vec(self).unwrap_or_default()
@@ -82,8 +82,8 @@ impl LogEntry {
             .map_err(|error| StoreError::Unreadable(format!("an entry of the log: {error}")))
     }
 
-    /// The entry of a message that leaves now: accepted by its receiver after an attempt of
-    /// `delivery_ms`, or passed as the tombstone that it is. With its content if `with_body`.
+    /// The entry of a message that leaves now: delivered by an attempt of `delivery_ms`, or passed
+    /// as a tombstone. With its content if `with_body`.
     pub fn of(message: &Stamped, settled_ms: u64, delivery_ms: u64, with_body: bool) -> LogEntry {
         LogEntry {
             outcome: message.tombstone.map_or(State::Delivered, State::from),
@@ -99,14 +99,14 @@ impl LogEntry {
         }
     }
 
-    /// Which body of its message is kept for it, apart from it.
+    /// Which body of its message stays stored apart for this entry.
     pub(super) fn part_kept(&self) -> Option<Part> {
         self.content.as_ref()?.part().map(|(part, _)| part)
     }
 }
 
 impl Store {
-    /// What the log says of these sequences; none where it says nothing (any more).
+    /// The log entries of these sequences; `None` if there is none (any more).
     pub async fn log_entries(
         &self,
         known: &CatalogEntry,
@@ -115,12 +115,12 @@ impl Store {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
-        // An entry that cannot be read tells nothing, and hides no other.
+        // An unreadable entry counts as none, so that it does not hide the others.
         let found = self.log_found(known, sequences).await?;
         Ok(found.into_iter().map(|entry| entry?.ok()).collect())
     }
 
-    /// The same, for people: of an entry that cannot be read, why.
+    /// Like `log_entries`, but an unreadable entry says why. For display.
     pub async fn log_found(
         &self,
         known: &CatalogEntry,
@@ -133,8 +133,8 @@ impl Store {
         Ok(entries.into_iter().map(|entry| entry.map(read)).collect())
     }
 
-    /// Puts the bodies that are stored apart into entries. An entry whose body has gone meanwhile loses
-    /// its content.
+    /// Loads the bodies that are stored apart into entries. An entry whose body is gone loses its
+    /// content.
     pub async fn fill_entries(
         &self,
         known: &CatalogEntry,

@@ -1,23 +1,23 @@
-//! Small questions that people ask of a destination: which message is a lane's head, what was
-//! stamped under an idempotency key, what left last.
+//! Small queries about a destination: the head of a lane, the message under an idempotency key, the
+//! latest entries of the log.
 
 use redis::Pipeline;
 
 use super::{CatalogEntry, Store, StoreError};
 use crate::domain::{Epoch, Position, Sequence};
 
-/// The newest entries of the log, or those before a place in it.
+/// The newest entries of the log, or those before a position in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Newest {
-    /// The latest first.
+    /// Newest first.
     pub sequences: Vec<Sequence>,
-    /// Where the next page begins; none if this was the last.
+    /// Where the next page begins; `None` on the last page.
     pub next: Option<u64>,
 }
 
 impl Store {
-    /// The head of a lane (its key as in [`super::LaneRequest::key`]); none if the lane is empty.
-    /// Where nothing is in order, the oldest message.
+    /// The head of a lane (its key as in [`super::LaneRequest::key`]); `None` if the lane is empty.
+    /// Without ordering, the oldest message.
     pub async fn lane_head(
         &self,
         known: &CatalogEntry,
@@ -30,7 +30,7 @@ impl Store {
         Ok(head.first().copied())
     }
 
-    /// What was stamped under an idempotency key, as far as that is remembered.
+    /// The position stamped under an idempotency key, while the key is remembered.
     pub async fn stamped_under(
         &self,
         known: &CatalogEntry,
@@ -50,7 +50,7 @@ impl Store {
         let (Some(Ok(epoch)), Some(Ok(sequence))) = (words.next(), words.next()) else {
             return Err(StoreError::Unreadable(format!("what is kept of key {idempotency_key:?}")));
         };
-        // One of a destination of the same name that was removed counts for nothing.
+        // A key of an earlier destination with the same name does not count.
         Ok((epoch >= born.unwrap_or_default()).then_some(Position { epoch, sequence }))
     }
 
@@ -72,9 +72,8 @@ impl Store {
         Ok(scores.into_iter().map(|score| score.is_some()).collect())
     }
 
-    /// What left last, a page at a time: those that left before the place that `before` names. The
-    /// place is a count of everything that has ever left, so that what leaves between two pages
-    /// moves nothing.
+    /// The messages that left last, in pages: those before position `before`. The position counts
+    /// everything that has ever left, so pages stay aligned while more messages leave.
     pub async fn log_newest(
         &self,
         known: &CatalogEntry,
@@ -94,7 +93,7 @@ impl Store {
         type Answer = (Option<u64>, u64, Vec<Sequence>);
         let (settled, length, mut sequences): Answer = self.query(&pipe).await?;
         sequences.reverse();
-        // What left between the two looks has moved the window: its front was shown before.
+        // Messages that left between the two reads moved the window: skip what the last page had.
         let first = settled.unwrap_or_default().saturating_sub(skipped);
         let shown_before = first.saturating_sub(before).min(sequences.len() as u64) as usize;
         let end = first.saturating_sub(sequences.len() as u64);

@@ -1,10 +1,10 @@
-//! How much of its memory Redis uses.
+//! How much memory Redis uses.
 
 use futures::future::join_all;
 
 use super::{Store, StoreError, unexpected};
 
-/// What Redis uses, and what it may use.
+/// Memory use and limit of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// `used_memory`, in bytes.
@@ -14,12 +14,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// How much of it is used; 0 without a limit.
+    /// The used fraction of the limit; 0 without a limit.
     pub fn share(&self) -> f64 {
         if self.max == 0 { 0.0 } else { self.used as f64 / self.max as f64 }
     }
 
-    /// True if so much of it is used, in percent. Without a limit, and at 0 %, it never is.
+    /// True if at least this percentage is used. Never true without a limit, or at 0 %.
     pub fn is_at(&self, percent: u8) -> bool {
         percent > 0
             && self.max > 0
@@ -28,21 +28,21 @@ impl Memory {
 }
 
 impl Store {
-    /// What the server that holds a partition says of its memory.
+    /// The memory of the server that holds a partition.
     pub async fn memory(&self, partition: u16) -> Result<Memory, StoreError> {
         let key = self.keys().partition(partition).epoch();
         let (info,): (String,) = self.query_at(key.as_bytes(), &ask_memory()).await?;
         read_info(&info).ok_or_else(|| unexpected("INFO memory"))
     }
 
-    /// The same of each partition, in order; nothing where its server does not answer.
+    /// The memory of each partition's server, in order; `None` where it does not answer.
     pub async fn memory_of_all(&self) -> Vec<Option<Memory>> {
         let numbers = 0..self.keys().partitions();
         let keys: Vec<String> =
             numbers.map(|number| self.keys().partition(number).epoch()).collect();
         let mut all = vec![None; keys.len()];
         let (groups, _) = self.inner.links.spread(&keys);
-        // One question a server, about all that it holds.
+        // One query per server.
         let asked = groups.iter().map(|(_, members)| async move {
             let first = u16::try_from(*members.first()?).ok()?;
             Some((members, self.memory(first).await.ok()?))

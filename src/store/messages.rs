@@ -1,4 +1,4 @@
-//! Pending messages, as people look at them: which there are, and where each stands.
+//! Pending messages for display: list them and find the state of each.
 
 use std::collections::HashSet;
 
@@ -8,71 +8,71 @@ use redis::Pipeline;
 use super::{CatalogEntry, Store, StoreError};
 use crate::domain::{Ordering, Sequence, Stamped, State, Tombstone};
 
-/// The most leases of a partition that are looked through for those of a destination.
+/// The most leases of a partition that are searched for those of a destination.
 const LEASES_MAX: isize = 5_000;
-/// How many messages a look takes at once where it must pick some of them.
+/// How many messages to read at once when a filter picks some of them.
 const SCAN: usize = 500;
-/// Keys that are looked through in one round trip for the lane of a damaged message.
+/// Keys to search in one round trip for the lane of a damaged message.
 const SCAN_KEYS: usize = 1_000;
-/// How many messages are read in one round trip, without bodies that are stored apart.
+/// How many messages to read in one round trip, without bodies that are stored apart.
 const READ_MAX: usize = 500;
 
 /// Which pending messages to list.
 #[derive(Debug, Clone, Default)]
 pub struct Which {
-    /// Only those in this state.
+    /// Only messages in this state.
     pub state: Option<State>,
-    /// Only those of this ordering key; an empty one: of none.
+    /// Only messages with this ordering key; empty: only messages without one.
     pub key: Option<String>,
-    /// Only those from this sequence on.
+    /// Only messages from this sequence on.
     pub from: Sequence,
-    /// Where the page before ended.
+    /// The cursor of the previous page.
     pub cursor: Option<u64>,
-    /// The most of a page, about.
+    /// The approximate size of a page.
     pub limit: usize,
 }
 
-/// A pending message, and where it stands.
+/// A pending message and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// The message.
     pub message: Stamped,
-    /// Where it stands. A tombstone has the state that it will end in.
+    /// Its state. A tombstone has the state in which it will leave.
     pub state: State,
-    /// When a delayed one is due, in ms since 1970.
+    /// When a delayed message is due, in ms since 1970.
     pub due_ms: Option<u64>,
-    /// Since when a halted one is halted, in ms since 1970.
+    /// Since when a halted message is halted, in ms since 1970.
     pub halted_ms: Option<u64>,
-    /// How it is to leave as soon as the attempt under way has ended.
+    /// True if it leaves as soon as the attempt in progress has ended.
     pub withdrawing: bool,
 }
 
 /// Some of the pending messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
-    /// In the order of their sequences, where one lane is listed; without their bodies.
+    /// In order of sequence if one lane is listed; without bodies.
     pub items: Vec<Listed>,
-    /// Where the next page begins; none if this was the last.
+    /// Where the next page begins; `None` on the last page.
     pub next: Option<u64>,
 }
 
-/// Messages among which the wanted ones are.
+/// Messages that the filter has not seen yet.
 struct Candidates {
     sequences: Vec<Sequence>,
-    /// Where to go on.
+    /// Where to continue.
     next: Option<u64>,
-    /// Whether that is a sequence.
+    /// True if `next` is a sequence.
     by_sequence: bool,
 }
 
 impl Store {
-    /// The pending messages asked for, a page at a time.
+    /// The pending messages that match, one page at a time.
     pub async fn pending(&self, known: &CatalogEntry, which: &Which) -> Result<Page, StoreError> {
         let Candidates { sequences, mut next, by_sequence } = self.candidates(known, which).await?;
         let is_wanted = |one: &Listed| {
-            // A message without a key is as one with an empty key.
+            // A message without a key counts as one with an empty key.
             let key = one.message.message.key.as_deref().unwrap_or_default();
-            // What is damaged is halted, or will be.
+            // A damaged message is halted, or will be.
             let is_damaged = one.state == State::Damaged;
             which
                 .state
@@ -85,7 +85,7 @@ impl Store {
             let listed = self.listed_in(known, some, which.key.as_deref()).await?;
             items.extend(listed.into_iter().filter(is_wanted).map(without_body));
         }
-        // More was looked at than is asked for, as few might have been wanted.
+        // The filter may reject many, so more were read than the page needs.
         let limit = which.limit.max(1);
         if by_sequence && let Some(left_out) = items.get(limit) {
             next = Some(left_out.message.position.sequence);
@@ -94,7 +94,7 @@ impl Store {
         Ok(Page { items, next })
     }
 
-    /// Sequences among which the wanted ones are, and where to go on.
+    /// Sequences that may match, and where to continue.
     async fn candidates(
         &self,
         known: &CatalogEntry,
@@ -129,7 +129,7 @@ impl Store {
                     .arg("COUNT")
                     .arg(limit.min(READ_MAX));
                 let ((next, found),): ((u64, Vec<(Bytes, Bytes)>),) = self.query(&pipe).await?;
-                // A field that is no sequence names no message.
+                // A field that is not a sequence names no message.
                 let sequence = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
                 let mut found: Vec<Sequence> =
                     found.iter().filter_map(|(field, _)| sequence(field)).collect();
@@ -148,8 +148,8 @@ impl Store {
         Ok(Candidates { sequences: found, next, by_sequence: true })
     }
 
-    /// Where these messages stand, without bodies that are stored apart; those that have left are left
-    /// out. Redis cannot tell which of those that are ready are being delivered.
+    /// The state of these messages, without bodies that are stored apart. Skips messages that are
+    /// gone. Redis does not know which ready messages are being delivered.
     pub async fn listed(
         &self,
         known: &CatalogEntry,
@@ -158,7 +158,7 @@ impl Store {
         self.listed_in(known, sequences, None).await
     }
 
-    /// The same, where the messages are known to be of one ordering key.
+    /// Like `listed`, for messages that have this ordering key.
     async fn listed_in(
         &self,
         known: &CatalogEntry,
@@ -183,7 +183,7 @@ impl Store {
         }
         type Scores = (Option<f64>, Option<f64>, Option<f64>, bool);
         let answers = self.query_lenient(&pipe).await?;
-        let shape = |_| super::unexpected("a look at messages");
+        let shape = |_| super::unexpected("a query of messages");
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(redis::Value::Nil);
         let leases: Vec<String> = redis::from_redis_value(next()).map_err(shape)?;
@@ -206,8 +206,8 @@ impl Store {
 }
 
 impl Store {
-    /// Messages that were found, and those whose records are missing although their lane, or what is
-    /// halted, still names them. Without an ordering key only the latter are found where lanes are keys.
+    /// Adds to `found` the messages without a record that a lane or `halted` still names. Where
+    /// lanes are keys and `key` is unknown, only `halted` is checked.
     async fn with_missing(
         &self,
         known: &CatalogEntry,
@@ -231,7 +231,7 @@ impl Store {
             }
             let answers = self.query_lenient(&pipe).await?;
             for (sequence, answers) in missing.iter().zip(answers.chunks(3)) {
-                let shape = |_| super::unexpected("a look at messages");
+                let shape = |_| super::unexpected("a query of messages");
                 let answers = redis::Value::Array(answers.to_vec());
                 let (pending, halted, exists): (Option<f64>, Option<f64>, bool) =
                     redis::from_redis_value(answers).map_err(shape)?;
@@ -258,7 +258,7 @@ impl Store {
         Ok(messages)
     }
 
-    /// The lane of a message that cannot be read, by looking for it in all lanes of its destination. None
+    /// Finds the lane of an unreadable message by a search of all lanes of its destination. `None`
     /// if no lane holds it.
     pub async fn lane_holding(
         &self,
@@ -285,7 +285,7 @@ impl Store {
                 for key in &found {
                     pipe.zscore(key, sequence);
                 }
-                // A lane of another type holds nothing.
+                // A key of another type holds no message.
                 let scores = self.query_lenient(&pipe).await?;
                 let at = scores.iter().position(|score| *score != redis::Value::Nil);
                 if let Some(key) = at.and_then(|at| found[at].strip_prefix(&prefix)) {
@@ -300,7 +300,7 @@ impl Store {
     }
 }
 
-/// A text as a pattern of SCAN that fits only it.
+/// Escapes a text for use in a SCAN pattern.
 fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for character in text.chars() {
@@ -312,7 +312,7 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// A page of many messages is not to hold their bodies; `accounted_bytes` says how long they were.
+/// Pages do not include bodies; `accounted_bytes` tells their length.
 fn without_body(mut listed: Listed) -> Listed {
     listed.message.message.body.bytes = Bytes::new();
     listed.message.input = None;

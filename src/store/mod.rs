@@ -1,4 +1,4 @@
-//! The only place that knows Redis: keys, scripts, records, errors, and one file per verb.
+//! The only module that knows Redis: keys, scripts, records, errors, and one file per verb.
 
 mod ask;
 mod attempts;
@@ -95,7 +95,7 @@ use schema::Schemas;
 use scripts::{Call, Scripts, Transition};
 use takeover::Takeovers;
 
-/// Everything that Reseq asks of Redis. Cheap to clone.
+/// All calls that Reseq makes to Redis. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -105,11 +105,11 @@ struct Inner {
     links: Links,
     keys: Keys,
     scripts: Scripts,
-    /// A name for this process, random: no two are the same.
+    /// The random, unique name of this process.
     pod: String,
-    /// What the secrets of leases are made of; known to this process alone.
+    /// The seed for lease secrets. Only this process knows it.
     seed: uuid::Uuid,
-    /// What is known of the epochs, and how long an owner may go on that Redis has forgotten.
+    /// The epochs seen, and how long an owner that Redis forgot may continue.
     epochs: Epochs,
     /// Replicas of each primary.
     replicas: u32,
@@ -119,7 +119,7 @@ struct Inner {
     damage: Damage,
 }
 
-/// Who makes calls that must not be carried out twice. Makes one call at a time, and numbers them.
+/// A caller whose calls must not run twice. It makes one call at a time and numbers them.
 #[derive(Debug)]
 pub struct CallSequence {
     name: String,
@@ -131,12 +131,12 @@ impl CallSequence {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// The call is given up without an answer. What may still arrive of it is refused.
+    /// Gives up the current call without an answer. If it still arrives at Redis, Redis refuses it.
     pub fn give_up(&self) {
         self.number.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Passes the answer on, and goes on to the next call if it was one.
+    /// Passes the answer on. Unless the call must be repeated, the next call gets a new number.
     fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let goes_on = |error: &StoreError| error.is_temporary() || error.is_of_this_attempt();
         let is_over = !answer.as_ref().err().is_some_and(goes_on);
@@ -148,7 +148,7 @@ impl CallSequence {
 }
 
 impl Store {
-    /// Connects, checks the server, and checks or notes the deployment's partitions.
+    /// Connects, checks the server, and checks or records the number of partitions.
     pub async fn open(
         redis: &config::Redis,
         owner_lease: Duration,
@@ -182,7 +182,7 @@ impl Store {
         Ok((store, fitness))
     }
 
-    /// The name of this process among all pods.
+    /// The unique name of this process.
     pub fn pod(&self) -> &str {
         &self.inner.pod
     }
@@ -192,13 +192,13 @@ impl Store {
         &self.inner.keys
     }
 
-    /// A caller of its own for `actor`, which must be unique in this process.
+    /// A caller for `actor`, a name that must be unique in this process.
     pub fn caller(&self, actor: &str) -> CallSequence {
         CallSequence { name: format!("{}:{actor}", self.inner.pod), number: AtomicU64::new(1) }
     }
 
-    /// The same for an actor of which this process may have several, or one after the other: their calls
-    /// are numbered from the start, and must not be taken for each other's.
+    /// Like `caller`, for an actor that exists several times: each gets a unique name, because all
+    /// of them number their calls from 1.
     pub fn caller_anew(&self, actor: &str) -> CallSequence {
         static MADE: AtomicU64 = AtomicU64::new(0);
         self.caller(&format!("{actor}:{}", MADE.fetch_add(1, Ordering::Relaxed)))
@@ -210,7 +210,8 @@ impl Store {
         pipe.exists(&meta);
         let (is_known,): (bool,) = self.query(&pipe).await?;
         if !is_known {
-            // Before anybody knows of the deployment: later, no epoch means a forgotten one.
+            // Before any other pod knows the deployment: later, a missing epoch means a forgotten
+            // one.
             self.init_epoch().await?;
         }
         let mut pipe = redis::pipe();
@@ -244,9 +245,9 @@ impl From<StoreError> for MetaError {
     }
 }
 
-/// Repeats a call while Redis does not answer, until `deadline`. The call must be the same each
-/// time. If it was once sent without an answer, and what came later says nothing of that, the first is
-/// what is told: it may have been carried out.
+/// Repeats the same call until Redis answers or `deadline` passes. If an attempt was sent without
+/// an answer, and a later error says nothing about that attempt, returns `Unconfirmed`: the call
+/// may have run.
 pub async fn retry_until<T, F: Future<Output = Result<T, StoreError>>>(
     deadline: Option<Instant>,
     mut call: impl FnMut() -> F,
@@ -259,7 +260,7 @@ pub async fn retry_until<T, F: Future<Output = Result<T, StoreError>>>(
             Err(error) if error.is_of_this_attempt() => match (unconfirmed, deadline) {
                 (Some(earlier), Some(_)) => return Err(earlier),
                 (None, Some(_)) => return Err(error),
-                // Who waits without end waits until a person has put it right.
+                // Without a deadline, retry until an operator has fixed the cause.
                 (earlier, None) => {
                     unconfirmed = earlier;
                     error
@@ -280,7 +281,7 @@ pub async fn retry_until<T, F: Future<Output = Result<T, StoreError>>>(
     }
 }
 
-/// A reply of Redis that has not the shape that its script documents.
+/// The error for an answer that does not have the documented shape.
 fn unexpected(what: &str) -> StoreError {
     StoreError::Unreadable(format!("an answer of {what} has another shape than documented"))
 }

@@ -1,5 +1,5 @@
-//! Ownership of partitions, and the list of pods that live (`lua/acquire_partition.lua`, `lua/resign_partition.lua`,
-//! `lua/heartbeat.lua`).
+//! Ownership of partitions, and the list of live pods (`lua/acquire_partition.lua`,
+//! `lua/resign_partition.lua`, `lua/heartbeat.lua`).
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use tokio::time::Instant;
 use super::{Store, StoreError, clock};
 use crate::domain::Epoch;
 
-/// Partitions that are vouched for at once.
+/// Partitions to vouch for in parallel.
 const CALLS_MAX: usize = 16;
 
-/// The random token under which a sender pod owns partitions.
+/// The random token that identifies a sender as owner of partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerToken(String);
 
 impl OwnerToken {
-    /// A token that nobody else has.
+    /// A new unique token.
     pub fn random() -> Self {
         OwnerToken(uuid::Uuid::new_v4().simple().to_string())
     }
 
-    /// As the scripts compare it.
+    /// The text that scripts compare.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A partition that is now owned.
+/// The answer to acquiring a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owned {
     /// The partition's epoch.
@@ -38,19 +38,19 @@ pub struct Owned {
     pub takeover_wait: Duration,
 }
 
-/// The answer to giving a partition back.
+/// The answer to resigning a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resigned {
-    /// False if it was not owned under this token any more.
+    /// False if this token no longer owned it.
     pub was_owned: bool,
     /// The partition's epoch.
     pub epoch: Epoch,
 }
 
 impl Store {
-    /// Takes a free partition, or renews the lease on one that is owned under the same token. Where
-    /// there are replicas it counts only once they have it, so that a primary that was cut off keeps
-    /// no owner: else the call is unconfirmed.
+    /// Acquires a free partition, or renews the lease of one that this token owns. If there are
+    /// replicas, a majority must confirm it, so that an old primary that was cut off grants no
+    /// ownership; otherwise the call is unconfirmed.
     pub async fn acquire_partition(
         &self,
         partition: u16,
@@ -67,13 +67,13 @@ impl Store {
         let (epoch, wait_ms): (Epoch, u64) = answer;
         self.inner.epochs.note(partition, epoch);
         if !confirmed {
-            let problem = "too few replicas have noted who owns the partition";
+            let problem = "too few replicas have confirmed the owner of the partition";
             return Err(StoreError::Unconfirmed(problem.to_owned()));
         }
         Ok(Owned { epoch, takeover_wait: Duration::from_millis(wait_ms) })
     }
 
-    /// Those of these partitions that nobody seems to own just now. A hint: [`Store::own`] decides.
+    /// Those of these partitions that seem to have no owner. A hint; `acquire_partition` decides.
     pub async fn free_of(&self, partitions: &[u16]) -> Vec<u16> {
         let looks = partitions.iter().map(|partition| {
             let mut pipe = redis::pipe();
@@ -94,10 +94,10 @@ impl Store {
         free.collect()
     }
 
-    /// Gives a partition back. With `vouched`, the caller vouches that no sender of an epoch before that
-    /// one sends any more: if that is the epoch now, releases need not wait for such a sender. Only
-    /// who heard of that epoch while its own lease lasted by its own clock, had not given it back, and
-    /// has stopped since, knows this.
+    /// Resigns a partition. With `vouched`, the caller declares that no sender from before that
+    /// epoch still sends: if it is the current epoch, the takeover wait ends. Only a caller that
+    /// learned of the epoch while its lease lasted by its own clock, had not resigned, and has
+    /// since stopped sending may declare this.
     pub async fn resign_partition(
         &self,
         partition: u16,
@@ -114,8 +114,8 @@ impl Store {
         Ok(Resigned { was_owned, epoch })
     }
 
-    /// True if no partition is owned, and no sender says that it lives. Where that cannot be found out, it
-    /// is not so.
+    /// True if no partition has an owner and no sender is alive. False if that cannot be
+    /// determined.
     pub async fn is_unowned(&self) -> bool {
         let partitions: Vec<u16> = (0..self.keys().partitions()).collect();
         let mut pipe = redis::pipe();
@@ -126,8 +126,8 @@ impl Store {
         !has_senders && self.free_of(&partitions).await.len() == partitions.len()
     }
 
-    /// Vouches for each partition that no sender from before this start of Redis sends any more: it had
-    /// been stopped when none was sending, and has forgotten nothing.
+    /// Declares for each partition that no sender from before this start of Redis still sends. Only
+    /// valid after a clean stop of Redis.
     pub async fn vouch(&self) {
         let nobody = OwnerToken::random();
         let all = stream::iter(0..self.keys().partitions()).map(|partition| {
@@ -142,8 +142,8 @@ impl Store {
         tracing::info!(waiting, "Redis was stopped cleanly: deliveries need not wait");
     }
 
-    /// Says that this pod lives in this role, and counts those who said so within `lease`. Also tells
-    /// when the next of them is counted no more if it stays silent.
+    /// Records that this pod is alive in this role. Returns how many are, by heartbeats within
+    /// `lease`, and when the next one expires unless renewed.
     pub async fn heartbeat(
         &self,
         role: &str,
@@ -156,14 +156,14 @@ impl Store {
         Ok((pods, Duration::from_millis(silent_for_ms)))
     }
 
-    /// Says that this pod leaves this role.
+    /// Removes this pod's heartbeat for this role.
     pub async fn leave(&self, role: &str) -> Result<(), StoreError> {
         let member = format!("{role}:{}", self.pod());
         self.query::<()>(redis::pipe().zrem(self.keys().pods(), member).ignore()).await
     }
 
-    /// The server's clock, in ms since 1970: on a cluster, that of the node on which pods note that
-    /// they live.
+    /// The server's clock, in ms since 1970. In a cluster, that of the node with the list of live
+    /// pods.
     pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
         let asked = Instant::now();
         let now_ms = self.time_at(&self.keys().pods()).await?;

@@ -1,21 +1,21 @@
-//! How a message is written down in Redis.
+//! The format of a message in Redis.
 //!
 //! ```text
 //!  [ 'T' why | 'B' <length of the body> ';' ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]
-//!    tombstone  the body stands apart            lanes are keys     nothing is in order
+//!    tombstone  the body is stored apart         lanes are keys     no ordering
 //!  format <accounted_bytes> ',' <length of the header> ';'  MessagePack header  body, to the end
 //!  '2', by the schema
 //! ```
 //!
-//! A body of more than [`INLINE_MAX`] bytes stands apart, in the hash `bodies`: the body as it is now
-//! in the field `<sequence>`, the body as it arrived, where it is kept too, in `<sequence>i`. Such a
+//! A body longer than [`INLINE_MAX`] bytes is stored apart, in the hash `bodies`: the current body
+//! in field `<sequence>`, the body as it arrived, if it is kept too, in `<sequence>i`. Such a
 //! record ends with its header.
 //!
-//! What stands before the format is put there by scripts, which alone know it (and written again
-//! here with an output): the previous sequence of the lane (nothing if it is not known any more; where
-//! the destination is one lane it is the sequence before), the priority, and what became of a message that only keeps its place
-//! (`d` dropped, `s` skipped, `c` cancelled). A tombstone has no body. The accounted bytes is what the message
-//! counts for in `backlog_bytes_max`: the bytes of its body as it arrived.
+//! Scripts write the part before the format, because only they know it (Rust writes it again with
+//! an output): the previous sequence of the lane (empty if no longer known; not stored if the
+//! destination is one lane), the priority, and why a tombstone left (`d` dropped, `s`
+//! dead-lettered, `c` cancelled). A tombstone has no body. The accounted bytes count against
+//! `backlog_bytes_max`: the length of the body as it arrived.
 
 mod apart;
 mod prefix;
@@ -36,16 +36,16 @@ use crate::domain::{
     Processed, Sequence, Stamped,
 };
 
-/// A record, and what changes in the hash `bodies` with it.
+/// A record, and the changes to the hash `bodies` that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     /// The record.
     pub record: Vec<u8>,
-    /// Bodies to store apart; none: to remove.
+    /// Bodies to store apart; `None`: remove it.
     pub bodies: Vec<(Part, Option<Bytes>)>,
 }
 
-/// What records of this schema begin with. All schemas so far have the same header.
+/// The format byte of a schema. All schemas so far have the same header.
 fn format_of(schema: u32) -> u8 {
     b'0' + schema as u8
 }
@@ -56,12 +56,12 @@ pub enum RecordError {
     /// Written by another version.
     #[error("a record has format {0:?}, which this version does not know")]
     UnknownFormat(char),
-    /// Damaged.
+    /// Its bytes are damaged.
     #[error("a record cannot be read: {0}")]
     Damaged(String),
 }
 
-/// Serialised as an array: field names would cost more than most bodies.
+/// Serialised as an array: field names would take more space than most bodies.
 #[derive(Serialize, Deserialize)]
 struct Header {
     epoch: Epoch,
@@ -70,11 +70,11 @@ struct Header {
     key: Option<String>,
     content_type: ContentType,
     headers: Vec<(String, String)>,
-    /// What few messages have.
+    /// Rare fields.
     more: Option<Box<More>>,
 }
 
-/// What a record holds only where there is a reason.
+/// Fields that few messages have.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 struct More {
     processed: Option<Processed>,
@@ -82,12 +82,12 @@ struct More {
     origin: Option<Origin>,
     /// Content type and bytes of the body as it arrived.
     input: Option<(String, Bytes)>,
-    /// The same where the bytes stand apart: content type and length.
+    /// `input` if the body is stored apart: content type and length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input_apart: Option<(String, u64)>,
 }
 
-/// Writes what follows the prefix. The body is left out where it stands apart.
+/// Writes the part after the prefix. Omits a body that is stored apart.
 fn write(
     out: &mut Vec<u8>,
     schema: u32,
@@ -115,8 +115,8 @@ fn write(
     }
 }
 
-/// The record of a message that is about to be stamped in `epoch`, without what the script puts
-/// before it. `keeps_key`: its idempotency key is forgotten together with it.
+/// The record of an arrival that is about to be stamped in `epoch`, without the script's prefix.
+/// With `keeps_key`, its idempotency key is removed together with it.
 pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool, schema: u32) -> Written {
     let body = &arrival.message.body.bytes;
     let mut out = Vec::with_capacity(body.len().min(INLINE_MAX) + 64);
@@ -131,8 +131,8 @@ pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool, schema: u32)
     Written { record: out, bodies }
 }
 
-/// The record of a dead letter that had been processed and arrives anew, in `epoch`, without what
-/// the script puts before it. `idempotency_key`: the one that is forgotten together with it.
+/// The record of a redriven dead letter that had been processed, without the script's prefix.
+/// `idempotency_key` is removed together with it.
 pub fn of_redriven(
     stamped: &Stamped,
     epoch: Epoch,
@@ -143,15 +143,15 @@ pub fn of_redriven(
         position: Position { epoch, ..stamped.position },
         tombstone: None,
         idempotency_key,
-        // Nothing is stored of it yet at its new place.
+        // Nothing is stored for it yet at its new position.
         apart: Apart::default(),
         ..stamped.clone()
     };
     of_stamped(&plain, Ordering::Destination, schema)
 }
 
-/// The record of a message that has its place, as it is: with an output or a repaired body. `apart`
-/// of the message says what is stored until now.
+/// The record of a stamped message, with an output or a repaired body. `apart` of the message tells
+/// what is stored so far.
 pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written {
     let body = &stamped.message.body.bytes;
     let mut out = Vec::with_capacity(body.len().min(INLINE_MAX) + 80);
@@ -184,7 +184,7 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written
             more.input_apart = Some((input.content_type, input.bytes.len() as u64));
             bodies.push((Part::Input, Some(input.bytes)));
         }
-        // It stands apart, and was not read: it stays.
+        // Stored apart and not read: it stays there.
         (Some(input), Some(length)) => more.input_apart = Some((input.content_type, length)),
         (input, _) => more.input = input.map(|body| (body.content_type, body.bytes)),
     }
@@ -203,8 +203,8 @@ fn damaged(what: &dyn std::fmt::Display) -> RecordError {
     RecordError::Damaged(what.to_string())
 }
 
-/// Reads a record. Bodies that stand apart are empty; [`fill`] puts them in. A tombstone can always be
-/// read: it only keeps a place.
+/// Reads a record. Bodies that are stored apart are empty; [`fill`] loads them. A tombstone can
+/// always be read: it only holds a position.
 pub fn read(
     record: Bytes,
     destination: &DestinationName,
@@ -226,7 +226,7 @@ pub fn read(
     }
 }
 
-/// The same, where a message is needed in any case: one that cannot be read says why.
+/// Like `read`, but an unreadable record yields a message that says why.
 pub fn read_or_damaged(
     record: Bytes,
     destination: &DestinationName,
@@ -254,11 +254,11 @@ fn read_whole(
     let (accounted_bytes, after) = number(&record, 1, b',')?;
     let (length, at) = number(&record, after, b';')?;
     let body_at = at.saturating_add(usize::try_from(length).map_err(|e| damaged(&e))?);
-    let header = record.get(at..body_at).ok_or_else(|| damaged(&"the header is cut"))?;
+    let header = record.get(at..body_at).ok_or_else(|| damaged(&"the header is truncated"))?;
     let header: Header = rmp_serde::from_slice(header).map_err(|e| damaged(&e))?;
     let body = record.slice(body_at..);
     if prefix.apart.is_some() && !body.is_empty() {
-        return Err(damaged(&"a body stands in it and apart"));
+        return Err(damaged(&"it has a body both in it and stored apart"));
     }
     let more = header.more.map(|more| *more).unwrap_or_default();
     let apart =

@@ -1,4 +1,4 @@
-//! Taking up again what a dead processor held, and what has waited out its backoff
+//! Recovers messages whose lease has expired, and messages whose backoff or delay is over
 //! (`lua/reap.lua`).
 
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use crate::{
     telemetry,
 };
 
-/// The most that one look finds, of leases and of delays.
+/// The most leases, and the most delays, that one query returns.
 const LOOK_MAX: isize = 500;
-/// The most looks of one turn, where there is more than one look finds.
+/// The most queries of one `recover`.
 const LOOKS_MAX: usize = 40;
-/// The most leases of one call: each may have a checkpoint and errors of 75 kB, which are read and written.
+/// The most leases of one call: each may have 75 kB of checkpoint and errors to read and write.
 const LEASES_MAX: usize = 25;
 
-/// What may be over in a partition, by destination. A hint.
+/// What may have expired in a partition, by destination. A hint.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Overdue {
     /// Per destination: members of the leases, members of the delayed.
@@ -25,7 +25,7 @@ pub struct Overdue {
 }
 
 impl Overdue {
-    /// True if one look may not have found all.
+    /// True if the query may have left some out.
     fn is_full(&self) -> bool {
         let counts =
             self.by_destination.values().map(|(leases, delays)| (leases.len(), delays.len()));
@@ -46,20 +46,20 @@ impl Overdue {
     }
 }
 
-/// What was taken up again.
+/// What was recovered.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Reaped {
-    /// Leases that had run out.
+    /// Expired leases.
     pub leases: usize,
     /// Delays that were over.
     pub delays: usize,
-    /// Messages that were halted: too many leases on them had run out.
+    /// Messages that halted because too many of their leases had expired.
     pub halted: usize,
 }
 
 impl Store {
-    /// Looks for leases and delays of these partitions that are over, in their order. Nothing of
-    /// those whose server does not answer, unless none does.
+    /// Expired leases and delays of these partitions, in order. Empty where a server does not
+    /// answer; an error if none answers.
     pub async fn overdue(&self, partitions: &[u16]) -> Result<Vec<Overdue>, StoreError> {
         let keys: Vec<_> = partitions.iter().map(|number| self.keys().partition(*number)).collect();
         let places: Vec<_> = keys.iter().map(|keys| keys.leases()).collect();
@@ -73,16 +73,16 @@ impl Store {
         let found = self.query_each(&looks.collect::<Vec<_>>()).await;
         let read = |found: Option<Vec<redis::Value>>| {
             let mut found = found.unwrap_or_default().into_iter();
-            // What is no text names no message, and hides none.
+            // A member that is not valid UTF-8 names no message, and must not hide others.
             let mut next =
-                || ask::texts(found.next(), "a look for what is overdue").unwrap_or_default();
+                || ask::texts(found.next(), "a query of overdue leases").unwrap_or_default();
             Overdue::of(&next(), &next())
         };
         Ok(ask::answered(found)?.into_iter().map(read).collect())
     }
 
-    /// Takes up again all that is over in these partitions. A destination that is gone only loses
-    /// what it left behind.
+    /// Recovers all that has expired in these partitions. For a destination that is gone, only
+    /// removes the leftovers.
     pub async fn recover(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
         let mut all = Reaped::default();
         let mut partitions = partitions.to_vec();
@@ -96,9 +96,9 @@ impl Store {
                 for (name, (leases, delays)) in &overdue.by_destination {
                     let reaped = match self.reap(name, leases, delays).await {
                         Ok(reaped) => reaped,
-                        // The others may be elsewhere, where Redis answers.
+                        // Other destinations may be on another server, which answers.
                         Err(error) => {
-                            tracing::debug!(destination = %name, %error, "cannot take up what is over");
+                            tracing::debug!(destination = %name, %error, "cannot recover expired leases and delays");
                             continue;
                         }
                     };
@@ -109,7 +109,7 @@ impl Store {
                         let count = reaped.halted;
                         tracing::error!(
                             destination = %name, count,
-                            "too many leases on messages have run out: they are halted",
+                            "messages are halted, because too many of their leases expired",
                         );
                     }
                 }
@@ -126,7 +126,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Puts back to waiting what is really over.
+    /// Returns messages to `waiting` if their lease or delay has really expired.
     pub async fn reap(
         &self,
         destination: &DestinationName,

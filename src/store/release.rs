@@ -1,4 +1,4 @@
-//! What the owner of a partition may do: settle and release, postpone, halt (`lua/release.lua`,
+//! The calls of a partition's owner: settle and release, postpone, halt (`lua/release.lua`,
 //! `lua/postpone.lua`, `lua/halt.lua`).
 
 use std::time::Duration;
@@ -13,60 +13,60 @@ use super::{
 };
 use crate::domain::{AttemptError, DestinationName, Epoch, Ordering, Sequence, Stamped, Tombstone};
 
-/// The most bytes of records that one call hands out (one record is always handed out).
+/// The most bytes of records that one call returns (at least one record is returned).
 const BYTES_MAX: usize = 8 << 20;
 
-/// How long a note of what is being delivered lasts, in seconds, unless it is renewed.
+/// How long the number of messages in delivery is stored, in seconds, unless renewed.
 const DELIVERING_SECONDS: u64 = 3;
 
-/// Who releases: the token of the ownership, and the epoch it was taken in.
+/// The identity of a releasing owner.
 #[derive(Debug, Clone)]
 pub struct Owner {
-    /// The ownership's token.
+    /// The owner's token.
     pub token: OwnerToken,
     /// The epoch that the owner knows.
     pub epoch: Epoch,
 }
 
-/// What to settle and release of one lane.
+/// What to settle and release in one lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneRequest {
-    /// The lane's key; none for the destination's own lane. Where nothing is in order each message
-    /// is a lane, and its sequence the key.
+    /// The lane's key; `None` for the destination's own lane. Without ordering, each message is a
+    /// lane, and its sequence is the key.
     pub key: Option<String>,
-    /// What has left it since the last call.
+    /// The messages that left it since the last call.
     pub settled: Settled,
     /// The highest sequence that the owner holds and has not settled; 0: none.
     pub in_hand: Sequence,
-    /// The most messages to hand out.
+    /// The most messages to return.
     pub want: usize,
 }
 
-/// What has left a lane, and Redis does not know it yet.
+/// Messages that left a lane, which Redis does not know yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settled {
     /// Everything up to here has left; 0: nothing new.
     pub upto: Sequence,
-    /// How many these are.
+    /// How many messages these are.
     pub count: usize,
-    /// How many of these were not delivered, but passed as tombstones of each kind.
+    /// How many of them were not delivered, but passed as dropped tombstones.
     pub dropped: u64,
     /// See `dropped`.
     pub dead_lettered: u64,
     /// See `dropped`.
     pub cancelled: u64,
-    /// Their accounted bytes, together.
+    /// The sum of their accounted bytes.
     pub bytes: u64,
-    /// An entry for each, where the destination has a log.
+    /// An entry for each, if the destination has a log.
     pub log: Vec<(Sequence, LogEntry)>,
-    /// The fields of their bodies that are stored apart and not needed any more.
+    /// Fields of their bodies that are stored apart and no longer needed.
     pub bodies: Vec<String>,
-    /// The idempotency keys that are forgotten with them.
+    /// The idempotency keys to remove with them.
     pub idempotency_keys: Vec<String>,
 }
 
 impl Settled {
-    /// Adds a message that has left, with its entry for the log, if there is one.
+    /// Adds a message that has left, with its log entry if there is one.
     pub fn add(&mut self, message: &Stamped, entry: Option<LogEntry>) {
         let sequence = message.position.sequence;
         self.upto = sequence;
@@ -79,7 +79,8 @@ impl Settled {
         }
         self.bytes += message.accounted_bytes;
         self.idempotency_keys.extend(message.idempotency_key.clone());
-        // The log keeps one of the bodies, if it holds bodies; the script keeps those of dead letters.
+        // The log keeps one of the bodies, if it keeps bodies; the script keeps those of dead
+        // letters.
         let kept = entry.as_ref().and_then(LogEntry::part_kept);
         let apart = [(Part::Body, message.apart.body), (Part::Input, message.apart.input)];
         let gone = apart.iter().filter(|(part, length)| length.is_some() && kept != Some(*part));
@@ -87,7 +88,7 @@ impl Settled {
         self.log.extend(entry.map(|entry| (sequence, entry)));
     }
 
-    /// The accounted bytes, and behind them, if there were any, the tombstones of each kind.
+    /// The accounted bytes, followed by the number of tombstones of each kind, if there were any.
     fn accounted_bytes(&self) -> String {
         let Settled { bytes, dropped, dead_lettered, cancelled, .. } = self;
         match dropped + dead_lettered + cancelled {
@@ -100,40 +101,40 @@ impl Settled {
 /// The answer to a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Released {
-    /// How many withdrawals wait to be carried out at this destination (see [`Store::withdrawals`]).
+    /// How many pending withdrawals the destination has (see [`Store::withdrawals`]).
     pub withdrawals: u64,
-    /// The next run of each lane asked for, in order.
+    /// The next run of each requested lane, in order.
     pub runs: Vec<LaneRun>,
 }
 
-/// A lane's head that its receiver did not accept.
+/// A lane's head that its receiver refused.
 #[derive(Debug, Clone, Copy)]
 pub struct RefusedHead<'a> {
     /// Its lane, as in [`LaneRequest::key`].
     pub lane: Option<&'a str>,
     /// The head.
     pub sequence: Sequence,
-    /// Failed attempts at its delivery, with this one.
+    /// Failed attempts to deliver it, including this one.
     pub failed: u32,
-    /// What went wrong this time.
+    /// The error of this attempt.
     pub error: &'a AttemptError,
 }
 
 /// The next run of one lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneRun {
-    /// How long its head must still wait out a backoff.
+    /// How long its head must still wait for its backoff.
     pub wait: Duration,
-    /// The messages, in order. The first carries the attempts at its delivery so far.
+    /// The messages, in order. The first carries its delivery attempts so far.
     pub messages: Vec<Stamped>,
-    /// What is wrong with the lane's keys, if they cannot be read: nothing is released then.
+    /// Why the lane's keys cannot be read; then nothing is released.
     pub error: Option<String>,
 }
 
 impl Store {
-    /// Settles what was delivered and hands out the next runs of lanes of one destination. Of a lane
-    /// whose head was refused before, no more than one delivery holds: what is behind it is not read
-    /// each time that it is refused again.
+    /// Settles delivered messages and returns the next runs of lanes of one destination. If a
+    /// lane's head was refused before, its run is limited to one delivery: the messages behind it
+    /// would be read in vain each time.
     pub async fn release(
         &self,
         owner: &Owner,
@@ -148,7 +149,7 @@ impl Store {
         call.key(keys.lanes()).key(keys.withdrawals()).key(keys.idempotency_keys());
         call.key(keys.log()).key(keys.log_order()).key(keys.halted());
         call.key(keys.bodies()).key(keys.dead_letters()).key(keys.previous());
-        // Where nothing is in order all lanes stand in the same sets.
+        // Without ordering, all lanes share the same sets.
         let sets = if known.destination.ordering == Ordering::None { 1 } else { lanes.len() };
         for lane in lanes.iter().take(sets) {
             let key = set_key(known, lane.key.as_deref());
@@ -191,7 +192,7 @@ impl Store {
         Ok(Released { withdrawals, runs })
     }
 
-    /// Has a lane's head, which the receiver did not accept, wait before it is tried again.
+    /// Delays the next attempt at a lane's head that the receiver refused.
     pub async fn postpone(
         &self,
         owner: &Owner,
@@ -216,8 +217,7 @@ impl Store {
         Ok(())
     }
 
-    /// Sets a lane's head, whose attempts at delivery are used up, aside where it stands: its lane
-    /// waits for a person.
+    /// Halts a lane's head whose delivery attempts are used up: the lane waits for an operator.
     pub async fn halt(
         &self,
         owner: &Owner,
@@ -238,8 +238,8 @@ impl Store {
         Ok(())
     }
 
-    /// Destinations of these partitions whose heads may leave now, in the partitions' order. A
-    /// hint. Nothing of those whose server does not answer, unless none does.
+    /// Destinations of these partitions with a releasable head, in the partitions' order. A hint.
+    /// Empty where a server does not answer; an error if none answers.
     pub async fn releasable(&self, partitions: &[u16]) -> Result<Vec<Vec<String>>, StoreError> {
         let keys: Vec<_> =
             partitions.iter().map(|number| self.keys().partition(*number).releasable()).collect();
@@ -252,23 +252,23 @@ impl Store {
         self.names(&looks.collect::<Vec<_>>()).await
     }
 
-    /// The names that each of these looks, of one command each, has found. None where the server does
-    /// not answer, unless no server does.
+    /// The names that each of these queries returns (one command each). Empty where a server does
+    /// not answer; an error if none answers.
     pub(super) async fn names(
         &self,
         looks: &[redis::Pipeline],
     ) -> Result<Vec<Vec<String>>, StoreError> {
         let found = ask::answered(self.query_each(looks).await)?;
         let read = |found: Option<Vec<Value>>| match found {
-            Some(found) => ask::texts(found.into_iter().next(), "a look at a partition"),
+            Some(found) => ask::texts(found.into_iter().next(), "a query of a partition"),
             None => Ok(Vec::new()),
         };
         let found = found.into_iter().map(read);
-        // What cannot be read in one partition hides nothing in the others.
+        // An unreadable answer of one partition must not hide the others.
         Ok(found.map(Result::unwrap_or_default).collect())
     }
 
-    /// Where lanes are keys: lanes whose heads may leave now, the longest waiting first. A hint.
+    /// Where lanes are keys: lanes with a releasable head, longest waiting first. A hint.
     pub async fn releasable_lanes(
         &self,
         known: &CatalogEntry,
@@ -277,16 +277,16 @@ impl Store {
         let key = self.keys().destination(&known.destination.name).lanes();
         let mut pipe = redis::pipe();
         pipe.zrange_withscores(&key, 0, max as isize - 1).cmd("TIME");
-        // In this order: what was hinted at by then has a time that is not after it.
+        // `TIME` comes second, so that the time is not before that of any hint added until then.
         type Found = (Vec<(Vec<u8>, f64)>, ask::ServerTime);
         let (lanes, time): Found = self.query_at(key.as_bytes(), &pipe).await?;
         let now_ms = ask::server_ms(time) as f64;
         let due = lanes.into_iter().take_while(|(_, not_before)| *not_before <= now_ms);
-        // What is no text names no lane, and hides none.
+        // A lane that is not valid UTF-8 is skipped, so that it does not hide others.
         Ok(due.filter_map(|(lane, _)| String::from_utf8(lane).ok()).collect())
     }
 
-    /// Notes how many messages of a destination are being delivered just now, for people to see.
+    /// Stores how many messages of each destination are being delivered now, for display.
     pub async fn note_delivering(
         &self,
         counts: &[(DestinationName, usize)],
@@ -301,8 +301,8 @@ impl Store {
     }
 }
 
-/// The key of the sets in which a lane's messages stand: where nothing is in order, all stand in
-/// the destination's own.
+/// The key that a lane's sets have in their names. Without ordering, the destination's own sets
+/// hold all messages.
 pub(super) fn set_key<'a>(known: &CatalogEntry, lane: Option<&'a str>) -> Option<&'a str> {
     lane.filter(|_| known.destination.ordering == Ordering::Key)
 }
@@ -333,7 +333,7 @@ fn read_run(lane: Value, known: &CatalogEntry) -> Result<LaneRun, StoreError> {
         let attempts = of_first.take().unwrap_or_default();
         let name = &known.destination.name;
         let message = record::read_with(bytes, body, name, sequence, attempts.clone());
-        // The owner delivers what is before it, and halts it.
+        // The owner delivers the messages before it, then halts it.
         messages.push(message.unwrap_or_else(|error| Stamped {
             attempts,
             ..Stamped::unreadable(name.clone(), sequence, error.to_string())

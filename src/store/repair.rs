@@ -1,8 +1,8 @@
-//! Finding and repairing what the sets and the records of a destination disagree on
-//! (`lua/repair.lua`, `lua/repair_keys.lua`, `lua/repair_traces.lua`, `lua/repair_counters.lua`).
+//! Finds and repairs contradictions between a destination's sets and records (`lua/repair.lua`,
+//! `lua/repair_keys.lua`, `lua/repair_traces.lua`, `lua/repair_counters.lua`).
 //!
-//! The sets are read page by page while messages come and go, so what a page says is only a hint. The
-//! script looks at each message again, in one step, and decides.
+//! The sets are read page by page while messages come and go, so a page is only a hint. The script
+//! checks each message again, atomically, and decides.
 
 mod pages;
 
@@ -18,61 +18,61 @@ use pages::Bits;
 
 /// The most messages of one call.
 const MESSAGES_MAX: usize = 200;
-/// How often everything is compared: what is repaired may show what else is to be repaired.
+/// The most passes: a repair may reveal more to repair.
 const PASSES_MAX: usize = 4;
-/// So many examples of each kind are named.
+/// How many examples of each kind are listed.
 const EXAMPLES_MAX: usize = 5;
-/// The most messages of lanes whose set `in-progress` has another type.
+/// The most messages to rebuild for lanes whose `in-progress` has another type.
 const REBUILT_MAX: usize = 20_000;
-/// The counters that are compared with what is counted.
+/// The counters to verify.
 const COUNTERS: [&str; 7] =
     ["last", "settled", "ready", "halted_ready", "awaiting_turn", "bytes", "delayed"];
 
-/// What a repair found, and did.
+/// The result of a repair.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Repair {
-    /// True if it only looked.
+    /// True if it changed nothing.
     pub dry_run: bool,
-    /// How many things were found.
+    /// How many problems it found.
     pub found: u64,
-    /// How many of them were repaired.
+    /// How many of them it repaired.
     pub repaired: u64,
-    /// False if the counters changed each time while messages were counted.
+    /// False if the counters changed on every pass, so that they could not be compared.
     pub counters_verified: bool,
-    /// What was found, by kind.
+    /// What it found, by kind.
     pub items: Vec<Found>,
 }
 
-/// What was found of one kind.
+/// The problems of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Found {
     /// The kind.
     pub kind: String,
-    /// What it means, and what becomes of it.
+    /// What it means, and what the repair does.
     pub detail: &'static str,
-    /// How many there are.
+    /// How many were found.
     pub found: u64,
-    /// How many of them were repaired.
+    /// How many were repaired.
     pub repaired: u64,
     /// Sequences, keys of Redis or names of counters.
     pub examples: Vec<String>,
 }
 
-/// What each kind means, and what is done about it.
+/// The meaning of each kind, and what the repair does about it.
 const KINDS: [(&str, &str); 10] = [
     ("wrong_type", "keys of another type; removed, and built again from what there is"),
-    ("no_lane", "records that no lane holds; they become dead letters, or go if unreadable"),
+    ("no_lane", "records in no lane; they become dead letters, or are removed if unreadable"),
     ("damaged", "pending messages without a whole record and body; their lanes are halted"),
-    ("nowhere", "pending messages that stand nowhere; they go on where they had been"),
-    ("twice", "messages that stand in two places; they keep the one that is further on"),
+    ("nowhere", "pending messages in no state; they return to the state they had"),
+    ("twice", "messages in two states; they keep the later one"),
     ("left_over", "traces of messages that are gone; removed"),
     ("body", "bodies that no message, dead letter or log entry names; removed"),
-    ("dead_letter", "dead letters that are listed and not there, or the other way round"),
-    ("hint", "lanes or messages that nobody would look for; named again"),
-    ("counter", "counters that differ from what is counted; set"),
+    ("dead_letter", "dead letters that are listed but missing, or the reverse"),
+    ("hint", "lanes or messages without a hint, which nobody would find; the hint is added"),
+    ("counter", "counters that differ from the actual count; corrected"),
 ];
 
-/// A message to look at: its lane (`None` twice where no lane is known), and what the caller knows.
+/// A message to check: its lane (`None` if the lane is unknown), and what the caller knows.
 #[derive(Debug, Clone)]
 struct Item {
     lane: Option<Option<String>>,
@@ -83,7 +83,7 @@ struct Item {
 /// A kind, what it is about, and whether it was repaired.
 type Finding = (String, String, bool);
 
-/// One repair under way.
+/// A repair in progress.
 struct Repairing<'a> {
     store: &'a Store,
     known: &'a CatalogEntry,
@@ -91,25 +91,25 @@ struct Repairing<'a> {
     dry_run: bool,
     stop: &'a CancellationToken,
     repaired: BTreeMap<String, (u64, Vec<String>)>,
-    /// Of the present pass: found, and not repaired.
+    /// Found in this pass and not repaired.
     left: BTreeMap<String, (u64, Vec<String>)>,
     has_repaired: bool,
-    /// Sequences that have been looked at, and those that were seen waiting.
+    /// Sequences that were checked, and those that were seen waiting.
     seen: Bits,
     waiting: Bits,
-    /// Messages for which all of a long list is to be read again: whether they wait matters.
+    /// Messages to check again with their position in the waiting list, because it matters.
     to_look_for: HashMap<Sequence, Item>,
-    /// Records that cannot be read, of lanes that are not known yet, and their lengths.
+    /// Unreadable records whose lane is not known yet, with their lengths.
     unread: HashMap<Sequence, usize>,
     wrong_lanes: BTreeSet<Option<String>>,
-    /// Pending, ready, halted and ready, held, bytes.
+    /// Pending, ready, halted and ready, awaiting turn, bytes.
     sums: [u64; 5],
     delayed: u64,
 }
 
 impl Store {
-    /// Compares the sets and the records of a destination and repairs what they disagree on; with
-    /// `dry_run` it only tells.
+    /// Compares a destination's sets and records and repairs contradictions; with `dry_run` it only
+    /// reports them.
     pub async fn repair(
         &self,
         known: &CatalogEntry,
@@ -152,8 +152,8 @@ impl Store {
 }
 
 impl Repairing<'_> {
-    /// Compares everything once. False if a key has another type, and that is only told: then nothing
-    /// more can be compared.
+    /// Compares everything once. False if a key has another type and is not repaired: then the
+    /// comparison cannot continue.
     async fn pass(&mut self) -> Result<bool, StoreError> {
         self.left.clear();
         self.has_repaired = false;
@@ -189,7 +189,7 @@ impl Repairing<'_> {
         if self.dry_run { "" } else { "1" }
     }
 
-    /// Looks at some messages: how many it were; and the sums.
+    /// Checks some messages. Returns how many were checked, and the sums.
     async fn run(
         &mut self,
         lanes: &[Option<String>],
@@ -226,8 +226,8 @@ impl Repairing<'_> {
         Ok((looked_at.parse().map_err(|_| super::unexpected("repair"))?, sums))
     }
 
-    /// Looks at the types of all keys, and of one lane's set `in-progress`, which is built from these
-    /// sequences (`lua/repair_keys.lua`).
+    /// Checks the types of all keys, and rebuilds one lane's `in-progress` from these sequences if
+    /// it has another type (`lua/repair_keys.lua`).
     async fn check_keys(
         &mut self,
         lane: Option<&Option<String>>,
@@ -258,7 +258,7 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// Looks at some traces of one kind: where to go on (`lua/repair_traces.lua`).
+    /// Checks some traces of one kind; returns where to continue (`lua/repair_traces.lua`).
     async fn check_traces(&mut self, part: &str, args: &[String]) -> Result<String, StoreError> {
         self.begin()?;
         let keys = self.keys.clone();
@@ -296,7 +296,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Looks at messages, and counts them.
+    /// Checks messages and adds them to the sums.
     async fn messages(&mut self, items: Vec<Item>) -> Result<(), StoreError> {
         let sums = self.look_at(items).await?;
         for (sum, more) in self.sums.iter_mut().zip(sums) {
@@ -305,7 +305,7 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// Looks at messages, some at a time: the sums.
+    /// Checks messages in batches; returns the sums.
     async fn look_at(&mut self, items: Vec<Item>) -> Result<[u64; 5], StoreError> {
         let (mut rest, mut all) = (&items[..], [0; 5]);
         loop {
@@ -339,7 +339,8 @@ impl Repairing<'_> {
         }
     }
 
-    /// What is known of a record: its lane, and flags; no lane if only its key could tell.
+    /// Reads what a record says about its message: lane and flags. No lane if that needs its key
+    /// and the key is unreadable.
     fn item_of(&self, sequence: Sequence, bytes: Bytes) -> Item {
         let destination = &self.known.destination;
         let length = bytes.len();
@@ -348,7 +349,7 @@ impl Repairing<'_> {
             flags.push('w');
         }
         let lane = match record::read(bytes, &destination.name, sequence, Default::default()) {
-            // A tombstone of what could not be read keeps its place and nothing else: its key is not known.
+            // A tombstone of an unreadable message has only its position; its key is unknown.
             Ok(message) if message.damaged.is_some() => self.lane_unknown(),
             Ok(message) => {
                 let is_finished = message.processed.is_some()
@@ -366,7 +367,7 @@ impl Repairing<'_> {
         Item { lane, sequence, flags }
     }
 
-    /// The lane of a message of which nothing is known.
+    /// The lane of a message whose record is unreadable: known only if the destination is one lane.
     fn lane_unknown(&self) -> Option<Option<String>> {
         (self.known.destination.ordering != Ordering::Key).then_some(None)
     }
@@ -378,7 +379,7 @@ impl Repairing<'_> {
         Ok(values.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// Compares the counters with what was counted, if they have not changed meanwhile.
+    /// Compares the counters with the actual count, if they have not changed meanwhile.
     async fn compare_counters(&mut self, before: &[i64]) -> Result<bool, StoreError> {
         let [pending, ready, halted_ready, held, bytes] = self.sums;
         let last = before.first().map_or(0, |last| last.max(&0).unsigned_abs());

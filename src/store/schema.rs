@@ -1,9 +1,9 @@
-//! Versions of what is stored, and how a deployment goes from one to the next.
+//! Versions of the storage format, and how a deployment migrates to the next.
 //!
-//! Each partition notes its schema. Every script that changes a partition refuses a pod that does not
-//! know it (`NEWER_SCHEMA`), and refuses records of another one (`STALE_SCHEMA`): then the pod learns
-//! which it is. A version reads the records of all schemas that it knows. It writes those of the
-//! partition's, so that the pods of two versions work side by side, until `reseq migrate` raises it.
+//! Each partition stores its schema. Every script that changes a partition refuses a pod that does
+//! not know that schema (`NEWER_SCHEMA`), and records in another one (`STALE_SCHEMA`): the pod then
+//! learns the right one. A version reads all schemas that it knows, and writes the partition's. So
+//! pods of two versions work side by side, until `reseq migrate` raises the schema.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,22 +22,22 @@ use super::{MetaError, Store, StoreError, UnfitServer, ask};
 
 /// The newest schema that this version knows.
 pub const SCHEMA: u32 = 2;
-/// The oldest schema that this version reads, and that of a partition that notes none. Schema 1 had
-/// other names of keys and fields; it was never released.
+/// The oldest schema that this version reads, and that of a partition that stores none. Schema 1
+/// had other names of keys and fields; it was never released.
 pub(super) const FIRST: u32 = 2;
-/// The role under which a pod says which schema it knows.
+/// The role under which a pod reports the schema it knows.
 const ROLE: &str = "schema";
-/// How long a pod that says nothing more is taken to live.
+/// A pod counts as alive for this long after its last report.
 const PRESENCE: Duration = Duration::from_secs(5);
-/// How often it says so.
+/// How often a pod reports.
 const PRESENCE_EVERY: Duration = Duration::from_secs(1);
-/// How often a call is made again in the schema that its refusal names.
+/// How often to repeat a call in the schema that its refusal names.
 const AGAIN_MAX: usize = 2;
-/// How often a refusal by a newer schema is logged at most.
+/// The shortest time between two log lines about a newer schema.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// The newest schema that this process knows: [`SCHEMA`]. A build for tests can be told to be the
-/// next version.
+/// The newest schema that this process knows: [`SCHEMA`]. A test build can pretend to be the next
+/// version.
 pub fn known() -> u32 {
     #[cfg(feature = "next-schema")]
     {
@@ -50,7 +50,7 @@ pub fn known() -> u32 {
     SCHEMA
 }
 
-/// Why this version cannot go on, and what to do.
+/// Why this version cannot continue, and what to do.
 pub(super) fn newer_sentence(stored: u32) -> String {
     let known = known();
     format!(
@@ -58,7 +58,7 @@ pub(super) fn newer_sentence(stored: u32) -> String {
     )
 }
 
-/// Why this version cannot read what an older one wrote, and what to do.
+/// Why this version cannot read the data, and what to do.
 pub(super) fn older_sentence(stored: u32) -> String {
     format!(
         "Redis holds schema {stored} of Reseq, and this version reads schema {FIRST} and later: use an \
@@ -66,10 +66,10 @@ pub(super) fn older_sentence(stored: u32) -> String {
     )
 }
 
-/// What this pod has heard of the partitions' schemas. A hint: the scripts check.
+/// The schemas of the partitions that this pod knows. A hint: the scripts check.
 pub(super) struct Schemas {
     of_partitions: Vec<AtomicU32>,
-    /// When it was last said that Redis holds a newer one.
+    /// When the newer schema was last logged.
     told: Mutex<Option<Instant>>,
 }
 
@@ -79,7 +79,7 @@ impl Schemas {
         Schemas { of_partitions, told: Mutex::default() }
     }
 
-    /// Says why nothing goes on, not too often.
+    /// Logs the error, not too often.
     pub(super) fn tell(&self, error: &StoreError) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
@@ -89,23 +89,23 @@ impl Schemas {
     }
 }
 
-/// A pod that lives, and does not know the schema to migrate to.
+/// A live pod that does not know the schema to migrate to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OlderPod {
-    /// Its name among all pods.
+    /// Its unique name.
     pub name: String,
     /// The newest schema that it knows.
     pub known: u32,
 }
 
 impl Store {
-    /// The schema in which records of this partition are to be written, as far as this pod knows.
+    /// The schema for records of this partition, as far as this pod knows.
     fn schema_of(&self, partition: u16) -> u32 {
         let found = self.inner.schemas.of_partitions.get(usize::from(partition));
         found.map_or(FIRST, |schema| schema.load(Ordering::Relaxed))
     }
 
-    /// Makes a call that writes records, in the partition's schema.
+    /// Makes a call that writes records, and repeats it if the partition has another schema.
     pub(super) async fn in_schema<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         partition: u16,
@@ -123,8 +123,8 @@ impl Store {
         answer
     }
 
-    /// Says that this pod lives and what it knows; then refuses if what Redis holds is newer. In this
-    /// order, so that a migration that begins meanwhile sees the pod, or the pod the migration.
+    /// Reports that this pod is alive and which schema it knows; then fails if the data is newer. In
+    /// this order, so that a concurrent migration sees the pod, or the pod sees the migration.
     pub(super) async fn enter(&self) -> Result<(), MetaError> {
         self.say_presence().await?;
         let noted = self.schemas().await?.into_iter().max();
@@ -138,18 +138,18 @@ impl Store {
     }
 
     async fn say_presence(&self) -> Result<(), StoreError> {
-        // What the time is by the clock of Redis is heard here, too.
+        // This also samples Redis's clock.
         self.server_time_ms().await?;
         self.heartbeat(&role(), PRESENCE).await.map(drop)
     }
 
-    /// Goes on saying that this pod lives, until `stop`.
+    /// Reports that this pod is alive, until `stop`.
     pub async fn stay(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(PRESENCE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             if let Err(error) = self.say_presence().await {
-                tracing::debug!(%error, "cannot say that this pod lives");
+                tracing::debug!(%error, "cannot report that this pod is alive");
             }
         }
         if let Err(error) = self.leave(&role()).await {
@@ -157,8 +157,7 @@ impl Store {
         }
     }
 
-    /// True when Redis answers, holds nothing newer than this version knows, and allows what a pod
-    /// cannot do without.
+    /// Succeeds if Redis answers, holds no newer schema, and grants the rights that a pod needs.
     pub async fn check_ready(&self) -> Result<(), StoreError> {
         self.check_rights_now().await?;
         match self.meta_schema().await? {
@@ -167,14 +166,14 @@ impl Store {
         }
     }
 
-    /// The schema that the deployment has or is being migrated to: no older pod may start.
+    /// The schema that the deployment has or is migrating to: no older pod may start.
     async fn meta_schema(&self) -> Result<u32, StoreError> {
         let (schema,): (Option<u32>,) =
             self.query(redis::pipe().hget(self.keys().meta(), "schema")).await?;
         Ok(schema.unwrap_or(FIRST))
     }
 
-    /// The schema of each partition; this pod goes by it from here on.
+    /// Reads the schema of each partition, and remembers it.
     pub async fn schemas(&self) -> Result<Vec<u32>, StoreError> {
         let looks = (0..self.keys().partitions()).map(|partition| {
             let mut pipe = redis::pipe();
@@ -192,7 +191,7 @@ impl Store {
         Ok(all)
     }
 
-    /// The pods that live and do not know the newest schema that this one knows.
+    /// The live pods that do not know this version's newest schema.
     pub async fn older_pods(&self) -> Result<Vec<OlderPod>, StoreError> {
         let now_ms = self.server_time_ms().await?;
         let mut pipe = redis::pipe();
@@ -204,7 +203,7 @@ impl Store {
             let parts: Vec<&str> = member.split(':').collect();
             match parts.as_slice() {
                 [ROLE, schema, name] => drop(said.insert(*name, schema.parse().unwrap_or(FIRST))),
-                // A sender of a version that did not say what it knows.
+                // A sender of a version that does not report its schema.
                 [_, name] => drop(names.insert(*name)),
                 _ => {}
             }
@@ -216,7 +215,7 @@ impl Store {
         Ok(older.map(|(name, known)| OlderPod { name: name.to_owned(), known }).collect())
     }
 
-    /// Sets the schema that no older pod may start on. Returns the one before.
+    /// Sets the schema below which no pod may start. Returns the previous one.
     pub async fn set_meta_schema(&self, schema: u32) -> Result<u32, StoreError> {
         let before = self.meta_schema().await?;
         let mut pipe = redis::pipe();
@@ -225,8 +224,8 @@ impl Store {
         Ok(before)
     }
 
-    /// Raises the schema of a partition to the newest that this version knows. Returns the one
-    /// before.
+    /// Raises the schema of a partition to the newest that this version knows. Returns the previous
+    /// one.
     pub async fn migrate(&self, partition: u16) -> Result<u32, StoreError> {
         let keys = self.keys().partition(partition);
         let (name, mut call) = self.script(|scripts| &scripts.migrate);

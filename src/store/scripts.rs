@@ -1,4 +1,4 @@
-//! The Lua scripts: one transition a file, with what they share put in.
+//! The Lua scripts: one transition per file, with its includes inserted.
 
 use redis::{
     Cmd, ErrorKind, FromRedisValue, RedisResult, Script, ServerErrorKind, ToRedisArgs,
@@ -11,14 +11,14 @@ use crate::faults::planted_lua::text_of;
 /// One script, ready to be called.
 #[derive(Debug)]
 pub struct Transition {
-    /// The name of its file, its metric and its span.
+    /// The name of its file, metric and span.
     pub name: &'static str,
-    /// What Redis runs.
+    /// The script as Redis runs it.
     pub script: Script,
     source: String,
 }
 
-/// A call of a script, with what it is given.
+/// A call of a script, with its keys and arguments.
 pub struct Call<'a> {
     transition: &'a Transition,
     keys: Vec<Vec<u8>>,
@@ -26,12 +26,12 @@ pub struct Call<'a> {
 }
 
 impl Transition {
-    /// What Redis runs, as text.
+    /// The text that Redis runs.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// A call with nothing given yet.
+    /// A call without keys or arguments yet.
     pub fn call(&self) -> Call<'_> {
         Call { transition: self, keys: Vec::new(), args: Vec::new() }
     }
@@ -50,7 +50,7 @@ impl Call<'_> {
         self
     }
 
-    /// The key by which the call finds its node.
+    /// The key that decides which node runs the call.
     pub(super) fn route(&self) -> &[u8] {
         self.keys.first().map_or(&[], Vec::as_slice)
     }
@@ -76,7 +76,8 @@ impl Call<'_> {
         command
     }
 
-    /// Runs it there. Where the script is missing it is sent to that same node, and no other.
+    /// Runs the call on this connection. If the node lacks the script, sends the source to that
+    /// same node.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         connection: &mut impl ConnectionLike,
@@ -131,7 +132,7 @@ macro_rules! transitions {
         }
 
         impl Scripts {
-            /// Puts the scripts together.
+            /// Assembles the scripts.
             pub fn new() -> Self {
                 Scripts { $($name: transition(
                     stringify!($name),
@@ -139,7 +140,7 @@ macro_rules! transitions {
                 )),* }
             }
 
-            /// Each of them.
+            /// All scripts, as a list.
             pub fn all(&self) -> Vec<&Transition> {
                 vec![$(&self.$name),*]
             }
@@ -191,13 +192,13 @@ fn transition(name: &'static str, source: &str) -> Transition {
     Transition { name, script: Script::new(&source), source }
 }
 
-/// The source, with the check of rights behind its first line, which only Redis reads.
+/// Inserts the check of rights after the first line, which only Redis reads (`#!lua`).
 fn with_rights(whole: &str) -> String {
     let (first, rest) = whole.split_once('\n').unwrap_or((whole, ""));
     format!("{first}\n{}{rest}", rights::preamble(rest))
 }
 
-/// The source, with its line `-- include: a, b` replaced by those files.
+/// Replaces the line `-- include: a, b` with those files.
 fn with_includes(source: &str) -> String {
     let mut whole = String::with_capacity(source.len() * 2);
     for line in source.lines() {

@@ -1,4 +1,4 @@
-//! What people ask a destination: how much, how far, and why not further.
+//! The state of a destination for display: its backlog, its progress, and what blocks it.
 
 use bytes::Bytes;
 use redis::Pipeline;
@@ -9,50 +9,50 @@ use crate::domain::{AttemptError, Ordering, Sequence, State};
 
 /// How many heads are listed where lanes are keys.
 const HEADS_MAX: usize = 10;
-/// How many candidates for the oldest heads are looked at, of each kind.
+/// How many candidates of each kind are read to find the oldest heads.
 const CANDIDATES_MAX: isize = 20;
 
-/// A destination's numbers, of one instant.
+/// A destination's numbers, read at one instant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
     /// The last sequence stamped.
     pub last_sequence: Sequence,
-    /// Messages that are not gone: the sum of the following six. With the totals of what is gone
-    /// it is `last_sequence`.
+    /// Messages that are not gone: the sum of the next six. Together with the totals of gone
+    /// messages it equals `last_sequence`.
     pub pending: u64,
-    /// Messages that wait to be processed.
+    /// Messages that wait for processing.
     pub waiting: u64,
     /// Messages under a lease.
     pub processing: u64,
-    /// Messages that are processed, or need not be, and wait for their turn.
+    /// Messages that are processed, or need not be, and wait for their turn to be delivered.
     pub ready: u64,
-    /// Messages that a sender is trying to deliver.
+    /// Messages in delivery.
     pub delivering: u64,
-    /// Messages whose attempts are used up: their lanes wait for a person.
+    /// Messages whose attempts are used up: their lanes wait for an operator.
     pub halted: u64,
-    /// Messages that are not to be processed yet, or wait out a backoff of their processing.
+    /// Messages that may not be processed yet, or wait for their backoff.
     pub delayed: u64,
-    /// The bytes of their bodies as they arrived.
+    /// The bytes of the pending messages' bodies, as they arrived.
     pub pending_bytes: u64,
     /// Dead letters. They are not pending.
     pub dead_letters: u64,
     /// Messages that receivers have accepted.
     pub delivered_total: u64,
-    /// Messages that their transform, or a policy, dropped.
+    /// Messages that their transform or a policy dropped.
     pub dropped_total: u64,
-    /// Messages that were skipped: each became a dead letter.
+    /// Messages that became dead letters.
     pub dead_lettered_total: u64,
     /// Messages that were cancelled.
     pub cancelled_total: u64,
-    /// What a person has paused.
+    /// Which parts are paused.
     pub paused: Paused,
-    /// What of it cannot be read: fields of the destination's hash, or keys. Those numbers are 0, and what
-    /// follows from them is wrong.
+    /// Unreadable fields of the destination's hash, and unreadable keys. Their numbers are 0, and
+    /// numbers derived from them are wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<&'static str>,
-    /// The oldest of the lanes' heads.
+    /// The oldest head of all lanes.
     pub head: Option<Head>,
-    /// Where there are many lanes, the oldest heads.
+    /// If there are many lanes, the oldest heads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub heads: Vec<Head>,
 }
@@ -64,17 +64,17 @@ pub struct Head {
     pub sequence: Sequence,
     /// Its ordering key, where lanes are keys.
     pub key: Option<String>,
-    /// Where it is.
+    /// Its state.
     pub state: State,
     /// How long ago it arrived, in milliseconds.
     pub age_ms: u64,
     /// What it waits for: `transform`, `delivery`, its `delay`, or a `person`.
     pub blocked_by: &'static str,
-    /// Attempts that did not succeed, of what it waits for.
+    /// Failed attempts in the stage that it waits for.
     pub attempts: u32,
-    /// Leases on it that ran out.
+    /// Leases on it that expired.
     pub stalls: u32,
-    /// What went wrong last.
+    /// The last error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<AttemptError>,
 }
@@ -85,7 +85,7 @@ impl Store {
         let counts = self.counts(known).await?;
         let heads = self.heads(known, counts.delivering > 0).await;
         let heads = match self.noted(known, "stats", heads) {
-            // The numbers are told all the same.
+            // Damage must not hide the numbers.
             Err(error) if error.is_damage() => Vec::new(),
             heads => heads?,
         };
@@ -99,14 +99,13 @@ impl Store {
         })
     }
 
-    /// The numbers alone.
+    /// Only the numbers, without heads.
     pub async fn counts(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
         self.backlog_now(known).await
     }
 
-    /// The lanes' heads, the oldest first. Where there are many lanes they are found among the
-    /// messages that have waited longest in each state: all of them if there are few, else nearly
-    /// so.
+    /// The lanes' heads, oldest first. With many lanes, the search covers the messages that have
+    /// waited longest in each state: exact if there are few heads, else nearly so.
     async fn heads(&self, known: &CatalogEntry, delivering: bool) -> Result<Vec<Head>, StoreError> {
         let keys = self.keys().destination(&known.destination.name);
         let sequences = match known.destination.ordering {
@@ -135,8 +134,8 @@ impl Store {
         pipe.zrange(keys.partition.delayed(), 0, 10 * CANDIDATES_MAX - 1);
         pipe.zrange(keys.halted(), 0, CANDIDATES_MAX - 1);
         let answers = self.query_lenient(&pipe).await?.into_iter();
-        let answers = answers.map(|answer| ask::texts(Some(answer), "a look for heads"));
-        // What cannot be read names no head, and hides none.
+        let answers = answers.map(|answer| ask::texts(Some(answer), "a query of heads"));
+        // An unreadable answer must not hide the other heads.
         let mut answers = answers.map(Result::unwrap_or_default);
         let mut next = || answers.next().unwrap_or_default();
         let numbers = |all: Vec<String>| -> Vec<Sequence> {
@@ -151,7 +150,7 @@ impl Store {
                 sequences.extend(parts.next().and_then(|text| text.parse::<Sequence>().ok()));
             }
         }
-        // Each of these stands in a lane, whose head is what matters.
+        // Each of these messages is in a lane; the head of that lane counts.
         if !sequences.is_empty() {
             let mut pipe = Pipeline::new();
             pipe.hmget(keys.messages(), &sequences);
@@ -191,7 +190,7 @@ fn head(listed: Listed, known: &CatalogEntry, delivering: bool, now_ms: u64) -> 
         sequence: message.position.sequence,
         key: known.destination.lane_key(message.message.key.as_deref()).map(str::to_owned),
         state,
-        // A damaged message may not say when it was received.
+        // A damaged message may have no arrival time.
         age_ms: match message.message.received_ms {
             0 => 0,
             received_ms => now_ms.saturating_sub(received_ms),

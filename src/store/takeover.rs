@@ -1,10 +1,10 @@
-//! Whether a Redis that took over has what replicas had confirmed. Sentinel and Cluster prefer the replica
-//! that has the most, and do not promise it: a priority, or a replica that was away, may have another
-//! take over. What it lacks is lost, and people must hear of it.
+//! Detects a new primary that lacks writes which replicas had confirmed. Sentinel and Cluster
+//! prefer the most advanced replica but do not guarantee it: a priority, or a replica that was
+//! away, may lead to another. The missing writes are lost, and operators must know.
 //!
-//! Each confirmed call notes how far the history of replication was. A server that takes over goes on
-//! counting in a history of its own, and says how much of the one before it has
-//! (`master_replid2` and `second_repl_offset` of `INFO replication`).
+//! Each confirmed call records the replication offset. A server that takes over starts a new
+//! history, and reports how much of the previous one it has (`master_replid2` and
+//! `second_repl_offset` of `INFO replication`).
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,15 +13,15 @@ use std::{
 
 use crate::telemetry;
 
-/// So many takeovers are remembered as told.
+/// How many reported takeovers are remembered.
 const TOLD_MAX: usize = 64;
 
-/// Where a server is in the history of replication.
+/// A server's position in the replication history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Replication {
     history: String,
     offset: u64,
-    /// The history before this one, and how much of it the server has.
+    /// The previous history, and how much of it the server has.
     before: Option<(String, u64)>,
 }
 
@@ -32,7 +32,7 @@ impl Replication {
             let mut lines = info.lines().filter_map(|line| line.trim_end().split_once(':'));
             lines.find(|(found, _)| *found == name).map(|(_, value)| value)
         };
-        // -1 where there is none.
+        // -1 if there is none.
         let first_other = field("second_repl_offset").and_then(|text| text.parse::<u64>().ok());
         let before = field("master_replid2").zip(first_other);
         Some(Replication {
@@ -43,23 +43,23 @@ impl Replication {
     }
 }
 
-/// How far a history was confirmed.
+/// Up to which offset a history was confirmed.
 struct Confirmed {
     history: String,
     offset: u64,
 }
 
-/// What this pod knows to be confirmed, by slot: the slots of a cluster are on many servers, and move.
+/// The confirmed offsets that this pod knows, by slot, because a cluster's slots move.
 #[derive(Default)]
 pub(super) struct Takeovers {
     by_slot: Mutex<HashMap<u16, Confirmed>>,
-    /// The histories of servers that were found to lack something.
+    /// The histories that were already reported.
     told: Mutex<VecDeque<String>>,
 }
 
 impl Takeovers {
-    /// A call to whoever serves this slot was carried out there, and confirmed or not. Tells people if
-    /// that server took over without what was confirmed before.
+    /// Records a call that ran on this slot's server, confirmed or not. Reports if that server took
+    /// over without writes that were confirmed before.
     pub(super) fn note(&self, slot: u16, seen: &Replication, is_confirmed: bool) {
         let Some((confirmed, kept)) = self.compare(slot, seen, is_confirmed) else { return };
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,8 +77,8 @@ impl Takeovers {
         );
     }
 
-    /// Notes it; up to where the history before was confirmed and how much of it the server has, if that is
-    /// less.
+    /// Records the offset. If the server lacks confirmed writes, returns the confirmed offset of
+    /// the previous history and the offset that the server has.
     fn compare(&self, slot: u16, seen: &Replication, is_confirmed: bool) -> Option<(u64, u64)> {
         let mut by_slot = self.by_slot.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lost = None;
@@ -87,8 +87,8 @@ impl Takeovers {
             Some(known) if known.history == seen.history => offset = offset.max(known.offset),
             Some(known) => {
                 let kept = seen.before.as_ref().filter(|(history, _)| *history == known.history);
-                // Of another history nothing can be said: more than one server took over, or the slot
-                // has moved.
+                // Another history allows no comparison: several servers took over in turn, or the
+                // slot moved.
                 lost = kept.map(|(_, kept)| (known.offset, *kept));
             }
             None if !is_confirmed => return None,
@@ -123,13 +123,13 @@ mod tests {
         for (confirmed, kept, lost) in [(100, 100, None), (101, 100, Some((101, 100)))] {
             let takeovers = Takeovers::default();
             assert_eq!(takeovers.compare(1, &at("a", confirmed, None), true), None);
-            // What was not confirmed may be lost.
+            // Unconfirmed writes may be lost.
             assert_eq!(takeovers.compare(1, &at("a", 150, None), false), None);
             let after = at("b", 160, Some(("a", kept)));
             assert_eq!(takeovers.compare(2, &after, true), None, "nothing is known of this slot");
             assert_eq!(takeovers.compare(1, &after, false), lost);
             assert_eq!(takeovers.compare(1, &after, true), None, "it is told once");
-            // Of the server after the next nothing is known.
+            // Two takeovers later, nothing can be compared.
             assert_eq!(takeovers.compare(1, &at("d", 170, Some(("c", 1))), true), None);
         }
     }

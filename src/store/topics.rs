@@ -1,9 +1,9 @@
-//! Making, changing and removing topics (`lua/topic.lua`).
+//! Creates, changes and removes topics (`lua/topic.lua`).
 
 use super::{Store, StoreError, index::REMOVED_MAX};
 use crate::domain::{Topic, TopicName};
 
-/// A topic as this pod knows it.
+/// A topic, as this pod's catalog holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogTopic {
     /// Its definition.
@@ -13,7 +13,7 @@ pub struct CatalogTopic {
 }
 
 impl CatalogTopic {
-    /// Reads an entry of the index: `<version> <definition>`.
+    /// Parses an index entry: `<version> <definition>`.
     pub(super) fn of_entry(name: &str, entry: &str) -> Option<CatalogTopic> {
         let read = || {
             let (version, json) = entry.split_once(' ')?;
@@ -28,14 +28,14 @@ impl CatalogTopic {
 }
 
 impl Store {
-    /// Makes a topic or changes it, and tells all pods. True if there was none of this name.
+    /// Creates or changes a topic, and notifies all pods. True if it is new.
     pub async fn define_topic(&self, topic: &Topic) -> Result<bool, StoreError> {
         let definition = serde_json::to_string(topic)
             .map_err(|error| StoreError::WrongState(error.to_string()))?;
         self.note_topic(&topic.name, &definition).await.map(|was_there| !was_there)
     }
 
-    /// Removes a topic. False if there was none of this name.
+    /// Removes a topic. False if it did not exist.
     pub async fn remove_topic(&self, name: &TopicName) -> Result<bool, StoreError> {
         self.note_topic(name, "").await
     }
@@ -49,7 +49,7 @@ impl Store {
         self.run(name, &call).await
     }
 
-    /// The topic of this name, as Redis has it now.
+    /// Reads the topic with this name from Redis.
     pub(super) async fn true_topic(
         &self,
         name: &TopicName,

@@ -1,5 +1,5 @@
-//! Wake-ups: hints that something is there to do, over pub/sub. Everything that they hasten is
-//! also looked for once a second, so each may be lost.
+//! Wake-ups: hints over pub/sub that there is work. Reseq also polls for the same work once a
+//! second, so any wake-up may be lost.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,31 +10,31 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use super::{Store, StoreError, connect::Node};
 use crate::{domain::DestinationName, telemetry};
 
-/// Wake-ups that a slow listener has not yet taken; beyond it, it is told to look everywhere.
+/// Wake-ups that a slow listener may leave unread. Beyond that, it must poll everything.
 const BACKLOG_MAX: usize = 4096;
 
-/// How often it is looked whether the listeners listen where they should, and whether each is told
-/// anything at all.
+/// How often to check that the subscriptions match the cluster's slots, and that each connection
+/// still answers.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Before a listener that has ended is made anew.
+/// The wait before a subscription that ended is replaced.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What there may be to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wake {
-    /// A destination that had no waiting messages has some.
+    /// A destination without waiting messages got some.
     Waiting(DestinationName),
-    /// A head of this destination may leave.
+    /// A head of this destination may be releasable.
     Releasable(DestinationName),
-    /// A partition has no owner any more.
+    /// A partition has lost its owner.
     OwnerGone(u16),
     /// A definition has changed.
     Definitions,
-    /// Anything: notifications may have been missed.
+    /// Anything: wake-ups may have been missed.
     Everything,
 }
 
-/// Hands wake-ups to those who listen in this pod.
+/// Distributes wake-ups to the listeners in this pod.
 #[derive(Clone)]
 pub struct Wakes {
     sender: broadcast::Sender<Wake>,
@@ -47,13 +47,13 @@ impl Default for Wakes {
 }
 
 impl Wakes {
-    /// Listens from now on. Listen first, then look: what happens in between is heard.
+    /// Listens from now on. Listen first and poll then, so that nothing is missed in between.
     pub fn listen(&self) -> broadcast::Receiver<Wake> {
         self.sender.subscribe()
     }
 
-    /// Listens to Redis until `stop`, over connections of its own: one to each server that tells of
-    /// some of the channels. Once a second it looks whether that is still so.
+    /// Subscribes to Redis until `stop`, with one connection to each server that has some of the
+    /// channels. Checks once a second that the servers are still the right ones.
     pub async fn run(self, store: Store, stop: CancellationToken) {
         let channels = Arc::new(Channels::of(&store));
         let ended = Arc::new(Notify::new());
@@ -64,11 +64,12 @@ impl Wakes {
             tokio::select! {
                 () = stop.cancelled() => return,
                 looked = store.inner.links.survey() => if let Err(error) = looked {
-                    tracing::debug!(%error, "cannot look where Redis is");
+                    tracing::debug!(%error, "cannot find out which servers to subscribe to");
                 }
             }
             let (mut wanted, _) = store.inner.links.spread(&channels.names);
-            // Those that listen to what they should go on; a slot that has moved is heard elsewhere.
+            // Keep the subscriptions that are still right; the channels of a moved slot get a new
+            // one.
             listeners.retain(|listener| {
                 let position = wanted.iter().position(|(node, members)| {
                     Arc::ptr_eq(node, &listener.node) && *members == listener.members
@@ -99,16 +100,16 @@ impl Wakes {
     }
 
     fn tell(&self, wake: Wake) {
-        // No listener is no error: a pod may have no role that needs this one.
+        // An error only means that there is no listener: not every role needs every wake-up.
         let _ = self.sender.send(wake);
     }
 }
 
-/// All channels, and what is meant by those that carry no destination.
+/// All channels, and the meaning of those whose messages name no destination.
 struct Channels {
     names: Vec<String>,
     partition_of: HashMap<String, u16>,
-    /// Told to all nodes of a cluster, so heard on each.
+    /// Published to all nodes of a cluster, so received on each.
     definitions: String,
 }
 
@@ -138,14 +139,14 @@ impl Channels {
     }
 }
 
-/// One connection that listens.
+/// One subscribed connection.
 struct Listener {
     node: Arc<Node>,
     members: Vec<usize>,
     task: AbortOnDropHandle<()>,
 }
 
-/// What a listener needs.
+/// What a subscription needs.
 struct Subscriber {
     wakes: Wakes,
     channels: Arc<Channels>,
@@ -157,7 +158,7 @@ impl Subscriber {
         let Err(error) = self.hear(&node, &members).await;
         tracing::debug!(%error, "cannot listen for wake-ups; polling meanwhile");
         if matches!(error, StoreError::NoRights(_)) {
-            // Which are missing is asked for elsewhere, and logged.
+            // Another task checks and logs which rights are missing.
             tokio::time::sleep(LOOK_EVERY).await;
         }
         self.ended.notify_one();
@@ -176,13 +177,13 @@ impl Subscriber {
             subscribe.cmd("SSUBSCRIBE").arg(&self.channels.names[member]).ignore();
         }
         subscribe.exec_async(&mut connection).await?;
-        // What came between the last connection and this one was not heard.
+        // Wake-ups between the last connection and this one were missed.
         self.wakes.tell(Wake::Everything);
         let mut tick = tokio::time::interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                // A connection that is half open tells nothing, and answers nothing.
+                // A half-open connection delivers nothing; only a missing answer reveals it.
                 _ = tick.tick() => {
                     let answered = redis::cmd("PING").exec_async(&mut connection).await;
                     answered.inspect_err(|_| node.suspect())?;
@@ -202,7 +203,7 @@ impl Subscriber {
                 }
                 Ok(())
             }
-            // The slot is served elsewhere now.
+            // Another node serves the slot now.
             Some(PushInfo { kind: PushKind::SUnsubscribe, .. }) => {
                 Err(StoreError::Unavailable("a channel has moved to another node".into()))
             }
@@ -214,5 +215,5 @@ impl Subscriber {
     }
 }
 
-/// Nothing: listening ends only by an error.
+/// No value: a subscription ends only with an error.
 enum Never {}

@@ -1,4 +1,4 @@
-//! Having messages leave without being delivered (`lua/withdraw.lua`).
+//! Withdraws messages: they leave without delivery (`lua/withdraw.lua`).
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,52 +8,51 @@ use redis::{FromRedisValue, ParsingError, Value};
 use super::{CatalogEntry, Claimers, Owner, Store, StoreError, attempts, record, release::set_key};
 use crate::domain::{AttemptError, Sequence, Tombstone};
 
-/// The most withdrawals that one look finds.
+/// The most pending withdrawals that one query returns.
 const ORDERS_MAX: usize = 200;
-/// The most messages that one call withdraws: each costs some fifteen commands.
+/// The most messages that one call withdraws: each costs about fifteen commands.
 pub const WITHDRAW_MAX: usize = 200;
 
-/// What came of a withdrawal.
+/// The result of a withdrawal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Withdrawn {
     /// It is a tombstone now.
     Done,
-    /// It is in a processor's or a sender's hand: it leaves when that attempt has ended without
-    /// success.
+    /// A processor or sender is working on it: it leaves if that attempt fails.
     Withdrawing,
-    /// It had left before, or was a tombstone already.
+    /// It had left already, or was a tombstone.
     Settled,
-    /// It stays: there is no room for another dead letter (`dead_letters_max`).
+    /// It stays: there are already `dead_letters_max` dead letters.
     Full,
-    /// It stays: what Redis holds of its lane is damaged.
+    /// It stays: the data of its lane in Redis is damaged.
     Damaged,
 }
 
-/// Which messages are to leave, and why.
+/// Which messages to withdraw, and why.
 #[derive(Debug, Clone)]
 pub struct Withdrawal<'a> {
-    /// As what.
+    /// The kind of tombstone.
     pub how: Tombstone,
-    /// Why, in words.
+    /// The reason, as text.
     pub reason: &'a str,
-    /// Attempts at the present stage that failed, and the last error, where that is the reason.
+    /// The failed attempts in this stage and the last error, if they are the reason.
     pub error: Option<(u32, &'a AttemptError)>,
     /// The messages, each with the key of its lane (as in [`super::LaneRequest::key`]).
     pub messages: &'a [(Option<String>, Sequence)],
 }
 
-/// A message that is to leave without being delivered, which only the owner can see to: it may be
-/// in somebody's hand.
+/// A withdrawal of a message that somebody may be working on. Only the owner of the partition can
+/// carry it out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingWithdrawal {
     /// The message.
     pub sequence: Sequence,
     /// Its lane, as in [`LaneRequest::key`].
     pub lane: Option<String>,
-    /// How it is to leave.
+    /// The kind of tombstone.
     pub how: Tombstone,
-    /// Why, in words.
+    /// The reason, as text.
     pub reason: String,
 }
 
@@ -70,19 +69,19 @@ impl FromRedisValue for Withdrawn {
     }
 }
 
-/// Who has messages leave.
+/// On whose behalf messages are withdrawn.
 #[derive(Debug, Clone, Copy)]
 pub enum Who<'a> {
-    /// A person.
+    /// An operator.
     Person,
-    /// The destination's policy: of what is halted, and nothing else.
+    /// The destination's policy. It applies to halted messages only.
     Policy,
-    /// The owner of the partition, who has none of them in hand.
+    /// The owner of the partition, which is delivering none of them.
     Owner(&'a Owner),
 }
 
 impl Store {
-    /// Has messages of one destination leave, one answer each, in order; at most [`WITHDRAW_MAX`].
+    /// Withdraws messages of one destination. One result each, in order; at most [`WITHDRAW_MAX`].
     pub async fn withdraw(
         &self,
         known: &CatalogEntry,
@@ -148,8 +147,8 @@ impl Store {
         Ok(answers)
     }
 
-    /// The withdrawals that wait at a destination, from this cursor on (first 0), some at a time; and the
-    /// cursor to go on with, 0 if these were the last.
+    /// The pending withdrawals of a destination, in pages: from this cursor (first 0). Returns the
+    /// next cursor, 0 at the end.
     pub async fn withdrawals(
         &self,
         known: &CatalogEntry,
@@ -159,7 +158,7 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(ORDERS_MAX);
         let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
-        // One that cannot be read holds up no other: a person can withdraw the message again.
+        // An unreadable one must not block the others: an operator can withdraw the message again.
         let read = |(sequence, text): (Sequence, Bytes)| {
             let withdrawal = read_pending(known, sequence, &text);
             if withdrawal.is_none() {

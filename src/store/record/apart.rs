@@ -1,24 +1,24 @@
-//! Bodies that stand apart from their records.
+//! Bodies that are stored apart from their records.
 
 use bytes::Bytes;
 
 use super::{RecordError, damaged, read};
 use crate::domain::{Attempts, DestinationName, Sequence, Stamped};
 
-/// The longest body that stands in its record, in bytes. Longer ones stand apart.
+/// The longest body that is stored in its record, in bytes. Longer ones are stored apart.
 pub const INLINE_MAX: usize = 2048;
 
-/// A body of a message that has two.
+/// Which of a message's two bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The body as it is now.
+    /// The current body.
     Body,
     /// The body as it arrived.
     Input,
 }
 
 impl Part {
-    /// What follows the sequence in the name of the body's field.
+    /// The suffix of the field name in `bodies`.
     pub fn suffix(self) -> &'static str {
         match self {
             Part::Body => "",
@@ -36,14 +36,14 @@ pub(super) fn is_long(bytes: &Bytes) -> bool {
     bytes.len() > INLINE_MAX
 }
 
-/// Says at the front of a record that its body stands apart.
+/// Writes the mark for a body that is stored apart.
 pub(super) fn write_apart(out: &mut Vec<u8>, body: &Bytes) {
     if is_long(body) {
         out.extend_from_slice(format!("B{};", body.len()).as_bytes());
     }
 }
 
-/// True if a script that answers with this record gives its body behind it (`bytes_apart` in
+/// True if a script that returns this record also returns its body (`bodies_apart` in
 /// `lua/include/bodies.lua`).
 pub fn is_apart(record: &[u8]) -> bool {
     let Some(rest) = record.strip_prefix(b"B") else { return false };
@@ -51,7 +51,7 @@ pub fn is_apart(record: &[u8]) -> bool {
     rest.get(digits) == Some(&b';') && rest[..digits].iter().any(|digit| *digit != b'0')
 }
 
-/// Reads a record with the body that a script gave behind it, if it did.
+/// Reads a record together with the body that a script returned, if any.
 pub fn read_with(
     record: Bytes,
     body: Option<Bytes>,
@@ -66,7 +66,7 @@ pub fn read_with(
     Ok(message)
 }
 
-/// Puts a body that stands apart into its message, as it was found.
+/// Loads a body that is stored apart into its message.
 pub fn fill(stamped: &mut Stamped, part: Part, found: Option<Bytes>) -> Result<(), RecordError> {
     let found = found.ok_or_else(|| damaged(&"its body is missing"))?;
     let (length, body) = match part {
@@ -110,7 +110,7 @@ mod tests {
         let mut found = read(record.clone(), &whole.destination, 42, attempts).unwrap();
         assert_eq!(found.apart, Apart { body: Some(2049), input: Some(3000) });
         assert_eq!(found.message.body.bytes, "");
-        // What was read without its bodies can be written again: the input stays where it is.
+        // A message that was read without bodies can be written again; the input stays where it is.
         let again = Stamped { tombstone: Some(Tombstone::Dropped), ..found.clone() };
         let again = of_stamped(&again, Ordering::Key, FIRST);
         assert_eq!(again.bodies, [(Part::Body, None)]);
@@ -120,7 +120,7 @@ mod tests {
         fill(&mut found, Part::Input, Some(input)).unwrap();
         assert_eq!(Stamped { apart: Apart::default(), ..found }, whole);
 
-        // A shorter output has the longer one removed.
+        // A shorter output removes the longer one.
         let shorter =
             Stamped { apart: Apart { body: Some(2049), input: None }, ..stamped("a", JSON, b"{}") };
         assert_eq!(of_stamped(&shorter, Ordering::Key, FIRST).bodies, [(Part::Body, None)]);

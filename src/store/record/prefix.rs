@@ -1,11 +1,11 @@
-//! What stands before a record's format: scripts write it, and read it.
+//! The part of a record before its format. Scripts write and read it.
 
 use bytes::Bytes;
 
 use super::{RecordError, damaged};
 use crate::domain::{Sequence, Tombstone, message::PRIORITY_DEFAULT};
 
-/// As records and scripts spell it.
+/// The letter in records and scripts.
 pub(in crate::store) fn letter(tombstone: Tombstone) -> char {
     match tombstone {
         Tombstone::Dropped => 'd',
@@ -14,7 +14,7 @@ pub(in crate::store) fn letter(tombstone: Tombstone) -> char {
     }
 }
 
-/// What [`letter`] spells.
+/// The reverse of [`letter`].
 pub(in crate::store) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError> {
     match letter {
         Some(b'd') => Ok(Tombstone::Dropped),
@@ -24,10 +24,10 @@ pub(in crate::store) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, Re
     }
 }
 
-/// What stands before the format.
+/// The part before the format.
 pub(super) struct Prefix {
     pub tombstone: Option<Tombstone>,
-    /// The length of a body that stands apart.
+    /// The length of a body that is stored apart.
     pub apart: Option<u64>,
     pub previous: Option<Sequence>,
     pub priority: u8,
@@ -75,7 +75,7 @@ pub(super) fn read_prefix(
     Ok((prefix, rest))
 }
 
-/// The number from here to the next `end`, and where it goes on behind that.
+/// Parses the number up to the next `end`; returns it with the index after `end`.
 pub(super) fn number(bytes: &[u8], from: usize, end: u8) -> Result<(u64, usize), RecordError> {
     let rest = bytes.get(from..).unwrap_or_default();
     let length = rest.iter().take(20).position(|&b| b == end);
@@ -84,8 +84,8 @@ pub(super) fn number(bytes: &[u8], from: usize, end: u8) -> Result<(u64, usize),
     Ok((text.parse().map_err(|e| damaged(&e))?, from + length + 1))
 }
 
-/// The accounted bytes of a tombstone that cannot be read otherwise, as far as it is there: scripts write
-/// `T<how>D<accounted_bytes>;` in the place of a record that they could not read.
+/// The accounted bytes of an unreadable tombstone, if it has them. Scripts replace a record that
+/// they cannot read with `T<how>D<accounted_bytes>;`.
 pub(super) fn accounted_bytes_of_damaged(record: &Bytes) -> u64 {
     if record.get(2) == Some(&b'D') {
         return number(record, 3, b';').map_or(0, |(accounted_bytes, _)| accounted_bytes);

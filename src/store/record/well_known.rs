@@ -1,5 +1,5 @@
-//! What nearly all messages have, in few bytes: a few bytes less a message decide whether a record of
-//! some 250 bytes takes 256 or 320 in Redis.
+//! Short encodings of common values: a few bytes decide whether Redis allocates 256 or 320 bytes
+//! for a record of some 250.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::{
 };
 use uuid::Uuid;
 
-/// Content types that are written as their place here. Never change a place: records hold it.
+/// Content types that are stored as their index here. Never change an index: records contain it.
 const KNOWN: [&str; 6] = [
     "application/json",
     "application/octet-stream",
@@ -19,7 +19,7 @@ const KNOWN: [&str; 6] = [
     "application/x-www-form-urlencoded",
 ];
 
-/// Most ids are UUIDs: these are written as 16 bytes, all others as text.
+/// Most ids are UUIDs, stored as 16 bytes; all others are stored as text.
 pub(super) enum Id {
     Uuid(Uuid),
     Text(String),
@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for Id {
             type Value = Id;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the 16 bytes of a UUID, or a text")
+                f.write_str("the 16 bytes of a UUID, or a string")
             }
 
             fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Id, E> {
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// A content type: one of [`KNOWN`], or any.
+/// A content type: one of [`KNOWN`], or any other.
 pub(super) enum ContentType {
     CatalogEntry(u8),
     Text(String),
@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for ContentType {
             type Value = ContentType;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the place of a known content type, or a text")
+                f.write_str("the index of a known content type, or a string")
             }
 
             fn visit_u64<E: Error>(self, position: u64) -> Result<ContentType, E> {

@@ -1,4 +1,4 @@
-//! The sets of a destination, page by page.
+//! Reads the sets of a destination page by page.
 
 use std::collections::HashMap;
 
@@ -11,21 +11,21 @@ use crate::{
     store::StoreError,
 };
 
-/// How many elements one look reads, about.
+/// About how many elements one call reads.
 const PAGE: usize = 1000;
-/// The same for records.
+/// About how many records one call reads.
 const RECORDS: usize = 200;
-/// The same where a value may be long: checkpoints and errors.
+/// About how many long values one call reads: checkpoints and errors.
 const LONG_VALUES: usize = 100;
-/// So many places in the list are told of one message.
+/// How many positions in the list are passed on for one message.
 const PLACES_MAX: usize = 4;
 
-/// A set of sequences, which are mostly close together.
+/// A set of sequences, most of them close together.
 #[derive(Debug, Default)]
 pub(super) struct Bits(HashMap<u64, u64>);
 
 impl Bits {
-    /// Adds one. True if it was not there.
+    /// Adds one. True if it is new.
     pub(super) fn insert(&mut self, sequence: Sequence) -> bool {
         let word = self.0.entry(sequence / 64).or_default();
         let bit = 1 << (sequence % 64);
@@ -47,8 +47,8 @@ impl Bits {
 }
 
 impl Repairing<'_> {
-    /// What waits. A list is read from its end: what is claimed meanwhile leaves at its front, and what
-    /// comes to the end is only read twice.
+    /// The waiting messages. A list is read from its end: claims remove from its front, and what is
+    /// added at the end is at worst read twice.
     pub(super) async fn list_waiting(&self) -> Result<Bits, StoreError> {
         let mut waiting = Bits::default();
         if self.known.destination.ordering == Ordering::None {
@@ -78,7 +78,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Looks at all messages that have a record.
+    /// Checks all messages that have a record.
     pub(super) async fn scan_records(&mut self) -> Result<(), StoreError> {
         let mut cursor = 0;
         loop {
@@ -100,7 +100,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Some of the records.
+    /// One page of records.
     async fn records(&self, cursor: u64) -> Result<(u64, Vec<Item>), StoreError> {
         let (next, found) =
             self.scan::<(Bytes, Bytes)>("HSCAN", &self.keys.messages(), cursor, RECORDS).await?;
@@ -109,7 +109,7 @@ impl Repairing<'_> {
         Ok((next, items.collect()))
     }
 
-    /// Looks at what lanes hold beside that.
+    /// Checks the remaining messages that lanes hold.
     pub(super) async fn scan_lanes(&mut self) -> Result<(), StoreError> {
         if self.known.destination.ordering != Ordering::Key {
             for key in [self.keys.in_progress(None), self.keys.ready(None)] {
@@ -135,7 +135,7 @@ impl Repairing<'_> {
                 }
             }
         }
-        // What cannot be read and was met in no lane.
+        // Unreadable records that no lane holds.
         let unread = std::mem::take(&mut self.unread).into_iter();
         let unread = unread.filter(|(sequence, _)| !self.seen.has(*sequence));
         let item = |(sequence, length)| Item { lane: None, sequence, flags: format!("u{length};") };
@@ -175,7 +175,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Looks for traces of messages that no lane holds and that have no record.
+    /// Finds traces of messages that no lane holds and that have no record.
     pub(super) async fn scan_strays(&mut self) -> Result<(), StoreError> {
         let keys = self.keys.clone();
         for (command, key) in
@@ -241,7 +241,7 @@ impl Repairing<'_> {
         if items.is_empty() { Ok(()) } else { self.messages(items).await }
     }
 
-    /// Builds the set `in-progress` of lanes in which it has another type.
+    /// Rebuilds `in-progress` of lanes in which it has another type.
     pub(super) async fn rebuild_lanes(&mut self) -> Result<(), StoreError> {
         let wrong = std::mem::take(&mut self.wrong_lanes);
         if wrong.is_empty() {
@@ -274,9 +274,9 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// Looks again at messages of which it matters whether they wait: at those that stand elsewhere or
-    /// are gone, most of which have gone on since they were seen in the list, and at those that were seen
-    /// nowhere. A long list is read in pages, and the script is told where each was seen.
+    /// Checks again messages for which it matters whether they wait: those in another state or
+    /// gone, most of which moved on after the list was read, and those in no state. A long list is
+    /// read in pages; the script gets the positions at which each message was seen.
     pub(super) async fn look_for_listed(&mut self) -> Result<(), StoreError> {
         let mut wanted = std::mem::take(&mut self.to_look_for);
         let gone: Vec<_> = self.waiting.all().filter(|one| !self.seen.has(*one)).collect();
@@ -289,7 +289,7 @@ impl Repairing<'_> {
             wanted.entry(*sequence).or_insert(item);
         }
         let places = self.places_of(&wanted).await?;
-        // What is gone, and left the list meanwhile, is as it should be.
+        // A message that is gone and has left the list is correct.
         gone.iter().filter(|one| !places.contains_key(one)).for_each(|one| {
             wanted.remove(one);
         });
@@ -299,11 +299,11 @@ impl Repairing<'_> {
             let flags = format!("{}l{};", item.flags.replace('w', ""), places.join(","));
             Item { flags, ..item }
         });
-        // They are counted already.
+        // The sums already include them.
         self.look_at(items.collect()).await.map(drop)
     }
 
-    /// Where these stand in what waits, counted from the end of the list: -1 is the last.
+    /// The positions of these in the waiting list, counted from its end: -1 is the last.
     async fn places_of(
         &self,
         wanted: &HashMap<Sequence, Item>,
@@ -333,7 +333,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// A page of the list of what waits, up to this place from its end.
+    /// A page of the waiting list that ends at this position, counted from the end.
     async fn waiting_before(&self, end: isize) -> Result<Vec<Bytes>, StoreError> {
         let mut pipe = redis::pipe();
         pipe.lrange(self.keys.waiting(), end - PAGE as isize + 1, end);
@@ -341,7 +341,7 @@ impl Repairing<'_> {
         Ok(found)
     }
 
-    /// Looks at dead letters.
+    /// Checks dead letters.
     pub(super) async fn scan_letters(&mut self) -> Result<(), StoreError> {
         let keys = self.keys.clone();
         let mut seen = Bits::default();
@@ -369,7 +369,7 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// Looks at bodies, which the script does not hand out.
+    /// Checks bodies, which the script does not return.
     pub(super) async fn scan_bodies(&mut self) -> Result<(), StoreError> {
         let mut cursor = "0".to_owned();
         loop {
@@ -394,7 +394,7 @@ impl Repairing<'_> {
     }
 }
 
-/// A sequence. One with zeros in front is none: a repair has put it in the place of another.
+/// Parses a sequence. Leading zeros mark a placeholder that a repair wrote, not a sequence.
 fn number(text: &Bytes) -> Option<Sequence> {
     let text = std::str::from_utf8(text).ok().filter(|text| !text.starts_with('0'))?;
     text.parse().ok()

@@ -1,6 +1,6 @@
-//! What the user of Redis must be allowed to do, and what it is not. Scripts check their commands
-//! before they write anything ([`preamble`]); each pod asks once a second whether it lacks a right,
-//! since rights can be taken away and given back while it runs.
+//! The rights that the Redis user needs, and those that it lacks. Scripts check their commands
+//! before they write anything ([`preamble`]). Each pod checks once a second, since rights can
+//! change while it runs.
 
 mod probe;
 pub mod table;
@@ -19,15 +19,15 @@ use tokio_util::sync::CancellationToken;
 use super::{Store, StoreError};
 pub(super) use probe::{Needs, Probe};
 
-/// How often a pod asks.
+/// How often a pod checks.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Rights that are missing, as rules of an ACL would grant them: `+hset`, `~reseq:*`, `&reseq:*`.
+/// Missing rights, as the ACL rules that would grant them: `+hset`, `~reseq:*`, `&reseq:*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Without these a pod cannot do its work.
+    /// A pod cannot work without these.
     pub rights: BTreeSet<String>,
-    /// Without these it works, but wake-ups are lost: what there is to do is found by polling.
+    /// A pod works without these, but gets no wake-ups and only polls.
     pub hints: BTreeSet<String>,
 }
 
@@ -38,23 +38,23 @@ impl Missing {
         self
     }
 
-    /// A sentence that names what a pod cannot do without; none if nothing is missing.
+    /// Names the missing rights that a pod needs; `None` if nothing is missing.
     pub fn rights_sentence(&self) -> Option<String> {
         let rules = joined(self.rights.iter())?;
         Some(format!("the Redis user lacks rights that Reseq needs: {rules}"))
     }
 
-    /// A sentence that names what only makes it slower; none if nothing is missing.
+    /// Names the missing rights that only slow a pod down; `None` if nothing is missing.
     pub fn hints_sentence(&self) -> Option<String> {
         let rules = joined(self.hints.iter())?;
         Some(format!(
-            "the Redis user lacks rights for wake-ups: {rules}; what there is to do is found by \
-             polling, up to a second later"
+            "the Redis user lacks rights for wake-ups: {rules}; work is found by polling instead, \
+             up to a second later"
         ))
     }
 
-    /// Why a pod is not ready; none if it is. A user made with `ACL SETUSER … +@all` has no channels: the
-    /// pod works, and is ready. One that lacks a command was meant to have fewer rights than Reseq needs.
+    /// Why a pod is not ready; `None` if it is. A user made with `ACL SETUSER … +@all` has no channels,
+    /// and the pod is ready all the same. A missing command means that the ACL is too narrow.
     fn not_ready(&self) -> Option<String> {
         let commands = self.hints.iter().filter(|rule| rule.starts_with('+'));
         joined(self.rights.iter().chain(commands))
@@ -66,13 +66,13 @@ fn joined<'a>(rules: impl Iterator<Item = &'a String>) -> Option<String> {
     (!rules.is_empty()).then(|| rules.join(" "))
 }
 
-/// What this pod has found out.
+/// The state of this pod's checks.
 pub(super) struct Rights {
     probe: Probe,
     missing: Mutex<Missing>,
-    /// Held while it is asked, so that no older answer comes after a newer one.
+    /// Held during a check, so that an older answer never replaces a newer one.
     asking: tokio::sync::Mutex<()>,
-    /// A call was refused: it is time to ask again.
+    /// Wakes the check after a refused call.
     refused: Notify,
 }
 
@@ -82,7 +82,7 @@ impl Rights {
         Rights { probe, missing, asking, refused }
     }
 
-    /// A call was refused for a missing right.
+    /// Call this when Redis refused a call for a missing right.
     pub(super) fn was_refused(&self) {
         self.refused.notify_one();
     }
@@ -91,7 +91,7 @@ impl Rights {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps what was found, and logs it if it is news.
+    /// Stores the result, and logs changes.
     fn keep(&self, found: &Missing) {
         let mut kept = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *kept, found.clone());
@@ -99,20 +99,20 @@ impl Rights {
         if before.rights != found.rights {
             match found.rights_sentence() {
                 Some(sentence) => tracing::error!("{sentence}; this pod is not ready without them"),
-                None => tracing::info!("the Redis user has the rights that it lacked"),
+                None => tracing::info!("the Redis user now has all rights that Reseq needs"),
             }
         }
         if before.hints != found.hints {
             match found.hints_sentence() {
                 Some(sentence) => tracing::error!("{sentence}"),
-                None => tracing::info!("the Redis user has the rights for wake-ups that it lacked"),
+                None => tracing::info!("the Redis user now has the rights for wake-ups"),
             }
         }
     }
 }
 
 impl Store {
-    /// Asks every primary what its user lacks. What cannot be asked just now is not known to be
+    /// Asks every primary which rights its user lacks. A primary that does not answer reports none
     /// missing.
     pub async fn ask_rights(&self) -> Missing {
         let _asking = self.inner.rights.asking.lock().await;
@@ -129,7 +129,7 @@ impl Store {
                     if super::connect::is_broken(&error) {
                         node.discard(&link, &error);
                     }
-                    tracing::debug!(%error, "cannot ask for the rights of the Redis user");
+                    tracing::debug!(%error, "cannot check the rights of the Redis user");
                     None
                 }
             }
@@ -143,7 +143,7 @@ impl Store {
         missing
     }
 
-    /// Refuses while a right is missing that this pod cannot do without, as far as it knows.
+    /// Refuses if a right that a pod needs is known to be missing.
     pub(super) fn check_rights(&self) -> Result<(), StoreError> {
         match joined(self.inner.rights.missing().rights.iter()) {
             Some(rules) => Err(StoreError::NoRights(rules)),
@@ -151,17 +151,17 @@ impl Store {
         }
     }
 
-    /// Asks for the rights now, and refuses where one is missing without which a pod is not ready.
+    /// Checks the rights now, and refuses if one is missing that a ready pod needs.
     pub(super) async fn check_rights_now(&self) -> Result<(), StoreError> {
         self.ask_rights().await.not_ready().map_or(Ok(()), |rules| Err(StoreError::NoRights(rules)))
     }
 
-    /// What is known to be missing.
+    /// The rights that are known to be missing.
     pub fn missing_rights(&self) -> Missing {
         self.inner.rights.missing()
     }
 
-    /// Asks once a second, and whenever a call was refused, until `stop`.
+    /// Checks once a second, and after each refused call, until `stop`.
     pub async fn watch_rights(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(ASK_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -172,7 +172,7 @@ impl Store {
                 () = self.inner.rights.refused.notified() => {}
             }
             stop.run_until_cancelled(self.ask_rights()).await;
-            // However many calls are refused.
+            // Limits the rate, however many calls are refused.
             stop.run_until_cancelled(tokio::time::sleep(ASK_EVERY / 10)).await;
         }
     }
@@ -184,9 +184,9 @@ impl Missing {
     }
 }
 
-/// What a script does first: it fails, by name, if its user may not run one of its commands. There is
-/// no rollback, so this must be known before anything is written. That its user may read and write all
-/// keys of the call, Redis has checked by then.
+/// The first lines of a script: it fails with `NO_RIGHTS` if its user may not run one of its
+/// commands. Scripts have no rollback, so this must happen before any write. Redis itself has
+/// already checked access to all keys of the call.
 pub(super) fn preamble(script: &str) -> String {
     let mut text = String::from("do local may, key = redis.acl_check_cmd, KEYS[1]\n");
     for command in table::commands_in(script) {

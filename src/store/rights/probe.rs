@@ -1,4 +1,4 @@
-//! Asks a server which of the rights that Reseq needs its user lacks.
+//! Asks a server which rights the user lacks.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use redis::{
 use super::{Missing, table};
 use crate::store::{Keys, keys::Claimers, scripts::Scripts};
 
-/// Answers those questions to which the answer is no. ARGV: of each question its name, how many words
-/// its command has, and these. A command that the server does not have is nobody's missing right.
+/// Returns the names of the denied questions. ARGV, per question: name, number of words of its
+/// command, the words. A command that the server does not have counts as allowed.
 const PROBE: &str = r"
 local may, missing, at = redis.acl_check_cmd, {}, 1
 while may and at < #ARGV do
@@ -21,7 +21,7 @@ while may and at < #ARGV do
 end
 return missing";
 
-/// What a deployment needs beyond what every one does.
+/// What this deployment needs beyond the common rights.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::store) struct Needs {
     pub(in crate::store) cluster: bool,
@@ -29,11 +29,11 @@ pub(in crate::store) struct Needs {
     pub(in crate::store) replicas: bool,
 }
 
-/// The questions, made once.
+/// The questions, built once.
 pub(in crate::store) struct Probe {
     script: Script,
     questions: Vec<String>,
-    /// As a rule of an ACL: `reseq:*`.
+    /// The key pattern of an ACL rule: `reseq:*`.
     pattern: String,
 }
 
@@ -45,7 +45,7 @@ impl Probe {
             pattern: format!("{}:*", keys.prefix()),
         };
         for key in sample_of_keys(keys) {
-            // Redis lets a script run only where its user may read and write all of its keys.
+            // Redis runs a script only if its user may read and write all of its keys.
             probe.ask(&format!("by hash {key}"), &["EVALSHA", "x", "1", &key]);
             probe.ask(&format!("by text {key}"), &["EVAL", "x", "1", &key]);
         }
@@ -66,7 +66,7 @@ impl Probe {
         }
         for command in table::OF_WAKE_UPS {
             let name = command.to_lowercase();
-            // With no channel, only the command is asked about.
+            // Without a channel, only the command is checked.
             probe.ask(&format!("wake-ups +{name}"), &[command]);
             for channel in [keys.wake_definitions(), keys.partition(0).wake_owner()] {
                 probe.ask(&format!("channel {name}"), &[command, &channel]);
@@ -80,7 +80,7 @@ impl Probe {
         self.questions.extend(words.iter().map(|word| (*word).to_owned()));
     }
 
-    /// What the user of this connection lacks there.
+    /// The rights that the user of this connection lacks.
     pub(in crate::store) async fn run(
         &self,
         connection: &mut MultiplexedConnection,
@@ -102,9 +102,9 @@ impl Probe {
         }
         match answer {
             Ok(answers) => self.read(&answers, &mut missing),
-            // Without it nothing else can be found out.
+            // Without EVAL, nothing else can be checked.
             Err(error) if is_no_right(&error) => drop(missing.rights.insert("+eval".to_owned())),
-            // Something else than a Redis that Reseq knows; what it is, is asked next.
+            // Not a Redis that Reseq knows; the checks that follow report that.
             Err(error)
                 if matches!(error.kind(), ErrorKind::UnexpectedReturnType | ErrorKind::Parse) => {}
             Err(error) => return Err(error),
@@ -114,7 +114,7 @@ impl Probe {
 
     fn read(&self, answers: &[String], missing: &mut Missing) {
         let denied: BTreeSet<&str> = answers.iter().map(String::as_str).collect();
-        // One of the two may be denied for itself.
+        // If only one of the two is denied, the command is missing, not the keys.
         let lacks_keys = denied
             .iter()
             .filter_map(|answer| answer.strip_prefix("by hash "))
@@ -124,7 +124,8 @@ impl Probe {
         }
         for answer in &denied {
             if let Some(command) = answer.strip_prefix("of keys ") {
-                // Where the keys are not allowed, no command on one is: that says nothing of it.
+                // If the keys are denied, so is every command on them: that says nothing about the
+                // command.
                 if !lacks_keys {
                     missing.rights.insert(command.to_owned());
                 }
@@ -141,7 +142,7 @@ impl Probe {
     }
 }
 
-/// Keys of every kind, so that a rule for only some of them is noticed.
+/// Keys of every kind, to notice a rule that covers only some of them.
 fn sample_of_keys(keys: &Keys) -> Vec<String> {
     let partition = keys.partition(0);
     let mut sample = vec![keys.meta(), keys.pods()];
@@ -154,7 +155,7 @@ fn sample_of_keys(keys: &Keys) -> Vec<String> {
     sample
 }
 
-/// As a rule of an ACL names it: `hset`, `cluster|slots`.
+/// The name of a command in an ACL rule: `hset`, `cluster|slots`.
 fn rule_of(words: &[&str]) -> String {
     let is_container = words[0] == "CLUSTER";
     let count = if is_container { 2 } else { 1 };

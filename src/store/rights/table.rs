@@ -1,18 +1,18 @@
-//! The commands that the scripts run, and those that Reseq sends itself; with arguments that they
-//! take, as Redis answers whether a command is allowed only for a whole one.
+//! The commands that scripts and Reseq itself run. With sample arguments, because Redis checks only
+//! complete commands.
 
 use std::collections::BTreeSet;
 
 use crate::store::scripts::{Scripts, Transition};
 
-/// A command that scripts may run, or that is on one key.
+/// A command that scripts run, or that takes a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Command {
-    /// In capitals.
+    /// In upper case.
     pub name: &'static str,
-    /// True if it is on a key.
+    /// True if it takes a key.
     pub has_key: bool,
-    /// How many arguments it needs at least, behind its key.
+    /// The least number of arguments after its key.
     pub arguments: usize,
 }
 
@@ -20,13 +20,13 @@ const fn on_key(name: &'static str, arguments: usize) -> Command {
     Command { name, has_key: true, arguments }
 }
 
-/// What scripts run that is on no key.
+/// Commands without a key that scripts run.
 const ON_NO_KEY: [Command; 2] = [
     Command { name: "INFO", has_key: false, arguments: 0 },
     Command { name: "TIME", has_key: false, arguments: 0 },
 ];
 
-/// What scripts and Rust may run on keys. A test holds it against what they do run.
+/// Commands on keys that scripts and Rust run. A test compares it with the code.
 const ON_KEYS: [Command; 49] = [
     on_key("DEL", 0),
     on_key("EXISTS", 0),
@@ -79,7 +79,7 @@ const ON_KEYS: [Command; 49] = [
     on_key("ZSCORE", 1),
 ];
 
-/// Commands on keys that Rust sends itself.
+/// Commands on keys that Rust itself sends.
 const SENT_ON_KEYS: [&str; 18] = [
     "EXISTS",
     "GET",
@@ -101,31 +101,31 @@ const SENT_ON_KEYS: [&str; 18] = [
     "ZSCORE",
 ];
 
-/// Commands without a key that every deployment needs, whole.
+/// Complete commands without a key that every deployment needs.
 pub(super) const ALWAYS: [&[&str]; 8] = [
     &["PING"],
     &["TIME"],
     &["INFO"],
     &["MULTI"],
     &["EXEC"],
-    // No key says where it looks.
+    // SCAN takes no key.
     &["SCAN", "0"],
     &["EVAL", "return 1", "0"],
     &["EVALSHA", "x", "0"],
 ];
 
-/// What a cluster needs, too.
+/// Also needed with a cluster.
 pub(super) const IN_CLUSTER: [&[&str]; 3] =
     [&["CLUSTER", "SLOTS"], &["CLUSTER", "INFO"], &["ASKING"]];
-/// What `redis.replicas` needs, too.
+/// Also needed with `redis.replicas`.
 pub(super) const WITH_REPLICAS: [&[&str]; 1] = [&["WAIT", "0", "0"]];
-/// What Sentinel needs, too.
+/// Also needed with Sentinel.
 pub(super) const WITH_SENTINEL: [&[&str]; 1] = [&["ROLE"]];
-/// Commands by which wake-ups travel; each takes a channel.
+/// Commands for wake-ups; each takes a channel.
 pub(super) const OF_WAKE_UPS: [&str; 4] = ["PUBLISH", "SPUBLISH", "SUBSCRIBE", "SSUBSCRIBE"];
 
-/// The commands of a script, in whatever form its text names them. What is in no table is no command
-/// (`WITHSCORES`), or a wake-up.
+/// The commands in a script, found by name in its text. Quoted words that are in no table are not
+/// commands (`WITHSCORES`), or belong to wake-ups.
 pub fn commands_in(script: &str) -> BTreeSet<Command> {
     let code = script.lines().filter(|line| !line.trim_start().starts_with("--"));
     let code = code.map(|line| line.split(" -- ").next().unwrap_or_default());
@@ -134,7 +134,7 @@ pub fn commands_in(script: &str) -> BTreeSet<Command> {
     all.filter(|command| words.contains(command.name)).copied().collect()
 }
 
-/// The rules that a user needs for commands, in every deployment: `+hset`.
+/// The ACL rules for commands that every deployment needs: `+hset`.
 pub fn rules() -> BTreeSet<String> {
     let scripts = Scripts::new();
     let sources = scripts.all().into_iter().map(Transition::source);
@@ -143,7 +143,7 @@ pub fn rules() -> BTreeSet<String> {
     names.map(|name| format!("+{}", name.to_lowercase())).collect()
 }
 
-/// All commands on keys that Reseq runs, whatever it does: those of the scripts, and its own.
+/// All commands on keys that Reseq runs: those of the scripts and those that Rust sends.
 pub(super) fn commands_on_keys<'a>(scripts: impl Iterator<Item = &'a str>) -> BTreeSet<Command> {
     let sent = ON_KEYS.iter().filter(|command| SENT_ON_KEYS.contains(&command.name));
     let all = sent.copied().chain(scripts.flat_map(commands_in));
