@@ -53,8 +53,8 @@ fn in_words(answer: &Value) -> String {
         (first, last) => format!(" (of {first} to {last})"),
     };
     let mut text = match answer["would_replay"].as_u64() {
-        Some(count) => format!("{count} would arrive anew{range}"),
-        None => format!("{} have arrived anew{range}", answer["replayed"]),
+        Some(count) => format!("{count} would be enqueued again{range}"),
+        None => format!("{} were enqueued again{range}", answer["replayed"]),
     };
     for (field, what) in [
         ("duplicates", "had been replayed before"),

@@ -67,9 +67,9 @@ async fn redrive(args: Many) -> anyhow::Result<()> {
     let path = path_of(&args.destination, "dead-letters/redrive");
     let answer = args.at.post(&path, &args.which.request(args.dry_run)?).await?;
     args.at.print(&answer, |answer| match answer["would_redrive"].as_u64() {
-        Some(count) => format!("{count} would arrive anew"),
+        Some(count) => format!("{count} would be enqueued again"),
         None => {
-            let mut text = format!("{} have arrived anew", answer["redriven"]);
+            let mut text = format!("{} were enqueued again", answer["redriven"]);
             for (field, what) in
                 [("gone", "are no dead letters any more"), ("refused", "can never be delivered")]
             {

@@ -241,7 +241,7 @@ fn undeliverable(known: &CatalogEntry, arrival: &Arrival) -> Option<&'static str
     let destination = &known.destination;
     if arrival.priority.is_some() && destination.ordering != Ordering::None {
         return Some(
-            "priority (Reseq-Priority): only a destination with ordering = \"none\" accepts it; \
+            "priority (Reseq-Priority): only a destination whose ordering is \"none\" accepts it; \
              leave it out, as this destination keeps the order of arrival",
         );
     }
