@@ -1,4 +1,4 @@
-//! `reseq replay`: delivered messages arrive anew.
+//! `reseq replay`: enqueues delivered messages again.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub struct ReplayArgs {
     dry_run: bool,
 }
 
-/// Replays.
+/// Runs the command.
 pub async fn run(args: ReplayArgs) -> anyhow::Result<()> {
     let request = object(&[
         ("from_sequence", args.from_sequence.map(Value::from)),

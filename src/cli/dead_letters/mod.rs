@@ -53,7 +53,7 @@ struct DiscardArgs {
     yes: bool,
 }
 
-/// Does it.
+/// Runs the command.
 pub async fn run(args: DeadLettersArgs) -> anyhow::Result<()> {
     match args.command {
         Command::List(args) => list::list(args).await,
@@ -71,7 +71,7 @@ async fn redrive(args: Many) -> anyhow::Result<()> {
         None => {
             let mut text = format!("{} were enqueued again", answer["redriven"]);
             for (field, what) in
-                [("gone", "are no dead letters any more"), ("refused", "can never be delivered")]
+                [("gone", "are no longer dead letters"), ("refused", "can never be delivered")]
             {
                 if answer[field] != 0 {
                     text += &format!("; {} {what}", answer[field]);
@@ -90,7 +90,10 @@ async fn discard(args: DiscardArgs) -> anyhow::Result<()> {
         let counts = args.at.post(&path, &args.which.request(true)?).await?;
         let count = &counts["would_discard"];
         anyhow::ensure!(
-            is_sure(&format!("{count} dead letters of {} go for good.", args.destination))?,
+            is_sure(&format!(
+                "This deletes {count} dead letters of {} permanently.",
+                args.destination
+            ))?,
             "nothing was discarded"
         );
     }
