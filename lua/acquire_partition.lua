@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- acquire_partition: takes a partition that has no owner, or renews the lease of the one who asks.
+-- acquire_partition: acquires a partition that has no owner, or renews the caller's lease.
 --
 -- KEYS:
 --   [1] epoch   reseq:{p07}:epoch
@@ -8,13 +8,13 @@
 --   [1] token  [2] lease, ms  [3] known of the epoch (include/epoch.lua)
 -- Returns: {epoch, milliseconds that releases must still wait}
 -- Errors: NEWER_SCHEMA <schema>, OWNED <milliseconds that the other's lease lasts> <epoch>
--- The longest lease is noted: a server that forgets the owner has others wait so long.
--- Sent again it renews again: no call number is needed.
+-- Stores the longest lease: a server that forgets the owner lets others wait for as long.
+-- Sent again, it renews again: no call number is needed.
 -- include: schema, clock, epoch
 
 local now, lease_ms = now_ms(), tonumber(ARGV[2])
 local held, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
--- Looked at in any case: who is refused must learn whether this server forgot that it was the owner.
+-- Always checked: a refused caller must learn whether this server forgot that it was the owner.
 local epoch, wait = current_epoch(KEYS[1], now, ARGV[3])
 if held and held ~= ARGV[1] and tonumber(deadline) > now then
   return redis.error_reply('OWNED ' .. text(tonumber(deadline) - now) .. ' ' .. text(epoch))

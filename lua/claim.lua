@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- claim: gives a processor up to so many waiting messages of one destination, under a lease.
+-- claim: gives a processor waiting messages of one destination, under a lease.
 --
 -- KEYS:
 --   [1] call          reseq:{p07}:calls:<caller>
@@ -13,14 +13,14 @@
 --   [9] bodies        reseq:{p07}:d:<dest>:bodies
 --   [10] withdrawn    reseq:{p07}:d:<dest>:withdrawn
 -- ARGV:
---   [1] call number  [2] destination  [3] definition version  [4] secret (the same for the whole
---   call)  [5] lease, ms  [6] most messages  [7] most bytes of records (one is always given)
---   [8] least messages (with fewer waiting nothing is given; overrides the bytes)
+--   [1] call number  [2] destination  [3] definition version  [4] secret (the same for the whole call)
+--   [5] lease, ms  [6] most messages  [7] most bytes of records (at least one record is returned)
+--   [8] fewest messages (returns none if fewer wait; overrides [7])
 --   [9] 'destination', 'key' or 'none'
--- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if attempts left
---   something behind at any message, {deadline, 'attempts', sequence, record, what they left or '' …};
---   a record ('': it is missing) whose body is stored apart is followed by the body, last ('': it is
---   missing); {deadline, 'again'}: nothing was found among as many as one call looks through
+-- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if any of the messages has
+--   earlier attempts, {deadline, 'attempts', sequence, record, attempts or '' …}; a record ('': missing) whose
+--   body is stored apart is followed by the body ('': missing); {deadline, 'again'}: one call's limit of
+--   reads found nothing
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, expect, look, bodies, withdrawn
 
@@ -32,9 +32,9 @@ local function lease_of(sequence)
   return before_sequence .. sequence .. after_sequence
 end
 
--- The records are read again for an answer that is given again, and kept by nobody: only what is
--- still held under this secret is told. Also returns how many of the sequences are covered, and
--- those that are told. The first records say how many of their size fit into one look.
+-- A repeated answer reads the records again, because nobody keeps them: it contains only messages still held
+-- under this secret. Also returns how many of the sequences are covered, and which are in the answer. The
+-- size of the first records decides how many are read at a time.
 local function answer_of(deadline, sequences, room)
   local answer, told, looked, wanted = {deadline}, {}, 0, {}
   local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
@@ -92,7 +92,7 @@ if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. know
 
 expect('ZCARD', KEYS[6], KEYS[7])
 local most = tonumber(ARGV[6])
--- Where some were withdrawn: how many at the front of the list were not.
+-- With withdrawn messages in the list: how many at its front are not withdrawn.
 local clean
 if known[3] then
   expect('SCARD', KEYS[10])
@@ -102,14 +102,14 @@ if known[3] then
     return keep(KEYS[1], number, {text(now), 'again'})
   end
 end
--- One more than can be given tells whether there are more.
+-- One more than allowed, to know whether there are more.
 local last = clean and math.min(most, clean - 1) or most
 local sequences = last < 0 and {} or redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], '0', text(last))
 local has_more = #sequences > most or clean and redis.call('LLEN', KEYS[3]) > #sequences
 sequences[most + 1] = nil
 local deadline = text(now + tonumber(ARGV[5]))
 local answer, covered, told = answer_of(deadline, sequences, tonumber(ARGV[7]))
--- All or nothing: what there is stays where it is, for those who want less.
+-- All or nothing: leave them for callers that want fewer.
 if #sequences > 0 and #told < least then return keep(KEYS[1], number, {deadline}) end
 if #sequences == 0 then
   redis.call('ZREM', KEYS[7], destination)

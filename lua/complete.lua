@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- complete: what was claimed has been processed; stores the outputs and makes the messages ready.
+-- complete: stores the outputs of claimed messages, and makes the messages ready.
 --
 -- KEYS:
 --   [1]  call              reseq:{p07}:calls:<caller>
@@ -19,13 +19,12 @@
 --   [15] bodies            reseq:{p07}:d:<dest>:bodies
 --   [16…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
---   [1] call number  [2] destination  [3] number of lanes  [4] schema that the records are written
---   in  [5] number of messages; then the lanes' keys, then the sequences, rising, then the members
---   of leases, then the records ('': as it is stored); then, if there are several lanes, of each message
---   its lane (from 1); then per body that is stored apart, or is not any more, 3: its message (from 1),
---   '' or 'i' (the body as it arrived), the body or ''
+--   [1] call number  [2] destination  [3] number of lanes  [4] schema of the records  [5] number of messages;
+--   then the lanes' keys, then the sequences, ascending, then the members of leases, then the records ('': as
+--   stored); then, if there are several lanes, the lane of each message (from 1); then 3 for each body that is
+--   stored apart, or no longer is: its message (from 1), '' or 'i' (the body as it arrived), the body or ''
 -- Returns: {which (from 1), 'stale_lease' | 'settled' | 'damaged', which, …}: all others were completed;
---   settled: it was completed before; damaged: a key that it needs has another type, and its lease lasts
+--   settled: completed before; damaged: a key that it needs has the wrong type, and its lease runs on
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_CALL, UNREADABLE
 -- include: schema, clock, call, expect, damage, lists, leases, attempts, wake, waiting, serial
 
@@ -35,7 +34,7 @@ if answered then return answered end
 local schema = check_schema(KEYS[14])
 if schema ~= ARGV[4] then return redis.error_reply('STALE_SCHEMA ' .. schema) end
 
--- The caller may know an old definition, so the destination is asked itself.
+-- Read from the destination itself, because the caller may know an old definition.
 local destination = ARGV[2]
 local known = redis.call('HMGET', KEYS[2], 'ordering', 'processing', 'ready')
 local ordering, serial = known[1], known[2] == 'serial'
@@ -60,9 +59,8 @@ if serial then
 end
 local attempts_kept = redis.call('HLEN', KEYS[4]) > 0
 
--- A token names its lane: one that was tampered with, or that comes with the ordering of an old
--- definition, must not reach into another. What is in order without keys stands in one lane, without
--- gaps: of that its head says enough.
+-- A token names its lane. A forged token, or one from an older definition's ordering, must not reach into
+-- another lane. A destination without keys has only one lane, without gaps, so its head is enough to check.
 local heads, is_damaged = {}, {}
 local function head_of(lane)
   if not heads[lane] then
@@ -82,7 +80,7 @@ local function stands_in(lane, sequence, number)
   return not is_damaged[lane] and redis.call('ZSCORE', in_progress_of(lane), sequence)
 end
 
--- Of those that are not completed what to answer; false if a set of the lane cannot be read.
+-- The status of a message that is not completed; false if a set of the lane cannot be read.
 local function why_not(lane, sequence, is_again, is_held)
   if is_again then return 'settled' end
   local score = redis.pcall('ZSCORE', ready_of(lane), sequence)
@@ -99,7 +97,7 @@ local function except(i, why)
   answer[at + 1], answer[at + 2] = text(i), why
 end
 local function lane_of(i) return lane_count > 1 and tonumber(ARGV[lane_base + i]) or 1 end
--- What stands behind the records is about bodies that are stored apart.
+-- The arguments after the records are about bodies that are stored apart.
 local body_base = lane_base + (lane_count > 1 and count or 0)
 local cannot_store, has_records = {}, false
 if #ARGV > body_base and not try('HLEN', KEYS[15]) then
@@ -123,8 +121,8 @@ end
 
 if has_records then expect('HLEN', KEYS[3]) end
 
--- Adds to the sets of what is ready: the first that is written. Where one of them has another type, the
--- messages of its lane stay under their leases.
+-- The first write: adds to the ready sets. If one has the wrong type, the messages of its lane keep their
+-- leases.
 for lane = 1, lane_count do
   local of_lane = scores[lane]
   if of_lane.n > 0 and not try('ZADD', ready_of(lane), unpack(of_lane, 1, of_lane.n)) then
@@ -145,7 +143,7 @@ for at = 1, taken.n, 2 do
   end
 end
 
--- Bodies to store apart, and those to remove.
+-- Bodies to store apart, and bodies to remove.
 local bodies, no_bodies = {n = 0}, {}
 for i = body_base + 1, #ARGV, 3 do
   local sequence = done_as[tonumber(ARGV[i])]
@@ -156,7 +154,7 @@ for i = body_base + 1, #ARGV, 3 do
   end
 end
 
--- What went wrong before is kept; the counts begin anew, for the delivery.
+-- Keeps the errors; the counts start again for delivery.
 local function forget_attempts()
   for _, sequence in ipairs(finished) do
     if redis.call('HEXISTS', KEYS[4], sequence) == 1 then
@@ -170,10 +168,10 @@ local function forget_attempts()
   end
 end
 
--- Of lanes that are keys, those whose heads are ready now.
+-- Where lanes are keys: lanes whose heads are now ready.
 local heads_ready = {n = 0}
 
--- What follows from messages of a lane that are ready now. True if one that may leave is among them.
+-- Updates hints after messages of a lane became ready. True if one of them may be released.
 local function finish(lane, of_lane, now)
   if ordering == 'none' then
     local hints, now_text = {}, text(now)

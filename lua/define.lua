@@ -1,6 +1,6 @@
 #!lua
--- define: makes a destination, or changes its definition. The partition holds the true
--- definition; the index of all destinations is brought up to it afterwards.
+-- define: creates a destination, or changes its definition. The partition's definition decides; the index of
+-- all destinations is updated afterwards.
 --
 -- KEYS:
 --   [1] epoch            reseq:{p07}:epoch
@@ -11,13 +11,13 @@
 --   [6] withdrawn        reseq:{p07}:d:<dest>:withdrawn
 --   [7] previous         reseq:{p07}:d:<dest>:previous
 -- ARGV:
---   [1] destination  [2] definition (JSON)  [3] 'destination', 'key' or 'none'  [4] 'builtin' or
---   'worker'  [5] known of the epoch  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no
---   limit)  [8] most leases of one message that run out (0: no limit)
--- Returns: {version, 1 if this changed anything, 1 if it was made, what is paused as in pause.lua, the
---   epoch that it was born in}
+--   [1] destination  [2] definition (JSON)  [3] 'destination', 'key' or 'none'  [4] 'builtin' or 'worker'
+--   [5] known of the epoch  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no limit)
+--   [8] most expired leases of one message (0: no limit)
+-- Returns: {version, 1 if this changed anything, 1 if it was created, what is paused as in pause.lua, the
+--   epoch in which it was created}
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
--- Sent again it changes nothing: no call number is needed.
+-- Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect
 
 local now = now_ms()
@@ -36,7 +36,7 @@ end
 
 expect('ZCARD', KEYS[4], KEYS[5])
 
--- A destination that was removed and made again must not meet its old versions, whatever the clock says.
+-- A destination that was removed and created again must not reuse its old versions, whatever the clock says.
 local born, before = known[9] or '0', tonumber(known[1])
 if not before then
   born = text(birth)
@@ -47,8 +47,8 @@ redis.call('HSET', KEYS[2], 'version', version, 'definition', ARGV[2], 'ordering
   'claimers', ARGV[4], 'processing', ARGV[6], 'attempts_max', ARGV[7], 'stalls_max', ARGV[8])
 if not known[1] then redis.call('HSET', KEYS[2], 'born', born) end
 if known[3] ~= ARGV[3] then
-  -- Only messages that were withdrawn may still be listed, and the list may become one of another type.
-  -- Of the lanes that were there before nothing is known by key; where there was no message, all is.
+  -- The list can contain only withdrawn messages, and may become a key of another type. Nothing is known
+  -- about the keys of earlier lanes; if there was never a message, all keys are known.
   redis.call('UNLINK', KEYS[3], KEYS[6], KEYS[7])
   redis.call('HDEL', KEYS[2], 'withdrawn', 'all_keys_known')
   if ARGV[3] == 'key' and not known[4] then redis.call('HSET', KEYS[2], 'all_keys_known', '1') end

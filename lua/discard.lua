@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- discard: dead letters are thrown away, by a person's word.
+-- discard: removes dead letters on an operator's request.
 --
 -- KEYS:
 --   [1] destination   reseq:{p07}:d:<dest>
@@ -12,7 +12,7 @@
 --   [1] definition version; then the sequences
 -- Returns: how many there were
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- Sent again it finds none of them: no call number is needed.
+-- Sent again, it finds none of them: no call number is needed.
 -- include: schema, expect, bodies, dead_letters
 
 check_schema(KEYS[4])

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- expire: removes the oldest dead letters of a destination, if they are older than it keeps them.
+-- expire: removes the oldest dead letters of a destination if they exceed its age limit.
 --
 -- KEYS:
 --   [1] destination   reseq:{p07}:d:<dest>
@@ -9,10 +9,10 @@
 --   [5] bodies        reseq:{p07}:d:<dest>:bodies
 --   [6] dead_at       reseq:{p07}:d:<dest>:dead-lettered-at
 -- ARGV:
---   [1] definition version  [2] how long a dead letter is kept, ms  [3] most letters of one call
+--   [1] definition version  [2] age limit of a dead letter, ms  [3] most dead letters per call
 -- Returns: how many were removed
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- Sent again it removes the next, if they are too old as well: no call number is needed.
+-- Sent again, it removes the next ones, if they are too old as well: no call number is needed.
 -- include: schema, clock, expect, bodies, dead_letters
 
 check_schema(KEYS[4])

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- extend: makes leases last longer, from now on; notes checkpoints for the next attempts.
+-- extend: extends leases from now on, and stores checkpoints for the next attempts.
 --
 -- KEYS:
 --   [1] messages   reseq:{p07}:d:<dest>:messages
@@ -7,10 +7,10 @@
 --   [3] attempts   reseq:{p07}:d:<dest>:attempts
 --   [4] epoch      reseq:{p07}:epoch
 -- ARGV:
---   [1] lease, ms; then per lease 3: sequence, member of leases, checkpoint as JSON ('': as it was)
+--   [1] lease, ms; then 3 per lease: sequence, member of leases, checkpoint as JSON ('': unchanged)
 -- Returns: {deadline in ms since 1970, 'ok' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>
--- Sent again it extends again: no call number is needed.
+-- Sent again, it extends again: no call number is needed.
 -- include: schema, clock, expect, leases, attempts
 
 check_schema(KEYS[4])

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- fail: an attempt to process did not succeed; the messages are tried again after a wait, or halted
--- if their attempts are used up.
+-- fail: ends failed attempts to process. The messages are tried again after a wait, or halted if their
+-- attempts are used up.
 --
 -- KEYS:
 --   [1] call           reseq:{p07}:calls:<caller>
@@ -16,8 +16,8 @@
 --   [11] wake_waiting     reseq:{p07}:wake:waiting
 --   [12] epoch            reseq:{p07}:epoch
 -- ARGV:
---   [1] call number  [2] destination; then per message 5: sequence, member of leases, wait in ms, '1'
---   if another attempt cannot help, error as JSON
+--   [1] call number  [2] destination; then 5 per message: sequence, member of leases, wait in ms, '1' if
+--   another attempt cannot help, error as JSON
 -- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL
 -- include: schema, clock, call, expect, leases, attempts, wake, waiting
@@ -30,7 +30,7 @@ check_schema(KEYS[12])
 local members = {}
 for i = 3, #ARGV, 5 do members[#members + 1] = ARGV[i + 1] end
 local held = deadlines(KEYS[6], members)
--- The caller may know an old definition, so the destination is asked itself.
+-- Read from the destination itself, because the caller may know an old definition.
 local known = redis.call('HMGET', KEYS[2], 'ordering', 'attempts_max')
 local most = tonumber(known[2]) or 0
 local place = {

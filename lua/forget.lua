@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- forget: ends the removal of a destination. What is made in this partition from here on is born in a
--- higher epoch than any that a message of this one can have carried, so that a destination of the same
--- name, which counts from 1 again, never repeats an (epoch, sequence); and has a higher version. The
--- epoch of the partition stays: other destinations, and the owner, notice nothing.
+-- forget: completes the removal of a destination. Destinations created in this partition later get an epoch
+-- above any that a message of this one may have carried, and a higher version. So a destination of the same
+-- name, which counts from 1 again, never repeats an (epoch, sequence). The epoch of the partition stays, so
+-- other destinations and the owner are not affected.
 --
 -- KEYS:
 --   [1] epoch         reseq:{p07}:epoch
@@ -29,9 +29,9 @@
 --   [22] previous     reseq:{p07}:d:<dest>:previous
 -- ARGV:
 --   [1] known of the epoch  [2] destination
--- Returns: the highest epoch that a message of it can have carried, or 0 if there was nothing to forget
+-- Returns: the highest epoch that a message of it may have carried, or 0 if there was nothing to forget
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
--- Sent again it changes nothing: no call number is needed.
+-- Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect
 
 check_schema(KEYS[1])
@@ -47,6 +47,6 @@ redis.call('HSET', KEYS[1], 'removed_epoch', at_least(removed[1], carried),
   'removed_version', at_least(removed[2], known[3]))
 for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
 for i = 12, 22 do redis.call('UNLINK', KEYS[i]) end
--- Hints that came since the removal began.
+-- Hints that were added after the removal began.
 for i = 9, 11 do redis.call('ZREM', KEYS[i], ARGV[2]) end
 return text(carried)

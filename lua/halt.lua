@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- halt: the receiver will not accept a lane's head, or its attempts are used up. It stays where it
--- stands, is not released any more, and its lane waits for a person.
+-- halt: halts a lane's head because the receiver refused it permanently, or its attempts are used up. It
+-- keeps its position and is not released; its lane waits for an operator.
 --
 -- KEYS:
 --   [1] epoch         reseq:{p07}:epoch
@@ -19,14 +19,14 @@
 -- Returns: 1; 0 if it was halted before
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD
--- Sent again it changes nothing: no call number is needed.
+-- Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect, owner, attempts, head
 
 local now, sequence = now_ms(), ARGV[6]
 local epoch = current_epoch(KEYS[1], now, ARGV[4])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
--- A destination of this name that was made anew counts from 1 again: its head may have the same number.
+-- A destination that was created again counts from 1: its head may have the same number.
 local known = redis.call('HMGET', KEYS[3], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[9] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
@@ -34,7 +34,7 @@ if redis.call('ZSCORE', KEYS[5], sequence) then return 0 end
 if not is_head(ARGV[3], KEYS[8], sequence) or not redis.call('ZSCORE', KEYS[9], sequence) then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane')
 end
--- A repair may have halted what the owner has, and a person withdrawn it since: a tombstone leaves.
+-- A repair may have halted a message that the owner holds, and an operator may have withdrawn it since.
 if string.sub(redis.call('HGET', KEYS[7], sequence) or '', 1, 1) == 'T' then
   return redis.error_reply('WRONG_HEAD the message was withdrawn')
 end

@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
--- heartbeat: a pod says that it lives in a role, and counts those who do. Who was silent for too long is
--- struck off. It must run when memory is full: senders that do not count each other give nothing up.
+-- heartbeat: records that a pod is alive in a role, and counts the live pods. Removes pods that were silent
+-- for too long. It must run even when memory is full: senders that do not count each other keep all
+-- partitions.
 --
 -- KEYS:
 --   [1] pods   reseq:pods
 -- ARGV:
---   [1] role  [2] pod  [3] how long it counts, ms
--- Returns: {the number of pods in the role, this one among them; milliseconds until another of them is
---   struck off if it stays silent, or how long this one counts}
--- Errors: none. Sent again it lives a little longer: no call number is needed.
+--   [1] role  [2] pod  [3] how long this heartbeat counts, ms
+-- Returns: {the number of pods in the role, including this one; milliseconds until the next of the others
+--   expires if it stays silent, or how long this one counts}
+-- Errors: none. Sent again, it counts a little longer: no call number is needed.
 -- include: clock
 
 local now, prefix = now_ms(), ARGV[1] .. ':'

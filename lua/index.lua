@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- index: notes a destination's definition, or its end, where all pods look for it.
+-- index: writes a destination's definition, or its removal, to the index that all pods read.
 --
 -- KEYS:
 --   [1] destinations   reseq:{index}:destinations
 --   [2] changes        reseq:{index}:destinations:changes
 --   [3] removed        reseq:{index}:destinations:removed
 -- ARGV:
---   [1] destination  [2] version (an end has the version it ended)  [3] '<version> <what is paused>
---   <definition>', or '' for an end  [4] the channel reseq:wake:definitions, which is no key: on a cluster, keys of
---   one script share a slot  [5] how many removed names are remembered
--- Returns: 1 if this was news
--- Errors: none. Older news than what is noted changes nothing: no call number is needed.
+--   [1] destination  [2] version (a removal has the version that it removed)  [3] '<version> <what is paused>
+--   <definition>', or '' for a removal  [4] the channel reseq:wake:definitions; not a key, because the keys of
+--   one script share a slot on a cluster  [5] how many removed names are remembered
+-- Returns: 1 if this changed anything
+-- Errors: none. An older version than the stored one changes nothing: no call number is needed.
 -- include: changes, wake
 
 local noted = redis.call('HGET', KEYS[1], ARGV[1])

@@ -27,25 +27,24 @@
 --   [5] known of the epoch  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
 --   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
 --   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
---   [13] number of idempotency keys that are named  [14] schema that the records are written in
---   [15] number of arrivals  [16] their accounted bytes in bytes, together  [17] number of bodies that are
---   stored apart; then the lanes' keys, then those idempotency keys, then the records; then, if there
---   are several lanes, of each arrival its lane (from 1); then per body stored apart 3: its arrival
---   (from 1), '' or 'i' (the body as it arrived), the body; then per arrival that has more to it 3: which (from 1),
---   '' or '<idempotency key, from 1>:<digest> <id>', options: '' or some of
---   'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter that it replaces>,<its
---   epoch>;' 'r;' (it has been processed before)
--- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence,
---   epoch, id of what was stamped before}…}; or {arrival, 'damaged', which of KEYS, '0', ''}: that key has
---   another type, and nothing of the arrival was stored
---   the arrivals that are not listed were stamped from the first sequence on, without gaps
+--   [13] number of idempotency keys in ARGV  [14] schema of the records  [15] number of arrivals  [16] the sum
+--   of their accounted bytes  [17] number of bodies that are stored apart; then the lanes' keys, then those
+--   idempotency keys, then the records; then, if there are several lanes, the lane of each arrival (from 1);
+--   then 3 for each body that is stored apart: its arrival (from 1), '' or 'i' (the body as it arrived), the
+--   body; then 3 for each arrival with more: which (from 1), '' or '<idempotency key, from 1>:<digest> <id>',
+--   options: '' or some of 'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter to
+--   redrive>,<its epoch>;' 'r;' (already processed)
+-- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence, epoch, id of
+--   the message stamped before}…}; or {arrival, 'damaged', index in KEYS, '0', ''}: that key has the wrong type,
+--   and nothing of the arrival was stored;
+--   arrivals that are not listed were stamped, from the first sequence on, without gaps
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, expect, damage, lists, attempts, wake, waiting, bodies, dead_letters
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
--- Written again, so that whoever waits for replicas or the disk has a write to wait for.
+-- Write it again, so that a wait for replicas or the disk has a write to wait for.
 if answered and not answered.err then return keep(KEYS[2], number, answered) end
 if answered then return answered end
 
@@ -79,19 +78,19 @@ local seen_base = 18 + 2 * lane_count
 local record_base = 17 + lane_count + name_count
 local lane_base = record_base + count
 local body_base = lane_base + (lane_count > 1 and count or 0)
--- Where what more there is to an arrival begins.
+-- The index in ARGV of each arrival's extra arguments.
 local more = {}
 for i = body_base + 3 * body_count + 1, #ARGV, 3 do more[tonumber(ARGV[i])] = i end
 
--- Of keys that not every arrival needs, whether they have another type: found out once.
+-- Checks once whether a key that only some arrivals need has the wrong type.
 local damaged_keys = {}
 local function is_damaged(command, at)
   if damaged_keys[at] == nil then damaged_keys[at] = not try(command, KEYS[at]) end
   return damaged_keys[at]
 end
 
--- The last sequence stamped in each lane that is still pending; and, where lanes are serial, whether
--- one of its messages is not finished. Of a lane that cannot be read the place of the key in KEYS.
+-- The last pending sequence of each lane; and, with serial processing, whether a message of it is unfinished.
+-- For an unreadable lane, the index of its key in KEYS.
 local previous, was_empty, busy, empty, damaged_lanes = {}, {}, {}, {}, {}
 for lane = 1, lane_count do
   local found = try('ZRANGE', in_progress_of(lane), '-1', '-1')
@@ -111,8 +110,8 @@ for lane = 1, lane_count do
   end
 end
 
--- Of an empty lane the last sequence that release noted; '0' if there was none, '' if there may have
--- been one that was forgotten.
+-- For an empty lane: the last sequence, as release.lua stored it; '0' if there was none, '' if it may have
+-- been forgotten.
 if #empty > 0 then
   local keys = {}
   for i, lane in ipairs(empty) do keys[i] = lane_key(lane) end
@@ -121,8 +120,8 @@ if #empty > 0 then
   end
 end
 
--- What is known of an idempotency key: epoch, sequence, digest, id; from this batch or before. Where it
--- cannot be read: nil, and the place of the key in KEYS.
+-- The message stamped under an idempotency key, in this batch or before: epoch, sequence, digest, id. If that
+-- is unreadable: nil, and the index of the key in KEYS.
 local stamped_here = {}
 local function first_of(index)
   if stamped_here[index] then return unpack(stamped_here[index]) end
@@ -140,7 +139,7 @@ local function first_of(index)
   if not in_epoch then return nil, at end
   if tonumber(in_epoch) < born then return nil end
   if window_ms == 0 then
-    -- Nobody will receive what is a tombstone: its key is free.
+    -- A tombstone is never delivered, so its key is free again.
     local record = redis.call('HGET', KEYS[5], sequence)
     if not record or string.sub(record, 1, 1) == 'T' then return nil end
   elseif tonumber(deadline) <= now then
@@ -160,14 +159,14 @@ local function accounted_bytes_of(record)
   return tonumber(string.match(record, '^%d(%d+),') or string.match(record, '^B%d+;%d(%d+),'))
 end
 
--- What only this script knows is put before the record, behind the mark of a body stored apart.
+-- Adds the prefix that only this script knows before the record, after the mark of a body stored apart.
 local function with_prefix(prefix, record)
   if string.byte(record) ~= 66 then return prefix .. record end
   local mark, rest = string.match(record, '^(B%d+;)(.*)$')
   return mark .. prefix .. rest
 end
 
--- Puts a new sequence where it belongs: waiting, delayed, held or ready.
+-- Adds a new sequence to its state: waiting, delayed, awaiting turn or ready.
 local function stand(lane, sequence, due, priority, is_finished)
   add(pending[lane], sequence, sequence)
   local is_delayed = due and due > now
@@ -196,13 +195,13 @@ local function stand(lane, sequence, due, priority, is_finished)
   end
 end
 
--- Of those with a body stored apart: where it cannot be stored.
+-- Arrivals whose body must be stored apart but cannot be.
 local cannot_store = {}
 if body_count > 0 and is_damaged('HLEN', 16) then
   for i = body_base + 1, body_base + 3 * body_count, 3 do cannot_store[tonumber(ARGV[i])] = 16 end
 end
 
--- The place in KEYS of what the options of an arrival need and cannot be read; nil where there is none.
+-- The index in KEYS of a damaged key that an arrival's options need; nil if there is none.
 local function damaged_of(lane, is_delayed, is_finished, letter)
   if letter then
     for _, one in ipairs({{'ZCARD', 14}, {'HLEN', 15}, {'HLEN', 16}, {'ZCARD', 17}}) do
@@ -244,10 +243,10 @@ for arrival = 1, count do
     refusal = {arrival, 'damaged', text(damaged), '0', ''}
   elseif letter and (letters[letter] or tonumber(letter_epoch) < born
       or not redis.call('ZSCORE', KEYS[14], letter)) then
-    -- It went before, or with an earlier destination of this name.
+    -- It was redriven or discarded before, or belongs to an earlier destination of this name.
     refusal = {arrival, 'gone', '0', '0', ''}
   elseif room <= 0 or room_bytes < accounted_bytes and pending_bytes + bytes > 0 then
-    -- What comes behind it in the batch is not to overtake it.
+    -- Later arrivals of the batch must not overtake it.
     room = 0
     refusal = {arrival, 'backlog_full', '0', '0', ''}
   end
@@ -277,7 +276,7 @@ for i = body_base + 1, body_base + 3 * body_count, 3 do
   if sequence then add(bodies, sequence .. ARGV[i + 1], ARGV[i + 2]) end
 end
 
--- What all arrivals need.
+-- The keys that all arrivals need.
 expect('HLEN', KEYS[5])
 expect('ZCARD', KEYS[6], KEYS[7])
 expect(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[4])

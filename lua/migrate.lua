@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- migrate: raises the schema of a partition. From here on its records are written in the format of
--- that schema, and pods that do not know it are refused by every script.
+-- migrate: raises the schema of a partition. From then on, its records are written in that schema, and every
+-- script refuses pods that do not know it.
 --
 -- KEYS:
 --   [1] epoch   reseq:{p07}:epoch
@@ -8,7 +8,7 @@
 --   [1] schema
 -- Returns: the schema that the partition had before
 -- Errors: NEWER_SCHEMA <schema>
--- Sent again it changes nothing: no call number is needed.
+-- Sent again, it changes nothing: no call number is needed.
 -- include: schema
 
 local schema = check_schema(KEYS[1])

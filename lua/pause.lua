@@ -1,17 +1,16 @@
 #!lua flags=allow-oom
--- pause: a person pauses or resumes what a destination takes in, or what is sent to it. The version of
--- the definition goes up, so that every script refuses whoever does not know yet.
+-- pause: pauses or resumes ingest or delivery of a destination on an operator's request. Raises the version
+-- of the definition, so that every script refuses pods that do not know of it yet.
 --
 -- KEYS:
 --   [1] destination   reseq:{p07}:d:<dest>
 --   [2] epoch         reseq:{p07}:epoch
 -- ARGV:
---   [1] '1' ingest is paused from here on, '0' it is resumed, '' it stays as it is  [2] the same for
---   delivery
+--   [1] ingest: '1' pauses, '0' resumes, '' leaves it as it is  [2] the same for delivery
 -- Returns: {version, definition (JSON), 1 if this changed anything, '' or 'ingest' or 'delivery' or
---   'ingest,delivery': what is paused now, the epoch that it was born in}
+--   'ingest,delivery': what is paused now, the epoch in which it was created}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
--- Sent again it changes nothing: no call number is needed.
+-- Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock
 
 check_schema(KEYS[2])

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- postpone: the receiver did not accept a lane's head; it is tried again where it stands, by
--- whoever owns the partition then, but not before the wait is over.
+-- postpone: delays a lane's head that the receiver refused. It keeps its position, and the owner at that time
+-- tries it again when the wait is over.
 --
 -- KEYS:
 --   [1] epoch         reseq:{p07}:epoch
@@ -13,19 +13,19 @@
 --   [8] destination   reseq:{p07}:d:<dest>
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination', 'key' or
---   'none'  [5] known of the epoch  [6] lane's key  [7] sequence  [8] failed attempts, with this one
+--   'none'  [5] known of the epoch  [6] lane's key  [7] sequence  [8] failed attempts, including this one
 --   [9] wait, ms  [10] error as JSON  [11] definition version
--- Returns: when the head may leave, in ms since 1970
+-- Returns: when the head may be released, in ms since 1970
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD
--- Sent again it waits again: no call number is needed.
+-- Sent again, it waits again: no call number is needed.
 -- include: schema, clock, epoch, expect, owner, attempts, head
 
 local now = now_ms()
 local epoch = current_epoch(KEYS[1], now, ARGV[5])
 if text(epoch) ~= ARGV[2] then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(KEYS[2], ARGV[1], now) then return redis.error_reply('NOT_OWNER another owns the partition') end
--- A destination of this name that was made anew counts from 1 again: its head may have the same number.
+-- A destination that was created again counts from 1: its head may have the same number.
 local known = redis.call('HMGET', KEYS[8], 'version', 'deleted')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[11] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
@@ -41,7 +41,7 @@ if attempts[1] ~= failed then note_error(attempts, now, ARGV[10]) end
 attempts[1] = failed
 keep_attempts(KEYS[3], ARGV[7], attempts)
 may_leave(KEYS[4], KEYS[5], ARGV[3], ARGV[4], ARGV[6], not_before)
--- A withdrawal in another lane does not wait for the backoff.
+-- A withdrawal in another lane must not wait for this backoff.
 if ARGV[4] ~= 'destination' and redis.call('EXISTS', KEYS[7]) == 1 then
   redis.call('ZADD', KEYS[4], 'LT', text(now), ARGV[3])
 end

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- reap: takes up again what a dead processor held, and what is due. What has killed too many of its
--- processors is halted.
+-- reap: recovers messages of dead processors, and messages that are due. Halts messages whose leases expired
+-- too often.
 --
 -- KEYS:
 --   [1] destination    reseq:{p07}:d:<dest>
@@ -15,11 +15,11 @@
 --   [10] wake_waiting    reseq:{p07}:wake:waiting
 --   [11] epoch           reseq:{p07}:epoch
 -- ARGV:
---   [1] destination  [2] number of leases; then that many members of leases, then members of delayed:
---   hints of what may be over, looked at again here
--- Returns: {leases that had run out, delays that were over, messages that were halted}
+--   [1] destination  [2] number of leases; then that many members of leases, then members of delayed: hints,
+--   which this script checks again
+-- Returns: {expired leases, ended delays, halted messages}
 -- Errors: NEWER_SCHEMA <schema>
--- What is not over, or not there any more, is left alone: no call number is needed.
+-- What has not expired, or is gone, stays unchanged: no call number is needed.
 -- include: schema, clock, expect, attempts, wake, waiting
 
 check_schema(KEYS[11])
@@ -51,12 +51,12 @@ expect('ZCARD', KEYS[7])
 
 if #expired > 0 then redis.call('ZREM', KEYS[4], unpack(expired)) end
 if #due > 0 then redis.call('ZREM', KEYS[5], unpack(due)) end
--- A destination that was removed leaves its leases and delays behind; here they end.
+-- Leases and delays that a removed destination left behind end here.
 if not exists then return {#expired, #due, 0} end
 
 local back, halted = {}, {}
 for _, member in ipairs(expired) do
-  -- One that names no message is gone, and that is all.
+  -- A lease that names no message is only removed.
   local sequence = string.match(member, '/(%d+)/') or ''
   local attempts = attempts_of(KEYS[3], sequence)
   attempts[2] = attempts[2] + 1

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- release: settles what has left, and hands the owner the next run of each lane: the longest common
--- prefix of in-progress and ready. Where nothing is in order each message is a lane.
+-- release: settles messages that have left, and gives the owner the next run of each lane: the longest common
+-- prefix of in-progress and ready. Without ordering, each message is a lane.
 --
 -- KEYS:
 --   [1]  epoch         reseq:{p07}:epoch
@@ -22,22 +22,21 @@
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] definition version  [4] destination
 --   [5] 'destination', 'key' or 'none'  [6] known of the epoch  [7] most bytes of records  [8] most
---   messages in the log  [9] number of lanes  [10] number of entries for the log  [11] number of bodies
---   stored apart that go with the settled  [12] most messages and [13] most bytes of records and bodies
---   of a lane whose head was refused before (one is always given)  [14] most keys of empty lanes whose
---   last sequence is remembered
---   then per lane 5: its key (nothing in order: the sequence), the last sequence settled (0: none),
---   the accounted_bytes of the settled in bytes (and behind them, if any were tombstones, how many were dropped,
---   skipped, cancelled), the last sequence still in hand (0: none), most messages to release
---   then per entry 2: sequence, entry; then the fields of those bodies; then the idempotency keys that
---   are forgotten with the settled
--- Returns: {number of pending withdrawals, per lane {milliseconds until its head may leave, what attempts at the
---   first left or '', sequence, record, sequence, record …}…}; a record ('': it is missing) whose body
---   is stored apart is followed by the body ('': it is missing); of a lane that cannot be read
---   {1000, '!<what is wrong>'}
+--   messages in the log  [9] number of lanes  [10] number of log entries  [11] number of bodies stored apart
+--   to remove with the settled messages  [12] most messages and [13] most bytes of records and bodies for a
+--   lane whose head was refused before (at least one message is returned)  [14] most keys of empty lanes
+--   whose last sequence is remembered
+--   then 5 per lane: its key (without ordering: the sequence), the last settled sequence (0: none), the sum of
+--   accounted bytes of the settled (followed, if any were tombstones, by how many were dropped, dead-lettered,
+--   cancelled), the last sequence that the owner still holds (0: none), most messages to release
+--   then 2 per log entry: sequence, entry; then the fields of those bodies; then the idempotency keys to
+--   forget with the settled messages
+-- Returns: {number of pending withdrawals, per lane {milliseconds until its head may be released, attempts of the
+--   first or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body is stored apart is
+--   followed by the body ('': missing); for an unreadable lane {1000, '!<what is wrong>'}
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
--- Sent again it settles nothing twice and hands out the same: no call number is needed.
+-- Sent again, it settles nothing twice and returns the same run: no call number is needed.
 -- include: schema, clock, epoch, expect, owner, look, bodies, left
 
 local now = now_ms()
@@ -50,8 +49,8 @@ local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'withdrawals', 
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
--- Over all lanes of a call: the most messages that it settles, that it hands out, that it reads to find
--- those, and whose bytes it asks for. What a lane is refused for that, it is asked for again.
+-- Limits over all lanes of a call: messages to settle, to return, to read in search of those, and whose size
+-- to query. A lane that exceeds them is left for the next call.
 local SETTLED_MAX, RUNS_MAX, READS_MAX, SIZED_MAX = 4096, 4000, 12000, 1000
 
 local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
@@ -59,10 +58,10 @@ local withdrawals, halted = tonumber(known[3]) or 0, (tonumber(known[4]) or 0) >
 local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 local lane_count, entry_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local settles_left, reads_left = SETTLED_MAX, READS_MAX
--- How many messages a lane's first look reads: the run may end soon.
+-- How many messages the first read of a lane takes, since the run may end soon.
 local LOOK = math.max(32, math.floor(RUNS_MAX / lane_count))
 
--- Of each lane what is asked, what is found to have left it (gone) and what may leave it now (run).
+-- Each lane's request, the messages that have left it (gone), and those to release now (run).
 local lanes, keys, settles, NONE = {}, {}, false, {}
 for number = 1, lane_count do
   local base, sets = 10 + 5 * number, ordering == 'none' and 1 or number
@@ -76,7 +75,7 @@ for number = 1, lane_count do
   }
 end
 
--- One list of all lanes together: of what is in their 'gone' or 'run'.
+-- Joins the 'gone' or 'run' lists of all lanes.
 local function together(what)
   if lane_count == 1 then return lanes[1][what] end
   local all, n = {}, 0
@@ -88,7 +87,7 @@ local function together(what)
   return all
 end
 
--- When the heads may leave. Of a lane that has messages in hand it is not asked.
+-- When the heads may be released. Not needed for a lane whose front the owner holds.
 local function read_hints()
   local hints
   if ordering == 'destination' then
@@ -103,18 +102,18 @@ local function read_hints()
   end
 end
 
--- How many messages of a lane are in progress, up to one of them.
+-- How many messages of a lane are in progress, within a range.
 local function pending_upto(lane, from, upto)
   return redis.call('ZCOUNT', lane.in_progress, from, upto)
 end
 
--- True if what has left is what in-progress begins with.
+-- True if the messages that left are exactly the front of in-progress.
 local function is_gone_first(lane)
   local last = lane.gone[#lane.gone]
   return last and pending_upto(lane, '-inf', last) == #lane.gone
 end
 
--- What is finished, from the front on, and behind what is gone without a gap.
+-- The finished messages at the front, without a gap after those that are gone.
 local function common_prefix(lane, from, gone, finished)
   local has_left, run = {}, {}
   for _, sequence in ipairs(gone) do has_left[sequence] = true end
@@ -130,8 +129,8 @@ local function common_prefix(lane, from, gone, finished)
   return run
 end
 
--- What has left a lane. There may be more than one call settles: then it settles nothing of this lane,
--- since the owner takes what it said for done.
+-- The messages that left a lane. If they are more than one call settles, settles none of this lane, because
+-- the owner assumes that all of them are settled.
 local function read_gone(lane)
   if lane.upto == '0' then return end
   local most = settles_left + 1
@@ -141,8 +140,8 @@ local function read_gone(lane)
   lane.gone = gone
 end
 
--- Adds to a lane's run what is finished behind a sequence, without a gap. The longer the run, the more it
--- reads at a time: where the run ends soon, little was read in vain.
+-- Extends a lane's run by the finished messages after a sequence, without a gap. Reads more at a time as the
+-- run grows, so that a short run costs little.
 local function read_on(lane, after, most, size)
   while most > 0 and reads_left > 0 do
     local from, count = '(' .. after, math.min(size, most, reads_left)
@@ -150,7 +149,7 @@ local function read_on(lane, after, most, size)
     local found = #finished
     if found == 0 then return end
     reads_left = reads_left - found
-    -- What is ready is in progress: if no more is in progress up to its end, it is the prefix itself.
+    -- Ready messages are in progress: if both counts are equal up to the last one, it is the common prefix.
     local is_prefix = pending_upto(lane, from, finished[found]) == found
     if not is_prefix then finished = common_prefix(lane, from, {}, finished) end
     if #lane.run == 0 then
@@ -163,13 +162,13 @@ local function read_on(lane, after, most, size)
   end
 end
 
--- The sequences after those in hand that may leave.
+-- Reads the run that follows the messages the owner holds.
 local function read_behind(lane, most)
   lane.is_prefix = is_gone_first(lane)
   read_on(lane, ARGV[lane.base + 3], most, LOOK)
 end
 
--- The same where nothing is in hand: behind what has left.
+-- Reads the run of a lane of which the owner holds nothing: it follows the messages that left.
 local function read_front(lane, most)
   local gone, size = lane.gone, math.min(most, LOOK)
   if #gone == 0 and most == 0 then return end
@@ -190,7 +189,7 @@ local function read_front(lane, most)
   end
 end
 
--- Where nothing is in order each message is a lane, and all stand in the same sets.
+-- Without ordering, each message is a lane, and all are in the same sets.
 local function read_each()
   local is_ready, seen = redis.call('ZMSCORE', lanes[1].ready, unpack(keys)), {}
   for number = 1, lane_count do
@@ -198,7 +197,7 @@ local function read_each()
     if is_ready[number] and not seen[lane.key] then
       seen[lane.key] = true
       if tonumber(lane.upto) >= tonumber(lane.key) then
-        -- Its hint goes with it.
+        -- Remove its hint, too.
         lane.gone, lane.hint, lane.not_before = {lane.key}, nil, 0
       elseif lane.asks and lane.is_new then
         lane.run = {lane.key}
@@ -221,7 +220,7 @@ local function read_lanes()
     local most = lane.asks and math.max(0, math.min(lane.most, left, reads_left)) or 0
     lane.is_full = lane.asks and most == 0
     if ordering ~= 'none' then
-      -- A lane whose keys cannot be read holds up no other.
+      -- A lane with unreadable keys must not block the others.
       local could_read, wrong = pcall(read_lane, lane, most)
       if not could_read then
         lane.wrong = type(wrong) == 'table' and wrong.err or tostring(wrong)
@@ -233,8 +232,8 @@ local function read_lanes()
   if ordering == 'none' then read_each() end
 end
 
--- Ends each run before the first message that is marked: halted, or with a withdrawal, which the owner
--- carries out first.
+-- Ends each run before the first marked message: one that is halted, or has a withdrawal, which the owner
+-- must carry out first.
 local function end_runs_before(command, marked)
   local all = together('run')
   if #all == 0 then return end
@@ -249,7 +248,8 @@ local function end_runs_before(command, marked)
   end
 end
 
--- The records of these sequences by their place, read as there is room for them.
+-- Returns a function that reads the records of these sequences by index, in portions that fit into the
+-- answer.
 local function reader_of(sequences)
   local records, from, upto, size, begun = {}, 1, 0, 32, room
   return function(i)
@@ -262,7 +262,7 @@ local function reader_of(sequences)
   end
 end
 
--- What attempts at the first of each run left behind, by its sequence.
+-- The stored attempts of the first message of each run, by sequence.
 local function attempts_at_heads()
   local heads, kept = {}, {}
   if not attempts_kept then return kept end
@@ -272,20 +272,20 @@ local function attempts_at_heads()
   return kept
 end
 
--- The bytes of a message's record, with a body that is stored apart.
+-- The bytes of a message's record and its body that is stored apart.
 local function bytes_of(sequence)
   return redis.call('HSTRLEN', KEYS[4], sequence) + redis.call('HSTRLEN', KEYS[13], sequence)
 end
 
--- True if attempts at a message's delivery have failed. What cannot be read counts as nothing.
+-- True if a delivery attempt at the message has failed. Unreadable attempts count as none.
 local function was_refused(kept)
   local could_read, attempts = pcall(cmsgpack.unpack, kept)
   return could_read and type(attempts) == 'table' and (tonumber(attempts[1]) or 0) > 0
 end
 
--- A head that was refused before is tried again with no more than one delivery holds: it may be refused
--- again, and what is behind it would be read each time. Of a lane that is in hand the front is not its
--- head.
+-- Limits the run of a head that was refused before to one delivery: it may be refused again, and the messages
+-- behind it would be read in vain each time. If the owner holds the front of a lane, the run does not begin
+-- with the head.
 local function shorten_refused(attempts)
   local most, most_bytes, sized = tonumber(ARGV[12]), tonumber(ARGV[13]), 0
   for _, lane in ipairs(lanes) do
@@ -305,7 +305,7 @@ local function shorten_refused(attempts)
   end
 end
 
--- What each lane is told: its run, until the bytes are used up; one message is always given.
+-- The answers for all lanes: each run, until the bytes are used up; at least one message.
 local function answer_all()
   local attempts = attempts_at_heads()
   if attempts_kept then shorten_refused(attempts) end
@@ -313,7 +313,7 @@ local function answer_all()
   for number = 1, lane_count do
     local lane = lanes[number]
     local run, answer, at = lane.run, {math.max(0, lane.not_before - now), ''}, 2
-    -- What earlier lanes of this call left no room for is asked for again at once.
+    -- A lane that does not fit into this answer is requested again at once.
     if lane.wrong then
       answer = {1000, '!' .. lane.wrong}
     elseif lane.is_full or lane.most > 0 and room <= 0 and number > 1 then
@@ -344,7 +344,7 @@ end
 read_hints()
 read_lanes()
 if halted then end_runs_before('ZMSCORE', KEYS[12]) end
--- Where there is nothing that may leave, withdrawals or not, the hint goes.
+-- If no message of a lane may be released, with or without withdrawals, remove its hint.
 for number = 1, lane_count do
   local lane = lanes[number]
   lane.is_empty = lane.is_new and lane.asks and not lane.is_full and #lane.run == 0
@@ -353,7 +353,7 @@ if withdrawals > 0 then end_runs_before('HMGET', KEYS[8]) end
 local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
--- Of what this call has no use for nothing is asked: the log, and idempotency keys that are forgotten.
+-- Skip checks of keys that this call does not need: the log, and idempotency keys to forget.
 local asks_what_is_gone = #ARGV > 14 + 5 * lane_count
 if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
 if #gone > 0 then expect('HLEN', KEYS[4]) end
@@ -368,11 +368,11 @@ if asks_what_is_gone or has_unwanted_log then
   expect('ZCARD', KEYS[14])
 end
 
--- The most keys that one call forgets: more than it can remember.
+-- The most keys that one call forgets; more than it can add.
 local FORGOTTEN_MAX = 1000
 
--- Remembers the last sequences of lanes that are empty now, for what comes under their keys later. As
--- sequences rise, the lowest are those of the keys that were used least lately: they make room.
+-- Stores the last sequences of lanes that are now empty, for later messages with their keys. Sequences
+-- ascend, so the lowest ones belong to the least recently used keys; remove these first.
 local function remember_keys(last_of_keys)
   local most, is_forgotten = tonumber(ARGV[14]), false
   if most == 0 then
@@ -386,11 +386,11 @@ local function remember_keys(last_of_keys)
       is_forgotten = true
     end
   end
-  -- From here on a key that is not remembered may have had messages.
+  -- From now on, a key that is not stored may have had messages before.
   if is_forgotten and known[9] then redis.call('HDEL', KEYS[3], 'all_keys_known') end
 end
 
--- Removes what has left from the sets of its lane.
+-- Removes messages that left from their lane's sets.
 local function settle_lanes()
   if ordering == 'none' then
     redis.call('ZREM', lanes[1].ready, unpack(gone))
@@ -407,7 +407,7 @@ local function settle_lanes()
       last_of_keys[#emptied - 1], last_of_keys[#emptied] = last, lane.key
     elseif last then
       redis.call('ZREMRANGEBYSCORE', lane.ready, '-inf', last)
-      -- What is not ready keeps its place, whatever the owner says.
+      -- Messages that are not ready keep their position, whatever the owner reports.
       if lane.is_prefix then
         redis.call('ZREMRANGEBYSCORE', lane.in_progress, '-inf', last)
       else
@@ -436,7 +436,7 @@ local function forget_records()
   if no_longer_halted > 0 then redis.call('HINCRBY', KEYS[3], 'halted_ready', -no_longer_halted) end
 end
 
--- Counts what has left.
+-- Updates the counters for messages that left.
 local function count_gone()
   local bytes, delivered = 0, 0
   for number = 1, lane_count do
@@ -447,15 +447,15 @@ local function count_gone()
       bytes, delivered = bytes + accounted_bytes, delivered + left
     end
   end
-  -- What a damaged message counts for is not known for sure.
+  -- For damaged messages, the counts are not exact, so never go below 0.
   local function counted(at, change) return text(math.max(0, (tonumber(known[at]) or 0) + change)) end
   redis.call('HSET', KEYS[3], 'settled', counted(5, #gone), 'ready', counted(6, -#gone),
     'bytes', counted(7, -bytes), 'delivered', counted(8, delivered))
   if known[3] and withdrawals ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'withdrawals', withdrawals) end
 end
 
--- Removes the hints at lanes of which nothing may leave, and has a lane that is given back although
--- it may have more go behind those that wait.
+-- Removes the hints of lanes without releasable messages. A lane that may have more goes behind the others
+-- that wait.
 local function renew_hints()
   local hints, empty, back = ordering == 'destination' and KEYS[6] or KEYS[7], {}, {}
   for number = 1, lane_count do
@@ -467,7 +467,7 @@ local function renew_hints()
       back[#back + 1], back[#back + 2] = text(now), member
     end
   end
-  -- Orders are looked for as long as there are any.
+  -- Keep the hint as long as there are withdrawals.
   if #empty > 0 and (withdrawals == 0 or ordering ~= 'destination') then
     redis.call('ZREM', hints, unpack(empty))
   end
@@ -477,7 +477,7 @@ local function renew_hints()
   end
 end
 
--- A log that is not wanted any more goes at once, or with the bodies kept for it, some at a time.
+-- A log that is no longer wanted is removed at once, or in portions if bodies are kept for it.
 if has_unwanted_log and redis.call('HLEN', KEYS[13]) == 0 then
   redis.call('UNLINK', KEYS[10], KEYS[11])
 elseif has_unwanted_log then

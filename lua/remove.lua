@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- remove: begins to remove a destination. From here on nothing is taken in, claimed or released.
+-- remove: begins the removal of a destination. From then on, scripts refuse to ingest, claim or release.
 --
 -- KEYS:
 --   [1] destination      reseq:{p07}:d:<dest>
@@ -9,14 +9,14 @@
 --   [5] dead             reseq:{p07}:d:<dest>:dead-letters
 --   [6] epoch            reseq:{p07}:epoch
 -- ARGV:
---   [1] destination  [2] '1' to remove it although messages are pending, or there are dead letters
+--   [1] destination  [2] '1' to remove it even with pending messages or dead letters
 -- Returns: {version, pending messages}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, WRONG_STATE
--- Sent again it goes on: no call number is needed.
+-- Sent again, it continues: no call number is needed.
 -- include: schema, clock, expect
 
 check_schema(KEYS[6])
--- A hash that is none tells nothing of what is pending; its removal must go on all the same.
+-- If the key is not a hash, the number of pending messages is unknown; the removal must work all the same.
 local kind = redis.call('TYPE', KEYS[1])['ok']
 if ARGV[2] == '1' and kind ~= 'hash' and kind ~= 'none' then
   expect('ZCARD', KEYS[2], KEYS[3], KEYS[4])

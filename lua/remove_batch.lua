@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- remove_batch: removes a batch of messages, the lanes they stood in, and leases and delays, of a
--- destination that is being removed. A lease that stayed would hold for a message that is stamped
--- with the same number once the destination has been made again.
+-- remove_batch: removes a batch of messages, their lanes, leases and delays, of a destination that is being
+-- removed. A lease that stayed would apply to a message with the same number once the destination is created
+-- again.
 --
 -- KEYS:
 --   [1] destination   reseq:{p07}:d:<dest>
@@ -16,7 +16,7 @@
 --   members of delayed
 -- Returns: how many messages were removed
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
--- Sent again it removes nothing more: no call number is needed.
+-- Sent again, it removes nothing more: no call number is needed.
 -- include: schema, expect
 
 check_schema(KEYS[5])

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- repair: compares what the sets and the records of a destination say about some of its messages, and
--- changes what does not agree. Healthy messages stay as they are, whatever happens to them meanwhile:
--- the caller only says where to look.
+-- repair: compares the sets and records of a destination for some of its messages, and repairs
+-- contradictions. It never changes healthy messages, even if they change state meanwhile: the caller only
+-- says which to check.
 --
 -- KEYS:
 --   [1]  epoch             reseq:{p07}:epoch
@@ -28,16 +28,16 @@
 --   [22…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
---   'serial'  [5] '1' to repair, '' only to tell  [6] number of lanes; then the lanes' keys; then per
---   message 3: its lane (from 1; 0: none holds it), sequence, '' or some of 'w' (it was seen waiting), 'f'
---   (it needs no processing any more), 'u<length>;' (its record of that length cannot be read),
---   'l<place>,<place>;' (all of the waiting list was read for it again, and this is where it was seen,
---   from the end: -1 is the last; none: nowhere)
--- Returns: {how many messages were looked at; per finding 3: kind, what, 1 if it was repaired, in a list;
---   {pending, ready, halted and ready, held, bytes, sequence for which all of the waiting list is to be
---   read …}}: a long list is searched by no call
+--   'serial'  [5] '1' to repair, '' only to report  [6] number of lanes; then the lanes' keys; then 3 per
+--   message: its lane (from 1; 0: no lane holds it), sequence, '' or some of 'w' (it was seen waiting), 'f'
+--   (its processing is finished), 'u<length>;' (its record of that length cannot be read),
+--   'l<position>,<position>;' (the whole waiting list was read again for it, and this is where it was seen,
+--   counted from the end: -1 is the last; none: nowhere)
+-- Returns: {how many messages were checked; a list with 3 per finding: kind, what, 1 if it was repaired;
+--   {pending, ready, halted and ready, awaiting turn, bytes, sequence to read the whole waiting list for …}}:
+--   no call searches a long list
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- Sent again it finds nothing more to repair: no call number is needed.
+-- Sent again, it finds nothing more to repair: no call number is needed.
 -- include: schema, clock, expect, attempts, head, wake, waiting, serial, bodies, withdrawn, unnamed, findings
 
 check_schema(KEYS[1])
@@ -55,14 +55,14 @@ local place = {
 }
 local findings = {}
 
--- Of more leases than this it is not found out which messages they are of.
+-- With more leases than this, the script does not look up which messages have one.
 local LEASES_MAX = 20000
--- A waiting list up to this length is searched. Of a longer one the caller says where it has seen what;
--- so much of it on each side is looked through, as what stands behind may have come or gone since, and
--- so much of both ends, where messages come back. So many such looks make one call.
+-- A waiting list up to this length is searched. For a longer one, the caller says where it saw each message:
+-- search this many entries around that position, because the list may have moved since, and this many at both
+-- ends, where messages return. A call makes at most this many such searches.
 local LIST_MAX, NEAR, LOOKS_MAX = 1000, 500, 20
 
--- Notes a finding, and whether it is repaired.
+-- Adds a finding; returns whether to repair it.
 local function find(kind, what, is_repaired)
   return note_finding(findings, kind, what, repairs and is_repaired ~= false)
 end
@@ -81,7 +81,7 @@ expect('SCARD', KEYS[21])
 
 local leased, looks = nil, 0
 
--- True if somebody may hold a lease on this message. All leases are looked through once.
+-- True if somebody may hold a lease on this message. Reads all leases once.
 local function is_leased(sequence)
   if not leased then
     leased = {all = redis.call('ZCARD', KEYS[6]) > LEASES_MAX}
@@ -95,18 +95,18 @@ local function is_leased(sequence)
   return leased.all or leased[sequence]
 end
 
--- Whether this script itself can tell where a message waits.
+-- Whether this script can search the whole list itself.
 local is_searched = ordering == 'none' or redis.call('LLEN', KEYS[3]) <= LIST_MAX
 local ends
 
--- Adds where each of these stands, from a place in the list on.
+-- Adds the position of each of these, starting at an index of the list.
 local function note_places(places, from, listed)
   for i, sequence in ipairs(listed) do places[sequence] = from + i - 1 end
   return places
 end
 
--- Where a message waits, nil if nowhere; false if it was seen in the list and is not near that any more.
--- `at.places` says where it was seen.
+-- The position of a waiting message, or nil if it does not wait; false if it was seen in the list
+-- (`at.places`) but is no longer near that position.
 local function place_of(sequence, at)
   if ordering == 'none' then return redis.call('ZSCORE', KEYS[3], sequence) or nil end
   if is_searched then return redis.call('LPOS', KEYS[3], sequence, 'MAXLEN', LIST_MAX) or nil end
@@ -116,7 +116,7 @@ local function place_of(sequence, at)
     looks = looks + 1
     local from = place - NEAR
     local near = redis.call('LRANGE', KEYS[3], from, math.min(-1, place + NEAR))
-    -- Before the beginning of the list there is nothing.
+    -- The range may begin before the list does.
     from = math.max(from, -redis.call('LLEN', KEYS[3]))
     local found = note_places({}, from, near)[sequence]
     if found then return found end
@@ -131,8 +131,8 @@ local function place_of(sequence, at)
   return false
 end
 
--- Takes a message out of what waits. From a long list nothing is removed but at its ends: what stands
--- there instead is passed by claims. Sequences have no zeros in front.
+-- Removes a message from the waiting list. Inside a long list, replaces the entry instead: with leading
+-- zeros it is not a sequence, and claims skip it.
 local function remove_listed(sequence, place)
   if ordering == 'none' then
     redis.call('ZREM', KEYS[3], sequence)
@@ -146,7 +146,7 @@ local function remove_listed(sequence, place)
   end
 end
 
--- True if such a record can be read, and its body is there.
+-- True if the record is readable and its body exists.
 local function is_whole(sequence, record, flags)
   local length = string.match(flags, 'u(%d+);')
   if length and #record == tonumber(length) then return false end
@@ -154,7 +154,7 @@ local function is_whole(sequence, record, flags)
   return apart == 0 or redis.call('HSTRLEN', KEYS[13], sequence) == apart
 end
 
--- Lanes whose sets have another type. That of `ready` is emptied: the messages are looked at one by one.
+-- Lanes whose sets have the wrong type. A wrong `ready` is emptied: the messages are checked one by one.
 local is_wrong = {}
 for lane = 1, lane_count do
   local in_progress, ready = KEYS[20 + 2 * lane], KEYS[21 + 2 * lane]
@@ -169,7 +169,7 @@ end
 
 local unfinished = {}
 
--- True if this message waits until those before it in its serial lane are finished.
+-- True if this message of a serial lane must wait for unfinished ones before it.
 local function is_held(lane, sequence)
   if not serial then return false end
   if unfinished[lane] == nil then
@@ -192,7 +192,7 @@ local function remove_everywhere(sequence, at)
   redis.call('HDEL', KEYS[4], sequence)
 end
 
--- A record that no lane holds cannot be delivered in its place any more: people decide about it.
+-- A record that no lane holds cannot be delivered in order any more: make it a dead letter, for an operator.
 local function set_aside(sequence, record, at)
   local reason, left = 'repair: no lane held this message', cmsgpack.pack(attempts_of(KEYS[5], sequence))
   local head = table.concat({text(now), at.ready and 'delivery' or 'transform', #reason, #left}, ' ')
@@ -202,7 +202,7 @@ local function set_aside(sequence, record, at)
   remove_everywhere(sequence, at)
 end
 
--- A pending message of which Redis holds too little: people see it, and skip or cancel it.
+-- Halts a pending message whose data is incomplete: an operator can see it, and skip or cancel it.
 local function halt_damaged(sequence, at)
   local attempts = attempts_of(KEYS[5], sequence)
   local stage = at.ready and 'delivery' or 'transform'
@@ -224,7 +224,7 @@ local function make_ready(lane, sequence, at)
   unfinished[lane] = nil
 end
 
--- A message that stands nowhere is processed, or goes on as it had been.
+-- Returns a message without any state to processing, or to the state it had.
 local function put_back(lane, sequence, at, flags)
   local attempts = attempts_of(KEYS[5], sequence)
   redis.call('SREM', KEYS[21], sequence)
@@ -249,7 +249,7 @@ local function count_pending(at, record, held)
   sums[5] = sums[5] + (tonumber(accounted_bytes) or 0)
 end
 
--- A message that no lane holds.
+-- Checks a message that no lane holds.
 local function check_stray(sequence, record, at, flags)
   if record then
     local is_letter = string.sub(record, 1, 1) ~= 'T' and not string.find(flags, 'u', 1, true)
@@ -268,8 +268,8 @@ local function check_stray(sequence, record, at, flags)
   end
 end
 
--- A message of which it matters whether it waits: one that stands elsewhere must not, one that stands
--- nowhere else must, and one that is damaged is halted.
+-- Checks a message for which it matters whether it waits: one in another state must not, one in no other
+-- state must, and a damaged one is halted.
 local function check_listed(lane, sequence, at, flags, is_damaged)
   if not is_searched and not at.places then
     to_look_for[#to_look_for + 1] = sequence
@@ -279,7 +279,7 @@ local function check_listed(lane, sequence, at, flags, is_damaged)
   local stands = not at.is_pending or at.ready or at.halted or at.delayed
   if place == false then return end
   if stands then
-    -- What was withdrawn is passed by claims.
+    -- Claims skip withdrawn messages.
     if place and redis.call('SISMEMBER', KEYS[21], sequence) == 0
       and find(at.is_pending and 'twice' or 'left_over', sequence) then
       remove_listed(sequence, place)
@@ -294,7 +294,7 @@ local function check_listed(lane, sequence, at, flags, is_damaged)
   end
 end
 
--- A pending message. Returns true if it is held behind another one.
+-- Checks a pending message. Returns true if it awaits its turn behind another one.
 local function check_pending(lane, sequence, record, at, flags)
   local held = not at.ready and is_held(lane, sequence)
   if tonumber(sequence) > last_stamped then
@@ -323,7 +323,7 @@ local function check_pending(lane, sequence, record, at, flags)
 end
 
 local function check_hint(lane, sequence, at)
-  -- Also where it has an order: that ends, and leaves no hint, where the message was dropped meanwhile.
+  -- Also with a pending withdrawal: it may end without a hint if the message was dropped meanwhile.
   if not at.ready or at.halted then return end
   local in_progress = KEYS[20 + 2 * lane]
   if not is_head(ordering, in_progress, sequence) then return end
@@ -338,7 +338,7 @@ local function check_hint(lane, sequence, at)
   end
 end
 
--- What is known of a message for which all of the list was read. All else about it was compared before.
+-- Checks a message for which the whole list was read. Its other data was already compared.
 local function check_again(lane, sequence, record, at, flags)
   local stands = not at.is_pending or at.ready or at.halted or at.delayed
   if stands then return check_listed(lane, sequence, at, flags, false) end
@@ -348,7 +348,7 @@ local function check_again(lane, sequence, record, at, flags)
   check_listed(lane, sequence, at, flags, is_damaged)
 end
 
--- Looks at one message.
+-- Checks one message.
 local function check(lane, sequence, flags)
   if lane > 0 and is_wrong[lane] then return end
   local member = destination .. '/' .. sequence
@@ -366,7 +366,7 @@ local function check(lane, sequence, flags)
     at.is_pending = redis.call('ZSCORE', KEYS[20 + 2 * lane], sequence)
   end
   if at.places then return check_again(lane, sequence, record, at, flags) end
-  -- It was seen waiting and stands elsewhere: most of this has gone on meanwhile.
+  -- It was seen waiting but has another state: most such messages have just moved on.
   local is_double = at.was_listed and (not at.is_pending or at.ready or at.halted or at.delayed)
   if at.is_pending then
     local held = check_pending(lane, sequence, record, at, flags)
@@ -386,7 +386,7 @@ for i = first, #ARGV, 3 do
 end
 if #to_wait > 0 then to_front(place, to_wait, now) end
 
--- Hints of the whole destination.
+-- Hints for the whole destination.
 local length = redis.call(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[3])
 if length > 0 and not redis.call('ZSCORE', active_of(place), destination) then
   if find('hint', destination) then

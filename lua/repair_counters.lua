@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- repair_counters: sets the counters of a destination to what was counted, if they have not changed while
--- messages were counted.
+-- repair_counters: corrects the counters of a destination, if they have not changed while the messages were
+-- counted.
 --
 -- KEYS:
 --   [1] epoch         reseq:{p07}:epoch
@@ -8,12 +8,11 @@
 --   [3] withdrawals        reseq:{p07}:d:<dest>:withdrawals
 --   [4] withdrawn     reseq:{p07}:d:<dest>:withdrawn
 -- ARGV:
---   [1] definition version  [2] '1' to repair, '' only to tell; then per counter 3: its name, its value
---   before the messages were counted, what was counted
--- Returns: {'ok', or 'busy' if they have changed; per finding 3: kind, name, 1 if it was repaired, in a
---   list}
+--   [1] definition version  [2] '1' to repair, '' only to report; then 3 per counter: its name, its value
+--   before the messages were counted, the actual count
+-- Returns: {'ok', or 'busy' if they have changed; a list with 3 per finding: kind, name, 1 if it was repaired}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- Sent again it finds nothing more to repair: no call number is needed.
+-- Sent again, it finds nothing more to repair: no call number is needed.
 -- include: schema, clock, findings
 
 check_schema(KEYS[1])
@@ -39,7 +38,7 @@ end
 for i, value in ipairs(values) do set(names[i], value, tonumber(ARGV[3 * i + 2])) end
 set('withdrawals', redis.call('HGET', KEYS[2], 'withdrawals'), order_count)
 set('withdrawn', redis.call('HGET', KEYS[2], 'withdrawn'), withdrawn_count)
--- What has left is counted by how it left; nobody knows how that left which is lost.
+-- Messages that left are counted by outcome; the outcome of lost ones is unknown.
 local left = redis.call('HMGET', KEYS[2], 'last', 'settled', 'delivered', 'dropped', 'dead_lettered', 'cancelled')
 for i = 1, 6 do left[i] = tonumber(left[i]) or 0 end
 local unknown = left[2] - left[3] - left[4] - left[5] - left[6]

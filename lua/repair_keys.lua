@@ -1,7 +1,6 @@
 #!lua flags=allow-oom
--- repair_keys: removes keys of a destination and of its partition that have another type than they
--- should. The set `in_progress` of a lane is built again from the records, in one step: half of it would
--- let what stands behind leave first.
+-- repair_keys: removes keys of a destination and of its partition that have the wrong type. Rebuilds a lane's
+-- `in_progress` from the records in one step: with half of it, messages further back would leave first.
 --
 -- KEYS:
 --   [1]  epoch             reseq:{p07}:epoch
@@ -25,11 +24,11 @@
 --   [19] withdrawn         reseq:{p07}:d:<dest>:withdrawn
 --   [20…] of a lane, or none: in_progress  reseq:{p07}:d:<dest>:in-progress[:<key>]
 -- ARGV:
---   [1] definition version  [2] 'destination', 'key' or 'none'  [3] '1' to repair, '' only to tell; then
+--   [1] definition version  [2] 'destination', 'key' or 'none'  [3] '1' to repair, '' only to report; then
 --   all sequences of the lane
--- Returns: per finding 3: kind, key, 1 if it was repaired
+-- Returns: 3 per finding: kind, key, 1 if it was repaired
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- Sent again it finds nothing more to repair: no call number is needed.
+-- Sent again, it finds nothing more to repair: no call number is needed.
 -- include: schema, lists, findings
 
 check_schema(KEYS[1])
@@ -51,7 +50,7 @@ expect_types('zset', {
 })
 local findings, repairs = {}, ARGV[3] == '1'
 
--- True if a key has another type, and is removed.
+-- True if a key had the wrong type and was removed.
 local function is_removed(key, kind)
   local found = redis.call('TYPE', key)['ok']
   if found == kind or found == 'none' then return false end

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- repair_traces: removes what names messages that are gone: leases, dead letters that are listed and not
--- there (or names them again, the other way round), and bodies.
+-- repair_traces: removes traces of messages that are gone: leases, list entries of missing dead letters (or
+-- adds missing list entries), and bodies.
 --
 -- KEYS:
 --   [1] epoch         reseq:{p07}:epoch
@@ -13,13 +13,13 @@
 --   [8] bodies        reseq:{p07}:d:<dest>:bodies
 --   [9] log           reseq:{p07}:d:<dest>:log
 -- ARGV:
---   [1] definition version  [2] '1' to repair, '' only to tell  [3] what to compare; then
---   'leases': members of leases of messages that have no record
+--   [1] definition version  [2] '1' to repair, '' only to report  [3] what to compare; then
+--   'leases': members of leases of messages without a record
 --   'letters': sequences of dead letters
---   'bodies': the cursor at which to go on among the bodies
--- Returns: {cursor, or '0'; per finding 3: kind, what, 1 if it was repaired, in a list}
+--   'bodies': the cursor from which to continue among the bodies
+-- Returns: {cursor, or '0'; a list with 3 per finding: kind, what, 1 if it was repaired}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- Sent again it finds nothing more to repair: no call number is needed.
+-- Sent again, it finds nothing more to repair: no call number is needed.
 -- include: schema, clock, expect, bodies, unnamed, findings
 
 check_schema(KEYS[1])
@@ -66,7 +66,7 @@ local function check_body(field)
 end
 
 if ARGV[3] == 'bodies' then
-  -- Only a newer Redis tells the fields without what they hold.
+  -- Only newer Redis versions can return fields without values.
   local page = redis.pcall('HSCAN', KEYS[8], ARGV[4], 'COUNT', '500', 'NOVALUES')
   local step = 1
   if page.err then

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- requeue: hands claimed messages back unprocessed; no attempt is counted.
+-- requeue: returns claimed messages unprocessed, without counting an attempt.
 --
 -- KEYS:
 --   [1] call           reseq:{p07}:calls:<caller>
@@ -12,7 +12,7 @@
 --   [8] wake_waiting     reseq:{p07}:wake:waiting
 --   [9] epoch            reseq:{p07}:epoch
 -- ARGV:
---   [1] call number  [2] destination; then per message 2: sequence, member of leases
+--   [1] call number  [2] destination; then 2 per message: sequence, member of leases
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL
 -- include: schema, clock, call, expect, leases, wake, waiting
@@ -25,7 +25,7 @@ check_schema(KEYS[9])
 local members = {}
 for i = 3, #ARGV, 2 do members[#members + 1] = ARGV[i + 1] end
 local held = deadlines(KEYS[5], members)
--- The caller may know an old definition, so the destination is asked itself.
+-- Read from the destination itself, because the caller may know an old definition.
 local place = {
   destination = destination, ordering = redis.call('HGET', KEYS[2], 'ordering'), hash = KEYS[2], waiting = KEYS[3],
   messages = KEYS[4], builtin = KEYS[6], worker = KEYS[7], wake = KEYS[8],

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- retry_head: a person has a lane's head tried again where it stands: one that was halted, optionally with
--- a repaired body, or one that waits out a backoff.
+-- retry_head: retries a lane's head in its position on an operator's request: a halted head, optionally with
+-- a repaired body, or one in backoff.
 --
 -- KEYS:
 --   [1]  destination       reseq:{p07}:d:<dest>
@@ -20,15 +20,14 @@
 --   [15] epoch             reseq:{p07}:epoch
 --   [16] bodies            reseq:{p07}:d:<dest>:bodies
 -- ARGV:
---   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] lane's key
---   (nothing in order: the sequence)  [5] sequence that the caller takes for the head  [6] its record
---   with a repaired body, or ''  [7] what is in their place now, where it is repaired: the length of
---   record and body in bytes  [8] schema that the record is written in  [9] the repaired body, if it is
---   stored apart, or ''
--- Returns: 'waiting' or 'ready': where it stands now
+--   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] lane's key (without
+--   ordering: the sequence)  [5] sequence of the head, as the caller knows it  [6] its record with a repaired
+--   body, or ''  [7] with a repaired body: the length of the stored record and body in bytes  [8] schema of
+--   the record  [9] the repaired body if it is stored apart, or ''
+-- Returns: 'waiting' or 'ready': its new state
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD, WRONG_STATE
--- Sent again it finds nothing to retry, and says so: no call number is needed.
+-- Sent again, it finds nothing to retry, and reports that: no call number is needed.
 -- include: schema, clock, expect, attempts, head, wake, waiting
 
 local schema = check_schema(KEYS[15])

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- withdraw: messages leave without being delivered: cancelled, dropped, or skipped, which makes them
--- dead letters. Each becomes a tombstone, which keeps its place until its lane has passed it. What a
--- processor or a sender may have is left as a pending withdrawal, which the owner of the partition
--- carries out when that attempt has ended without success.
+-- withdraw: makes messages leave without delivery: cancelled, dropped, or dead-lettered. Each becomes a
+-- tombstone, which holds its position until its lane has passed it. For a message that a processor or sender
+-- may be working on, stores a pending withdrawal; the owner of the partition carries it out when that attempt
+-- has failed.
 --
 -- KEYS:
 --   [1]  epoch             reseq:{p07}:epoch
@@ -29,16 +29,16 @@
 --   [22…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
---   'serial'  [5] known of the epoch  [6] 'd' dropped, 's' skipped or 'c' cancelled  [7] who asks:
---   '' a person; 'policy', of what is halted; or '<owner token> <epoch>', the owner, who has none of
---   them in hand  [8] reason, in words  [9] failed attempts,
---   with this one (0: as noted)  [10] error as JSON, or ''  [11] number of lanes  [12] most dead
---   letters (0: no limit); then the lanes' keys, then per message 2: its lane (from 1), sequence
--- Returns: {'done' | 'withdrawing' | 'settled' | 'full' | 'damaged' …} in order; full: there is no room for
---   another dead letter, and the message stays; damaged: a set of its lane has another type
+--   'serial'  [5] known of the epoch  [6] 'd' dropped, 's' dead-lettered or 'c' cancelled  [7] who asks:
+--   '' an operator; 'policy', for halted messages only; or '<owner token> <epoch>', the owner, which is
+--   delivering none of them  [8] reason, as text  [9] failed attempts, including this one (0: as stored)
+--   [10] error as JSON, or ''  [11] number of lanes  [12] most dead letters (0: no limit); then the lanes'
+--   keys, then 2 per message: its lane (from 1), sequence
+-- Returns: {'done' | 'withdrawing' | 'settled' | 'full' | 'damaged' …} in order; full: the limit of dead letters
+--   is reached, and the message stays; damaged: a set of its lane has the wrong type
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
--- Sent again it changes nothing more: no call number is needed.
+-- Sent again, it changes nothing more: no call number is needed.
 -- include: schema, clock, epoch, expect, damage, owner, attempts, head, wake, waiting, serial, bodies, withdrawn
 
 check_schema(KEYS[1])
@@ -52,8 +52,8 @@ local token, known_epoch = string.match(ARGV[7], '^(%S+) (%d+)$')
 local is_owner = token and owns(KEYS[2], token, now)
 if token and text(epoch) ~= known_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if token and not is_owner then return redis.error_reply('NOT_OWNER another owns the partition') end
--- Where there is no owner, or the owner says so, and no forgotten one can be left, no sender has
--- anything in hand.
+-- If there is no owner, or the owner itself asks, and no forgotten owner can be left, no sender is delivering
+-- any of them.
 local _, deadline = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+)$')
 local in_nobodys_hand = takeover_wait <= 0
   and (is_owner or not deadline or tonumber(deadline) <= now)
@@ -74,8 +74,8 @@ for i = 22, #KEYS do
   if not try('ZCARD', KEYS[i]) then damaged_lanes[math.floor((i - 20) / 2)] = true end
 end
 
--- The record without its body, marked as a tombstone. Of a record that cannot be read nothing is kept but
--- what it counts for, if that can be told.
+-- The record as a tombstone: marked, and without its body. Of an unreadable record, keeps only the accounted
+-- bytes, if they can be found.
 local function tombstone_of(record)
   local _, mark_end = string.find(record, '^B%d+;')
   local begin = (mark_end or 0) + 1
@@ -98,14 +98,14 @@ end
 local letters_max = tonumber(ARGV[12])
 local room_for_letters = letters_max == 0 and math.huge or letters_max - redis.call('ZCARD', KEYS[10])
 
--- A list up to this length is looked through for each message that leaves it.
+-- A list up to this length is searched for each message to remove.
 local LIST_MAX = 1000
--- Of more leases than this it is not found out which messages they are of.
+-- With more leases than this, the script does not look up which messages have one.
 local LEASES_MAX = 20000
 local is_short = ordering == 'none' or redis.call('LLEN', KEYS[4]) <= LIST_MAX
 local leased, to_note = nil, {}
 
--- True if somebody may hold a lease on this message. All leases are looked through once.
+-- True if somebody may hold a lease on this message. Reads all leases once.
 local function is_leased(sequence)
   if not leased then
     leased = {all = redis.call('ZCARD', KEYS[21]) > LEASES_MAX}
@@ -119,7 +119,7 @@ local function is_leased(sequence)
   return leased.all or leased[sequence]
 end
 
--- Where a pending message stands; takes it out of there unless it must not leave now.
+-- Finds the state of a pending message, and removes it from there unless it must not leave now.
 local function take_out(lane, sequence, in_progress, ready)
   local member = destination .. '/' .. sequence
   if redis.call('ZREM', KEYS[8], sequence) == 1 then
@@ -127,7 +127,7 @@ local function take_out(lane, sequence, in_progress, ready)
     redis.call('HINCRBY', KEYS[3], 'halted_ready', -1)
     return 'ready'
   elseif by_policy then
-    -- A person has seen to it meanwhile.
+    -- An operator has handled it meanwhile.
     return 'settled'
   elseif redis.call('ZSCORE', ready, sequence) then
     return in_nobodys_hand and 'ready' or 'in hand'
@@ -156,7 +156,7 @@ local function request_withdrawal(lane_key, sequence)
   local text_of = how .. #lane_key .. ' ' .. lane_key .. ARGV[8]
   if redis.call('HSETNX', KEYS[9], sequence, text_of) == 0 then return end
   redis.call('HINCRBY', KEYS[3], 'withdrawals', 1)
-  -- Where there is one lane, the hint is its head's not-before: left as it is.
+  -- With a single lane, the hint holds its head's earliest time: do not change it.
   redis.call('ZADD', KEYS[12], ordering == 'destination' and 'NX' or 'LT', text(now), destination)
   wake(KEYS[17], destination)
 end
@@ -165,7 +165,7 @@ local function forget_withdrawal(sequence)
   if redis.call('HDEL', KEYS[9], sequence) == 1 then redis.call('HINCRBY', KEYS[3], 'withdrawals', -1) end
 end
 
--- Notes the last error, if that is why; tells the stage that the message had reached.
+-- Stores the last error, if that is the reason; returns the stage that the message had reached.
 local function what_was_left(sequence, stood)
   local attempts = attempts_of(KEYS[6], sequence)
   local stage = stood == 'ready' and 'delivery' or 'transform'
@@ -196,7 +196,7 @@ for i = 13 + lane_count, #ARGV, 2 do
       local is_full = how == 's' and room_for_letters <= 0
       stood = is_full and 'full' or take_out(lane, sequence, in_progress, ready)
     else
-      -- Its transform dropped it meanwhile: that ends the order.
+      -- Its transform dropped it meanwhile, which ends the withdrawal.
       forget_withdrawal(sequence)
     end
   end

@@ -1,9 +1,9 @@
 //! Reseq: messages in over HTTP or TCP, transformed in parallel, out in order of arrival.
 //!
-//! The modules in reading order: what the words mean ([`domain`]), how it is set up
-//! ([`config`]), what Redis holds and does ([`store`]), how bytes travel ([`wire`]), the way of a
-//! message ([`ingest`], [`processor`], [`sender`]), what else is asked over HTTP ([`api`]), how
-//! it all comes together ([`app`]), and the commands ([`cli`]).
+//! The modules in reading order: the vocabulary ([`domain`]), the configuration ([`config`]), state
+//! and transitions in Redis ([`store`]), wire formats ([`wire`]), the path of a message
+//! ([`ingest`], [`processor`], [`sender`]), the rest of the HTTP API ([`api`]), the assembly
+//! ([`app`]), and the commands ([`cli`]).
 //!
 //! As a library: implement [`Transform`], register it, start.
 //!

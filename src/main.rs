@@ -1,4 +1,4 @@
-//! Parse, match, run.
+//! Parses the arguments and runs the command.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use reseq::cli::{
     pause, purge, repair, replay, retry_head, send, serve, show, skip_head, status, topics,
 };
 
-/// Messages are many small pieces of memory, made in one thread and let go of in another.
+/// jemalloc, because messages are many small allocations that another thread frees.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -74,7 +74,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        // Its memory is bounded: no runtime, whose threads would take their share.
+        // No runtime here: its threads would use up memory, which is limited for a runner.
         Command::JqRunner => jq_runner::run(),
         command => return run(command),
     };

@@ -1,4 +1,4 @@
-//! Every metric's name, and the log. Nothing else spells a metric.
+//! The names of all metrics, and the log. No other module spells a metric.
 
 mod by_destination;
 
@@ -10,15 +10,15 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use by_destination::Series;
 pub use by_destination::{Knows, forget_gone, render_destinations};
 
-/// The buckets of all durations, in seconds.
+/// Histogram buckets for durations, in seconds.
 const SECONDS: [f64; 16] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0,
 ];
-/// The buckets of all sizes of batches.
+/// Histogram buckets for batch sizes.
 const COUNTS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0, 1024.0];
 
-/// Starts to collect metrics in this process; the handle renders them for Prometheus.
+/// Starts to collect metrics in this process. The handle renders them for Prometheus.
 pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)?
@@ -27,7 +27,7 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
     Ok(handle)
 }
 
-/// Starts the log, to standard error. `RESEQ_LOG` sets what is logged, as in `info,reseq=debug`.
+/// Starts the log to standard error. `RESEQ_LOG` is its filter, such as `info,reseq=debug`.
 pub fn install_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("RESEQ_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
@@ -35,7 +35,7 @@ pub fn install_log() {
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
-    // A library's host may have installed its own before.
+    // With the library, the host program may already have installed its own.
     let _ = log.try_init();
 }
 
@@ -47,7 +47,7 @@ pub fn redis_call(transition: &'static str, took: Duration, ok: bool) {
     }
 }
 
-/// A Redis took over that lacks writes that replicas had confirmed.
+/// A Redis took over without writes that replicas had confirmed.
 pub fn confirmed_lost() {
     counter!("reseq_redis_confirmed_lost_total").increment(1);
 }
@@ -64,18 +64,18 @@ pub fn refused(destination: &str, code: &'static str) {
     by_destination::of(destination).add_labelled(key, 1);
 }
 
-/// What Redis uses of its memory, and what it may use (0: no limit), in bytes.
+/// Memory use and limit of Redis (0: no limit), in bytes.
 pub fn redis_memory(used: u64, max: u64) {
     gauge!("reseq_redis_memory_used_bytes").set(used as f64);
     gauge!("reseq_redis_memory_max_bytes").set(max as f64);
 }
 
-/// Counts a TCP connection that waits for room, until it is dropped.
+/// Counts a TCP connection whose frames were refused for now, until dropped.
 #[derive(Debug)]
 pub struct TcpPaused(());
 
 impl TcpPaused {
-    /// One more waits.
+    /// Begins to wait.
     pub fn begin() -> TcpPaused {
         gauge!("reseq_ingest_tcp_paused").increment(1.0);
         TcpPaused(())
@@ -88,12 +88,12 @@ impl Drop for TcpPaused {
     }
 }
 
-/// Counts a connection that came in, until it is dropped.
+/// Counts an incoming connection, until dropped.
 #[derive(Debug)]
 pub struct ConnectionOpen(&'static str);
 
 impl ConnectionOpen {
-    /// One more is open at this listener: `http` or `tcp`.
+    /// A connection opened at this listener: `http` or `tcp`.
     pub fn begin(listener: &'static str) -> ConnectionOpen {
         gauge!("reseq_connections", "listener" => listener).increment(1.0);
         ConnectionOpen(listener)
@@ -106,18 +106,18 @@ impl Drop for ConnectionOpen {
     }
 }
 
-/// A connection was closed, or a request on it refused, before its client was done: `slow_head`,
+/// A connection was closed, or its request refused, before the client was done: `slow_head`,
 /// `slow_body`, `slow_frame`, `idle`, `displaced` or `full`.
 pub fn connection_closed(reason: &'static str) {
     counter!("reseq_connections_closed_total", "reason" => reason).increment(1);
 }
 
-/// A connection could not be accepted, such as for want of a file descriptor.
+/// A connection could not be accepted, for example because no file descriptor was free.
 pub fn accept_failed(listener: &'static str) {
     counter!("reseq_accept_errors_total", "listener" => listener).increment(1);
 }
 
-/// Messages were given back because the answer that named them is known not to have arrived.
+/// Messages were requeued because the answer with their leases was lost.
 pub fn requeued(destination: &str, count: usize) {
     counter!("reseq_leases_requeued_total", "destination" => destination.to_owned())
         .increment(count as u64);
@@ -129,7 +129,7 @@ pub fn claimed(destination: &str, count: usize) {
     histogram!("reseq_claim_batch_size").record(count as f64);
 }
 
-/// Attempts at a destination's transforms. Looked up once for many.
+/// Metrics of a destination's transform attempts. Looked up once, used for many.
 #[derive(Clone)]
 pub struct Transformed(Arc<Series>);
 
@@ -139,7 +139,7 @@ impl Transformed {
         Transformed(by_destination::of(destination))
     }
 
-    /// One has ended: `deliver`, `drop`, `fail` or `abandoned`.
+    /// An attempt ended: `deliver`, `drop`, `fail` or `abandoned`.
     pub fn note(&self, outcome: &'static str, took: Duration) {
         self.0.record("reseq_transform_seconds", took);
         self.0.add_labelled(("reseq_transformed_total", Some(("outcome", outcome))), 1);
@@ -151,21 +151,21 @@ pub fn processing(count: usize) {
     gauge!("reseq_processing").set(count as f64);
 }
 
-/// An attempt at a delivery has ended: `accepted` or `refused`.
+/// A delivery attempt ended: `accepted` or `refused`.
 pub fn delivered(destination: &str, outcome: &'static str, took: Duration) {
     let series = by_destination::of(destination);
     series.record("reseq_delivery_seconds", took);
     series.add_labelled(("reseq_sender_deliveries_total", Some(("outcome", outcome))), 1);
 }
 
-/// A message was given up at its delivery, or withdrawn after one: `halted`, `dead_lettered`, `dropped` or
-/// `cancelled`.
+/// A message was given up at delivery, or withdrawn after an attempt: `halted`, `dead_lettered`,
+/// `dropped` or `cancelled`.
 pub fn exhausted(destination: &str, outcome: &'static str) {
     let key = ("reseq_exhausted_total", Some(("outcome", outcome)));
     by_destination::of(destination).add_labelled(key, 1);
 }
 
-/// How long each of these messages took from its arrival to its acceptance.
+/// How long each of these messages took from arrival to acceptance by the receiver.
 pub fn end_to_end(destination: &str, took: impl Iterator<Item = Duration>) {
     let series = by_destination::of(destination);
     took.for_each(|took| series.record("reseq_end_to_end_seconds", took));
@@ -181,28 +181,29 @@ pub fn delivering(count: usize) {
     gauge!("reseq_sender_deliveries_in_flight").set(count as f64);
 }
 
-/// A wake-up was heard.
+/// A wake-up was received.
 pub fn wake_heard() {
     counter!("reseq_wakes_total").increment(1);
 }
 
-/// Calls for a destination (or for a key that belongs to none) fail for good, or no longer do.
+/// Calls for a destination (or for a key that belongs to none) fail because of damage, or no longer
+/// do.
 pub fn damaged(location: &str, is_damaged: bool) {
     gauge!("reseq_damaged", "place" => location.to_owned()).set(f64::from(u8::from(is_damaged)));
 }
 
-/// Leases and delays that were taken up again.
+/// Expired leases and delays were recovered.
 pub fn reaped(leases: usize, delays: usize) {
     counter!("reseq_reaped_leases_total").increment(leases as u64);
     counter!("reseq_due_total").increment(delays as u64);
 }
 
-/// How much of a destination is on its way, and how much of it needs a person.
+/// The pending messages of a destination, and those that need an operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Messages that are not gone.
     pub pending: u64,
-    /// The bytes of their bodies as they arrived.
+    /// The bytes of their bodies, as they arrived.
     pub pending_bytes: u64,
     /// Messages whose attempts are used up.
     pub halted: u64,
@@ -210,13 +211,13 @@ pub struct Backlog {
     pub dead_letters: u64,
 }
 
-/// The backlog of a destination, as whoever owns its partition sees it every few seconds. An owner that
-/// was says none, so that the sum over all pods stays true.
+/// The backlog of a destination, as the owner of its partition reads it every few seconds. A former
+/// owner passes `None`, so that the sum over all pods stays correct.
 pub fn backlog(destination: &str, backlog: Option<Backlog>) {
     by_destination::set_backlog(destination, backlog);
 }
 
-/// Tasks of this process that are not over.
+/// Running tasks of this process.
 pub fn tasks(count: usize) {
     gauge!("reseq_tasks").set(count as f64);
 }

@@ -1,9 +1,9 @@
--- What attempts at messages left behind: a hash by sequence, that holds only messages with something
--- to tell. Each is MessagePack of {failed attempts of the present stage, leases that ran out,
--- checkpoint or '', stage in which it is halted or '', due time of a held message or '', {'<ms since
--- 1970> <error as JSON>' …, the latest first}}.
+-- What earlier attempts at messages left: a hash by sequence, with entries only for messages that need one.
+-- Each is MessagePack of {failed attempts in the current stage, expired leases, checkpoint or '', stage in
+-- which it halted or '', when a message that awaits its turn is due or '', {'<ms since 1970> <error as JSON>'
+-- …, newest first}}.
 
--- What cannot be read counts as nothing.
+-- Unreadable attempts count as none.
 local function attempts_of(key, sequence)
   local kept = redis.call('HGET', key, sequence)
   local could_read, attempts = pcall(cmsgpack.unpack, kept or '')
@@ -17,7 +17,7 @@ local function keep_attempts(key, sequence, attempts)
   redis.call('HSET', key, sequence, cmsgpack.pack(attempts))
 end
 
--- Adds an error; the last five are kept.
+-- Adds an error; keeps the last five.
 local function note_error(attempts, now, error)
   table.insert(attempts[6], 1, text(now) .. ' ' .. error)
   attempts[6][6] = nil

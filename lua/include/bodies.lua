@@ -1,16 +1,15 @@
--- Long bodies are stored apart from their records, in the hash `bodies`: the body as it is now in the
--- field '<sequence>', the body as it arrived, where that is kept too, in '<sequence>i'. The record of
--- such a message begins with 'B<length>;'. A body belongs to its pending message, then to its dead
--- letter or to its entry of the log.
+-- Long bodies are stored apart from their records, in the hash `bodies`: the current body in the field
+-- '<sequence>', the body as it arrived, if it is kept too, in '<sequence>i'. The record of such a message
+-- begins with 'B<length>;'. A body belongs to its pending message, later to its dead letter or log entry.
 
--- The bytes of a record's body that is stored apart; 0 where the body is in the record.
+-- The length of a record's body that is stored apart; 0 if the body is in the record.
 local function bytes_apart(record)
   if string.byte(record) ~= 66 then return 0 end
   return tonumber(string.match(record, '^B(%d+);')) or 0
 end
 
--- Puts bodies into answers: `wanted` holds {answer, place in it, sequence}. A missing one stays '', and each
--- where they cannot be read: these messages are damaged, and hide no other.
+-- Adds bodies to answers: `wanted` holds {answer, index in it, sequence}. A missing body stays '', and so do
+-- all if the key is unreadable: these messages are damaged, but must not hide others.
 local function put_bodies(bodies, wanted)
   for from = 1, #wanted, 1000 do
     local upto, fields = math.min(from + 999, #wanted), {}
@@ -23,7 +22,7 @@ local function put_bodies(bodies, wanted)
   end
 end
 
--- Removes the bodies of these sequences, up to 1,000 at a time, as far as there are any.
+-- Removes the bodies of these sequences, up to 1,000 per command, if there are any.
 local function remove_bodies(bodies, sequences)
   if #sequences == 0 or redis.call('HLEN', bodies) == 0 then return end
   for from = 1, #sequences, 1000 do

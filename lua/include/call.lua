@@ -1,8 +1,8 @@
--- What makes a script safe to send again: each caller numbers its calls, and its last answer is
--- kept. A caller makes one call at a time, so the last answer is all that it can still miss.
+-- Makes a script safe to repeat: each caller numbers its calls, and its last answer is kept. A caller makes
+-- one call at a time, so it can miss only the last answer.
 
--- The answer that the caller already got to this call; or the error for a call that came late,
--- after the caller had gone on to another. Nothing for a new call.
+-- The kept answer, if this call has already run; the error for a late call, after the caller has made
+-- another; nil for a new call.
 local function replayed(key, number)
   local kept = redis.call('GET', key)
   if not kept then return nil end
@@ -13,7 +13,7 @@ local function replayed(key, number)
   end
 end
 
--- Keeps the answer for as long as a call may be sent again.
+-- Keeps the answer for as long as the call may be repeated.
 local function keep(key, number, answer)
   redis.call('SET', key, cmsgpack.pack({number, answer}), 'PX', '60000')
   return answer

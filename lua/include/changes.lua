@@ -1,7 +1,7 @@
--- An index of names that pods follow: what each name holds, and which changed when. `note_change` is
--- the only writer. Beside the names stand three fields that can be no name: '*' counts the changes,
--- '*floor' is the last change that is forgotten, '*history' names the server's history. A pod that
--- has followed to a revision below the floor, or in another history, reads everything again.
+-- An index of names that pods follow: the entry of each name, and when it changed. Only `note_change` writes
+-- it. Three more fields cannot be names: '*' counts the changes, '*floor' is the last change that was
+-- forgotten, '*history' is the server's replication history. A pod that has followed to a revision below the
+-- floor, or in another history, reads everything again.
 
 local function server_history()
   local info = redis.call('INFO', 'replication')
@@ -9,8 +9,8 @@ local function server_history()
   return string.sub(info, at + 1, at + 40)
 end
 
--- `index`, `changes`, `removed`: the three keys. `entry_of(revision)` returns what the name holds
--- from now on, or nil if it is gone. At most `removed_max` names that are gone are remembered.
+-- `index`, `changes`, `removed`: the three keys. `entry_of(revision)` returns the new entry of the name, or
+-- nil to remove it. At most `removed_max` removed names are remembered.
 local function note_change(index, changes, removed, name, removed_max, entry_of)
   redis.call('ZCARD', changes)
   redis.call('ZCARD', removed)

@@ -1,6 +1,6 @@
--- The server's time in milliseconds, the only clock that decides anything; and how numbers are
--- written (tostring turns large ones into 1.79e+15; all numbers here are whole, which %d writes much
--- faster than %.0f; a number that a command is given is written by Redis as %.17g, slower still).
+-- The server's time in milliseconds, the only clock that decides anything; and how to format numbers:
+-- tostring turns large ones into 1.79e+15. All numbers here are whole, and %d is much faster than %.0f. Redis
+-- would format a number argument as %.17g, which is slower still.
 
 local function now_ms()
   local time = redis.call('TIME')

@@ -1,8 +1,8 @@
--- What has another type than it should fails alone: a call that serves several lanes or messages goes
--- on with the others.
+-- A key of the wrong type must not fail the whole call: a call for several lanes or messages continues with
+-- the others.
 
--- What a command answers; nil if it fails, such as at a key of another type. It must not be of
--- those that answer nil.
+-- The answer of a command, or nil if it fails, for example on a key of the wrong type. Not for commands that
+-- may return nil.
 local function try(...)
   local answer = redis.pcall(...)
   if type(answer) == 'table' and answer.err then return nil end

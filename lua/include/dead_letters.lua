@@ -1,7 +1,7 @@
--- Dead letters: `dead` holds their sequences, `letters` what they are, `dead_at` when each was set aside,
--- and `bodies` their long bodies.
+-- Dead letters: `dead` has their sequences, `letters` their content, `dead_at` when each became one, `bodies`
+-- their long bodies.
 
--- Removes these dead letters. Returns how many there were.
+-- Removes these dead letters; returns how many there were.
 local function remove_letters(dead, letters, dead_at, bodies, sequences)
   redis.call('HDEL', letters, unpack(sequences))
   redis.call('ZREM', dead_at, unpack(sequences))

@@ -1,32 +1,30 @@
--- The epoch of the partition. Another server process, or another history of replication, than the
--- one that is noted may have forgotten something; so has a server that knows of a lower epoch than
--- the caller, or of none. The epoch then goes up: above all that is noted or was seen, and to the
--- server's time at least, so that even an epoch that was itself forgotten is never handed out again.
--- Releases then wait (takeover wait) until an owner that this server does not know of must have
--- stopped: the longest lease that the caller or this partition knows of; or until such an owner says
--- that it has (resign_partition).
--- The new epoch is written whatever the script then decides: it is a fact of its own.
+-- The epoch of the partition. Redis may have lost data if the server process or the replication history
+-- differs from the stored one, or if the server knows a lower epoch than the caller, or none. Then the epoch
+-- is raised: above all stored and seen ones, and at least to the server's time, so that even a forgotten
+-- epoch is never used again. Releases then wait (takeover wait) until an owner that this server does not know
+-- must have stopped: for the longest lease that the caller or this partition knows of, or until such an owner
+-- vouches that it has stopped (resign_partition). The new epoch is written whatever the script decides
+-- afterwards.
 --
--- Who is noted is the run id and the replication id. The second alone tells a change of either: a
--- process that starts as a primary draws a new one, and so does one that becomes a primary (Redis,
--- replication.c: changeReplicationId, shiftReplicationId). INFO is dear, so no more is asked for.
+-- The server is identified by run id and replication id. The replication id alone reveals a change of either:
+-- a process that starts as a primary, or becomes one, creates a new one (Redis, replication.c:
+-- changeReplicationId, shiftReplicationId). INFO is expensive, so only that part is queried.
 
--- What follows a name in the text of INFO: an id of forty digits. Found plainly: a pattern would be
--- tried at every character.
+-- The id of forty digits after a name in the text of INFO. A plain search: a pattern would be tried at every
+-- character.
 local function id_after(name, info)
   local _, at = string.find(info, name, 1, true)
   return string.sub(info, at + 1, at + 40)
 end
 
--- The messages of a destination carry the epoch of the partition, or the one that the destination was
--- born in if that is higher: one that is made after a removal is born above `removed_epoch`, the highest
--- epoch that a message of any removed destination can have carried. So a removal changes nothing for the
--- other destinations, and takes one number. A new epoch of the partition goes above these, too.
+-- The messages of a destination carry the epoch of the partition, or the one in which the destination was
+-- created if that is higher: a destination created after a removal gets an epoch above `removed_epoch`, the
+-- highest epoch that a message of any removed destination may have carried. So a removal does not affect
+-- other destinations, and needs only one number. A new epoch of the partition is above these, too.
 --
--- `known` is what the caller knows: '<lease of owners, ms> <highest epoch of the partition that it has
--- seen> <highest epoch of a message, or of a birth, that it has seen>'.
--- Returns the epoch, how many milliseconds releases must still wait, the schema, and the lowest epoch
--- that a destination which is made now may be born in.
+-- `known` is what the caller knows: '<lease of owners, ms> <highest epoch of the partition seen> <highest
+-- epoch of a message or of a creation seen>'. Returns the epoch, how many milliseconds releases must still
+-- wait, the schema, and the lowest epoch in which a destination may now be created.
 local function current_epoch(key, now, known)
   local noted = redis.call('HMGET', key, 'server', 'epoch', 'takeover_wait_ends_ms', 'lease_ms', 'schema',
     'removed_epoch')

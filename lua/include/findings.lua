@@ -1,6 +1,6 @@
--- What a repair finds.
+-- The findings of a repair.
 
--- Notes a finding, 1 where it is repaired. Returns whether it is.
+-- Adds a finding, with 1 if it is repaired. Returns whether it is.
 local function note_finding(findings, kind, what, is_repaired)
   findings[#findings + 1] = kind
   findings[#findings + 1] = what

@@ -1,7 +1,7 @@
--- What is done once messages have left: `is_gone` holds their sequences.
+-- Cleans up after messages that have left: `is_gone` holds their sequences.
 
--- Adds their entries, sequence and entry in turn between two places of ARGV, to the log. Returns its
--- length.
+-- Adds their entries to the log: sequence and entry in turn, between two indexes of ARGV. Returns the length
+-- of the log.
 local function log_gone(log, order, is_gone, first, last)
   local length = 0
   for from = first, last, 2000 do
@@ -21,7 +21,7 @@ local function log_gone(log, order, is_gone, first, last)
   return length
 end
 
--- Of these sequences those that are no dead letters: the bodies of dead letters stay.
+-- Those of these sequences that are not dead letters: the bodies of dead letters stay.
 local function no_letters(dead, sequences)
   if #sequences == 0 or redis.call('ZCARD', dead) == 0 then return sequences end
   local rest, scores = {}, redis.call('ZMSCORE', dead, unpack(sequences))
@@ -31,7 +31,7 @@ local function no_letters(dead, sequences)
   return rest
 end
 
--- Removes so many of the oldest entries of the log, with the bodies that are kept for them.
+-- Removes the oldest `excess` entries of the log, with the bodies that are kept for them.
 local function shorten_log(log, order, bodies, dead, excess)
   if excess <= 0 then return end
   local oldest = redis.call('LPOP', order, math.min(excess, 4000))
@@ -39,8 +39,8 @@ local function shorten_log(log, order, bodies, dead, excess)
   if redis.call('HLEN', bodies) > 0 then remove_bodies(bodies, no_letters(dead, oldest)) end
 end
 
--- Removes bodies of what has left, whose fields are between two places of ARGV, but none of a dead
--- letter.
+-- Removes bodies of messages that have left, except those of dead letters. Their fields are between two
+-- indexes of ARGV.
 local function forget_bodies(bodies, dead, is_gone, first, last)
   for from = first, last, 2000 do
     local fields, sequences = {}, {}
@@ -60,7 +60,7 @@ local function forget_bodies(bodies, dead, is_gone, first, last)
   end
 end
 
--- Forgets the idempotency keys from a place of ARGV on, unless another message has them now.
+-- Forgets the idempotency keys from an index of ARGV on, unless another message now uses them.
 local function forget_keys(unique, is_gone, first)
   for from = first, #ARGV, 2000 do
     local forgotten, last = {}, math.min(from + 1999, #ARGV)
@@ -73,8 +73,8 @@ local function forget_keys(unique, is_gone, first)
   end
 end
 
--- Counts the tombstones among what has left a lane: told are its accounted bytes in bytes, and how many were
--- dropped, skipped, cancelled. Returns the accounted bytes, and how many of so many were no tombstones.
+-- Counts the tombstones among the messages that left a lane. `told` holds their accounted bytes, and how many
+-- were dropped, dead-lettered and cancelled. Returns the accounted bytes, and how many were not tombstones.
 local function count_tombstones(hash, told, left)
   local bytes, rest = string.match(told, '^(%d+) (.+)$')
   local next_count = string.gmatch(rest, '%d+')

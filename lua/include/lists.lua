@@ -1,6 +1,6 @@
--- Long lists count what they hold, from {n = 0} on: # would look for the end each time.
+-- Long lists count their elements, starting with {n = 0}: # would search for the end each time.
 
--- Adds two: what commands take in pairs.
+-- Adds two elements, for commands that take pairs.
 local function add(list, one, other)
   local n = list.n
   list[n + 1], list[n + 2] = one, other

@@ -1,6 +1,6 @@
--- The fence of the senders: the value of the owner key is '<token> <deadline>'.
+-- The fence for senders. The value of the owner key is '<token> <deadline>'.
 
--- True while the token's lease on the partition lasts.
+-- True while the token's partition lease lasts.
 local function owns(key, token, now)
   local held, deadline = string.match(redis.call('GET', key) or '', '^(%S+) (%d+)$')
   return held == token and tonumber(deadline) > now

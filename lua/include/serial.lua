@@ -1,9 +1,9 @@
--- Serial processing: of each lane one message at a time waits, is delayed, processed or halted. Those
--- behind it are held: they stand in in-progress alone. `place` is as in waiting.lua, with `delayed`
--- and `attempts`.
+-- Serial processing: only one message of each lane at a time is waiting, delayed, processing or halted. Those
+-- behind it await their turn: they are only in in-progress. `place` is as in waiting.lua, with `delayed` and
+-- `attempts`.
 
--- The first message of a lane that is not finished; nil if all are. Found by halves: up to a message,
--- as many stand in ready as in in-progress exactly if all of them are finished.
+-- The first unfinished message of a lane; nil if there is none. A binary search: all messages up to one are
+-- finished exactly if ready and in-progress have equally many up to it.
 local function first_unfinished(in_progress, ready)
   local low, high = 0, redis.call('ZCARD', in_progress) - 1
   if high + 1 == redis.call('ZCARD', ready) then return nil end
@@ -19,8 +19,8 @@ local function first_unfinished(in_progress, ready)
   return redis.call('ZRANGE', in_progress, low, low)[1]
 end
 
--- The lane's message before has been processed, or has left: the next may be claimed, behind those
--- of other lanes that wait already; or is delayed, if it is not due yet.
+-- Call after a message of the lane was processed or left: the next one may be claimed, behind those of other
+-- lanes that already wait, or is delayed if it is not due yet.
 local function advance(place, in_progress, ready, now)
   local sequence = first_unfinished(in_progress, ready)
   if not sequence then return end

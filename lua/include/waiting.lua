@@ -1,9 +1,9 @@
--- Where messages wait to be claimed: a list; or where nothing is in order a sorted set, the higher
--- priority first and within one the lower sequence. `place` names what is needed: destination (its
--- name), ordering, hash, waiting, messages, builtin and worker (the keys active:…), wake.
+-- The messages that wait to be claimed: a list, or without ordering a sorted set (higher priority first, then
+-- lower sequence). `place` has what the functions need: destination (its name), ordering, hash, waiting,
+-- messages, builtin and worker (the keys active:…), wake.
 
--- The key of those who may claim from the destination. The caller may know an old definition, so
--- the destination is asked itself.
+-- The key for those who may claim from the destination. Read from the destination itself, because the caller
+-- may know an old definition.
 local function active_of(place)
   if redis.call('HGET', place.hash, 'claimers') == 'worker' then return place.worker end
   return place.builtin
@@ -14,12 +14,12 @@ local function expect_waiting(place)
   expect('ZCARD', active_of(place))
 end
 
--- Priorities are 2^49 apart: sequences stay below.
+-- Priorities are 2^49 apart, above all sequences.
 local function score_of(sequence, priority)
   return text((9 - tonumber(priority)) * 562949953421312 + tonumber(sequence))
 end
 
--- Tells the claimers if there was nothing to claim before.
+-- Notifies the claimers if nothing was waiting before.
 local function tell_claimers(place, length, added, now)
   if length == added then
     redis.call('ZADD', active_of(place), text(now), place.destination)
@@ -27,7 +27,7 @@ local function tell_claimers(place, length, added, now)
   end
 end
 
--- To their priority: the records say which it is.
+-- Adds messages by their priority, which is in their records.
 local function to_priorities(place, sequences, now)
   local scores = {}
   for from = 1, #sequences, 32 do
@@ -43,7 +43,7 @@ local function to_priorities(place, sequences, now)
   tell_claimers(place, redis.call('ZCARD', place.waiting), #sequences, now)
 end
 
--- Puts sequences back at the front: what has waited longest is nearest to blocking a head.
+-- Puts sequences back at the front: what has waited longest is most likely to block a head.
 local function to_front(place, sequences, now)
   table.sort(sequences, function(a, b) return tonumber(a) > tonumber(b) end)
   if place.ordering == 'none' then return to_priorities(place, sequences, now) end

@@ -1,12 +1,12 @@
--- Wake-ups are hints: whatever they hasten is also looked for once a second. So a user who may not
--- publish only waits longer; the script, which has written by now, goes on.
+-- Wake-ups are hints: Reseq also polls for the same work once a second. So a user who may not publish only
+-- waits longer, and the script, which has already written, continues.
 
--- Tells who listens for it on this partition's channel.
+-- Publishes on this partition's channel.
 local function wake(channel, destination)
   redis.pcall('SPUBLISH', channel, destination)
 end
 
--- Tells all pods, on every node of a cluster.
+-- Publishes to all pods, on every node of a cluster.
 local function wake_all(channel, name)
   redis.pcall('PUBLISH', channel, name)
 end

@@ -1,11 +1,11 @@
--- Messages that were withdrawn while they waited in a long list are still listed there: to find one
--- in the list takes longer the longer it is. The set `withdrawn` names them, the destination's field
--- of that name counts them, and claims pass them.
+-- A message that is withdrawn while it waits in a long list stays in the list, because finding it takes
+-- longer the longer the list is. The set `withdrawn` names such messages, the destination's field of that
+-- name counts them, and claims skip them.
 
--- As many as one look takes, and the most looks of one call.
+-- How many messages one read takes, and the most reads per call.
 local FRONT, FRONTS_MAX = 1000, 10
 
--- Notes that these, which wait, are withdrawn.
+-- Marks these waiting messages as withdrawn.
 local function note_withdrawn(hash, withdrawn, sequences)
   for from = 1, #sequences, 1000 do
     local upto = math.min(from + 999, #sequences)
@@ -14,7 +14,7 @@ local function note_withdrawn(hash, withdrawn, sequences)
   redis.call('HINCRBY', hash, 'withdrawn', #sequences)
 end
 
--- Of these sequences those that are not marked, added to `kept`, and those that are.
+-- Splits these sequences: adds those not marked to `kept`, and returns the marked ones.
 local function part_withdrawn(withdrawn, front, kept)
   local marks, passed = redis.call('SMISMEMBER', withdrawn, unpack(front)), {}
   for i, sequence in ipairs(front) do
@@ -24,8 +24,8 @@ local function part_withdrawn(withdrawn, front, kept)
   return passed
 end
 
--- Takes those that were withdrawn off the front of the list, until so many others stand there. Returns
--- how many others these are; nil if it looked through as many as one call may and found none.
+-- Removes withdrawn messages from the front of the list, until at least `wanted` others are there. Returns
+-- how many others there are; nil if it read as many as one call may and found none.
 local function pass_withdrawn(hash, waiting, withdrawn, wanted)
   local kept, passed_count, has_ended = {}, 0, false
   for look = 1, FRONTS_MAX do
@@ -44,7 +44,7 @@ local function pass_withdrawn(hash, waiting, withdrawn, wanted)
     for at = i, math.max(i - 999, 1), -1 do back[#back + 1] = kept[at] end
     redis.call('LPUSH', waiting, unpack(back))
   end
-  -- At the end of the list nothing that is marked is left in it.
+  -- Once the whole list was read, it contains no marked message.
   if has_ended or redis.call('HINCRBY', hash, 'withdrawn', -passed_count) <= 0 then
     redis.call('UNLINK', withdrawn)
     redis.call('HDEL', hash, 'withdrawn')

@@ -1,4 +1,4 @@
-//! `/v1/destinations/{d}/dead-letters`: which there are, one of them, and throwing them away.
+//! `/v1/destinations/{d}/dead-letters`: list, show and discard dead letters.
 
 use axum::{
     Json,
@@ -24,9 +24,9 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// Letters that are read together, without long bodies.
+/// Dead letters that are read together, without long bodies.
 const AT_ONCE: usize = 500;
-/// The most letters that one page looks through for those that are wanted.
+/// The most dead letters that a filter reads for one page.
 const LOOKED_AT_MAX: usize = 5_000;
 
 #[derive(Deserialize)]
@@ -85,7 +85,7 @@ pub(super) async fn show(
     Ok(Json(Letter::of(&letter, Some(api.json_depth_max))))
 }
 
-/// The dead letter of this sequence, with its body.
+/// The dead letter with this sequence, with its body.
 pub(super) async fn whole_letter(
     target: &Target,
     sequence: Sequence,
@@ -145,6 +145,7 @@ pub(super) async fn discard(
 }
 
 fn unknown(sequence: Sequence) -> Problem {
-    let detail = format!("{sequence} is no dead letter; it was redriven, discarded, or never one");
+    let detail =
+        format!("{sequence} is not a dead letter; it was redriven, discarded, or never was one");
     Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail)
 }

@@ -1,4 +1,4 @@
-//! `/v1/destinations`: make, change, show, remove, and how far they are.
+//! `/v1/destinations`: create, change, show and remove destinations, and their stats.
 
 use axum::{
     Json,
@@ -71,7 +71,7 @@ pub(super) async fn all_stats(State(api): State<Api>) -> Result<Json<Value>, Pro
             }
             lines.push(line);
             for (field, value) in stats.as_object().into_iter().flatten() {
-                // The sum of last sequences tells nobody anything.
+                // A sum of last sequences means nothing.
                 let Some(number) = value.as_u64().filter(|_| field != "last_sequence") else {
                     continue;
                 };
@@ -83,9 +83,9 @@ pub(super) async fn all_stats(State(api): State<Api>) -> Result<Json<Value>, Pro
     Ok(Json(json!({"destinations": lines, "totals": totals})))
 }
 
-/// Destinations whose numbers are asked for in one round trip.
+/// Destinations whose numbers are read in one round trip.
 const STATS_AT_ONCE: usize = 500;
-/// What the short line of a destination says, beside its name.
+/// The fields of a destination's line, besides its name.
 const LINE: [&str; 9] = [
     "pending",
     "waiting",
@@ -116,7 +116,7 @@ pub(super) async fn define(
     Ok((status, Json(shown(&api, &known))).into_response())
 }
 
-/// The query of a removal.
+/// The query parameters of a removal.
 #[derive(Debug, Deserialize)]
 pub(super) struct Removal {
     #[serde(default)]
@@ -147,7 +147,7 @@ pub(super) async fn remove(
     Ok(Json(json!({"removed": name, "removed_messages": removed.removed_messages})))
 }
 
-/// A definition as people are shown it: with its secrets hidden.
+/// A definition for display, with its secrets masked.
 fn shown(api: &Api, known: &CatalogEntry) -> Value {
     let mut value = json!(known.destination.masked());
     if let Value::Object(object) = &mut value {

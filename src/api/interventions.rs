@@ -1,5 +1,4 @@
-//! `/v1/destinations/{d}/pause`, `resume`, `retry-head` and `skip-head`: what people do to a lane
-//! that is stuck, or that is to stand still.
+//! `/v1/destinations/{d}/pause`, `resume`, `retry-head` and `skip-head`: manual interventions.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +23,7 @@ use crate::{
     wire::{json::even_null, problem::Problem},
 };
 
-/// How many halted messages are looked at together.
+/// How many halted messages are read together.
 const HALTED_AT_ONCE: usize = 500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -110,7 +109,7 @@ pub(super) async fn retry_head(
     )?;
     if request.all {
         if repaired.is_some() || request.key.is_some() || request.sequence.is_some() {
-            let detail = "all: stands alone; a body, a key or a sequence is of one head";
+            let detail = "all: leave out body, key and sequence, which are for one head";
             return Err(Problem::invalid_field(detail));
         }
         return Ok(Json(json!({"retried": retry_all(&mut target).await?})));
@@ -131,10 +130,10 @@ pub(super) async fn retry_head(
     Ok(Json(json!({"sequence": sequence, "state": stands})))
 }
 
-/// Has every halted head tried again; tells how many there were.
+/// Retries all halted heads; returns how many.
 async fn retry_all(target: &mut Target) -> Result<u64, Problem> {
     let store = target.api.store.clone();
-    // Noted first: retrying takes them out of the list that is walked through.
+    // List them first: a retry removes a head from the list that is being read.
     let mut heads: BTreeMap<Option<String>, Sequence> = BTreeMap::new();
     let mut cursor = None;
     loop {
@@ -161,7 +160,7 @@ async fn retry_all(target: &mut Target) -> Result<u64, Problem> {
         let retry = Retry { lane, sequence, repaired: None };
         match target.retry(&retry).await {
             Ok(_) => retried += 1,
-            // Not a head (yet), or somebody else was quicker.
+            // Not the head of its lane, or another request was faster.
             Err(StoreError::WrongHead | StoreError::WrongState(_)) => {}
             Err(error) => return Err(half_way(Problem::from(error), &[("retried", retried)])),
         }
@@ -191,7 +190,8 @@ pub(super) async fn skip_head(
     withdraw::one(&mut target, Tombstone::DeadLettered, "skipped by hand", message).await
 }
 
-/// The lane that a request names, with its head; which must be the sequence, if one is given.
+/// The lane that a request names, and its head. If the request names a sequence, it must be the
+/// head.
 async fn head_of(
     target: &Target,
     key: Option<String>,
@@ -230,7 +230,7 @@ async fn head_of(
     }
 }
 
-/// Bytes that are not said to be anything else are what the body before them was.
+/// A repaired body without a content type keeps the one of the old body.
 async fn keep_content_type(
     target: &Target,
     sequence: Sequence,

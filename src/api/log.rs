@@ -1,4 +1,4 @@
-//! `GET /v1/destinations/{d}/log`: what became of the last messages.
+//! `GET /v1/destinations/{d}/log`: the outcome of the last messages.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// Entries that are read together: each may hold a body.
+/// Entries that are read together; each may include a body.
 const AT_ONCE: usize = 100;
 
 #[derive(Deserialize)]
@@ -55,7 +55,7 @@ pub(super) async fn log(
     Ok(Json(Items { items, next_cursor: newest.next.map(|next| next.to_string()) }))
 }
 
-/// Which of those that were skipped are dead letters still.
+/// Which of the dead-lettered messages are still dead letters.
 async fn letters_among(
     target: &Target,
     entries: &[(Sequence, Result<LogEntry, String>)],

@@ -1,5 +1,4 @@
-//! `/v1/destinations/{d}/messages`: which messages are pending, what became of one, and taking one
-//! out.
+//! `/v1/destinations/{d}/messages`: list pending messages, show one, cancel one.
 
 use axum::{
     Json,
@@ -43,8 +42,8 @@ pub(super) async fn list(
     let listing = query_of(query)?;
     if let Some(state @ (domain::State::Delivering | domain::State::Delivered)) = listing.state {
         let detail = format!(
-            "state: messages that are {} cannot be listed here; those in a sender's hand are \
-             listed as ready, those that are gone stand in the log",
+            "state: messages that are {} cannot be listed here; those in delivery are \
+             listed as ready, and those that are gone are in the log",
             name(state)
         );
         return Err(Problem::invalid_field(detail));
@@ -76,7 +75,7 @@ pub(super) async fn show(
     let mut listed = store.listed(target.known(), &[sequence]).await?;
     if let Some(one) = listed.first_mut() {
         if one.message.apart != Apart::default() {
-            // With its bodies. It may have left meanwhile.
+            // Read again with its bodies. It may have left meanwhile.
             let whole = store.messages(target.known(), &[sequence]).await?;
             let Some(message) = whole.into_iter().next().flatten() else {
                 return Err(unknown(&target, sequence).await?);
@@ -138,8 +137,8 @@ pub(super) async fn cancel_by_key(
     cancel_one(&mut target, position.sequence, Some(position)).await
 }
 
-/// Cancels a message; with `position`, only if it is the one at that position: after Redis has forgotten
-/// something its number may have been stamped again.
+/// Cancels a message. With `position`, only if it still is the one at that position: after Redis
+/// lost data, its sequence may have been stamped again.
 async fn cancel_one(
     target: &mut Target,
     sequence: Sequence,
@@ -172,13 +171,13 @@ fn no_lane(sequence: Sequence) -> Problem {
     wrong_state(format!("message {sequence} is damaged, and no lane holds it"))
 }
 
-/// The problem that nothing is known of a sequence, and why.
+/// The problem for a sequence about which nothing is known, and why.
 async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem> {
     withdraw::check_stamped(target, sequence).await?;
     let log_max = target.known().destination.log_max;
     let detail = format!(
-        "{sequence} has left, and the log, which holds the last {log_max} (log_max), does not know \
-         it any more"
+        "{sequence} has left, and the log, which keeps the last {log_max} (log_max), no longer \
+         has it"
     );
     Ok(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail))
 }

@@ -1,4 +1,4 @@
-//! The HTTP surface beside ingest: destinations, topics, workers, operations.
+//! The HTTP API except ingest: destinations, topics, workers, operations.
 
 mod dead_letters;
 mod destinations;
@@ -47,16 +47,16 @@ use crate::{
     },
 };
 
-/// What the handlers share. Cheap to clone.
+/// State that the handlers share. Cheap to clone.
 #[derive(Clone)]
 pub struct Api {
     /// Redis.
     pub store: Store,
     /// The destinations.
     pub catalog: Catalog,
-    /// For long polls.
+    /// Wake-ups for long polls.
     pub wakes: Wakes,
-    /// Takes failed messages up again.
+    /// Schedules retries of failed messages.
     pub due: DueTimer,
     /// Destinations and topics that belong to the configuration file.
     pub in_file: InFile,
@@ -64,23 +64,23 @@ pub struct Api {
     pub batch_bytes_max: usize,
     /// The longest body of one message, in bytes.
     pub body_bytes_max: usize,
-    /// The most levels that the JSON of an answer nests.
+    /// The most levels of nesting in the JSON of an answer.
     pub json_depth_max: usize,
-    /// So much of its memory Redis may use before nothing is taken in, in percent; 0: all of it.
+    /// Ingest stops when Redis uses this percentage of its memory; 0: never.
     pub memory_high_percent: u8,
-    /// Set when the process begins to stop.
+    /// Cancelled when the process begins to stop.
     pub stop: CancellationToken,
-    /// What must end before the process does.
+    /// Tasks that must end before the process does.
     pub tasks: TaskTracker,
-    /// CallSequences for the calls of workers.
+    /// The callers for calls of workers.
     pub callers: Arc<workers::CallSequences>,
-    /// Renders the metrics, where this process collects them.
+    /// Renders the metrics, if this process collects them.
     pub metrics: Option<PrometheusHandle>,
 }
 
 pub use workers::CallSequences;
 
-/// All routes but those of ingest.
+/// All routes except ingest.
 pub fn router(api: Api) -> Router {
     let leases = Router::new()
         .route("/v1/leases", post(workers::lease))
@@ -107,7 +107,7 @@ pub fn router(api: Api) -> Router {
         .with_state(api)
 }
 
-/// What people do to a destination's messages. (`POST …/messages` is a route of ingest.)
+/// The routes for interventions. (`POST …/messages` is a route of ingest.)
 fn steering_routes(body_bytes_max: usize) -> Router<Api> {
     const HEAD: &str = "/v1/destinations/{destination}";
     let at = |path: &str| format!("{HEAD}/{path}");
@@ -132,22 +132,22 @@ fn steering_routes(body_bytes_max: usize) -> Router<Api> {
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
-/// Where there is no ingest: its route that has the path of another.
+/// Without ingest: answers the ingest route whose path has other methods here.
 pub fn without_ingest() -> Router {
     let nothing = async || {
-        let detail = "this process does not take messages in: it runs without the role ingest";
+        let detail = "this process accepts no messages: it does not have the role ingest";
         Problem::new(StatusCode::NOT_FOUND, "not_found", detail)
     };
     Router::new().route("/v1/destinations/{destination}/messages", post(nothing))
 }
 
-/// True for what operators' tools ask, which is answered however much else there is.
+/// True for health checks and metrics, which are served even beyond the connection limit.
 pub fn is_of_health(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/metrics")
 }
 
-/// What surrounds all routes: an id for each request, the least speed of its body, and problems for
-/// what no route answers.
+/// The layers around all routes: request ids, the lowest speed of a body, and problems for paths
+/// and methods without a route.
 pub fn surround(routes: Router, pace: Pace) -> Router {
     routes
         .fallback(async || {
@@ -161,7 +161,7 @@ pub fn surround(routes: Router, pace: Pace) -> Router {
         .layer(middleware::from_fn(with_request_id))
 }
 
-/// Refuses a request whose body comes too slowly.
+/// Refuses a request whose body arrives too slowly.
 async fn at_pace(State(pace): State<Pace>, request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
@@ -173,11 +173,11 @@ async fn at_pace(State(pace): State<Pace>, request: Request, next: Next) -> Resp
         return response;
     }
     telemetry::connection_closed("slow_body");
-    // Who waited for it has made of it that it is broken.
+    // The handler saw a broken body; replace its answer.
     Problem::body_timeout().into_response()
 }
 
-/// Gives each request an id, or takes the one it brings, and names it in the answer.
+/// Gives each request an id, or keeps the client's, and returns it in the answer.
 async fn with_request_id(request: Request, next: Next) -> Response {
     let is_fit =
         |id: &&HeaderValue| id.len() <= 128 && id.to_str().is_ok_and(|text| !text.is_empty());
@@ -199,14 +199,14 @@ async fn with_request_id(request: Request, next: Next) -> Response {
     response
 }
 
-/// The problem with a request that did not reach its handler, such as a path that is not UTF-8.
+/// The problem for a request that did not reach a handler, such as a path that is not UTF-8.
 async fn unread(response: &mut Response) -> Problem {
     let body = axum::body::to_bytes(std::mem::take(response.body_mut()), 1024).await;
     let detail = body.map(|body| String::from_utf8_lossy(&body).into_owned()).unwrap_or_default();
     Problem::new(response.status(), "invalid_request", detail)
 }
 
-/// Reads a body as JSON of this shape; what is wrong is named by its path.
+/// Parses a body as JSON of this shape. An error names the path of the field.
 fn read_json<T: DeserializeOwned>(
     body: Result<Bytes, BytesRejection>,
     max: usize,
@@ -223,7 +223,7 @@ fn read_json<T: DeserializeOwned>(
     Ok(value)
 }
 
-/// Reads a definition whose name is in the path, and may be left out of the body.
+/// Parses a definition. The name in the path may be omitted from the body.
 fn read_named<T: DeserializeOwned>(
     name: &str,
     body: Result<Bytes, BytesRejection>,
@@ -238,7 +238,7 @@ fn read_named<T: DeserializeOwned>(
         .map_err(|error| Problem::invalid_field(at_path(&error)))
 }
 
-/// What is wrong, with the path of where.
+/// The error, with the path of the field.
 fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
     match error.path().to_string().as_str() {
         "." => error.inner().to_string(),
@@ -246,16 +246,16 @@ fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Strin
     }
 }
 
-/// The problem that this process stops in the middle of something.
+/// The problem when this process stops during an operation.
 fn draining() -> Problem {
-    let detail = "this pod is stopping; send the same again, to another, for the rest";
+    let detail = "this pod is stopping; send the same again to another pod for the rest";
     Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "draining", detail, 1)
 }
 
-/// A problem that came in the middle of something, with how much was done before.
+/// Adds to a problem how much was done before it.
 fn half_way(mut problem: Problem, done: &[(&str, u64)]) -> Problem {
     if problem.code == "redis_unavailable" {
-        let detail = "Redis is not available; what is counted here has been done, send the same \
+        let detail = "Redis is not available; the counts show what has been done, send the same \
                       again later for the rest";
         problem.detail = detail.into();
     }
@@ -264,14 +264,14 @@ fn half_way(mut problem: Problem, done: &[(&str, u64)]) -> Problem {
     problem
 }
 
-/// The problem that Redis has little memory left, or none.
+/// The problem when Redis has little or no memory left.
 fn memory_high() -> Problem {
-    let detail = "Redis has little memory left (ingest.memory_high_percent), and takes nothing \
+    let detail = "Redis has little memory left (ingest.memory_high_percent), and accepts nothing \
                   more until some of it is free";
     Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "memory_high", detail, 1)
 }
 
-/// How an error of the store is told over HTTP.
+/// Maps an error of the store to HTTP.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
@@ -298,13 +298,13 @@ impl From<StoreError> for Problem {
                 Problem::temporary(unavailable, "no_rights", detail, 1)
             }
             StoreError::Failed(_) => {
-                let detail = "what Redis holds there is damaged: see /readyz, and the log. Some of \
+                let detail = "the data in Redis is damaged: see /readyz, and the log. Part of \
                               the call may have been carried out";
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", detail)
             }
             StoreError::Unreadable(_) => {
-                tracing::error!(%error, "what Redis holds cannot be read");
-                let detail = "what Redis holds cannot be read by this version; see its log";
+                tracing::error!(%error, "data in Redis cannot be read");
+                let detail = "this version cannot read the data in Redis; see its log";
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable", detail)
             }
             _ => Problem::temporary(

@@ -1,4 +1,4 @@
-//! What an operator's tools ask: does it live, is it ready, its metrics.
+//! Health checks and metrics.
 
 use axum::{
     extract::State,
@@ -13,12 +13,13 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// The process lives.
+/// The process is alive.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The process does its work: Redis answers, holds what this version knows, and it is not stopping.
+/// The process is ready: Redis answers, this version knows its schema, and the process is not
+/// stopping.
 pub(super) async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     if api.stop.is_cancelled() {
@@ -26,7 +27,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
     }
     match api.store.check_ready().await {
         Ok(()) => {
-            // What is over is not to be told.
+            // Check first, so that repaired damage is not reported.
             api.store.look_at_damage().await;
             Ok(ready(&api.store))
         }
@@ -39,7 +40,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
     }
 }
 
-/// That the process does its work; and what it cannot work with, or does more slowly.
+/// The text for a ready process: its warnings, and the damage it knows.
 fn ready(store: &Store) -> String {
     let mut text = "ready\n".to_owned();
     if let Some(sentence) = store.missing_rights().hints_sentence() {
@@ -51,7 +52,7 @@ fn ready(store: &Store) -> String {
     text
 }
 
-/// The metrics of this process, as Prometheus reads them.
+/// The metrics of this process in Prometheus's format.
 pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
     let Some(metrics) = &api.metrics else {
         let detail = "this process collects its metrics elsewhere";

@@ -1,7 +1,7 @@
 //! `POST /v1/destinations/{d}/purge`: cancels everything that is pending.
 //!
-//! Finished messages are withdrawn first, and what blocks it is cancelled after that: else what
-//! stands behind a halted head would be delivered while the purge is under way.
+//! Finished messages are withdrawn first, and the blocking ones after them. Otherwise the messages
+//! behind a halted head would be delivered during the purge.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// Messages of one call.
+/// Messages per call.
 const AT_ONCE: usize = 500;
 
 #[derive(Deserialize)]
@@ -47,7 +47,7 @@ pub(super) async fn purge(
     let mut purging = Purging { target, key, last: 0, cancelled: 0, withdrawing: 0, damaged };
     let store = &api.store;
     let counts = store.counts(purging.target.known()).await?;
-    // What comes from here on is left alone, or it would never end.
+    // Messages that arrive from here on are not purged, or the purge might never end.
     purging.last = counts.last_sequence;
     if dry_run {
         let by_state = match purging.key {
@@ -84,15 +84,15 @@ fn by_state(counts: &Stats) -> BTreeMap<String, u64> {
 struct Purging {
     target: Target,
     key: Option<String>,
-    /// The last sequence that is cancelled.
+    /// The last sequence to cancel.
     last: Sequence,
     cancelled: u64,
     withdrawing: u64,
-    /// Of damaged lanes: they stay. The first so many are counted.
+    /// Messages of damaged lanes, which cannot be cancelled. Counted up to a limit.
     damaged: BTreeSet<Sequence>,
 }
 
-/// The most messages of damaged lanes that are counted.
+/// The most messages of damaged lanes to count.
 const DAMAGED_MAX: usize = 10_000;
 
 impl Purging {
@@ -102,7 +102,7 @@ impl Purging {
         self.halted().await
     }
 
-    /// Cancels all that are in one of these states.
+    /// Cancels all messages in one of these states.
     async fn sweep(&mut self, wanted: impl Fn(domain::State) -> bool) -> Result<(), Problem> {
         let mut cursor = None;
         loop {
@@ -110,7 +110,7 @@ impl Purging {
             let next = self.next(&page);
             let mut items = page.items;
             items.retain(|one| wanted(one.state));
-            // Heads last: what is behind them must not leave meanwhile.
+            // Heads last, so that the messages behind them do not leave meanwhile.
             items.sort_by_key(|one| std::cmp::Reverse(one.message.position.sequence));
             self.cancel(&items).await?;
             cursor = next;
@@ -120,8 +120,8 @@ impl Purging {
         }
     }
 
-    /// Cancels those that are halted: where lanes are keys, a message whose record is missing is found
-    /// only among them.
+    /// Cancels halted messages. Where lanes are keys, only this finds a message whose record is
+    /// missing.
     async fn halted(&mut self) -> Result<(), Problem> {
         let (store, mut cursor) = (self.target.api.store.clone(), None);
         loop {
@@ -137,7 +137,7 @@ impl Purging {
             items.retain(|one| !one.withdrawing && one.message.position.sequence <= self.last);
             let before = self.cancelled;
             self.cancel(&items).await?;
-            // Those that left are not halted any more: the next stand where they stood.
+            // Cancelled messages left the list, so the next page begins at the same place.
             let has_moved = self.cancelled > before;
             cursor = if has_moved { None } else { page.next };
             if cursor.is_none() && !has_moved {
@@ -146,14 +146,14 @@ impl Purging {
         }
     }
 
-    /// Where to go on, unless only later arrivals are there.
+    /// The next cursor, unless only later arrivals follow.
     fn next(&self, page: &Page) -> Option<u64> {
         let known = self.target.known();
         let by_sequence = known.destination.ordering != Ordering::Key || self.key.is_some();
         page.next.filter(|next| !by_sequence || *next <= self.last)
     }
 
-    /// Some of the pending ones, but not those that have their end before them anyway.
+    /// A page of pending messages, without those that will leave anyway.
     async fn page(&mut self, cursor: Option<u64>) -> Result<Page, Problem> {
         let which = Which { state: None, key: self.key.clone(), from: 0, cursor, limit: AT_ONCE };
         let store = self.target.api.store.clone();
@@ -167,7 +167,7 @@ impl Purging {
         Ok(page)
     }
 
-    /// Cancels these.
+    /// Cancels these messages.
     async fn cancel(&mut self, items: &[Listed]) -> Result<(), Problem> {
         let known = self.target.known().clone();
         for some in items.chunks(WITHDRAW_MAX) {
@@ -196,7 +196,7 @@ impl Purging {
                     Withdrawn::Damaged => drop(self.damaged.insert(*sequence)),
                     Withdrawn::Done => self.cancelled += 1,
                     Withdrawn::Withdrawing => self.withdrawing += 1,
-                    // A purge makes no dead letters.
+                    // A purge creates no dead letters.
                     Withdrawn::Settled | Withdrawn::Full => {}
                 }
             }
@@ -204,7 +204,7 @@ impl Purging {
         Ok(())
     }
 
-    /// How many there are in each state, where only some are meant.
+    /// Counts messages by state when only some are selected.
     async fn count(&mut self) -> Result<BTreeMap<String, u64>, Problem> {
         let mut by_state = BTreeMap::new();
         let mut cursor = None;

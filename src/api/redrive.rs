@@ -1,5 +1,5 @@
-//! `POST /v1/destinations/{d}/dead-letters/redrive`: dead letters arrive anew, at the end of their
-//! lanes.
+//! `POST /v1/destinations/{d}/dead-letters/redrive`: enqueues dead letters again, at the end of
+//! their lanes.
 
 use axum::{
     Json,
@@ -41,7 +41,7 @@ pub(super) async fn redrive(
         arrivals.tally.gone += step.missing;
         let known = target.known().clone();
         let mut letters = step.letters;
-        // Their bodies are read as many at a time as one call brings back in.
+        // Read only as many bodies at a time as one call enqueues.
         while !letters.is_empty() {
             let size = |one: &DeadLetter| one.message.apart.bytes() as usize;
             let count = chunks_by_size(&letters, AT_ONCE, CALL_BYTES_MAX, size)
@@ -49,7 +49,7 @@ pub(super) async fn redrive(
                 .map_or(0, |c| c.len());
             let rest = letters.split_off(count);
             api.store.fill_letters(&known, &mut letters).await?;
-            // What cannot be read cannot be sent again; it can be discarded.
+            // An unreadable dead letter cannot be redriven; it can be discarded.
             let (damaged, whole): (Vec<_>, Vec<_>) =
                 letters.into_iter().partition(|letter| letter.message.damaged.is_some());
             arrivals.tally.refused += damaged.len() as u64;
@@ -70,7 +70,7 @@ pub(super) async fn redrive(
     })))
 }
 
-/// A dead letter as an arrival. What had been processed is not processed again.
+/// A dead letter as an arrival. Keeps the result of its processing, if it had been processed.
 fn anew(letter: DeadLetter, known: &CatalogEntry) -> (Sequence, Arrival) {
     let DeadLetter { stage, message: old, .. } = letter;
     let (position, priority) = (old.position, old.priority);

@@ -1,4 +1,4 @@
-//! Messages that were here before and arrive anew: redriven dead letters, and replayed ones.
+//! Enqueues messages again: redriven dead letters and replayed messages.
 
 use std::time::Duration;
 
@@ -14,31 +14,31 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// Arrivals of one call.
+/// Arrivals per call.
 pub(super) const AT_ONCE: usize = 200;
-/// The most bytes of bodies in one call (one message is always taken).
+/// The most bytes of bodies in one call (at least one message is taken).
 pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
-/// How long a call is repeated while Redis does not answer.
+/// How long to retry a call while Redis does not answer.
 const RETRY: Duration = Duration::from_secs(10);
-/// The most new places that an answer lists.
+/// The most new positions that an answer lists.
 const LISTED_MAX: usize = 1_000;
 
-/// Stamps arrivals for one destination, a call at a time.
+/// Stamps arrivals for one destination, one call at a time.
 pub(super) struct Arrivals {
     caller: CallSequence,
-    /// The partition's epoch, as last heard.
+    /// The partition's epoch, as last seen.
     epoch: Epoch,
-    /// True where the same call again doubles nothing.
+    /// True if a repeat of the request creates no duplicates.
     is_repeatable: bool,
     pub(super) tally: Tally,
 }
 
-/// What has become of them so far.
+/// The results so far.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) stamped: u64,
     pub(super) duplicates: u64,
-    /// Dead letters that somebody else redrove or discarded.
+    /// Dead letters that another request redrove or discarded.
     pub(super) gone: u64,
     pub(super) refused: u64,
     pub(super) first: Option<Sequence>,
@@ -48,7 +48,7 @@ pub(super) struct Tally {
     pub(super) deliveries: Vec<Moved>,
 }
 
-/// A message's old and new place.
+/// A message's old and new position.
 #[derive(Serialize)]
 pub(super) struct Moved {
     sequence: Sequence,
@@ -68,7 +68,7 @@ impl Tally {
         }
     }
 
-    /// Notes the old place of one that is among them.
+    /// Includes an old sequence in the range of results.
     pub(super) fn covers(&mut self, old: Sequence) {
         self.first.get_or_insert(old);
         self.last = Some(old);
@@ -76,14 +76,14 @@ impl Tally {
 }
 
 impl Arrivals {
-    /// Those of one request; `is_repeatable` if the same request again doubles nothing.
+    /// For one request; `is_repeatable` if its repeat creates no duplicates.
     pub(super) fn new(target: &Target, is_repeatable: bool) -> Arrivals {
         let caller = target.api.store.caller_anew(&format!("again:{}", target.name));
         Arrivals { caller, epoch: 0, is_repeatable, tally: Tally::default() }
     }
 
-    /// Stamps these, in order, each with its old sequence. What stops it is a problem that tells
-    /// how to go on.
+    /// Stamps these in order, each with its old sequence. If this stops early, the problem says how
+    /// to continue.
     pub(super) async fn stamp(
         &mut self,
         target: &mut Target,
@@ -124,7 +124,7 @@ impl Arrivals {
         Ok(())
     }
 
-    /// One call, however often the epoch or the definition turn out to be stale.
+    /// One call, repeated when the epoch or the definition is stale.
     async fn ingest(
         &mut self,
         target: &mut Target,
@@ -149,22 +149,22 @@ impl Arrivals {
         }
     }
 
-    /// A problem that tells what had been done before it came, and how to go on.
+    /// Adds to a problem what was done before it, and how to continue.
     fn with_tally(&self, mut problem: Problem) -> Problem {
         let Tally { stamped, duplicates, gone, refused, last, .. } = &self.tally;
         let rest = match last {
             Some(last) if !self.is_repeatable => format!(
-                "go on with from_sequence = {}: the same again would double them; with an \
+                "continue with from_sequence = {}: a repeat would enqueue them twice; with an \
                  idempotency_key it would not",
                 last + 1
             ),
             _ => "send the same again later for the rest".to_owned(),
         };
         if problem.code == "redis_unavailable" {
-            // Of what there was to do, something may have been done.
+            // Part of the request may have been done, so do not say that nothing was.
             problem.detail = "Redis is not available".into();
         }
-        problem.detail += &format!("; {stamped} have arrived anew, {rest}");
+        problem.detail += &format!("; {stamped} were enqueued again, {rest}");
         let done = [
             ("stamped", json!(stamped)),
             ("duplicates", json!(duplicates)),
@@ -179,11 +179,11 @@ impl Arrivals {
     }
 }
 
-/// Why nothing more may be stamped just now.
+/// Why nothing more may be stamped now.
 async fn stopped(target: &Target) -> Option<Problem> {
     let api = &target.api;
     if api.stop.is_cancelled() {
-        let detail = "this pod is stopping; send to another";
+        let detail = "this pod is stopping; send to another pod";
         let status = StatusCode::SERVICE_UNAVAILABLE;
         return Some(Problem::temporary(status, "draining", detail, 1));
     }
@@ -193,7 +193,7 @@ async fn stopped(target: &Target) -> Option<Problem> {
     }
 }
 
-/// An error of the store, as an arrival is refused by it.
+/// Maps an error of the store as ingest does.
 fn refusal(error: StoreError) -> Problem {
     match error {
         StoreError::CannotConfirm(problem) => {
@@ -204,16 +204,16 @@ fn refusal(error: StoreError) -> Problem {
     }
 }
 
-/// The problem that the destination has no room.
+/// The problem when the destination's backlog is full.
 fn full() -> Problem {
-    let detail = "the destination has as many pending messages, or bytes of them, as it may have \
+    let detail = "the destination has as many pending messages, or bytes, as its limits allow \
                   (backlog_max, backlog_bytes_max)";
     Problem::temporary(StatusCode::TOO_MANY_REQUESTS, "backlog_full", detail, 1)
 }
 
-/// Why this destination's receiver can never be sent this body, where nothing transforms it.
+/// Why this destination can never deliver this body, if nothing transforms it.
 pub(super) fn undeliverable(known: &CatalogEntry, body: &Body) -> Option<&'static str> {
     let as_is = known.destination.transform.kind == TransformKind::None;
     (as_is && known.destination.breaks_lines(&body.bytes))
-        .then_some("body: it holds a line break, but the destination's receiver is sent lines")
+        .then_some("body: it contains a line break, but the destination frames messages as lines")
 }

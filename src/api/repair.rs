@@ -1,4 +1,4 @@
-//! `POST /v1/destinations/{d}/repair`: finds and repairs what sets and records disagree on.
+//! `POST /v1/destinations/{d}/repair`: repairs contradictions between sets and records.
 
 use axum::{
     Json,

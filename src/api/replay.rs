@@ -1,4 +1,4 @@
-//! `POST /v1/destinations/{d}/replay`: what was delivered arrives anew, here or at another
+//! `POST /v1/destinations/{d}/replay`: enqueues delivered messages again, here or at another
 //! destination.
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::{
 const AT_ONCE: usize = 200;
 /// Sequences of the log that are read together.
 const ORDER_AT_ONCE: usize = 10_000;
-/// The longest idempotency key of a replay: the position of each message is added.
+/// The longest idempotency key of a replay: the position of each message is appended.
 const KEY_BYTES_MAX: usize = 200;
 
 #[derive(Deserialize)]
@@ -46,7 +46,7 @@ struct Replay {
     idempotency_key: Option<String>,
 }
 
-/// What is replayed.
+/// Which messages to replay.
 struct Range {
     from: Sequence,
     to: Sequence,
@@ -54,7 +54,7 @@ struct Range {
 }
 
 impl Replay {
-    /// The key may also come as a header, as it does for messages; given twice it must be the same.
+    /// The key may also be a header, as for messages; if both are given, they must be equal.
     fn add_key_of(&mut self, headers: &HeaderMap) -> Result<(), Problem> {
         for value in headers.get_all("idempotency-key") {
             let text = value.to_str().map_err(|_| {
@@ -63,7 +63,7 @@ impl Replay {
                 )
             })?;
             if self.idempotency_key.as_ref().is_some_and(|given| given != text) {
-                let detail = "idempotency_key: the header Idempotency-Key says something else; give \
+                let detail = "idempotency_key: the header Idempotency-Key has a different value; give \
                               one of the two";
                 return Err(Problem::invalid_field(detail));
             }
@@ -115,7 +115,7 @@ pub(super) async fn replay(
             Some((*sequence, entry.filter(|entry| is_wanted(entry, &range))?))
         });
         let wanted: Vec<_> = wanted.collect();
-        // Their bodies are read as many at a time as one call brings back in.
+        // Read only as many bodies at a time as one call enqueues.
         for some in chunks_by_size(&wanted, AT_ONCE, CALL_BYTES_MAX, size_apart) {
             let mut some = some.to_vec();
             if !request.dry_run {
@@ -140,15 +140,15 @@ pub(super) async fn replay(
     }
     if replayable.stamped == 0 && without_body > 0 {
         return Err(wrong_state(format!(
-            "the log holds {without_body} of them, but no bodies; set log_bodies of the destination, \
-             and what is delivered from then on can be replayed"
+            "the log has {without_body} of them, but no bodies; set log_bodies of the destination, \
+             and later deliveries can be replayed"
         )));
     }
     Ok(Json(answer(request.dry_run, &replayable, &arrivals.tally, without_body)))
 }
 
-/// The sequences of the log as it is now, in their order: what is replayed here and delivered
-/// meanwhile is not replayed again.
+/// The sequences in the log now, in order. A snapshot: a message replayed to its own destination
+/// and delivered meanwhile is not replayed again.
 async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem> {
     let store = source.api.store.clone();
     let (mut sequences, mut before) = (Vec::new(), None);
@@ -164,7 +164,7 @@ async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem
     }
 }
 
-/// The bytes of an entry's body that are stored apart.
+/// The bytes of an entry's body that is stored apart.
 fn size_apart((_, entry): &(Sequence, LogEntry)) -> usize {
     let apart = entry.content.as_ref().and_then(|content| content.apart);
     apart.map_or(0, |(_, length)| length as usize)

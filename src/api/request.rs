@@ -1,5 +1,5 @@
-//! What the steering routes read of a request: the destination, a sequence, the query, a body that
-//! may be left out; and calls to the store that meet a definition that has changed.
+//! Request parsing for interventions: destination, sequence, query, optional body. Repeats calls to
+//! the store after the definition has changed.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// So often in one call a definition is read again. Each time somebody has changed it just then.
+/// How often a call is repeated because the definition has just changed again.
 const STALE_MAX: usize = 5;
-/// The items of a page, unless the request names another number.
+/// The default number of items per page.
 const LIMIT: usize = 100;
-/// The most items of a page.
+/// The most items per page.
 const LIMIT_MAX: usize = 1_000;
 
-/// No cursor is higher: as sequences, they are numbers that a double holds exactly.
+/// The highest cursor: sequences must be exact in a double.
 const CURSOR_MAX: u64 = 1 << 53;
 
-/// The destination that a request is about.
+/// The destination of a request.
 pub(super) struct Target {
     pub(super) api: Api,
     pub(super) name: DestinationName,
@@ -38,25 +38,25 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The destination of this name.
+    /// The destination with this name.
     pub(super) async fn find(api: &Api, text: &str) -> Result<Target, Problem> {
         let known = find(api, text).await?;
         Ok(Target { api: api.clone(), name: known.destination.name.clone(), known })
     }
 
-    /// As it is known now.
+    /// The current catalog entry.
     pub(super) fn known(&self) -> &Arc<CatalogEntry> {
         &self.known
     }
 
-    /// Reads the definition again, where the truth is.
+    /// Reads the definition again from its partition.
     pub(super) async fn refresh(&mut self) -> Result<(), Problem> {
         let fresh = self.api.catalog.refresh(&self.name).await?;
         self.known = fresh.ok_or_else(|| Problem::unknown_destination(self.name.as_str()))?;
         Ok(())
     }
 
-    /// Makes a call that a script may refuse because the definition has changed; once more if so.
+    /// Makes a call, and repeats it if the script refuses it because the definition has changed.
     async fn call<T, F: Future<Output = Result<T, StoreError>>>(
         &mut self,
         call: impl Fn(Arc<CatalogEntry>) -> F,
@@ -68,7 +68,8 @@ impl Target {
             }
             let fresh = self.api.catalog.refresh(&self.name).await?;
             let fresh = fresh.ok_or(StoreError::UnknownDestination)?;
-            // Another destination of this name: its messages have the same numbers, but are not meant.
+            // Another destination of the same name: its messages have the same sequences, but the
+            // request does not mean them.
             if fresh.born != self.known.born {
                 return Err(StoreError::UnknownDestination);
             }
@@ -77,7 +78,7 @@ impl Target {
         call(self.known.clone()).await
     }
 
-    /// Has messages leave; one answer each, in order.
+    /// Withdraws messages; one result each, in order.
     pub(super) async fn withdraw(
         &mut self,
         withdrawal: &Withdrawal<'_>,
@@ -89,14 +90,14 @@ impl Target {
         self.call(call).await
     }
 
-    /// Throws dead letters away; tells how many there were.
+    /// Discards dead letters; returns how many there were.
     pub(super) async fn discard(&mut self, letters: &[Sequence]) -> Result<u64, StoreError> {
         let store = &self.api.store.clone();
         let call = |known: Arc<CatalogEntry>| async move { store.discard(&known, letters).await };
         self.call(call).await
     }
 
-    /// Compares the sets and the records of the destination, and repairs them.
+    /// Repairs contradictions between the destination's sets and records.
     pub(super) async fn repair(&mut self, dry_run: bool) -> Result<Repair, StoreError> {
         let (store, stop) = (&self.api.store.clone(), &self.api.stop.clone());
         self.call(
@@ -105,7 +106,7 @@ impl Target {
         .await
     }
 
-    /// Has a head tried again; tells where it stands.
+    /// Retries a head; returns its new state.
     pub(super) async fn retry(&mut self, retry: &Retry) -> Result<State, StoreError> {
         let store = &self.api.store.clone();
         let call = |known: Arc<CatalogEntry>| async move { store.retry(&known, retry).await };
@@ -113,7 +114,7 @@ impl Target {
     }
 }
 
-/// The destination of this name.
+/// The destination with this name.
 pub(super) async fn find(api: &Api, text: &str) -> Result<Arc<CatalogEntry>, Problem> {
     let name: DestinationName = text.parse().map_err(|_| Problem::unknown_destination(text))?;
     let known = api.catalog.find(&name).await?;
@@ -123,11 +124,11 @@ pub(super) async fn find(api: &Api, text: &str) -> Result<Arc<CatalogEntry>, Pro
 /// The sequence in a path.
 pub(super) fn sequence_of(text: &str) -> Result<Sequence, Problem> {
     text.parse().map_err(|_| {
-        Problem::invalid_field(format!("sequence: {text:?} is no number; it stands in the path"))
+        Problem::invalid_field(format!("sequence: {text:?} in the path is not a number"))
     })
 }
 
-/// A query; what is wrong is named.
+/// The query; an error names what is wrong.
 pub(super) fn query_of<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
     let Query(query) = query.map_err(|error| {
         let text = error.body_text();
@@ -137,7 +138,7 @@ pub(super) fn query_of<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, 
     Ok(query)
 }
 
-/// A body as JSON of this shape; an empty one is an empty object.
+/// Parses a body as JSON of this shape; an empty one counts as an empty object.
 pub(super) fn read_optional<T: DeserializeOwned>(
     body: Result<Bytes, BytesRejection>,
     max: usize,
@@ -149,7 +150,7 @@ pub(super) fn read_optional<T: DeserializeOwned>(
     read_json(body, max)
 }
 
-/// How many items a page has.
+/// The number of items per page.
 pub(super) fn limit_of(limit: Option<usize>) -> Result<usize, Problem> {
     match limit {
         None => Ok(LIMIT),
@@ -161,14 +162,14 @@ pub(super) fn limit_of(limit: Option<usize>) -> Result<usize, Problem> {
     }
 }
 
-/// Where a page before ended, as it was told.
+/// Parses the cursor of a previous page.
 pub(super) fn cursor_of(cursor: Option<&str>) -> Result<Option<u64>, Problem> {
-    let wrong = || Problem::invalid_field("cursor: is not one that a page before has named");
+    let wrong = || Problem::invalid_field("cursor: is not the next_cursor of a page");
     let read = |text: &str| text.parse().ok().filter(|cursor| *cursor <= CURSOR_MAX);
     cursor.map(|text| read(text).ok_or_else(wrong)).transpose()
 }
 
-/// A time, in ms since 1970.
+/// Parses a time into ms since 1970.
 pub(super) fn time_of(field: &str, text: &str) -> Result<u64, Problem> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok();
     let ms = time.map(|time| time.unix_timestamp_nanos() / 1_000_000);

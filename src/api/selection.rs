@@ -1,4 +1,4 @@
-//! Which dead letters a call is about, and walking through them.
+//! Selects dead letters for a call, and iterates over them.
 
 use serde::Deserialize;
 
@@ -9,12 +9,12 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// The most sequences that one call names.
+/// The most sequences that one call may name.
 const NAMED_MAX: usize = 10_000;
-/// Letters that are read together, without long bodies.
+/// Dead letters that are read together, without long bodies.
 const AT_ONCE: usize = 500;
 
-/// The body of a redrive, and of a discard.
+/// The body of a redrive or a discard.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Selection {
@@ -26,19 +26,19 @@ pub(super) struct Selection {
     pub(super) dry_run: bool,
 }
 
-/// What letters must be like. Fields that are left out do not matter.
+/// A filter for dead letters. Omitted fields match everything.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Filter {
-    /// Of this ordering key.
+    /// With this ordering key.
     pub(super) key: Option<String>,
-    /// That came this far.
+    /// In this stage.
     pub(super) stage: Option<Stage>,
     /// From this sequence on.
     pub(super) from: Option<Sequence>,
     /// Up to this sequence.
     pub(super) to: Option<Sequence>,
-    /// With this in the reason or in the detail of one of its errors.
+    /// With this text in the reason, or in the detail of one of the errors.
     pub(super) error: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl Filter {
         self.from.is_none_or(|from| from <= sequence)
             && self.to.is_none_or(|to| sequence <= to)
             && self.stage.is_none_or(|stage| stage == letter.stage)
-            // "" is the lane of those without a key.
+            // "" is the lane of messages without a key.
             && self.key.as_deref().is_none_or(|key| {
                 key == letter.message.message.key.as_deref().unwrap_or_default()
             })
@@ -61,23 +61,23 @@ impl Filter {
     }
 }
 
-/// Walks through dead letters, in ascending order of their sequences.
+/// Iterates over dead letters in ascending order of sequence.
 pub(super) enum Walk {
-    /// Through those that are named, the next one last.
+    /// The named ones; the next one is last.
     Named(Vec<Sequence>),
-    /// Through those from a sequence up to another that a filter takes.
+    /// Those between two sequences that match a filter.
     Filtered { filter: Filter, from: Sequence, to: Sequence },
 }
 
-/// Some letters of a walk.
+/// Some dead letters of an iteration.
 pub(super) struct Step {
     pub(super) letters: Vec<DeadLetter>,
-    /// How many of those that were named are not there.
+    /// How many of the named ones do not exist.
     pub(super) missing: u64,
 }
 
 impl Walk {
-    /// Begins one. Letters that are written after that are not met.
+    /// Starts an iteration. Does not include dead letters that are created later.
     pub(super) async fn begin(target: &Target, selection: Selection) -> Result<Walk, Problem> {
         let Selection { sequences, all, filter, .. } = selection;
         let filter = match (sequences, all, filter) {
@@ -104,7 +104,7 @@ impl Walk {
         Ok(Walk::Filtered { filter, from, to })
     }
 
-    /// The next letters; none at the end.
+    /// The next dead letters; `None` at the end.
     pub(super) async fn next(&mut self, target: &Target) -> Result<Option<Step>, Problem> {
         let store = target.api.store.clone();
         match self {

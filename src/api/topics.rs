@@ -1,4 +1,4 @@
-//! `/v1/topics`: make, change, show and remove.
+//! `/v1/topics`: create, change, show and remove topics.
 
 use axum::{
     Json,

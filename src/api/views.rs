@@ -1,4 +1,4 @@
-//! Messages as people are shown them.
+//! The JSON of messages in answers.
 
 use std::collections::BTreeMap;
 
@@ -26,14 +26,14 @@ pub(super) struct Items<T> {
     pub(super) next_cursor: Option<String>,
 }
 
-/// What every message has, wherever it is.
+/// The fields of every message.
 #[derive(Serialize)]
 pub(super) struct Common {
     sequence: Sequence,
     epoch: u64,
     id: String,
     key: Option<String>,
-    /// Absent where Redis holds too little of the message to tell.
+    /// Absent if Redis has too little of the message to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     received_at: Option<String>,
     attempts: u32,
@@ -44,12 +44,12 @@ pub(super) struct Common {
     origin: Option<Was>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<Failure>,
-    /// Why it cannot be read, if it cannot.
+    /// Why the message cannot be read; absent if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged: Option<String>,
 }
 
-/// The message that a redriven or replayed one was before.
+/// The original of a redriven or replayed message.
 #[derive(Serialize)]
 struct Was {
     destination: DestinationName,
@@ -57,7 +57,7 @@ struct Was {
     sequence: Sequence,
 }
 
-/// An attempt that went wrong, and when.
+/// A failed attempt.
 #[derive(Serialize)]
 pub(super) struct Failure {
     occurred_at: String,
@@ -68,7 +68,7 @@ pub(super) struct Failure {
     detail: String,
 }
 
-/// What only a look at one message shows.
+/// Fields that only the view of one message has.
 #[derive(Serialize)]
 pub(super) struct Inside {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,7 +114,7 @@ pub(super) struct Letter {
     inside: Option<Inside>,
 }
 
-/// What the log says of a message.
+/// The log entry of a message.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Left {
@@ -196,13 +196,13 @@ impl Inside {
     }
 }
 
-/// When a message was received; none where Redis holds too little of it to tell.
+/// When a message was received; `None` if Redis has too little of it to tell.
 fn received_ms(message: &Stamped) -> Option<u64> {
     Some(message.message.received_ms).filter(|received_ms| *received_ms > 0)
 }
 
 impl Pending {
-    /// As in a list; with what is inside, if `whole` says how deeply JSON may nest.
+    /// The view for a list. With the inner fields if `whole` gives the deepest nesting of JSON.
     pub(super) fn of(
         known: &CatalogEntry,
         listed: &Listed,
@@ -225,7 +225,7 @@ impl Pending {
 }
 
 impl Letter {
-    /// As in a list; with what is inside, if `whole` says how deeply JSON may nest.
+    /// The view for a list. With the inner fields if `whole` gives the deepest nesting of JSON.
     pub(super) fn of(letter: &DeadLetter, whole: Option<usize>) -> Letter {
         Letter {
             common: Common::of(&letter.message),
@@ -239,7 +239,7 @@ impl Letter {
 }
 
 impl Gone {
-    /// As the log tells it.
+    /// The view of a log entry.
     pub(super) fn of(sequence: Sequence, entry: &LogEntry, dead_letter: bool) -> Gone {
         Gone {
             sequence,
@@ -261,7 +261,7 @@ impl Gone {
     }
 }
 
-/// A body as JSON if it is JSON that all can read and called so, else in base64.
+/// A body as JSON if its content type says so and every parser can read it; otherwise as base64.
 fn body_shown(body: &Body, json_depth_max: usize) -> (Option<Box<RawValue>>, Option<String>) {
     match json_body(&body.content_type, &body.bytes, json_depth_max) {
         Some(json) => (Some(json), None),
@@ -269,7 +269,7 @@ fn body_shown(body: &Body, json_depth_max: usize) -> (Option<Box<RawValue>>, Opt
     }
 }
 
-/// A body that a request gives: as JSON, or as base64 with its content type; none if it gives none.
+/// The body in a request: JSON, or base64 with a content type; `None` if it has none.
 pub(super) fn body_given(
     json: Option<&RawValue>,
     base64: Option<&str>,
@@ -278,10 +278,10 @@ pub(super) fn body_given(
 ) -> Result<Option<Body>, Problem> {
     let (bytes, default) = match (json, base64) {
         (Some(_), Some(_)) => {
-            return Err(Problem::invalid_field("body: give it or body_base64, not both"));
+            return Err(Problem::invalid_field("body: give either it or body_base64, not both"));
         }
         (None, None) if content_type.is_some() => {
-            let detail = "content_type: goes with body_base64, and there is none";
+            let detail = "content_type: only with body_base64, which is missing";
             return Err(Problem::invalid_field(detail));
         }
         (None, None) => return Ok(None),
@@ -304,7 +304,7 @@ pub(super) fn body_given(
     Ok(Some(Body { content_type: content_type.to_owned(), bytes: bytes.into() }))
 }
 
-/// A time in ms since 1970, for people and programs.
+/// A time in ms since 1970, as RFC 3339 text.
 pub(super) fn rfc3339(ms: u64) -> String {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000)
         .ok()

@@ -1,4 +1,4 @@
-//! Having one message leave without being delivered, and telling what became of it.
+//! Withdraws one message, and reports the result.
 
 use std::time::Duration;
 
@@ -17,29 +17,29 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// How long an answer waits for a withdrawal to be carried out.
+/// How long an answer waits for a pending withdrawal.
 const WITHDRAWAL_WAIT: Duration = Duration::from_secs(2);
-/// How often it looks.
+/// How often it checks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What there is of a message.
+/// The progress of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It is pending, and no tombstone.
+    /// It is pending and not a tombstone.
     Pending,
-    /// It has ended as this, or is a tombstone that will.
+    /// It left with this state, or is a tombstone that will.
     Ended(State),
-    /// It is gone, and nothing tells as what.
+    /// It is gone, and its state is not known.
     Forgotten,
 }
 
-/// A 409: what the state of things does not allow.
+/// A 409: the current state does not allow the call.
 pub(super) fn wrong_state(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::CONFLICT, "wrong_state", detail)
 }
 
-/// Has a message, with the key of its lane, leave; or requests its withdrawal, if it is in somebody's
-/// hand.
+/// Withdraws a message, given the key of its lane. If somebody may be working on it, leaves a
+/// pending withdrawal.
 pub(super) async fn one(
     target: &mut Target,
     how: Tombstone,
@@ -61,24 +61,24 @@ pub(super) async fn one(
         Some(Withdrawn::Withdrawing) => withdrawing(target, sequence, state).await,
         Some(Withdrawn::Settled) | None => match progress(target, sequence).await? {
             Progress::Ended(ended) if ended == state => Ok(done(sequence, state)),
-            Progress::Ended(ended) => Err(wrong_state(format!("it is {} already", name(ended)))),
+            Progress::Ended(ended) => Err(wrong_state(format!("it is already {}", name(ended)))),
             Progress::Pending | Progress::Forgotten => {
-                Err(wrong_state("it has left already, and nothing tells as what"))
+                Err(wrong_state("it has already left, and its outcome is not known"))
             }
         },
     }
 }
 
-/// The problem that there may be no more dead letters.
+/// The problem when there are as many dead letters as allowed.
 fn no_room_for_letters(target: &Target) -> Problem {
     let max = target.known().destination.dead_letters_max;
     wrong_state(format!(
-        "the destination has as many dead letters as it may have (dead_letters_max {max}): redrive or \
+        "the destination has reached its limit of dead letters (dead_letters_max {max}): redrive or \
          discard some, raise dead_letters_max, or cancel the message instead"
     ))
 }
 
-/// Waits a little for a withdrawal to be carried out.
+/// Waits briefly for a pending withdrawal.
 async fn withdrawing(
     target: &Target,
     sequence: Sequence,
@@ -92,7 +92,7 @@ async fn withdrawing(
                 return Err(wrong_state(format!("it was {} meanwhile", name(ended))));
             }
             Progress::Forgotten => {
-                let detail = "it has left; the destination has no log (log_max 0) that tells \
+                let detail = "it has left; the destination has no log (log_max 0) that could tell \
                               whether it was delivered before";
                 return Ok(accepted(sequence, detail));
             }
@@ -106,7 +106,7 @@ async fn withdrawing(
     }
 }
 
-/// What there is of a message that was stamped.
+/// The progress of a message that was stamped.
 pub(super) async fn progress(target: &Target, sequence: Sequence) -> Result<Progress, Problem> {
     let store = target.api.store.clone();
     let listed = store.listed(target.known(), &[sequence]).await?;
@@ -124,7 +124,7 @@ pub(super) async fn progress(target: &Target, sequence: Sequence) -> Result<Prog
     Ok(letter.map_or(Progress::Forgotten, |_| Progress::Ended(State::DeadLettered)))
 }
 
-/// Refuses a sequence that no message has had yet.
+/// Refuses a sequence that was never stamped.
 pub(super) async fn check_stamped(target: &Target, sequence: Sequence) -> Result<(), Problem> {
     let store = target.api.store.clone();
     let last = store.counts(target.known()).await?.last_sequence;

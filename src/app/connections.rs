@@ -1,5 +1,5 @@
-//! Which HTTP connections have a place. A client that has sent no request gives its place to one that
-//! comes later; those that are being served keep theirs.
+//! The slots for HTTP connections. A client that has sent no request yields its slot to a later
+//! one; one whose request is in progress keeps it.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use crate::{
     wire::peer::{Activity, Peer},
 };
 
-/// So many places. Cheap to clone.
+/// A limited number of slots. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Connections(Arc<Inner>);
 
@@ -22,13 +22,13 @@ struct Inner {
 
 #[derive(Default)]
 struct Taken {
-    /// The number of the last that came.
+    /// The number of the newest connection.
     last: u64,
-    /// Those that have a place, and none that gave it up.
+    /// The connections that hold a slot. `None` for one that never yields it.
     peers: HashMap<u64, Option<Peer>>,
 }
 
-/// A place of a connection, until it is dropped.
+/// A connection's slot, released on drop.
 pub(super) struct ConnectionSlot {
     connections: Connections,
     number: u64,
@@ -43,13 +43,13 @@ impl Connections {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for this one. Where there is none, the one that has been without a request for
-    /// the longest loses its own. None if all are being served.
+    /// Takes a slot for this connection. If none is free, closes the connection that has been
+    /// without a request for longest and takes its slot. `None` if all have a request in progress.
     pub(super) fn take(&self, peer: &Peer) -> Option<ConnectionSlot> {
         self.add(Some(peer.clone()))
     }
 
-    /// Takes a place for one request, which keeps it.
+    /// Takes a slot for one request, which never yields it.
     pub(super) fn take_for_request(&self) -> Option<ConnectionSlot> {
         self.add(None)
     }
@@ -69,7 +69,7 @@ impl Connections {
 }
 
 impl Taken {
-    /// Closes the one that has been without a request for the longest.
+    /// Closes the connection that has been without a request for longest.
     fn free_one(&self) -> Option<u64> {
         loop {
             let waiting = self.peers.iter().filter_map(|(number, peer)| {
@@ -79,7 +79,7 @@ impl Taken {
                 is_waiting.then_some((since, *number, peer))
             });
             let (_, number, peer) = waiting.min_by_key(|(since, number, _)| (*since, *number))?;
-            // It may have begun a request just now.
+            // It may just have begun a request.
             if peer.close_unless_busy() {
                 return Some(number);
             }

@@ -1,21 +1,21 @@
-//! How the file descriptors of the process are shared: so many connections may come in that there are
-//! always some for deliveries, Redis and health checks.
+//! Divides the file descriptors of the process: limits incoming connections, so that some are
+//! always left for deliveries, Redis and health checks.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::serve_http::{CLOSING_MAX, RESERVE};
 use crate::config::{self, Config, ConfigError};
 
-/// More than this is never asked for: the system keeps a table of them.
+/// The most to ask for, because the system keeps a table of them.
 const LIMIT_MAX: u64 = 1 << 20;
-/// The fewest that are kept for everything but connections that come in: deliveries, Redis, logs,
-/// transforms, listeners, and health checks beyond the maximum.
+/// The fewest to keep for everything except incoming connections: deliveries, Redis, logs,
+/// transforms, listeners, and health checks beyond the limit.
 const KEPT_MIN: usize = 64 + RESERVE + CLOSING_MAX;
-/// What the maxima are where the configuration has none, if there are descriptors enough.
+/// The limits without configuration, if there are enough descriptors.
 const HTTP_MAX: usize = 4096;
 const TCP_MAX: usize = 1024;
 
-/// The most connections that may come in at once.
+/// The limits of incoming connections.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
     pub(super) http: usize,
@@ -23,13 +23,13 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Raises the limit of this process as far as it may, and shares it out.
+    /// Raises the limit of this process as far as allowed, and divides it.
     pub(super) fn share(config: &Config) -> Result<Descriptors, ConfigError> {
         Descriptors::of(raise_limit(), config)
     }
 
-    /// So many descriptors, shared out. Of what the configuration leaves open at least half is kept
-    /// for deliveries and the like.
+    /// Divides this many descriptors. Unless configured otherwise, at least half are kept for
+    /// deliveries and the like.
     fn of(limit: u64, config: &Config) -> Result<Descriptors, ConfigError> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let (http, tcp) = (config.http.connections_max, config.ingest.connections_max);
@@ -58,13 +58,13 @@ impl Descriptors {
             descriptors = limit,
             http = shares.http,
             tcp = shares.tcp,
-            "connections that may come in at once",
+            "limits of incoming connections",
         );
         Ok(shares)
     }
 }
 
-/// The descriptors that this process may have, after asking for as many as it may ask for.
+/// The limit of file descriptors, after raising it as far as allowed.
 fn raise_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let may_have = limit.maximum.unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
@@ -75,7 +75,7 @@ fn raise_limit() -> u64 {
     match setrlimit(Resource::Nofile, Rlimit { current: Some(may_have), ..limit }) {
         Ok(()) => may_have,
         Err(error) => {
-            tracing::warn!(%error, "the limit of file descriptors stays {has}");
+            tracing::warn!(%error, "cannot raise the limit of file descriptors above {has}");
             has
         }
     }

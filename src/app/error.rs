@@ -9,54 +9,54 @@ use crate::{
     store::{StoreError, UnfitServer},
 };
 
-/// Why a process did not start, or had to end. Each is a plain sentence.
+/// Why a process did not start, or had to end. Each text is a sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// The embedded Redis.
+    /// The embedded Redis failed.
     #[error(transparent)]
     Embedded(#[from] EmbeddedError),
-    /// The Redis that was configured.
+    /// The configured Redis is not usable.
     #[error(transparent)]
     Redis(#[from] UnfitServer),
-    /// A call that starting needs.
+    /// A call during the start failed.
     #[error("Reseq could not start: {0}")]
     Store(#[from] StoreError),
-    /// A definition of the file that Redis refuses.
+    /// Redis refused a definition of the configuration file.
     #[error("the destination {name:?} of the configuration file was refused: {problem}")]
     Definition {
         /// Its name.
         name: DestinationName,
-        /// Why.
+        /// The cause.
         problem: StoreError,
     },
-    /// The configuration asks for more than the system gives.
+    /// The configuration needs more than the system allows.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// An address that cannot be listened on.
+    /// An address cannot be bound.
     #[error("cannot listen on {address} ({field}): {problem}")]
     Listen {
         /// Which address.
         address: SocketAddr,
-        /// Which field says so.
+        /// The configuration field with the address.
         field: &'static str,
-        /// Why not.
+        /// The cause.
         problem: std::io::Error,
     },
-    /// It was started by a Reseq in another program, which took it for a `reseq` binary.
+    /// A Reseq in another program started this one as if it were a `reseq` binary.
     #[error(
         "this program was started to run jq expressions, which only a reseq binary can; \
          RESEQ_JQ_RUNNER must name one"
     )]
     NoJqRunner,
-    /// A part of it is gone, without which it is of no use.
+    /// A part has ended that the process cannot do without.
     #[error(
-        "the {what} of this process ended by itself, so that the whole ends; its log may say why"
+        "the {what} of this process ended unexpectedly, so the process ends; its log may say why"
     )]
     Ended {
         /// Which part.
         what: &'static str,
     },
-    /// The HTTP client.
-    #[error("the HTTP client could not be made: {0}")]
+    /// The HTTP client could not be built.
+    #[error("the HTTP client could not be built: {0}")]
     Client(#[from] reqwest::Error),
 }

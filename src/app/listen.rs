@@ -1,4 +1,4 @@
-//! Where a process listens.
+//! The listeners of a process.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     ingest::{self, Committer},
 };
 
-/// Binds the address that this field has.
+/// Binds the address of this configuration field.
 pub(super) async fn listen(
     address: SocketAddr,
     field: &'static str,
@@ -22,7 +22,7 @@ pub(super) async fn listen(
     Ok((listener, bound))
 }
 
-/// Takes messages in over TCP: runs the listeners, and tells where they are.
+/// Starts the TCP listeners; returns their addresses.
 pub(super) async fn listen_tcp(
     config: &Config,
     connections_max: usize,

@@ -41,10 +41,10 @@ use crate::{
     wire::{self, pace::Pace},
 };
 
-/// Destinations of the file that are made side by side.
+/// Destinations of the file that are defined in parallel.
 const DEFINED_AT_ONCE: usize = 16;
 
-/// Reseq, about to run. As a library: register transforms, then [`Reseq::start`].
+/// Reseq, not yet started. As a library: register transforms, then call [`Reseq::start`].
 pub struct Reseq {
     config: Config,
     roles: HashSet<Role>,
@@ -52,19 +52,19 @@ pub struct Reseq {
     metrics: Option<PrometheusHandle>,
 }
 
-/// Reseq, running.
+/// A running Reseq.
 pub struct Running {
-    /// Where HTTP is listened on.
+    /// The address of the HTTP listener.
     pub http: SocketAddr,
-    /// Where TCP is listened on, in the order of the configuration.
+    /// The addresses of the TCP listeners, in the order of the configuration.
     pub tcp: Vec<SocketAddr>,
     stop: CancellationToken,
-    /// None once its end was told.
+    /// `None` after its end was reported.
     whole: Option<JoinHandle<Result<(), AppError>>>,
 }
 
 impl Running {
-    /// Resolves when it has ended by itself, and says why; once.
+    /// Resolves when it ends on its own, with the cause. Only once.
     pub async fn ended(&mut self) -> Result<(), AppError> {
         let Some(whole) = &mut self.whole else { return Ok(()) };
         let ended = whole.await;
@@ -72,12 +72,12 @@ impl Running {
         match ended {
             Ok(ended) => ended,
             Err(error) if error.is_panic() => Err(AppError::Ended { what: "main task" }),
-            // The runtime ends, and all with it.
+            // The runtime is shutting down.
             Err(_) => Ok(()),
         }
     }
 
-    /// Drains and ends it.
+    /// Drains and stops it.
     pub async fn stop(mut self) -> Result<(), AppError> {
         self.stop.cancel();
         self.ended().await
@@ -91,7 +91,7 @@ impl Reseq {
         Reseq { config, roles, transforms: HashMap::new(), metrics: None }
     }
 
-    /// Only these roles.
+    /// Limits it to these roles.
     pub fn roles(mut self, roles: impl IntoIterator<Item = Role>) -> Reseq {
         self.roles = roles.into_iter().collect();
         self
@@ -110,7 +110,7 @@ impl Reseq {
         self
     }
 
-    /// Starts everything; on return it listens.
+    /// Starts all parts. When it returns, the listeners are open.
     pub async fn start(self) -> Result<Running, AppError> {
         if jq::is_meant_as_runner() {
             return Err(AppError::NoJqRunner);
@@ -156,7 +156,7 @@ async fn stop_redis(embedded: Option<EmbeddedRedis>) {
     }
 }
 
-/// What all roles share.
+/// The parts that all roles share.
 struct Parts {
     store: Store,
     catalog: Catalog,
@@ -166,7 +166,7 @@ struct Parts {
     client: reqwest::Client,
     transforms: HashMap<String, Arc<dyn Transform>>,
     metrics: Option<PrometheusHandle>,
-    /// Ends what the roles need until they have drained.
+    /// Cancelled once the roles have drained: ends the background tasks.
     background: CancellationToken,
 }
 
@@ -207,18 +207,18 @@ impl Parts {
     }
 }
 
-/// Makes the destinations of the file, some side by side.
+/// Defines the destinations of the file, some in parallel.
 async fn define_destinations(store: &Store, all: &[Destination]) -> Result<(), AppError> {
     let defined = stream::iter(all).map(async |destination| {
         let defined = store.define(destination).await;
         let name = &destination.name;
         defined.map_err(|problem| AppError::Definition { name: name.clone(), problem })
     });
-    // The first of the file that cannot be made is told.
+    // Reports the first in the file that fails.
     defined.buffered(DEFINED_AT_ONCE).try_for_each(async |_| Ok(())).await
 }
 
-/// Makes the topics of the file. Their destinations may be made over HTTP, and later.
+/// Defines the topics of the file. Their destinations may be created over HTTP, even later.
 async fn define_topics(
     store: &Store,
     catalog: &Catalog,
@@ -227,7 +227,7 @@ async fn define_topics(
     for topic in topics {
         for name in topic.destinations.iter().filter(|name| catalog.get(name.as_str()).is_none()) {
             let topic = &topic.name;
-            tracing::warn!(%topic, destination = %name, "the topic names a destination that is not there");
+            tracing::warn!(%topic, destination = %name, "the topic names a destination that does not exist");
         }
         store.define_topic(topic).await?;
         catalog.refresh_topic(&topic.name).await?;
@@ -235,12 +235,12 @@ async fn define_topics(
     Ok(())
 }
 
-/// Everything that runs, and how it ends.
+/// All running parts.
 struct Whole {
     store: Store,
     http: SocketAddr,
     tcp: Vec<SocketAddr>,
-    /// The listeners: they stop first, and answer what they have taken.
+    /// The listeners: they stop first, and answer the requests they have accepted.
     listeners: TaskTracker,
     /// Group commit, which ends when all listeners are closed.
     commits: TaskTracker,
@@ -293,7 +293,7 @@ impl Whole {
         let server = HttpServer::new(routes, &config.http, descriptors.http, stop.clone());
         let serving = server.run(listener, listeners.clone());
         listeners.spawn(supervisor.watch("HTTP listener", serving));
-        // Roles leave room, within shutdown_ms, for what comes after them.
+        // The roles get only a part of shutdown_ms, because other parts stop after them.
         let drain = Duration::from_millis(config.shutdown_ms) * 7 / 10;
         if roles.contains(&Role::Processor) {
             let processor = Processor {
@@ -326,7 +326,7 @@ impl Whole {
         Ok(Whole { store, http, tcp, listeners, commits, roles: running, background })
     }
 
-    /// Runs until `stop`, or until the embedded Redis dies, or a part ends by itself.
+    /// Runs until `stop`, until the embedded Redis ends, or until a part ends unexpectedly.
     async fn run(
         self,
         mut embedded: Option<EmbeddedRedis>,
@@ -367,7 +367,7 @@ impl Whole {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Waits for everything to end, in the order of the flow, but not past `deadline`.
+    /// Waits until all parts have ended, upstream first, but not past `deadline`.
     async fn drain(&self, deadline: Instant) {
         let parts = [
             ("listeners", &self.listeners),
@@ -383,7 +383,7 @@ impl Whole {
     }
 }
 
-/// The least speed of a body, or a frame, that has begun.
+/// The lowest speed of a body or frame that has begun.
 fn pace_of(config: &Config) -> Pace {
     let window = Duration::from_millis(config.http.body_window_ms);
     Pace::new(config.http.body_bytes_per_second_min, window)

@@ -1,11 +1,11 @@
-//! The roles that a process may have.
+//! The roles of a process.
 
 use std::str::FromStr;
 
-/// What a process does. One may do all of it.
+/// A part of the work. One process may have all roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Takes messages in.
+    /// Accepts messages and stores them in Redis.
     Ingest,
     /// Transforms them.
     Processor,
@@ -26,7 +26,7 @@ impl FromStr for Role {
             "ingest" => Ok(Role::Ingest),
             "processor" => Ok(Role::Processor),
             "sender" => Ok(Role::Sender),
-            _ => Err(format!("{text:?} is no role; there are ingest, processor and sender")),
+            _ => Err(format!("{text:?} is not a role; the roles are ingest, processor and sender")),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Serves HTTP: accepts connections, closes those that are too slow, and answers health checks
-//! however many there are.
+//! Serves HTTP: accepts connections, closes slow ones, and answers health checks even when all
+//! slots are taken.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,12 +36,12 @@ use crate::{
     },
 };
 
-/// Connections beyond the maximum that are heard, so that a health check is answered and others are
-/// told why not.
+/// Connections accepted beyond the limit, to answer health checks and to refuse others with a
+/// problem.
 pub(super) const RESERVE: usize = 32;
-/// Connections that are being closed, beside those: no more are accepted meanwhile.
+/// Connections that may be closing besides those; at this limit no more are accepted.
 pub(super) const CLOSING_MAX: usize = 16;
-/// The longest head of a request, and what is read ahead of a body, in bytes.
+/// The longest head of a request, and the read buffer for a body, in bytes.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// The HTTP listener.
@@ -52,13 +52,13 @@ pub(super) struct HttpServer {
     acknowledge_timeout: Duration,
     connections: Connections,
     reserve: Connections,
-    /// Descriptors of connections, those that are being closed among them.
+    /// Permits for file descriptors, including those of closing connections.
     sockets: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
 impl HttpServer {
-    /// These routes, for at most so many connections.
+    /// A server for these routes, with at most `connections_max` connections.
     pub(super) fn new(
         routes: Router,
         settings: &config::Http,
@@ -77,7 +77,7 @@ impl HttpServer {
         }
     }
 
-    /// Accepts connections until `stop`. They run on `tracker`, and end once they are answered.
+    /// Accepts connections until `stop`. They run on `tracker`, and end once answered.
     pub(super) async fn run(self, listener: TcpListener, tracker: TaskTracker) {
         let server = Arc::new(self);
         loop {
@@ -118,7 +118,7 @@ impl HttpServer {
             .boxed()
         });
         let mut connection = http1::Builder::new()
-            // A client that has sent everything, and says so, still gets its answer.
+            // A client that closed its direction after the request still gets its answer.
             .half_close(!planted::is("end_of_input_is_the_end"))
             .max_buf_size(BUFFER_BYTES_MAX)
             .serve_connection(TokioIo::new(peer.io()), service);
@@ -136,7 +136,7 @@ impl HttpServer {
                 }
             }
         };
-        // What was refused may still be coming, and must not cut off the answer to it.
+        // Unread input would reset the connection and cut off the answer: read it below.
         let mut may_come = !self.stop.is_cancelled();
         match is_slow {
             Some(Activity::Head) => {
@@ -149,7 +149,7 @@ impl HttpServer {
             }
             None => {}
         }
-        // What it holds, such as an answer that was not written, ends here.
+        // Drops what it still holds, such as an unwritten answer.
         drop(connection);
         peer.shut_down();
         if may_come {
@@ -186,7 +186,7 @@ impl HttpServer {
         response
     }
 
-    /// Resolves when the client does nothing for too long, and says what it should be doing.
+    /// Resolves when the client has been idle for too long, with what it was expected to do.
     async fn overdue(&self, peer: &Peer) -> Activity {
         loop {
             let now = Instant::now();
@@ -199,14 +199,14 @@ impl HttpServer {
             if end.is_some_and(|end| end <= now) {
                 return activity;
             }
-            // Something else may begin meanwhile.
+            // The activity may change meanwhile.
             let next = now + self.header_timeout.min(self.idle_timeout);
             tokio::time::sleep_until(end.map_or(next, |end| end.min(next))).await;
         }
     }
 }
 
-/// The next connection. Where there is no descriptor for one, it waits: others end.
+/// The next connection. If no file descriptor is free, waits until other connections end.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         let error = match listener.accept().await {
@@ -214,15 +214,15 @@ async fn accept(listener: &TcpListener) -> TcpStream {
             Err(error) => error,
         };
         telemetry::accept_failed("http");
-        tracing::warn!(%error, "an HTTP connection could not be accepted");
+        tracing::warn!(%error, "could not accept an HTTP connection");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// The answer that there are too many connections.
+/// The answer when all connections are in use.
 fn busy() -> Response {
-    let detail = "this pod has as many connections as it may have (http.connections_max), each with \
-                  a request under way; nothing was taken, send the same again later or to another pod";
+    let detail = "this pod has reached its limit of connections (http.connections_max), each with \
+                  a request in progress; nothing was stored, send the same again later or to another pod";
     let problem =
         Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "connections_full", detail, 1);
     let id = uuid::Uuid::now_v7().to_string();
@@ -233,9 +233,9 @@ fn busy() -> Response {
     response
 }
 
-/// The answer to a head that came too slowly, as bytes: no request was read.
+/// The answer to a slow head, as bytes, because there is no request to answer.
 fn head_timeout() -> String {
-    let detail = "the head of the request did not come to its end in time; nothing was taken";
+    let detail = "the head of the request was not complete in time; nothing was stored";
     let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", detail);
     let body = problem.json(None).to_string();
     format!(

@@ -1,18 +1,18 @@
-//! Tasks without which a process is of no use. Where one ends by itself the process ends too, so that
-//! whoever runs it starts it anew: one that seems well and does nothing would be worse.
+//! Ends the process when an essential task ends unexpectedly, so that its supervisor restarts it. A
+//! process that looks healthy and does nothing would be worse.
 
 use tokio::sync::mpsc;
 
-/// Notices when one of them ends.
+/// Notices when an essential task ends.
 #[derive(Clone)]
 pub(super) struct Supervisor {
     ended: mpsc::UnboundedSender<&'static str>,
 }
 
-/// Tells which have ended.
+/// The names of the tasks that ended.
 pub(super) type Ended = mpsc::UnboundedReceiver<&'static str>;
 
-/// Dropped with the task, however that ends.
+/// Dropped with the task, however it ends.
 struct Guard {
     what: &'static str,
     ended: mpsc::UnboundedSender<&'static str>,
@@ -30,7 +30,7 @@ impl Supervisor {
         (Supervisor { ended }, told)
     }
 
-    /// This task, to be run; its end is told, also if it panics.
+    /// Wraps a task so that its end is reported, even after a panic.
     pub(super) fn watch<F: Future>(
         &self,
         what: &'static str,

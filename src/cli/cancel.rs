@@ -1,4 +1,4 @@
-//! `reseq cancel`: one message leaves without being delivered.
+//! `reseq cancel`: cancels one pending message.
 
 use clap::Args;
 
@@ -22,7 +22,7 @@ pub struct CancelArgs {
     idempotency_key: Option<String>,
 }
 
-/// Cancels it.
+/// Runs the command.
 pub async fn run(args: CancelArgs) -> anyhow::Result<()> {
     let rest = match args.sequence {
         Some(sequence) => format!("messages/{sequence}"),

@@ -1,4 +1,4 @@
-//! `reseq check`: is the configuration valid, and is Redis fit?
+//! `reseq check`: checks the configuration and Redis.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,7 +12,7 @@ pub struct CheckArgs {
     pub config: Option<PathBuf>,
 }
 
-/// Checks and says what was found; what is wrong is the error.
+/// Prints what it finds; a problem is returned as the error.
 pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
     let mut config = Config::load(args.config.as_deref(), std::env::vars())?;
     let file = args.config.as_ref().map_or("none".into(), |path| path.display().to_string());

@@ -1,4 +1,4 @@
-//! The service as the client commands see it: its URL, its answers and its problems.
+//! The HTTP client of the commands.
 
 use std::{fmt, ops::Deref, time::Duration};
 
@@ -7,18 +7,18 @@ use reqwest::{Client, Method, Response, header};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// An answer may take so long.
+/// Time limit of an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// The same, for what may go over everything that a destination holds.
+/// Time limit of calls that may process everything that a destination holds.
 const LONG_ANSWER_MAX: Duration = Duration::from_secs(3600);
 
-/// A running Reseq.
+/// A running Reseq service.
 pub struct Service {
     client: Client,
     base: String,
 }
 
-/// A problem as the service describes it (RFC 9457), as far as people and retries need it.
+/// A problem from the service (RFC 9457): the fields for display and retries.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(default)]
 pub struct Problem {
@@ -26,12 +26,12 @@ pub struct Problem {
     pub status: u16,
     /// The stable code.
     pub code: String,
-    /// What is wrong, for people.
+    /// What is wrong, as text.
     pub detail: String,
 }
 
 impl Problem {
-    /// True when the same may succeed later.
+    /// True if a retry may succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self.status, 429 | 503)
     }
@@ -48,20 +48,20 @@ impl fmt::Display for Problem {
     }
 }
 
-/// An answer that is no success.
+/// An unsuccessful answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]
 pub struct Refused {
-    /// What it says.
+    /// The parsed problem.
     pub problem: Problem,
-    /// The whole of it, as it came.
+    /// The original text.
     pub object: String,
 }
 
-/// An answer of the service, read.
+/// A successful answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// As it came: what is read knows no number of more than some 16 digits.
+    /// The original text: a parsed value loses numbers of more than some 16 digits.
     pub text: String,
     value: Value,
 }
@@ -84,12 +84,12 @@ impl Service {
         Ok(Service { client, base: url.trim_end_matches('/').to_owned() })
     }
 
-    /// Where it is.
+    /// Its URL.
     pub fn url(&self) -> &str {
         &self.base
     }
 
-    /// Asks for a value; `None` where there is none (404).
+    /// GETs a value; `None` for a 404.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Option<T>> {
         let answer = self.client.get(format!("{}{path}", self.base)).send().await;
         let answer = answer.with_context(|| format!("{} does not answer", self.base))?;
@@ -103,7 +103,7 @@ impl Service {
         Ok(Some(value.with_context(|| format!("GET {path}: the answer is not what was expected"))?))
     }
 
-    /// Makes a call, with JSON if there is any, and reads the answer. A problem is the error.
+    /// Makes a call, with a JSON body if given, and parses the answer. A problem becomes the error.
     pub async fn ask(
         &self,
         method: Method,
@@ -111,7 +111,7 @@ impl Service {
         body: Option<&Value>,
     ) -> anyhow::Result<Answer> {
         let mut request = self.client.request(method, format!("{}{path}", self.base));
-        // What goes over many messages takes its time.
+        // Calls that process many messages take long.
         request = request.timeout(LONG_ANSWER_MAX);
         if let Some(body) = body {
             request = request.json(body);
@@ -141,7 +141,7 @@ impl Service {
     }
 }
 
-/// Reads the problem that an unsuccessful answer carries; whatever else it carries is its detail.
+/// Parses the problem of an unsuccessful answer; any other text becomes its detail.
 pub async fn problem(answer: Response) -> Problem {
     let status = answer.status().as_u16();
     problem_in(status, &answer.text().await.unwrap_or_default())
@@ -155,7 +155,7 @@ fn problem_in(status: u16, text: &str) -> Problem {
     problem
 }
 
-/// How long the answer asks to wait, where it names seconds, as Reseq does.
+/// The wait in seconds that the answer asks for.
 pub fn retry_after(answer: &Response) -> Option<Duration> {
     let text = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
     text.trim().parse().ok().map(Duration::from_secs)

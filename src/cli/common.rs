@@ -1,5 +1,4 @@
-//! What the commands that steer a running service share: where it is, paths, and how answers are
-//! printed.
+//! Shared by the client commands: the service's URL, paths, and printing of answers.
 
 use std::fmt::Write;
 
@@ -9,7 +8,7 @@ use serde_json::Value;
 
 use super::client::{Answer, Refused, Service};
 
-/// Where the service is, and how its answer is printed.
+/// The service's URL, and the output format.
 #[derive(Debug, Clone, Args)]
 pub struct At {
     /// URL of the service
@@ -48,7 +47,7 @@ impl At {
         body: Option<&Value>,
     ) -> anyhow::Result<Answer> {
         let answer = Service::at(&self.url)?.ask(method, path, body).await;
-        // A problem is an answer too, for whoever reads JSON.
+        // With `--json`, print a problem too.
         if let Err(error) = &answer
             && let Some(refused) = error.downcast_ref::<Refused>()
             && self.json
@@ -58,7 +57,7 @@ impl At {
         answer
     }
 
-    /// Prints an answer: as it is, or in words.
+    /// Prints an answer: the original JSON, or as text.
     pub fn print(&self, answer: &Answer, words: impl FnOnce(&Value) -> String) {
         match self.json {
             true => println!("{}", answer.text.trim_end()),
@@ -72,7 +71,7 @@ pub fn path_of(destination: &str, rest: &str) -> String {
     format!("/v1/destinations/{}/{rest}", percent_encoded(destination))
 }
 
-/// A query of those that are given.
+/// A query of the parameters that are given.
 pub fn query(pairs: &[(&str, Option<String>)]) -> String {
     let given = pairs.iter().filter_map(|(name, value)| {
         value.as_ref().map(|value| format!("{name}={}", percent_encoded(value)))
@@ -83,14 +82,14 @@ pub fn query(pairs: &[(&str, Option<String>)]) -> String {
     }
 }
 
-/// Any text as a part of a path or of a query.
+/// Encodes a text for use in a path or a query.
 pub fn percent_encoded(text: &str) -> String {
     const KEPT: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     percent_encoding::utf8_percent_encode(text, KEPT).to_string()
 }
 
-/// A JSON object of the fields that are given.
+/// A JSON object with the fields that are given.
 pub fn object(fields: &[(&str, Option<Value>)]) -> Value {
     let given = fields
         .iter()
@@ -98,7 +97,7 @@ pub fn object(fields: &[(&str, Option<Value>)]) -> Value {
     Value::Object(given.collect())
 }
 
-/// A field as text: nothing where it is null or missing.
+/// A field as text; empty if it is null or missing.
 pub fn text_of(value: &Value, field: &str) -> String {
     match &value[field] {
         Value::Null => String::new(),
@@ -107,7 +106,7 @@ pub fn text_of(value: &Value, field: &str) -> String {
     }
 }
 
-/// Text from elsewhere, such as a receiver's answer, without what a terminal would obey.
+/// Foreign text, such as a receiver's answer, without control characters for the terminal.
 pub fn plain(text: &str) -> String {
     let escaped = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -116,7 +115,7 @@ pub fn plain(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// The last error of a message, in a few words; nothing where there was none.
+/// The last error of a message in short; empty if there is none.
 pub fn error_of(value: &Value) -> String {
     let error = &value["last_error"];
     if error.is_null() {
@@ -129,11 +128,11 @@ pub fn error_of(value: &Value) -> String {
     let detail = error["detail"].as_str().unwrap_or_default();
     let detail = plain(detail.lines().next().unwrap_or_default());
     let kind = format!("{}{status}", text_of(error, "kind"));
-    // Where the detail says it itself, once is enough.
+    // Do not repeat what the detail itself begins with.
     if detail.starts_with(&kind) { detail } else { format!("{kind}: {detail}") }
 }
 
-/// A list of the service as a table, and how to see more of it.
+/// A list as a table, with the cursor of the next page.
 pub fn list(answer: &Value, columns: &[&str], row: impl Fn(&Value) -> Vec<String>) -> String {
     let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut rows = vec![columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
@@ -145,7 +144,7 @@ pub fn list(answer: &Value, columns: &[&str], row: impl Fn(&Value) -> Vec<String
     text
 }
 
-/// Columns as wide as their widest cell; a column of numbers to the right, words to the left.
+/// Aligns columns: numbers to the right, words to the left.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
@@ -168,7 +167,7 @@ pub fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// A span of time, for people.
+/// A duration for display.
 pub fn human_age(age_ms: u64) -> String {
     let seconds = age_ms / 1000;
     match seconds {

@@ -38,7 +38,7 @@ enum Command {
     },
 }
 
-/// Does it.
+/// Runs the command.
 pub async fn run(args: DestinationsArgs) -> anyhow::Result<()> {
     let path_of = |name: &str| format!("/v1/destinations/{}", percent_encoded(name));
     match args.command {
@@ -54,7 +54,8 @@ pub async fn run(args: DestinationsArgs) -> anyhow::Result<()> {
             let definition: Value =
                 serde_json::from_str(&text).with_context(|| format!("{shown} is not JSON"))?;
             let name = definition["name"].as_str();
-            let name = name.with_context(|| format!("{shown} names no destination: add name"))?;
+            let name =
+                name.with_context(|| format!("{shown} names no destination: add a name field"))?;
             let answer = at.put(&path_of(name), &definition).await?;
             let version = |answer: &Value| format!("{name} has version {}", answer["version"]);
             at.print(&answer, version);

@@ -1,11 +1,11 @@
-//! `reseq jq-runner`: evaluates a `jq` expression for a processor, which starts it and kills it.
-//! Nothing for people to call.
+//! `reseq jq-runner`: evaluates a `jq` expression for a processor, which starts and kills it. Not
+//! meant for users.
 
 use anyhow::Context;
 
 use crate::processor::transform::jq::evaluate;
 
-/// Answers on standard output what it is asked on standard input, until that is closed.
+/// Answers requests from standard input on standard output, until the input is closed.
 pub fn run() -> anyhow::Result<()> {
-    evaluate::run().context("the jq runner, which a processor starts, broke off")
+    evaluate::run().context("the jq runner of a processor failed")
 }

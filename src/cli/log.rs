@@ -1,4 +1,4 @@
-//! `reseq log`: what became of the last messages.
+//! `reseq log`: shows the outcome of the last messages.
 
 use clap::Args;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub struct LogArgs {
 
 const COLUMNS: [&str; 7] = ["sequence", "key", "outcome", "settled", "attempts", "took", "id"];
 
-/// Lists them, the latest first.
+/// Lists them, newest first.
 pub async fn run(args: LogArgs) -> anyhow::Result<()> {
     let query = query(&[("limit", Some(args.limit.to_string())), ("cursor", args.cursor)]);
     let answer = args.at.get(&path_of(&args.destination, &format!("log{query}"))).await?;

@@ -1,4 +1,4 @@
-//! `reseq messages`: the pending messages of a destination.
+//! `reseq messages`: lists the pending messages of a destination.
 
 use clap::Args;
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub struct MessagesArgs {
 const COLUMNS: [&str; 8] =
     ["sequence", "key", "state", "age", "attempts", "bytes", "due", "last error"];
 
-/// Lists them.
+/// Runs the command.
 pub async fn run(args: MessagesArgs) -> anyhow::Result<()> {
     let query = query(&[
         ("state", args.state),

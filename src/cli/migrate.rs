@@ -1,4 +1,4 @@
-//! `reseq migrate`: raise the schema of what Redis holds, once all pods are of this version.
+//! `reseq migrate`: raises the schema of the data in Redis, once all pods have this version.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     store::{OlderPod, Store, known_schema},
 };
 
-/// After so many partitions it is said how far it is.
+/// Report the progress after this many partitions.
 const TELL_EVERY: u16 = 16;
 
 /// Arguments of `reseq migrate`.
@@ -24,7 +24,7 @@ pub struct MigrateArgs {
     pub dry_run: bool,
 }
 
-/// Migrates, or says what it would do. May be broken off and run again at any time.
+/// Migrates, or shows what it would do. It is safe to interrupt it and run it again.
 pub async fn run(args: MigrateArgs) -> anyhow::Result<()> {
     let mut config = Config::load(args.config.as_deref(), std::env::vars())?;
     let embedded = EmbeddedRedis::start_if_wanted(&mut config.redis).await?;
@@ -50,10 +50,10 @@ async fn migrate(store: &Store, dry_run: bool) -> anyhow::Result<()> {
     }
     refuse_older(&store.older_pods().await?)?;
     if dry_run {
-        println!("dry run: nothing was changed; all pods that live know schema {target}");
+        println!("dry run: nothing was changed; all live pods know schema {target}");
         return Ok(());
     }
-    // From here on no older pod starts; one that has just started shows.
+    // From here on, no older pod can start; one that has just started is now in the list.
     let before = store.set_meta_schema(target).await?;
     if let Err(refusal) = refuse_older(&store.older_pods().await?) {
         store.set_meta_schema(before).await?;
@@ -76,7 +76,7 @@ fn refuse_older(older: &[OlderPod]) -> anyhow::Result<()> {
     let list = older.iter().map(|pod| format!("{} (schema {})", pod.name, pod.known));
     let list = list.collect::<Vec<_>>().join(", ");
     bail!(
-        "nothing was changed: {} pods of an older version live: {list}. Stop them, or replace them \
+        "nothing was changed: {} live pods have an older version: {list}. Stop them, or replace them \
          by this version, and run this again",
         older.len()
     )

@@ -45,7 +45,7 @@ pub struct ResumeArgs {
     what: Option<What>,
 }
 
-/// Pauses.
+/// Runs `reseq pause`.
 pub async fn pause(args: PauseArgs) -> anyhow::Result<()> {
     let PauseArgs { at, destination, what } = args;
     let body = json!({"what": what.as_str()});
@@ -54,7 +54,7 @@ pub async fn pause(args: PauseArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Resumes.
+/// Runs `reseq resume`.
 pub async fn resume(args: ResumeArgs) -> anyhow::Result<()> {
     let ResumeArgs { at, destination, what } = args;
     let body = object(&[("what", what.map(|what| json!(what.as_str())))]);

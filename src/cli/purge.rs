@@ -1,4 +1,4 @@
-//! `reseq purge`: all pending messages leave without being delivered.
+//! `reseq purge`: cancels all pending messages.
 
 use std::io::{IsTerminal, Write};
 
@@ -26,7 +26,7 @@ pub struct PurgeArgs {
     yes: bool,
 }
 
-/// Counts them, asks, and cancels them.
+/// Counts them, asks for confirmation, and cancels them.
 pub async fn run(args: PurgeArgs) -> anyhow::Result<()> {
     let path = path_of(&args.destination, "purge");
     let request = |dry_run: bool| {
@@ -72,10 +72,10 @@ fn states(by_state: &Value) -> String {
     counts.map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Asks a person; what is not a terminal must say so beforehand.
+/// Asks for confirmation. Without a terminal, `--yes` is required.
 pub fn is_sure(question: &str) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
-        bail!("{question} Say --yes: there is nobody to ask");
+        bail!("{question} Add --yes: there is no terminal to ask on");
     }
     eprint!("{question} [y/N] ");
     std::io::stderr().flush()?;

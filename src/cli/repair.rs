@@ -1,4 +1,4 @@
-//! `reseq repair`: finds and repairs what the sets and records of a destination disagree on.
+//! `reseq repair`: repairs contradictions between the sets and records of a destination.
 
 use anyhow::bail;
 use clap::Args;
@@ -9,7 +9,7 @@ use super::{
     purge::is_sure,
 };
 
-/// The exit code when something was found, repaired or not.
+/// The exit code if anything was found, repaired or not.
 pub const FOUND: u8 = 3;
 
 /// The arguments of `reseq repair`.
@@ -27,7 +27,7 @@ pub struct RepairArgs {
     yes: bool,
 }
 
-/// Looks, asks, and repairs. True if anything was found.
+/// Searches, asks for confirmation, and repairs. True if anything was found.
 pub async fn run(args: RepairArgs) -> anyhow::Result<bool> {
     let path = path_of(&args.destination, "repair");
     let request = |dry_run: bool| object(&[("dry_run", dry_run.then_some(json!(true)))]);
@@ -61,7 +61,8 @@ fn words(answer: &Value) -> String {
     }
     let mut text = if rows.len() == 1 { "nothing to repair\n".to_owned() } else { table(&rows) };
     if answer["counters_verified"] == false {
-        text += "the counters could not be compared: they changed each time while messages were counted\n";
+        text +=
+            "the counters could not be compared: they changed on every attempt to count messages\n";
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `reseq replay`: delivered messages arrive anew.
+//! `reseq replay`: enqueues delivered messages again.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub struct ReplayArgs {
     dry_run: bool,
 }
 
-/// Replays.
+/// Runs the command.
 pub async fn run(args: ReplayArgs) -> anyhow::Result<()> {
     let request = object(&[
         ("from_sequence", args.from_sequence.map(Value::from)),
@@ -53,8 +53,8 @@ fn in_words(answer: &Value) -> String {
         (first, last) => format!(" (of {first} to {last})"),
     };
     let mut text = match answer["would_replay"].as_u64() {
-        Some(count) => format!("{count} would arrive anew{range}"),
-        None => format!("{} have arrived anew{range}", answer["replayed"]),
+        Some(count) => format!("{count} would be enqueued again{range}"),
+        None => format!("{} were enqueued again{range}", answer["replayed"]),
     };
     for (field, what) in [
         ("duplicates", "had been replayed before"),

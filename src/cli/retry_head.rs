@@ -1,4 +1,4 @@
-//! `reseq retry-head`: the head of a lane is tried again now.
+//! `reseq retry-head`: retries the head of a lane now.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ pub struct RetryHeadArgs {
     all: bool,
 }
 
-/// Has it tried again.
+/// Runs the command.
 pub async fn run(args: RetryHeadArgs) -> anyhow::Result<()> {
     let body = match &args.body {
         Some(file) => Some(read(file).await?),
@@ -45,7 +45,7 @@ pub async fn run(args: RetryHeadArgs) -> anyhow::Result<()> {
     ]);
     let answer = at.post(&path_of(&destination, "retry-head"), &request).await?;
     at.print(&answer, |answer| match answer["retried"].as_u64() {
-        Some(retried) => format!("{retried} halted heads are tried again"),
+        Some(retried) => format!("{retried} halted heads are being retried"),
         None => format!("{} is {} again", answer["sequence"], text_of(answer, "state")),
     });
     Ok(())

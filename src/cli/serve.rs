@@ -1,4 +1,4 @@
-//! `reseq serve`: the service itself.
+//! `reseq serve`: runs the service.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     serve(args.config.as_deref(), args.roles, |reseq| reseq).await
 }
 
-/// The same, with something added to what is to run.
+/// Like `run`, but lets the caller add to the service, such as transforms.
 pub async fn serve(
     config: Option<&Path>,
     roles: Vec<Role>,
@@ -38,7 +38,7 @@ pub async fn serve(
     let metrics = telemetry::install_metrics().context("the metrics could not be set up")?;
     let upkeep = metrics.clone();
     tokio::spawn(async move {
-        // Without it, what is kept of each histogram grows for as long as nobody reads it.
+        // Without this, histograms grow as long as nobody reads the metrics.
         let mut tick = tokio::time::interval(std::time::Duration::from_secs(5));
         loop {
             tick.tick().await;

@@ -1,4 +1,4 @@
-//! `reseq show`: one message, or what became of it.
+//! `reseq show`: shows one message, or its outcome.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -18,7 +18,7 @@ pub struct ShowArgs {
     sequence: u64,
 }
 
-/// Shows it.
+/// Runs the command.
 pub async fn run(args: ShowArgs) -> anyhow::Result<()> {
     let path = path_of(&args.destination, &format!("messages/{}", args.sequence));
     let answer = args.at.get(&path).await?;
@@ -26,7 +26,7 @@ pub async fn run(args: ShowArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A message, a field a line, with each number as it came; what is empty is left out.
+/// A message with one field per line, and numbers as in the original. Omits empty fields.
 pub fn in_lines(message: &str) -> String {
     let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(message).unwrap_or_default();
     let mut text = String::new();
@@ -38,7 +38,7 @@ pub fn in_lines(message: &str) -> String {
                 let errors: Vec<&RawValue> = serde_json::from_str(value).unwrap_or_default();
                 errors.iter().map(|error| format!("\n    {}", plain(error.get()))).collect()
             }
-            // Text without its quotes; anything else as it is.
+            // Strings without quotes; other values unchanged.
             _ => plain(&serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())),
         };
         // Writing to a string cannot fail.

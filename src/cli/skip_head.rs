@@ -1,4 +1,4 @@
-//! `reseq skip-head`: the head of a lane becomes a dead letter, and the lane goes on.
+//! `reseq skip-head`: makes the head of a lane a dead letter, so that the lane continues.
 
 use clap::Args;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub struct SkipHeadArgs {
     head: HeadArgs,
 }
 
-/// Which head of a lane is meant.
+/// Selects the head of a lane.
 #[derive(Debug, Clone, Args)]
 pub struct HeadArgs {
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub struct HeadArgs {
     pub sequence: Option<u64>,
 }
 
-/// Skips it.
+/// Runs the command.
 pub async fn run(args: SkipHeadArgs) -> anyhow::Result<()> {
     let HeadArgs { at, destination, key, sequence } = args.head;
     let request = object(&[("key", key.map(Value::from)), ("sequence", sequence.map(Value::from))]);
@@ -36,7 +36,7 @@ pub async fn run(args: SkipHeadArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What came of a withdrawal, in words.
+/// The result of a withdrawal, as text.
 pub fn withdrawn(answer: &Value) -> String {
     let (sequence, state) = (&answer["sequence"], text_of(answer, "state"));
     match answer["detail"].as_str() {

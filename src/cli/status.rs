@@ -1,4 +1,4 @@
-//! `reseq status`: every destination's numbers, as a table.
+//! `reseq status`: shows the numbers of all destinations as a table.
 
 use std::{io::IsTerminal, time::Duration};
 
@@ -12,11 +12,11 @@ use super::{
     common::{error_of, human_age, path_of, percent_encoded, table, text_of},
 };
 
-/// Destinations asked at once.
+/// Destinations queried at once.
 const ASKED_MAX: usize = 16;
-/// How often `--watch` asks.
+/// How often `--watch` updates.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// The most pages of destinations: a service that never comes to an end is broken.
+/// The most pages of destinations, in case a broken service never ends the list.
 const PAGES_MAX: usize = 1_000;
 /// The most lines about what blocks a destination.
 const BLOCKS_MAX: usize = 3;
@@ -59,8 +59,7 @@ struct Page {
     next_cursor: Option<String>,
 }
 
-/// The numbers of a destination that the table shows. A field that an older service does not have
-/// is shown as zero.
+/// The numbers of a destination in the table. A field that an older service lacks is shown as zero.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Stats {
@@ -110,7 +109,7 @@ struct Head {
 }
 
 impl Head {
-    /// Attempts that came to nothing.
+    /// Failed attempts.
     fn failures(&self) -> u32 {
         self.attempts + self.stalls
     }
@@ -135,13 +134,13 @@ pub async fn run(args: StatusArgs) -> anyhow::Result<()> {
             signal = tokio::signal::ctrl_c() => return Ok(signal?),
         }
         let text = tokio::select! {
-            // A service that is away for a while is something to watch, too.
+            // With `--watch`, show a service that does not answer and continue.
             text = shown(&service, args.json) => {
                 text.unwrap_or_else(|error| format!("{error:#}\n"))
             }
             signal = tokio::signal::ctrl_c() => return Ok(signal?),
         };
-        // Home and clear to the end: without the flicker of clearing first.
+        // Move home and clear to the end, which does not flicker.
         let home = if clear { "\x1b[H\x1b[J" } else { "" };
         print!("{home}{text}");
     }
@@ -169,7 +168,7 @@ async fn shown(service: &Service, as_json: bool) -> anyhow::Result<String> {
     }
 }
 
-/// Each destination's line of the table, and under it what blocks it.
+/// Each destination's line of the table, followed by what blocks it.
 fn interleaved(table: &str, all_blocks: &[Vec<String>]) -> String {
     let mut lines = table.lines();
     let mut text: String = lines.next().map(|head| format!("{head}\n")).unwrap_or_default();
@@ -195,14 +194,14 @@ async fn ask(service: &Service) -> anyhow::Result<Vec<(String, Value)>> {
     }
     let asked = stream::iter(names).map(|name| async move {
         let stats = service.get(&format!("/v1/destinations/{name}/stats")).await?;
-        // Without stats it was removed just now.
+        // Without stats, it has just been removed.
         anyhow::Ok(stats.map(|stats| (name, stats)))
     });
     let all: Vec<Option<_>> = asked.buffered(ASKED_MAX).try_collect().await?;
     Ok(all.into_iter().flatten().collect())
 }
 
-/// What a destination's line says.
+/// The line of a destination.
 fn row(name: &str, stats: &Stats) -> Vec<String> {
     let (mut head, mut age, mut blocked_by) = ("-".to_owned(), "-".to_owned(), "-".to_owned());
     if let Some(oldest) = &stats.head {
@@ -228,7 +227,7 @@ fn row(name: &str, stats: &Stats) -> Vec<String> {
     row
 }
 
-/// What blocks a destination and needs a person, a line each, with the command that helps.
+/// What blocks a destination and needs an operator, one line each, with the command that helps.
 async fn blocks(service: &Service, name: &str, stats: &Stats) -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
     for (is_paused, what) in [(stats.paused.ingest, "ingest"), (stats.paused.delivery, "delivery")]
@@ -245,7 +244,7 @@ async fn blocks(service: &Service, name: &str, stats: &Stats) -> anyhow::Result<
         heads.iter().filter(|head| head.failures() > 0 || head.is_halted()).collect();
     for head in stuck.iter().take(BLOCKS_MAX) {
         let path = path_of(name, &format!("messages/{}", head.sequence));
-        // Without an answer it has left just now.
+        // Without an answer, it has just left.
         if let Some(message) = service.get::<Value>(&path).await? {
             lines.push(block(name, head, &message));
         }
@@ -257,7 +256,7 @@ async fn blocks(service: &Service, name: &str, stats: &Stats) -> anyhow::Result<
     Ok(lines)
 }
 
-/// One head that does not get on.
+/// A head that is stuck.
 fn block(name: &str, head: &Head, message: &Value) -> String {
     let sequence = head.sequence;
     let of_key = head.key.as_ref().map(|key| format!(" of key {key:?}")).unwrap_or_default();
@@ -268,7 +267,7 @@ fn block(name: &str, head: &Head, message: &Value) -> String {
     if !head.is_halted() {
         let (by, attempts) = (head.blocked_by.as_deref().unwrap_or("it"), head.failures());
         return format!(
-            "{sequence}{of_key}: {by} has failed {attempts} times, and is tried again{error}; \
+            "{sequence}{of_key}: {by} has failed {attempts} times, and is being retried{error}; \
              reseq show {name} {sequence}"
         );
     }
@@ -283,7 +282,7 @@ fn block(name: &str, head: &Head, message: &Value) -> String {
     )
 }
 
-/// As a shell takes it.
+/// Quotes a text for the shell.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {

@@ -35,7 +35,7 @@ enum Command {
     },
 }
 
-/// Does it.
+/// Runs the command.
 pub async fn run(args: TopicsArgs) -> anyhow::Result<()> {
     let path_of = |topic: &str| format!("/v1/topics/{}", percent_encoded(topic));
     match args.command {

@@ -1,4 +1,4 @@
-//! The configuration file, read; and what is told of one that cannot be.
+//! Reads the configuration file, and describes its errors.
 
 use std::{ops::Range, path::Path};
 
@@ -13,8 +13,8 @@ pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
     })
 }
 
-/// What is wrong in a file, and where: the place and the field, not the line, nor the text of a value,
-/// which may be a secret.
+/// What is wrong in a file, with line and field. Never quotes the line or a value, which may be a
+/// secret.
 fn problem_in(text: &str, message: &str, at: Option<Range<usize>>) -> String {
     let message = match (message.strip_prefix("invalid type: string "), message.rfind(", expected"))
     {

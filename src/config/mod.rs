@@ -1,8 +1,8 @@
-//! Configuration: one struct a section, defaults, checked at start.
+//! Configuration: one struct per section, with defaults; checked at start.
 //!
-//! A TOML file, over it the environment: each plain field has a variable, `RESEQ_` and its path
-//! in capitals with `_` between (`redis.url` is `RESEQ_REDIS_URL`). What is unknown or out of
-//! range is refused with the field's name.
+//! The environment overrides the TOML file: each plain field has a variable, `RESEQ_` and its path
+//! in upper case, joined with `_` (`redis.url` is `RESEQ_REDIS_URL`). A field that is unknown or
+//! out of range is refused by name.
 
 mod file;
 mod overlay;
@@ -27,7 +27,7 @@ use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
 pub struct Config {
     /// The HTTP listener.
     pub http: Http,
-    /// The Redis that holds everything.
+    /// The Redis that holds all state.
     pub redis: Redis,
     /// The ingest role.
     pub ingest: Ingest,
@@ -35,7 +35,7 @@ pub struct Config {
     pub processor: Processor,
     /// The sender role.
     pub sender: Sender,
-    /// After SIGTERM the process exits within so many milliseconds.
+    /// The process exits within this many milliseconds after SIGTERM.
     pub shutdown_ms: u64,
     /// Destinations that belong to this file.
     #[serde(rename = "destination")]
@@ -57,47 +57,47 @@ pub struct Http {
     pub body_bytes_max: usize,
     /// The largest batch (NDJSON, completions), in bytes.
     pub batch_bytes_max: usize,
-    /// The most levels that the JSON of a message's body, and of any answer, may nest.
+    /// The most levels of nesting in the JSON of a message's body, and of any answer.
     pub json_depth_max: usize,
     /// The most connections at once; 0: a quarter of the file descriptors, at most 4,096.
     pub connections_max: usize,
-    /// The head of a request that has begun comes to its end within so many milliseconds.
+    /// Time limit for the head of a request, in milliseconds.
     pub header_timeout_ms: u64,
-    /// A connection without a request, or whose answer is not read, is closed after so many
+    /// A connection without a request, or whose answer is not read, is closed after this many
     /// milliseconds.
     pub idle_timeout_ms: u64,
-    /// What is sent to a client and not acknowledged by its system for so many milliseconds is lost, and
-    /// the connection with it.
+    /// Sent data that the client's system does not acknowledge within this many milliseconds counts
+    /// as lost, and the connection is closed.
     pub acknowledge_timeout_ms: u64,
-    /// The least speed of a body that has begun, and of a TCP frame, in bytes a second; 0: none.
+    /// The lowest speed of a body or TCP frame that has begun, in bytes per second; 0: no limit.
     pub body_bytes_per_second_min: u64,
-    /// That speed is the mean over so many milliseconds.
+    /// The speed is averaged over this many milliseconds.
     pub body_window_ms: u64,
 }
 
-/// The Redis that holds everything.
+/// The Redis that holds all state.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Redis {
     /// `redis://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`. Empty: embedded, a
     /// private redis-server in `data_dir`.
     pub url: String,
-    /// The name of an ACL user, for the sentinels themselves. Empty: none.
+    /// The ACL user on the sentinels themselves. Empty: none.
     pub sentinel_user: String,
     /// The password for the sentinels themselves. Empty: none.
     pub sentinel_password: String,
-    /// Where the embedded redis-server keeps its files.
+    /// The directory of the embedded redis-server's files.
     pub data_dir: PathBuf,
-    /// What every key starts with.
+    /// The prefix of every key.
     pub prefix: String,
-    /// Partitions of the deployment: set when it is first started, and never changed.
+    /// Number of partitions. Set when the deployment first starts, and never changed.
     pub partitions: u16,
     /// Connections of one pod, each shared by many calls.
     pub connections: usize,
-    /// An unanswered command counts as failed after so many milliseconds.
+    /// A command without an answer fails after this many milliseconds.
     pub timeout_ms: u64,
-    /// Replicas that each primary has. Destinations with `durability = "replicated"` wait for all of
-    /// them, those with `"quorum"` and ownership of partitions for half of them.
+    /// Replicas of each primary. Destinations with `durability = "replicated"` wait for all of
+    /// them; those with `"quorum"`, and ownership of partitions, wait for half of them.
     pub replicas: u8,
 }
 
@@ -107,17 +107,17 @@ pub struct Redis {
 pub struct Ingest {
     /// The most messages stamped in one call.
     pub batch_max: usize,
-    /// The most bytes of arrivals on their way into Redis at once; producers wait beyond it.
+    /// The most bytes of arrivals in flight to Redis; beyond that, producers wait.
     pub bytes_in_flight_max: usize,
-    /// While Redis does not answer, calls are made again for so long, in milliseconds, before a producer
-    /// gets its 503; one that is under way then is waited for.
+    /// How long calls are retried while Redis does not answer, in milliseconds, before a producer
+    /// gets a 503. A call in flight at that time is awaited.
     pub retry_ms: u64,
     /// The most TCP connections at once, over all listeners; 0: a quarter of the file descriptors, at
     /// most 1,024.
     pub connections_max: usize,
-    /// Frames of one TCP connection on their way into Redis at once.
+    /// Unanswered frames of one TCP connection.
     pub frames_in_flight_max: usize,
-    /// While Redis uses this much of its `maxmemory`, in percent, nothing is taken in; 0: never.
+    /// Ingest stops while Redis uses at least this percentage of its `maxmemory`; 0: never.
     pub memory_high_percent: u8,
 }
 
@@ -127,7 +127,7 @@ pub struct Ingest {
 pub struct Processor {
     /// Messages in processing at once in this pod.
     pub concurrency: usize,
-    /// A lease lasts so long unless extended, in milliseconds.
+    /// The length of a lease, unless extended, in milliseconds.
     pub lease_ms: u64,
 }
 
@@ -135,13 +135,13 @@ pub struct Processor {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sender {
-    /// Ownership of a partition lasts so long unless renewed, in milliseconds.
+    /// The length of a partition lease, unless renewed, in milliseconds.
     pub lease_ms: u64,
     /// The most messages of one lane released in one call.
     pub release_batch_max: usize,
 }
 
-/// A TCP listener that feeds one destination.
+/// A TCP listener for one destination.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcpListener {
@@ -149,10 +149,10 @@ pub struct TcpListener {
     pub listen: SocketAddr,
     /// The destination of every frame.
     pub destination: DestinationName,
-    /// How messages are told apart.
+    /// How frames are separated.
     #[serde(default)]
     pub framing: Framing,
-    /// What a frame holds.
+    /// The content of a frame.
     #[serde(default)]
     pub envelope: Envelope,
 }
@@ -247,7 +247,7 @@ impl Redis {
         self.url.is_empty()
     }
 
-    /// The URL with its password hidden, for people to read.
+    /// The URL with its password masked, for display.
     pub fn url_masked(&self) -> String {
         match self.topology() {
             _ if self.url.is_empty() => "embedded".into(),
@@ -256,18 +256,18 @@ impl Redis {
         }
     }
 
-    /// Where Redis is. What is wrong with the URL is told without its password.
+    /// The topology that the URL describes. Errors never contain its password.
     pub fn topology(&self) -> Result<Topology, String> {
         Topology::parse(&self.url)
     }
 
-    /// How long an unanswered command is waited for.
+    /// How long to wait for an answer.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
 }
 
-/// A configuration that cannot be used: says which field, and what would be right.
+/// A configuration that cannot be used: names the field, and how to correct it.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read.
@@ -275,7 +275,7 @@ pub enum ConfigError {
     Unreadable {
         /// Which file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file is not TOML, or not this configuration.
@@ -283,7 +283,7 @@ pub enum ConfigError {
     InvalidFile {
         /// Which file.
         path: PathBuf,
-        /// Where in it, and what is wrong.
+        /// The place, and what is wrong.
         problem: String,
     },
     /// An environment variable is unknown or its value cannot be read.
@@ -299,13 +299,13 @@ pub enum ConfigError {
     InvalidField {
         /// The field's path.
         field: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and how to correct it.
         problem: String,
     },
 }
 
 impl Config {
-    /// Reads the file, if any, and the environment over it, and checks the whole.
+    /// Reads the file, if any, applies the environment, and checks the result.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -320,7 +320,7 @@ impl Config {
     }
 }
 
-/// A field that cannot be used.
+/// The error for a field that cannot be used.
 pub fn invalid(field: &str, problem: String) -> ConfigError {
     ConfigError::InvalidField { field: field.into(), problem }
 }

@@ -1,15 +1,14 @@
-//! The environment over the file.
+//! Applies the environment to the configuration of the file.
 
 use toml::Value;
 
 use super::{Config, ConfigError};
 
-/// What every variable of Reseq starts with.
+/// The prefix of all variables.
 const PREFIX: &str = "RESEQ_";
 /// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
-/// `RESEQ_URL` the service that the client commands talk to, `RESEQ_JQ_RUNNER` the program that
-/// runs `jq` expressions, and `RESEQ_JQ_CHILD` is set in that. With the features of tests, what
-/// they make go wrong.
+/// `RESEQ_URL` the service for client commands, `RESEQ_JQ_RUNNER` the program that runs `jq`
+/// expressions; a runner itself has `RESEQ_JQ_CHILD`. The others inject faults in test builds.
 const OTHERS: &[&str] = &[
     "RESEQ_CONFIG",
     "RESEQ_LOG",
@@ -41,7 +40,7 @@ pub(super) fn environment(
         }
         let path = name[PREFIX.len()..].to_lowercase();
         let Some(leaf) = leaf(&mut whole, &path) else {
-            return Err(invalid(&name, "there is no such field".into()));
+            return Err(invalid(&name, "no such field exists".into()));
         };
         *leaf = match leaf {
             Value::Integer(_) => Value::Integer(

@@ -1,4 +1,4 @@
-//! What configuration is taken, and what is refused by name.
+//! Tests of which configurations are accepted, and which are refused by name.
 
 use super::*;
 
@@ -64,7 +64,7 @@ fn the_password_of_redis_is_never_shown() {
             "h:1,i:2"
         }));
     }
-    // What is refused is not shown either.
+    // Refused URLs are not shown either.
     let wrong = [
         "redis+cluster://u:s3cret@h",
         "redis+sentinel://u:s3cret@h:1",

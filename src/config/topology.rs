@@ -1,4 +1,4 @@
-//! Where Redis is: one server, one that Sentinel watches over, or a cluster. Told by the URL alone.
+//! Parses the URL of Redis: a single server, Sentinel, or a cluster.
 
 use percent_encoding::percent_decode_str;
 
@@ -7,7 +7,7 @@ use crate::domain::destination::MASK;
 /// A host name or address, and a port.
 pub type Host = (String, u16);
 
-/// Who Reseq is to Redis.
+/// Credentials and database.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// The name of an ACL user.
@@ -18,28 +18,28 @@ pub struct Access {
     pub database: i64,
 }
 
-/// What the URL says.
+/// The topology that the URL describes.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Topology {
-    /// One server, always the same.
+    /// A fixed single server.
     Single {
-        /// As the URL is.
+        /// The URL, unchanged.
         url: String,
     },
-    /// One primary, which the sentinels name.
+    /// One primary, named by the sentinels.
     Sentinel {
-        /// Where the sentinels are.
+        /// The sentinels.
         sentinels: Vec<Host>,
-        /// The name under which they know the primary.
+        /// The name of the service on the sentinels.
         service: String,
-        /// For the primary.
+        /// Credentials for the primary.
         access: Access,
     },
     /// A Redis Cluster.
     Cluster {
         /// Some of its nodes; they name the others.
         nodes: Vec<Host>,
-        /// For all of them.
+        /// Credentials for all nodes.
         access: Access,
     },
 }
@@ -50,7 +50,7 @@ const SHAPES: &str = "write redis://[user:password@]host:port[/database], unix:/
      or leave it empty for the embedded redis-server";
 
 impl Topology {
-    /// Reads a URL. What is wrong with it is a sentence that never holds a password.
+    /// Parses a URL. An error is a sentence that never contains a password.
     pub fn parse(url: &str) -> Result<Topology, String> {
         let (scheme, rest) = url.split_once("://").ok_or(SHAPES)?;
         match scheme {
@@ -72,7 +72,7 @@ impl Topology {
         }
     }
 
-    /// The URL without its password, for people to read.
+    /// The URL with its password masked, for display.
     pub fn masked(&self) -> String {
         let list = |hosts: &[Host]| {
             let hosts = hosts.iter().map(|(host, port)| match host.contains(':') {
@@ -115,7 +115,7 @@ fn masked_url(url: &str) -> String {
             if url.password().is_some() {
                 let _ = url.set_password(Some(MASK));
             }
-            // A unix: URL carries its user and password there.
+            // A unix: URL has its user and password in the query.
             url.set_query(None);
             url.into()
         }
@@ -149,7 +149,7 @@ fn cluster(rest: &str) -> Result<Topology, String> {
     Ok(Topology::Cluster { nodes: hosts_of(nodes)?, access })
 }
 
-/// User and password, and what stands behind them. A password may hold what else would end it.
+/// User and password, and the rest. A password may contain `/` and `@`.
 fn access_of(rest: &str) -> Result<(Access, &str), String> {
     let mut access = Access::default();
     let Some((info, rest)) = rest.rsplit_once('@') else { return Ok((access, rest)) };
@@ -170,8 +170,7 @@ fn hosts_of(text: &str) -> Result<Vec<Host>, String> {
     text.split(',').enumerate().map(|(index, text)| host(index + 1, text)).collect()
 }
 
-/// The host of this number. What it is written as may be a password that stands in its place: no error
-/// shows it.
+/// Parses host number `number`. Errors never quote the text, which may be a misplaced password.
 fn host(number: usize, text: &str) -> Result<Host, String> {
     let (host, port) =
         text.rsplit_once(':').ok_or_else(|| format!("host {number} names no port: host:port"))?;

@@ -1,11 +1,12 @@
-//! What serde cannot check: ranges, and fields that contradict each other.
+//! Checks that serde cannot do: ranges, and contradictions between fields.
 
 use super::{Config, ConfigError, invalid};
 
 impl Config {
-    /// Checks everything that serde could not.
+    /// Checks ranges and contradictions.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        // A call may be sent again for 50 s at most: its answer is kept for 60 s (`call.lua`).
+        // A call may be repeated for 50 s at most, because its answer is kept for 60 s
+        // (`call.lua`).
         let ranges: &[(&str, u64, u64, u64)] = &[
             ("http.body_bytes_max", self.http.body_bytes_max as u64, 1, 256 << 20),
             ("http.batch_bytes_max", self.http.batch_bytes_max as u64, 1, 1 << 30),
@@ -75,7 +76,7 @@ impl Config {
         Ok(())
     }
 
-    /// A topic may name destinations that are made over HTTP: whether they are there is not asked.
+    /// A topic may name destinations that are created over HTTP, so their existence is not checked.
     fn validate_topics(&self) -> Result<(), ConfigError> {
         let mut names = std::collections::HashSet::new();
         for topic in &self.topics {

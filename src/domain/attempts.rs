@@ -1,26 +1,26 @@
-//! What attempts at a message left behind: how many, and what went wrong.
+//! What failed attempts at a message leave: their number, the errors, a checkpoint.
 
 use serde::{Deserialize, Serialize};
 
-/// The most errors that are kept of a message: the last ones.
+/// How many errors of a message are stored: the last ones.
 pub const ERRORS_MAX: usize = 5;
-/// The most that is kept of what the other side said, in bytes.
+/// The longest stored answer of the other side, in bytes.
 pub const DETAIL_BYTES_MAX: usize = 2048;
 /// The largest checkpoint, in bytes.
 pub const CHECKPOINT_BYTES_MAX: usize = 64 * 1024;
 
-/// Which half of a message's way an attempt was part of.
+/// The stage of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// Processing.
     Transform,
-    /// Handing it to the receiver.
+    /// Delivery to the receiver.
     Delivery,
 }
 
 impl Stage {
-    /// As the scripts and the API spell it.
+    /// The text in scripts and API.
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::Transform => "transform",
@@ -29,7 +29,7 @@ impl Stage {
     }
 }
 
-/// How an attempt went wrong.
+/// The kind of error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -39,34 +39,34 @@ pub enum ErrorKind {
     Timeout,
     /// No connection, or one that broke.
     Connection,
-    /// The other side said that it never will take it (`REJECT`, `final`).
+    /// The other side refused it permanently (`REJECT`, `final`).
     Rejected,
-    /// A worker, or a transform, said that it failed.
+    /// A worker or a transform reported an error.
     Failed,
-    /// The processor was gone: its lease ran out.
+    /// The lease expired: the processor was gone.
     Stalled,
-    /// What was to be sent cannot be: too long, a line break in a line.
+    /// The message cannot be sent: too long, or a line break in a line.
     Unsendable,
-    /// What Redis holds of the message cannot be read.
+    /// The message's data in Redis cannot be read.
     Damaged,
 }
 
-/// One attempt that went wrong.
+/// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptError {
-    /// Part of what.
+    /// The stage.
     pub stage: Stage,
-    /// How.
+    /// The kind of error.
     pub kind: ErrorKind,
     /// The HTTP status, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// In words, with what the other side said; at most 2 kB. Never a secret.
+    /// A text, with the answer of the other side; at most 2 kB. Must not contain secrets.
     pub detail: String,
 }
 
 impl AttemptError {
-    /// An error, its detail cut to what is kept.
+    /// An error, with its detail truncated to the stored length.
     pub fn new(stage: Stage, kind: ErrorKind, detail: impl Into<String>) -> AttemptError {
         let mut detail = detail.into();
         if detail.len() > DETAIL_BYTES_MAX {
@@ -76,30 +76,30 @@ impl AttemptError {
         AttemptError { stage, kind, status: None, detail }
     }
 
-    /// The same, with the HTTP status that it came with.
+    /// Sets the HTTP status.
     pub fn with_status(mut self, status: u16) -> AttemptError {
         self.status = Some(status);
         self
     }
 }
 
-/// What is kept of the attempts at a message; only where there was error, or a checkpoint.
+/// What is stored about a message's attempts; only if one failed, or left a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempts {
-    /// Attempts of the present stage that failed.
+    /// Failed attempts in the current stage.
     pub failed: u32,
-    /// Leases on it that ran out.
+    /// Leases on it that expired.
     pub stalls: u32,
-    /// What the last worker noted for the next, as JSON.
+    /// The checkpoint that the last worker left for the next, as JSON.
     pub checkpoint: Option<String>,
-    /// The stage at which the message is halted, if it is.
+    /// The stage in which the message halted, if it did.
     pub halted_in: Option<Stage>,
-    /// The last errors, the latest first, each with its time in ms since 1970.
+    /// The last errors, newest first, each with its time in ms since 1970.
     pub errors: Vec<(u64, AttemptError)>,
 }
 
 impl Attempts {
-    /// The number of the attempt at its processing that is under way, or comes next: from 1.
+    /// The number of the current or next processing attempt, from 1.
     pub fn number(&self) -> u32 {
         self.failed.saturating_add(self.stalls).saturating_add(1)
     }

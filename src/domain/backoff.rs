@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Backoff and Jitter*, AWS Architecture Blog, 2015: it spreads retries best for the least work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// The upper end of the first wait, in milliseconds.
+    /// The upper limit of the first wait, in milliseconds.
     pub base_ms: u64,
-    /// No wait is longer, in milliseconds.
+    /// The upper limit of all waits, in milliseconds.
     pub max_ms: u64,
 }
 
@@ -24,8 +24,8 @@ impl Backoff {
         Duration::from_millis((ceiling_ms as f64 * chance) as u64)
     }
 
-    /// As [`Backoff::wait`], but never shorter than what the other side asked for
-    /// (`Retry-After`), which itself is capped by `asked_max`.
+    /// Like [`Backoff::wait`], but not shorter than the wait that the other side asked for
+    /// (`Retry-After`), which is capped by `asked_max`.
     pub fn wait_asked(
         &self,
         attempt: u32,

@@ -9,36 +9,36 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 use super::{DestinationName, Sequence};
 
-/// Names one claim on one message: its place (destination, sequence, ordering key), and a random
-/// part that only the claimer knows. Opaque to workers; a stale one changes nothing.
+/// Identifies one claim on one message: its destination, sequence and ordering key, and a random
+/// secret that only the claimer knows. Opaque to workers; a stale token changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseToken {
     /// The destination whose message is claimed.
     pub destination: DestinationName,
     /// The message's sequence.
     pub sequence: Sequence,
-    /// The random part: the same for all messages of one claim call.
+    /// The random part: equal for all messages of one claim call.
     pub secret: Arc<str>,
-    /// When it was claimed, in ms since 1970 by the clock of the pod that did. For people only.
+    /// When it was claimed, in ms since 1970 by the claiming pod's clock. For display only.
     pub claimed_ms: u64,
     /// The lane's ordering key, where lanes are keys.
     pub key: Option<String>,
 }
 
-/// The token is none of ours.
+/// The text is not a lease token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the lease token is not one that Reseq gave out")]
+#[error("this is not a lease token from Reseq")]
 pub struct InvalidToken;
 
 impl Hash for LeaseToken {
-    /// By the sequence alone, which few leases share.
+    /// Only by sequence, which few leases share.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.sequence.hash(state);
     }
 }
 
 impl LeaseToken {
-    /// The token as workers see it.
+    /// The token in the API.
     pub fn encode(&self) -> String {
         let plain = format!(
             "{}\n{}\n{}\n{}{}{}",
@@ -52,7 +52,7 @@ impl LeaseToken {
         URL_SAFE_NO_PAD.encode(plain)
     }
 
-    /// Reads what [`LeaseToken::encode`] wrote.
+    /// Parses the text from [`LeaseToken::encode`].
     pub fn decode(text: &str) -> Result<LeaseToken, InvalidToken> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidToken)?;
         let plain = String::from_utf8(bytes).map_err(|_| InvalidToken)?;

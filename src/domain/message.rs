@@ -1,4 +1,4 @@
-//! A message, before and after it has its place in the order.
+//! A message, before and after it is stamped.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
 pub const ID_BYTES_MAX: usize = 128;
 /// The longest a message may be delayed, in milliseconds (a year).
 pub const DELAY_MS_MAX: u64 = 365 * 24 * 3_600_000;
-/// The highest priority; it is claimed first.
+/// The highest priority. It is claimed first.
 pub const PRIORITY_MAX: u8 = 9;
 /// The priority of a message that names none, as in the Jakarta Messaging specification.
 pub const PRIORITY_DEFAULT: u8 = 4;
@@ -22,16 +22,16 @@ pub const HEADERS_MAX: usize = 64;
 /// See [`HEADERS_MAX`].
 pub const HEADERS_BYTES_MAX: usize = 16 * 1024;
 
-/// What a message carries: bytes and how to read them.
+/// Bytes and their media type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
     /// The media type, as the producer or the transform named it.
     pub content_type: String,
-    /// The bytes themselves, never looked into.
+    /// The bytes. Reseq does not interpret them.
     pub bytes: Bytes,
 }
 
-/// A message, wherever it is on its way.
+/// A message, at any stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// A UUIDv7, or the producer's own id.
@@ -40,41 +40,41 @@ pub struct Message {
     pub key: Option<String>,
     /// Headers that travel with the message, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// What it carries.
+    /// The body.
     pub body: Body,
-    /// When ingest took it in, in milliseconds since 1970 by the ingest pod's clock. For
-    /// people and metrics only: nothing is decided by it.
+    /// When ingest accepted it, in ms since 1970 by the ingest pod's clock. For display and metrics
+    /// only.
     pub received_ms: u64,
 }
 
-/// A message on its way into Redis.
+/// A message that ingest has accepted but not yet stamped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
     /// The message itself.
     pub message: Message,
-    /// With it, the same arrival twice within the destination's window is stamped once.
+    /// Arrivals with the same key within the destination's window are stamped only once.
     pub idempotency_key: Option<String>,
-    /// Not to be processed before.
+    /// Earliest time of processing.
     pub due: Option<Due>,
-    /// 0 to 9, where nothing is in order: what is higher is claimed first.
+    /// 0 to 9, only without ordering: higher priorities are claimed first.
     pub priority: Option<u8>,
-    /// What it was before, if it was redriven or replayed.
+    /// The original message, if this is a redrive or a replay.
     pub origin: Option<Origin>,
     /// The dead letter that it replaces.
     pub redrive: Option<Redrive>,
 }
 
-/// A dead letter that arrives anew.
+/// A dead letter to enqueue again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redrive {
-    /// Its old place, in the same destination.
+    /// Its position, in the same destination.
     pub letter: Position,
-    /// The message as it was when it had been processed, if it had: it is not processed again.
+    /// The message with the result of its processing, if it has one: then it is not processed again.
     pub processed: Option<Box<Stamped>>,
 }
 
 impl Arrival {
-    /// A message with nothing special about it.
+    /// An arrival without options.
     pub fn of(message: Message) -> Arrival {
         Arrival {
             message,
@@ -90,73 +90,72 @@ impl Arrival {
 /// When a delayed message may be processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// So many milliseconds after it was stamped.
+    /// This many milliseconds after it was stamped.
     After(u64),
     /// At this time, in milliseconds since 1970.
     At(u64),
 }
 
-/// The message that a redriven or replayed one was before.
+/// The original of a redriven or replayed message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Where it was.
+    /// Its destination.
     pub destination: DestinationName,
-    /// Its place there.
+    /// Its position there.
     pub position: Position,
 }
 
-/// Where a message stands in the order of its destination.
+/// A message's position in the order of its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
     /// The epoch in which it was stamped.
     pub epoch: Epoch,
-    /// Its number in the destination.
+    /// Its number within the destination.
     pub sequence: Sequence,
 }
 
-/// A message that has its place.
+/// A message with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamped {
     /// The receiver it is for.
     pub destination: DestinationName,
-    /// Its place in the destination's order.
+    /// Its position in the destination's order.
     pub position: Position,
-    /// The sequence stamped before this one in its lane, 0 if it is the first; none if that is not
-    /// known any more.
+    /// The sequence stamped before it in its lane: 0 if it is the first, `None` if it is no longer
+    /// known.
     pub previous: Option<Sequence>,
-    /// The message; after processing, with the transform's output as its body.
+    /// The message; after processing, its body is the transform's output.
     pub message: Message,
-    /// What attempts at it left behind.
+    /// What its attempts left.
     pub attempts: Attempts,
-    /// Set when it only keeps its place, and is not delivered.
+    /// Set if it only holds its position and is not delivered.
     pub tombstone: Option<Tombstone>,
-    /// How its processing went; none before it has been processed.
+    /// The result of its processing; `None` before it is processed.
     pub processed: Option<Processed>,
-    /// The body as it arrived, where the destination's log holds bodies and its transform made
-    /// another one.
+    /// The body as it arrived, if the destination's log keeps bodies and the transform changed it.
     pub input: Option<Body>,
-    /// Its idempotency key, where it is forgotten together with the message.
+    /// Its idempotency key, if that is removed together with the message.
     pub idempotency_key: Option<String>,
-    /// The bytes of the body as it arrived: what it counts for in `backlog_bytes_max`.
+    /// The bytes of the body as it arrived, which count against `backlog_bytes_max`.
     pub accounted_bytes: u64,
-    /// Its priority, where nothing is in order.
+    /// Its priority; only without ordering.
     pub priority: u8,
-    /// What it was before, if it was redriven or replayed.
+    /// The original message, if it was redriven or replayed.
     pub origin: Option<Origin>,
-    /// Which of its bodies Redis keeps apart from its header.
+    /// Which of its bodies are stored apart from its record.
     pub apart: Apart,
-    /// Why it cannot be read, if what Redis holds of it is damaged or missing: nothing but its sequence
-    /// is known then.
+    /// Why it cannot be read, if its data in Redis is damaged or missing. Then only its sequence is
+    /// known.
     pub damaged: Option<String>,
 }
 
-/// Long bodies are stored apart from their message's header, so that a look at headers reads no
-/// bodies. Says of each body that is stored apart how many bytes it has.
+/// Long bodies are stored apart from the record, so that reading records does not read bodies. The
+/// length in bytes of each body that is stored apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Apart {
-    /// The body as it is now.
+    /// The current body.
     pub body: Option<u64>,
-    /// The body as it arrived, where it is kept beside another one.
+    /// The body as it arrived, if it is kept beside another one.
     pub input: Option<u64>,
 }
 
@@ -168,7 +167,7 @@ impl Apart {
 }
 
 impl Stamped {
-    /// A message at its place, with nothing special about it.
+    /// A stamped message without anything special.
     pub fn new(
         destination: DestinationName,
         position: Position,
@@ -203,8 +202,8 @@ impl Stamped {
         Stamped { damaged: Some(why), ..Stamped::new(destination, position, before, message) }
     }
 
-    /// The message as its processing left it: with this body, or with none as a tombstone. With
-    /// `keeps_input` the body as it arrived is kept beside another one.
+    /// The message with the result of its processing: this body, or a tombstone. With
+    /// `keeps_input`, also keeps the body as it arrived if the output differs.
     pub fn finished(
         mut self,
         output: Option<Body>,
@@ -225,38 +224,38 @@ impl Stamped {
     }
 }
 
-/// Why a message only keeps its place.
+/// Why a message only holds its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tombstone {
     /// Its transform, or a policy, dropped it.
     Dropped,
-    /// A person or a policy skipped it: it is a dead letter.
+    /// An operator or a policy made it a dead letter.
     DeadLettered,
     /// It was cancelled.
     Cancelled,
 }
 
-/// How long a message waited to be processed, and how long that took.
+/// How long a message waited for processing, and how long that took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processed {
-    /// From its arrival to the claim that succeeded, in milliseconds.
+    /// From arrival to the claim that succeeded, in milliseconds.
     pub waited_ms: u64,
-    /// From that claim to its outcome, in milliseconds.
+    /// From that claim to its result, in milliseconds.
     pub took_ms: u64,
-    /// Attempts, with the one that succeeded.
+    /// Attempts, including the successful one.
     pub attempts: u32,
 }
 
-/// True for the request headers that travel with a message.
+/// True for request headers that are stored and delivered with a message.
 pub fn travels(name: &str) -> bool {
     name.starts_with("x-")
         || name.starts_with("ce-")
         || matches!(name, "traceparent" | "tracestate")
 }
 
-/// Checks a text that becomes part of a Redis key or an HTTP header: 1 to `max` bytes of
-/// printable characters. Returns what is wrong with it.
+/// Checks a text for use in a Redis key or an HTTP header: 1 to `max` bytes of printable
+/// characters. Returns what is wrong.
 pub fn check_text(what: &str, text: &str, max: usize) -> Result<(), String> {
     if text.is_empty() || text.len() > max {
         return Err(format!("{what} must be 1 to {max} bytes long"));

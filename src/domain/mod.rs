@@ -1,7 +1,7 @@
-//! The nouns of Reseq: pure types and rules, without I/O and without async.
+//! The core types and rules of Reseq, without I/O and without async.
 //!
-//! Everything above (store, the three stages, the API) speaks in these words; nothing here knows
-//! Redis, HTTP or a clock.
+//! All other modules (store, stages, API) use these types. Nothing in this module uses Redis, HTTP
+//! or a clock.
 
 pub mod attempts;
 pub mod backoff;
@@ -26,8 +26,8 @@ pub use name::{DestinationName, InvalidName};
 pub use state::{Event, InvalidTransition, State};
 pub use topic::{Topic, TopicName};
 
-/// The number that ingest stamps, per destination: 1, 2, 3 … without gaps. Kept below 2^53.
+/// The number that ingest stamps, per destination: 1, 2, 3 … without gaps. Always below 2^53.
 pub type Sequence = u64;
 
-/// Changes whenever Redis may have forgotten something; `(epoch, sequence)` never repeats.
+/// Raised whenever Redis may have lost data, so that `(epoch, sequence)` never repeats.
 pub type Epoch = u64;

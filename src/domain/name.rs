@@ -12,7 +12,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub struct DestinationName(Arc<str>);
 
-/// Why a text is no name of a destination or topic.
+/// The text is not a valid name of a destination or topic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a name is 1 to 64 of the characters a-z, 0-9, '.', '_' and '-'")]
 pub struct InvalidName;
@@ -23,8 +23,8 @@ impl DestinationName {
         &self.0
     }
 
-    /// The partition that all keys of this destination live in:
-    /// `CRC16(name) mod partitions`, with the CRC16 of Redis Cluster (XMODEM).
+    /// The partition that holds all keys of this destination: `CRC16(name) mod partitions`, with
+    /// the CRC16 of Redis Cluster (XMODEM).
     pub fn partition(&self, partitions: u16) -> u16 {
         const CRC16: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
         CRC16.checksum(self.0.as_bytes()) % partitions.max(1)

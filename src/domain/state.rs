@@ -12,18 +12,18 @@
 //!                                                   │ retry
 //!                                                   └──────► waiting, or ready
 //!
-//!   withdraw: waiting, delayed, ready, halted ──► tombstone ──► dropped, skipped or cancelled
+//!   withdraw: waiting, delayed, ready, halted ──► tombstone ──► dropped, dead-lettered or cancelled
 //! ```
 //!
 //! Each transition is one Lua script of the same name (`due` is part of `reap`, `ack` of
-//! `release`); the state of a message is not stored but follows from the sets that hold its
-//! sequence. A tombstone stands in `ready` and is passed, not delivered.
+//! `release`). The state of a message is not stored: it follows from the sets that hold its
+//! sequence. A tombstone is in `ready`; its lane passes it without delivery.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Stage, Tombstone};
 
-/// Where a message is between its arrival and its delivery.
+/// The state of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -31,62 +31,62 @@ pub enum State {
     Waiting,
     /// Under a processor's lease.
     Processing,
-    /// Not to be processed before its time, or failed and waiting out its backoff.
+    /// Not to be processed before its time, or in backoff after a failed attempt.
     Delayed,
-    /// Processing has finished; leaves when all before it in its lane have left.
+    /// Processed; leaves when all messages before it in its lane have left.
     Ready,
-    /// Handed to the sender, which is trying to deliver it.
+    /// Released to the sender, which is trying to deliver it.
     Delivering,
-    /// Its attempts are used up: its lane waits for a person.
+    /// Its attempts are used up: its lane waits for an operator.
     Halted,
-    /// Pending, but what Redis holds of it cannot be read: its lane waits for a person.
+    /// Pending, but its data in Redis cannot be read: its lane waits for an operator.
     Damaged,
     /// Gone: accepted by the receiver.
     Delivered,
-    /// Gone: its transform, or a policy, dropped it.
+    /// Gone: its transform or a policy dropped it.
     Dropped,
-    /// Gone: set aside as a dead letter.
+    /// Gone: it is a dead letter.
     DeadLettered,
     /// Gone: cancelled.
     Cancelled,
 }
 
-/// What happens to a message. Named as the scripts are.
+/// An event in the life of a message. Named after its script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A processor takes it under a lease.
+    /// A processor claims it under a lease.
     Claim,
-    /// A processor hands it back unprocessed.
+    /// A processor returns it unprocessed.
     Requeue,
-    /// Its lease ran out.
+    /// Its lease expired.
     Reap,
     /// The attempt to process it failed.
     Fail,
     /// Its backoff is over.
     Due,
-    /// Processing has finished.
+    /// Its processing succeeded.
     Complete,
-    /// The sender takes it: all before it in its lane have left.
+    /// The sender takes it: all messages before it in its lane have left.
     Release,
-    /// The receiver did not accept it; it is tried again where it stands.
+    /// The receiver refused it; the same position is tried again.
     Postpone,
     /// The receiver accepted it.
     Ack,
-    /// Its attempts are used up, and it stays.
+    /// Its attempts are used up, and it keeps its position.
     Halt,
-    /// A person has it tried again, from where it was halted.
+    /// An operator retries it, from the stage in which it halted.
     Retry(Stage),
-    /// It is to leave without being delivered.
+    /// It leaves without delivery.
     Withdraw(Tombstone),
 }
 
-/// An event that cannot happen to a message in this state.
+/// An event that is not possible in this state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{event:?} cannot happen to a message that is {state:?}")]
 pub struct InvalidTransition {
-    /// Where the message was.
+    /// The state of the message.
     pub state: State,
-    /// What was asked for.
+    /// The event.
     pub event: Event,
 }
 
@@ -101,17 +101,17 @@ impl From<Tombstone> for State {
 }
 
 impl State {
-    /// True for a message that is gone.
+    /// True if the message is gone.
     pub fn is_settled(self) -> bool {
         matches!(self, State::Delivered | State::Dropped | State::DeadLettered | State::Cancelled)
     }
 
-    /// The state of a message just stamped.
+    /// The state of a newly stamped message.
     pub fn arrived(needs_processing: bool) -> State {
         if needs_processing { State::Waiting } else { State::Ready }
     }
 
-    /// The state after `event`; every transition that is not in the diagram is an error.
+    /// The state after `event`; an error if the diagram has no such transition.
     pub fn after(self, event: Event) -> Result<State, InvalidTransition> {
         use {Event as E, State as S};
         match (self, event) {
@@ -170,7 +170,7 @@ mod tests {
         for event in [E::Claim, E::Complete, E::Release, E::Ack, E::Reap, E::Fail, withdraw] {
             assert!(S::Delivered.after(event).is_err());
         }
-        // What is in flight leaves by the end of its attempt, and not before.
+        // A message in progress leaves when its attempt ends, not before.
         assert!(S::Processing.after(withdraw).is_err());
         assert!(S::Delivering.after(withdraw).is_err());
         assert!(S::Waiting.after(E::Complete).is_err());

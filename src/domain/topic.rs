@@ -9,7 +9,7 @@ use super::{DestinationName, InvalidName, destination::InvalidField};
 /// The most destinations of one topic, and of one message.
 pub const DESTINATIONS_MAX: usize = 100;
 
-/// A topic's name: `[a-z0-9._-]{1,64}`, as a destination's. Cheap to clone.
+/// A topic's name: `[a-z0-9._-]{1,64}`, like a destination's. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TopicName(DestinationName);
@@ -20,12 +20,12 @@ pub struct TopicName(DestinationName);
 pub struct Topic {
     /// Its name.
     pub name: TopicName,
-    /// Where what is published to it goes: each gets a copy, with a place in its own order.
+    /// Each destination gets a copy of what is published, with a position in its own order.
     pub destinations: Vec<DestinationName>,
 }
 
 impl Topic {
-    /// Checks everything that serde could not.
+    /// Checks the number of destinations, and that none is named twice.
     pub fn validate(&self) -> Result<(), InvalidField> {
         let bad = |problem: String| Err(InvalidField { field: "destinations", problem });
         if self.destinations.is_empty() || self.destinations.len() > DESTINATIONS_MAX {

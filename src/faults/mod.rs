@@ -1,5 +1,5 @@
-//! What tests make go wrong on purpose, in this process. Absent from release builds: without the
-//! features `pause-points` and `planted-bugs` everything here is empty.
+//! Fault injection for tests. Empty in release builds, which lack the features `pause-points` and
+//! `planted-bugs`.
 
 pub mod pause;
 pub mod planted;

@@ -1,14 +1,14 @@
-//! Named points between two durable effects, at which a test can hold this process, and end it or
-//! cut its connections meanwhile.
+//! Named points between two durable effects. A test can pause this process there, and meanwhile
+//! kill it or cut its connections.
 //!
-//! With the feature `pause-points` and `RESEQ_PAUSE_SOCKET` set, each visit of a point is told to the
-//! test that listens on that Unix socket, over a connection of its own: one line, `<point> <process
-//! id>`. The visitor goes on when the test ends that connection.
+//! With the feature `pause-points` and `RESEQ_PAUSE_SOCKET` set, each visit of a point opens a
+//! connection to the test's Unix socket and writes one line, `<point> <process id>`. The visitor
+//! continues when the test closes that connection.
 
-/// Defines the points, with the name of each.
+/// Defines the points and their names.
 macro_rules! points {
     ($($(#[$doc:meta])* $point:ident = $name:literal,)*) => {
-        /// Where a process can be held.
+        /// A point at which a process can be paused.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Point {
             $($(#[$doc])* $point,)*
@@ -16,10 +16,10 @@ macro_rules! points {
 
         #[cfg(feature = "pause-points")]
         impl Point {
-            /// All points, in the order of a message's way.
+            /// All points, in the order of a message's path.
             pub const ALL: &'static [Point] = &[$(Point::$point),*];
 
-            /// Its name, as tests and tables have it.
+            /// Its name in tests and tables.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Point::$point => $name,)*
@@ -30,56 +30,57 @@ macro_rules! points {
 }
 
 points! {
-    /// A batch of arrivals is gathered; Redis knows nothing of it.
+    /// A batch of arrivals is gathered; Redis does not know it yet.
     IngestGathered = "ingest.gathered",
     /// Arrivals are stamped; the producer has no answer yet.
     IngestStamped = "ingest.stamped",
     /// Messages are claimed; no transform has begun.
     ProcessorClaimed = "processor.claimed",
-    /// The transform has answered; Redis does not know.
+    /// The transform has answered; Redis does not know it yet.
     ProcessorTransformed = "processor.transformed",
-    /// The completion is in Redis; this process has done nothing with the answer.
+    /// The completion is in Redis; this process has not acted on the answer yet.
     ProcessorCompleted = "processor.completed",
-    /// A failed attempt is in Redis; nothing has followed from it.
+    /// A failed attempt is in Redis; this process has not acted on it yet.
     ProcessorFailed = "processor.failed",
-    /// A run was released; nothing of it is sent.
+    /// A run is released; nothing of it is sent.
     SenderReleased = "sender.released",
     /// A delivery is about to be sent.
     SenderSending = "sender.sending",
     /// The receiver has accepted; nothing is settled.
     SenderAccepted = "sender.accepted",
-    /// The receiver has refused; Redis does not know.
+    /// The receiver has refused; Redis does not know it yet.
     SenderRefused = "sender.refused",
-    /// The refusal is in Redis: the head waits, is halted or leaves. The lane is still in hand.
+    /// The refusal is in Redis: the head waits, is halted or leaves. The sender still holds the
+    /// lane.
     SenderEnded = "sender.ended",
-    /// What was delivered is settled in Redis; the next run is not begun.
+    /// The delivered messages are settled in Redis; the next run has not begun.
     SenderAcked = "sender.acked",
-    /// A partition is owned; nothing of it was looked at.
+    /// A partition is owned; nothing in it has been read.
     OwnerTaken = "owner.taken",
     /// The owner is about to renew its leases.
     OwnerRenewing = "owner.renewing",
-    /// What is overdue was found; nothing is reaped yet.
+    /// Expired leases are found; nothing is reaped yet.
     ReaperScanned = "reaper.scanned",
     /// Draining has begun.
     ShutdownDraining = "shutdown.draining",
 }
 
-/// Holds this process here, if a test says so.
+/// Pauses this process here, if a test wants it.
 #[cfg(not(feature = "pause-points"))]
 #[inline(always)]
 pub async fn point(_: Point) {}
 
-/// Holds this process here, if a test says so.
+/// Pauses this process here, if a test wants it.
 #[cfg(feature = "pause-points")]
 pub async fn point(point: Point) {
     static SOCKET: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     if let Some(socket) = SOCKET.get_or_init(|| std::env::var("RESEQ_PAUSE_SOCKET").ok()) {
-        // A test that is gone holds nobody.
+        // A test that has ended pauses no one.
         let _ = visit(socket, point).await;
     }
 }
 
-/// Tells the test, and waits until it lets go.
+/// Reports the visit to the test, and waits until it closes the connection.
 #[cfg(feature = "pause-points")]
 async fn visit(socket: &str, point: Point) -> std::io::Result<()> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, one at a time, to see which test catches each.
+//! Bugs planted on purpose, one at a time, to see which tests catch each.
 
 /// True if this bug is planted in this process.
 #[cfg(not(feature = "planted-bugs"))]

@@ -1,7 +1,7 @@
-//! Bugs that are planted in the Lua scripts on purpose, one at a time, to see which test catches
-//! each: one place of one file is replaced while the scripts are put together.
+//! Bugs planted in the Lua scripts, one at a time, to see which tests catch each: one place of one
+//! file is replaced when the scripts are assembled.
 //!
-//! `RESEQ_PLANTED_BUG` plants one in a process; [`plant`] in what a test puts together.
+//! `RESEQ_PLANTED_BUG` plants one in a process, [`plant`] in the scripts that a test assembles.
 
 use std::borrow::Cow;
 
@@ -13,24 +13,24 @@ pub use table::BUGS;
 /// A bug in a script.
 #[derive(Debug, Clone, Copy)]
 pub struct Bug {
-    /// What goes wrong.
+    /// The bug's name: what goes wrong.
     pub name: &'static str,
     /// The file in `lua/`, without `.lua`.
     pub file: &'static str,
-    /// What stands there, once in the file.
+    /// The original text, which occurs once in the file.
     pub right: &'static str,
-    /// What takes its place.
+    /// The text that replaces it.
     pub wrong: &'static str,
 }
 
-/// What is run in place of a file's text: the text.
+/// The text to use for a file: unchanged.
 #[cfg(not(feature = "planted-bugs"))]
 #[inline(always)]
 pub fn text_of<'a>(_file: &str, text: &'a str) -> Cow<'a, str> {
     Cow::Borrowed(text)
 }
 
-/// What is run in place of a file's text: the text, maybe with a bug planted.
+/// The text to use for a file, perhaps with a bug planted.
 #[cfg(feature = "planted-bugs")]
 pub fn text_of<'a>(file: &str, text: &'a str) -> Cow<'a, str> {
     let here = HERE.get();
@@ -44,7 +44,8 @@ pub fn text_of<'a>(file: &str, text: &'a str) -> Cow<'a, str> {
 
 #[cfg(feature = "planted-bugs")]
 impl Bug {
-    /// The text with the bug. What it replaces must be there, and once: else the bug is out of date.
+    /// The text with the bug. Fails if the original text does not occur exactly once: the bug is
+    /// outdated.
     fn planted_in(&self, text: &str) -> String {
         let Bug { name, file, right, .. } = self;
         let places = text.matches(right).count();
@@ -58,12 +59,12 @@ thread_local! {
     static HERE: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
 }
 
-/// While it lives, the scripts that this thread puts together have the bug.
+/// While this value lives, scripts that this thread assembles have the bug.
 #[cfg(feature = "planted-bugs")]
 #[derive(Debug)]
 pub struct Planted(());
 
-/// Plants a bug in the scripts that this thread puts together from here on.
+/// Plants a bug in the scripts that this thread assembles from now on.
 #[cfg(feature = "planted-bugs")]
 #[must_use]
 pub fn plant(name: &'static str) -> Planted {

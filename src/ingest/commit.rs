@@ -1,9 +1,8 @@
-//! Group commit: what arrives while one call to Redis is in flight makes the next one.
+//! Group commit: arrivals that come while a call to Redis is in flight make the next call.
 //!
-//! The calls for one destination run strictly in turn, so the order in which arrivals are
-//! submitted is the order of their sequences. After a temporary failure, what the same producer
-//! submitted later is refused too: were it stamped, sending the failed one again would put it
-//! behind what came after it.
+//! Calls for one destination run strictly one after the other, so arrivals get their sequences in
+//! the order of submission. After a temporary failure, later arrivals of the same producer are
+//! refused too: otherwise the failed one, sent again, would end up behind them.
 
 #[cfg(feature = "planted-bugs")]
 mod fault_injection;
@@ -30,7 +29,7 @@ use crate::{
     store::{Catalog, DueTimer, GroupCommit, Store, StoreError},
 };
 
-/// Jobs that wait for one destination; producers wait beyond it.
+/// Queued jobs for one destination; beyond that, `submit` waits.
 const QUEUE_MAX: usize = 1024;
 
 /// One producer's stream of arrivals: a request or a connection. Cheap to clone.
@@ -44,7 +43,7 @@ impl Session {
         self.failed.load(Ordering::Relaxed) && !planted::is("failed_session_goes_on")
     }
 
-    /// Nothing that is submitted from now on is stamped.
+    /// Refuses everything that is submitted from now on.
     pub(super) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
@@ -56,11 +55,11 @@ struct Job {
     session: Session,
     reply: oneshot::Sender<Vec<Outcome>>,
     submitted: Instant,
-    /// What the bodies take of the process's memory.
+    /// Accounts for the memory of the bodies.
     _permit: MemoryPermit,
 }
 
-/// Answers that are on their way.
+/// Outcomes that are still to come.
 pub struct Pending {
     reply: oneshot::Receiver<Vec<Outcome>>,
     count: usize,
@@ -79,7 +78,7 @@ impl Pending {
     }
 }
 
-/// Takes arrivals and stamps them. Cheap to clone.
+/// Stamps arrivals. Cheap to clone.
 #[derive(Clone)]
 pub struct Committer {
     catalog: Catalog,
@@ -88,7 +87,7 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// A committer whose work runs on `tracker`, to its end once this is dropped.
+    /// A committer whose work runs on `tracker`. The work completes even after this is dropped.
     pub fn new(
         store: Store,
         catalog: Catalog,
@@ -110,12 +109,12 @@ impl Committer {
         Committer { catalog, jobs: Arc::new(jobs), memory }
     }
 
-    /// Where there is room for what is to be submitted.
+    /// The memory budget for bodies to submit.
     pub fn memory(&self) -> &MemoryBudget {
         &self.memory
     }
 
-    /// Where what is published to this topic goes, as of now.
+    /// The destinations to which this topic now distributes messages.
     pub async fn destinations_of(
         &self,
         topic: &TopicName,
@@ -127,8 +126,8 @@ impl Committer {
         }
     }
 
-    /// Queues arrivals for one destination. The order of the calls is the order of the
-    /// sequences; the outcomes come later. Their room is given back when they have.
+    /// Queues arrivals for one destination. The order of the calls decides the order of the
+    /// sequences. The permit is released once the outcomes exist.
     pub async fn submit(
         &self,
         destination: &DestinationName,
@@ -161,7 +160,7 @@ impl Committer {
     }
 }
 
-/// Why a definition could not be looked up: nothing was sent to be stored.
+/// Maps an error of reading a definition: nothing was sent to be stored.
 fn unread(error: &StoreError) -> Refusal {
     match error {
         StoreError::NoRights(_) => refusal(error),

@@ -1,5 +1,5 @@
-//! Delays and priorities, as producers write them. Errors do not name the field: headers and JSON
-//! call it differently.
+//! Parses delays and priorities. Errors do not name the field, because headers and JSON name it
+//! differently.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
@@ -8,7 +8,7 @@ use crate::domain::{
     message::{DELAY_MS_MAX, PRIORITY_MAX},
 };
 
-/// What a priority looks like.
+/// The allowed form of a priority.
 pub(super) const PRIORITY_FORM: &str = "a priority is a digit from 0 to 9; 9 goes first";
 
 const DELAY_FORM: &str =
@@ -31,12 +31,12 @@ pub(super) fn parse_delay(text: &str) -> Result<u64, String> {
     if number.is_empty() {
         return Err(DELAY_FORM.to_owned());
     }
-    // What is too large to be read is too long, too.
+    // A number too large to parse is also too long a delay.
     let delay_ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms));
     delay_ms.ok_or_else(|| TOO_LATE.to_owned())
 }
 
-/// When a message with this delay is due; nothing if at once.
+/// The due time for this delay; `None` if at once.
 pub(super) fn after(delay_ms: u64) -> Result<Option<Due>, String> {
     match delay_ms {
         0 => Ok(None),
@@ -45,11 +45,11 @@ pub(super) fn after(delay_ms: u64) -> Result<Option<Due>, String> {
     }
 }
 
-/// When a message that must not be processed before this time is due. A time that has passed stays
-/// what it is: whether it has passed is Redis's clock to say.
+/// The due time for this earliest time. A time in the past stays as it is: Redis's clock decides
+/// whether it has passed.
 pub(super) fn at(text: &str, now_ms: u64) -> Result<Option<Due>, String> {
     let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| TIME_FORM.to_owned())?;
-    // Before 1970 is as good as 1970; years of four digits are far below 2^64 ms.
+    // Times before 1970 count as 1970; years of four digits are far below 2^64 ms.
     let at_ms = (time.unix_timestamp_nanos() / 1_000_000).max(0) as u64;
     if at_ms > now_ms.saturating_add(DELAY_MS_MAX) {
         return Err(TOO_LATE.to_owned());
@@ -57,7 +57,7 @@ pub(super) fn at(text: &str, now_ms: u64) -> Result<Option<Due>, String> {
     Ok(Some(Due::At(at_ms)))
 }
 
-/// A priority, if it is one.
+/// Checks the range of a priority.
 pub(super) fn check_priority(number: u64) -> Result<u8, String> {
     u8::try_from(number)
         .ok()

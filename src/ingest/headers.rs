@@ -1,4 +1,4 @@
-//! The headers of a message that comes as JSON.
+//! The headers of a message in JSON.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use crate::{
     wire::answer::excerpt,
 };
 
-/// A JSON object of strings, in the order sent. A map would keep the last of two equal names and
-/// say nothing; here both are seen, and refused.
+/// A JSON object of strings, in the order sent. A map would silently keep the last of two equal
+/// names; this list keeps both, so that the check can refuse them.
 #[derive(Default)]
 pub(super) struct HeaderList(Vec<(String, String)>);
 
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for HeaderList {
     }
 }
 
-/// The headers with their names in lower case, or what is wrong with the first bad one.
+/// The headers with lower-case names, or the first problem.
 pub(super) fn check_headers(list: HeaderList) -> Result<Vec<(String, String)>, String> {
     let HeaderList(mut headers) = list;
     if headers.len() > HEADERS_MAX {
@@ -69,7 +69,7 @@ pub(super) fn check_headers(list: HeaderList) -> Result<Vec<(String, String)>, S
     Ok(headers)
 }
 
-/// True for the bytes of a header's name (`tchar` of RFC 9110, 5.6.2).
+/// True for a byte that a header name may have (`tchar` of RFC 9110, 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

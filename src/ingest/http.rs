@@ -32,16 +32,16 @@ use crate::{
 
 /// The most items of one batch.
 const BATCH_ITEMS_MAX: usize = 10_000;
-/// Of a batch for many destinations, so many copies are on their way into Redis at once (those of one
-/// item always are).
+/// How many copies of a batch for many destinations are in flight to Redis at once (at least those
+/// of one item).
 const COPIES_AT_ONCE_MAX: usize = 10_000;
 
-/// What the handlers share.
+/// State that the handlers share.
 #[derive(Clone)]
 pub struct Ingest {
-    /// Where messages go.
+    /// Stamps the messages.
     pub committer: Committer,
-    /// What bounds the body of a message.
+    /// Limits of a message's body.
     pub limits: Limits,
     /// The longest batch, in bytes.
     pub batch_bytes_max: usize,
@@ -115,7 +115,7 @@ async fn post_items(
     }
 }
 
-/// A message whose topic, if it named one, has been looked up.
+/// A message with its topic, if it named one, replaced by destinations.
 struct Addressed {
     destinations: Arc<[DestinationName]>,
     arrival: Arrival,
@@ -124,10 +124,10 @@ struct Addressed {
 /// One line of a batch.
 type BatchLine = Result<Addressed, Problem>;
 
-/// A batch is one stream of arrivals for each destination.
+/// One stream of arrivals per destination, for the whole batch.
 type Sessions<'a> = BTreeMap<&'a DestinationName, Session>;
 
-/// What the topics of one request stand for, so that it is the same for all of it.
+/// The resolved topics of one request, so that each topic resolves to the same destinations.
 type Topics = HashMap<TopicName, Result<Arc<[DestinationName]>, Refusal>>;
 
 impl Ingest {
@@ -155,7 +155,8 @@ impl Ingest {
         Ok(Addressed { destinations, arrival })
     }
 
-    /// One message, to all its destinations or else a problem that says which have it.
+    /// Stores one message for all its destinations. On failure, the problem lists the copies
+    /// stored.
     async fn take_one(&self, item: Item, room: MemoryPermit) -> Result<Response, Problem> {
         let item = self.addressed(item, &mut Topics::new()).await?;
         let id = item.arrival.message.id.clone();
@@ -175,7 +176,7 @@ impl Ingest {
         Ok((StatusCode::ACCEPTED, axum::Json(accepted)).into_response())
     }
 
-    /// One message a line; one answer a line, in order.
+    /// One message per line; one answer per line, in order.
     async fn take_batch(&self, body: &[u8], room: MemoryPermit) -> Result<Response, Problem> {
         let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
         let lines: Vec<&[u8]> = lines.collect();
@@ -204,8 +205,8 @@ impl Ingest {
         Ok((StatusCode::ACCEPTED, media_type, answers).into_response())
     }
 
-    /// Reads the lines. A topic that cannot be looked up may stand for any destination, so that
-    /// nothing after it may be taken.
+    /// Parses the lines. A topic that cannot be resolved may contain any destination, so all lines
+    /// after it are refused.
     async fn read_items(&self, lines: &[&[u8]]) -> Vec<BatchLine> {
         let now_ms = server_clock_ms();
         let mut topics = Topics::new();
@@ -223,8 +224,8 @@ impl Ingest {
         items
     }
 
-    /// Submits the good ones of these items, those of one destination together and in order. For each
-    /// item what became of it, by destination as it names them.
+    /// Submits the valid items, grouped by destination and in order. Returns the outcomes of each
+    /// item, by destination in the order that the item names them.
     async fn stamp_all<'a>(
         &self,
         items: &'a [BatchLine],
@@ -253,7 +254,7 @@ impl Ingest {
         }
         for (item, outcomes) in items.iter().zip(&mut outcomes) {
             let Ok(item) = item else { continue };
-            // As the item names them, like the answer to a single message.
+            // In the order that the item names them, as in the answer to a single message.
             outcomes
                 .sort_by_key(|(name, _)| item.destinations.iter().position(|named| named == name));
         }
@@ -261,8 +262,8 @@ impl Ingest {
     }
 }
 
-/// The answer to one message: all its places, or the worst problem with the places it has. The id
-/// is the one that the message has there, which a duplicate got the first time.
+/// The answer for one message: all its positions, or the worst problem with the positions it has.
+/// The id is the stored one: a duplicate keeps the id of the first.
 fn answer(id: &str, outcomes: Vec<(DestinationName, Outcome)>) -> Result<Value, Problem> {
     let mut deliveries = Vec::new();
     let mut first_ids = Vec::new();

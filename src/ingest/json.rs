@@ -1,5 +1,5 @@
-//! One message as JSON: the body of `POST /v1/messages`, a line of NDJSON, or, without saying where it
-//! is to go, a frame over TCP.
+//! Parses a message in JSON: the body of `POST /v1/messages`, a line of NDJSON, or a frame over TCP
+//! (without destinations).
 //!
 //! ```text
 //! {"destinations": ["erp", "crm"] | "topic": "orders",
@@ -36,44 +36,44 @@ use crate::{
 /// The longest content type, in bytes.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
 
-/// What bounds the body of a message.
+/// Limits of a message's body.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The longest, in bytes.
+    /// The most bytes.
     pub body_bytes_max: usize,
-    /// Of one that is given as JSON, the most levels that it nests.
+    /// The most levels of nesting, for a body in JSON.
     pub json_depth_max: usize,
 }
 
 impl Limits {
-    /// Those of the configuration.
+    /// The configured limits.
     pub fn of(http: &config::Http) -> Limits {
         let config::Http { body_bytes_max, json_depth_max, .. } = *http;
         Limits { body_bytes_max, json_depth_max }
     }
 }
 
-/// A message and where it is to go.
+/// A message and its recipients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// Where it is to go.
+    /// Its recipients.
     pub to: Recipients,
     /// The message.
     pub arrival: Arrival,
 }
 
-/// Why a text is no message.
+/// Why a text is not a valid message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct ItemError {
     /// `invalid_json`, `invalid_field`, `body_too_large`, `unknown_destination` or
     /// `unknown_topic`.
     pub code: &'static str,
-    /// What is wrong and where, for people.
+    /// What is wrong and where, as text.
     pub detail: String,
 }
 
-/// The object as it is sent.
+/// The object as sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a message as an object")]
 struct Sent<'a> {
@@ -94,7 +94,7 @@ struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    /// Adds what the headers say; what both say must be the same.
+    /// Merges the values of headers; if both give a value, it must be the same.
     fn add(&mut self, said: Said, now_ms: u64) -> Result<(), String> {
         if let Some(ms) = said.delay_ms {
             due::after(ms).map_err(|error| format!("{}: {error}", said::DELAY))?;
@@ -110,7 +110,7 @@ impl Sent<'_> {
         }
         let time = |text: &Option<String>| text.as_deref().map(|text| due::at(text, now_ms).ok());
         if time(&self.not_before).flatten() == time(&said.not_before).flatten() {
-            // The same instant may be written in several ways.
+            // One instant may be written in several ways.
             self.not_before = said.not_before.clone().or(self.not_before.take());
         }
         both(&mut self.id, said.id, "id", said::ID)?;
@@ -123,7 +123,7 @@ impl Sent<'_> {
     }
 }
 
-/// Sets a field to what a header says; if both say something, they must say the same.
+/// Sets a field to the value of a header; if both have one, they must be equal.
 fn both<T: PartialEq>(
     field: &mut Option<T>,
     said: Option<T>,
@@ -141,18 +141,17 @@ fn both<T: PartialEq>(
 }
 
 fn differs(field: &str, header: &str) -> String {
-    format!("{field}: the header {header} says something else; give one of the two")
+    format!("{field}: the header {header} has a different value; give one of the two")
 }
 
-/// Reads one object. `now_ms` becomes the time of its arrival; the limits bound the body itself, so the
-/// caller bounds the object around it.
-///
-/// Nothing recurses into the body: its depth is counted, and bounded.
+/// Parses one object that arrived at `now_ms`. The limits apply to the body itself; the caller
+/// limits the object around it.
+/// The body is not parsed recursively: its depth is counted, and limited.
 pub fn parse_item(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Item, ItemError> {
     parse_item_with(Said::default(), bytes, now_ms, limits)
 }
 
-/// The same for the one object of a request, whose headers may say a part of it.
+/// Like `parse_item`, for a request with one object, whose headers may hold some of the fields.
 pub(super) fn parse_item_with(
     said: Said,
     bytes: &[u8],
@@ -167,7 +166,7 @@ pub(super) fn parse_item_with(
     Ok(Item { to, arrival })
 }
 
-/// Reads one object that comes to where only one destination can be meant: it names none.
+/// Parses an object for a listener with a fixed destination: it must not name one.
 pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Arrival, ItemError> {
     let sent = parse_object(bytes)?;
     for (field, is_there) in
@@ -181,7 +180,7 @@ pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Arriva
     arrival_of(sent, |_, _| Uuid::now_v7().to_string(), now_ms, limits)
 }
 
-/// `fresh_id` makes an id for one that brings none, of its idempotency key and its body.
+/// `fresh_id` creates an id from idempotency key and body, for a message without one.
 fn arrival_of(
     sent: Sent<'_>,
     fresh_id: impl FnOnce(Option<&str>, &[u8]) -> String,
@@ -203,7 +202,7 @@ fn arrival_of(
 }
 
 fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {
-    // Serde would also read the fields' values from an array, by position.
+    // Serde would also accept an array of the fields' values, by position.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(invalid("a message is an object, not an array"));
     }
@@ -217,7 +216,7 @@ fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {
 }
 
 fn json_error(path: Option<&String>, error: &serde_json::Error) -> ItemError {
-    // The text may repeat what was sent, of any length.
+    // The error may quote input of any length.
     let text = excerpt(error.to_string().as_bytes());
     match (error.classify(), path) {
         (Category::Data, Some(path)) => invalid(format!("{}: {text}", excerpt(path.as_bytes()))),
@@ -295,15 +294,15 @@ fn parse_body(
             check_length(json.get().len(), bytes_max)?;
             if is_deeper(json.get().as_bytes(), json_depth_max) {
                 return Err(invalid(format!(
-                    "body: nests deeper than {json_depth_max} levels (http.json_depth_max); to send it all \
-                     the same, give body_base64 with content_type application/json"
+                    "body: nests deeper than {json_depth_max} levels (http.json_depth_max); to send it \
+                     anyway, give body_base64 with content_type application/json"
                 )));
             }
             let bytes = Bytes::copy_from_slice(json.get().as_bytes());
             Ok(Body { content_type: "application/json".to_owned(), bytes })
         }
         (None, Some(base64)) => {
-            // Four characters for three bytes, less the padding: checked before decoding.
+            // Base64 has four characters for three bytes, less padding: check before decoding.
             check_length(base64.trim_end_matches('=').len() / 4 * 3, bytes_max)?;
             let decoded = STANDARD.decode(base64);
             let bytes = decoded.map_err(|error| invalid(format!("body_base64: {error}")))?;

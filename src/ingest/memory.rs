@@ -1,5 +1,4 @@
-//! MemoryPermit for the bodies that a process holds on their way into Redis, and the reading of bodies as
-//! there is room for them.
+//! Limits the memory for bodies on their way into Redis. Reads bodies as the limit allows.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,19 +15,20 @@ use tokio::{
 
 use crate::wire::problem::Problem;
 
-/// Memory is counted in these, in bytes.
+/// The unit of accounting, in bytes.
 const UNIT: usize = 1024;
-/// What is read of a body without room for it, in bytes: a short one waits for nothing but Redis.
+/// How much of a body is read before it needs a permit, in bytes: short bodies never wait for slow
+/// long ones.
 const READ_FIRST: usize = 64 << 10;
-/// A long body that finds no room is refused after this time.
+/// A long body that gets no memory within this time is refused.
 const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
-/// The room of one process. Cheap to clone.
+/// The memory budget of one process. Cheap to clone.
 ///
-/// A long body takes room as it arrives, and all that are still arriving take at most half of it: what
-/// is complete depends on Redis alone, and never waits for what some client has not sent. Where those
-/// that arrive have filled their half, one at a time may go on beyond it, so that they never all wait
-/// for each other.
+/// A long body acquires memory as it arrives. All bodies still arriving together get at most half
+/// of the budget, so that complete ones, which depend only on Redis, never wait for a slow client.
+/// When that half is used up, one arriving body at a time may exceed it, so that they never all
+/// wait for each other.
 #[derive(Clone)]
 pub struct MemoryBudget {
     free: Arc<Semaphore>,
@@ -38,7 +38,7 @@ pub struct MemoryBudget {
     room_within: Duration,
 }
 
-/// MemoryPermit that is taken, until the last clone of it is dropped.
+/// Acquired memory, released when the last clone is dropped.
 #[derive(Clone)]
 pub struct MemoryPermit {
     _held: Option<Arc<Held>>,
@@ -46,12 +46,12 @@ pub struct MemoryPermit {
 
 struct Held {
     _units: Option<OwnedSemaphorePermit>,
-    /// Kept by one that has less than it takes.
+    /// Held by the body that exceeds its memory.
     _turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl MemoryBudget {
-    /// MemoryPermit for so many bytes.
+    /// A budget of this many bytes.
     pub fn new(bytes_max: usize) -> MemoryBudget {
         let all = bytes_max / UNIT;
         let (free, arriving) = (Semaphore::new(all), Semaphore::new(all / 2));
@@ -59,10 +59,10 @@ impl MemoryBudget {
         MemoryBudget { free, arriving, turn, all, room_within: ROOM_WITHIN }
     }
 
-    /// Waits for room for so many bytes. What is longer than all there is takes all there is.
+    /// Waits for memory for this many bytes. A request larger than the budget takes all of it.
     pub async fn take(&self, bytes: usize) -> MemoryPermit {
         let units = self.units_of(bytes) as u32;
-        // None only if the semaphore were closed, which it never is.
+        // Fails only if the semaphore is closed, which never happens.
         let units = self.free.clone().acquire_many_owned(units).await.ok();
         MemoryPermit { _held: Some(Arc::new(Held { _units: units, _turn: None })) }
     }
@@ -71,13 +71,14 @@ impl MemoryBudget {
         (bytes / UNIT + 1).min(self.all)
     }
 
-    /// Reads a body of at most `max` bytes, and takes the room for it. A short one is read at once;
-    /// of a long one the rest is read as there is room for what has arrived.
+    /// Reads a body of at most `max` bytes, and acquires memory for it. Reads a short one at once,
+    /// and the rest of a long one as memory becomes available.
     pub async fn read(&self, body: Body, max: usize) -> Result<(Bytes, MemoryPermit), Problem> {
         let declared = body.size_hint().exact().map(|bytes| bytes as usize);
         let mut coming = Coming { parts: body.into_data_stream(), length: 0, max };
         if declared.is_some_and(|bytes| bytes > max) {
-            // Whoever sends first and listens then is to hear it: this ends with the problem.
+            // Read and discard the body until it exceeds `max`: a client that sends everything
+            // before it listens then gets the error.
             while coming.next().await?.is_some() {}
         }
         let mut parts = Vec::new();
@@ -102,14 +103,14 @@ impl MemoryBudget {
     }
 }
 
-/// The room of a long body that is still arriving.
+/// The memory of a long body that is still arriving.
 struct Arriving<'r> {
     memory: &'r MemoryBudget,
-    /// Units that it should have.
+    /// Units that it needs so far.
     count: usize,
     units: Option<OwnedSemaphorePermit>,
     share: Option<OwnedSemaphorePermit>,
-    /// It is the one that goes on though there is no room.
+    /// Held if it may exceed the budget.
     turn: Option<OwnedMutexGuard<()>>,
     is_short: bool,
 }
@@ -119,7 +120,7 @@ impl<'r> Arriving<'r> {
         Arriving { memory, count: 0, units: None, share: None, turn: None, is_short: false }
     }
 
-    /// Waits for room for all that has arrived: so many bytes.
+    /// Waits for memory for this many bytes in all.
     async fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
         let memory = self.memory;
         let more = memory.units_of(bytes).saturating_sub(self.count) as u32;
@@ -127,7 +128,7 @@ impl<'r> Arriving<'r> {
             return Ok(());
         }
         if self.turn.is_none() {
-            // A part that is longer than the half of all would wait for ever.
+            // A part larger than half the budget would wait forever.
             let fits = more as usize <= memory.all / 2;
             let share = async {
                 match fits {
@@ -144,7 +145,7 @@ impl<'r> Arriving<'r> {
         }
         let free = memory.free.clone();
         let units = match self.turn {
-            // What is complete passes, and gives its room back; what arrives may wait for this one.
+            // Do not wait: complete bodies release memory, but arriving ones may wait for this one.
             Some(_) => free.try_acquire_many_owned(more).ok(),
             None => free.acquire_many_owned(more).await.ok(),
         };
@@ -154,7 +155,7 @@ impl<'r> Arriving<'r> {
         Ok(())
     }
 
-    /// All of it is here: it waits for nothing but Redis.
+    /// The body is complete: from now on it waits only for Redis.
     fn complete(self) -> MemoryPermit {
         let turn = self.turn.filter(|_| self.is_short);
         MemoryPermit { _held: Some(Arc::new(Held { _units: self.units, _turn: turn })) }
@@ -177,7 +178,7 @@ struct Coming {
 }
 
 impl Coming {
-    /// Its next part; none at its end.
+    /// The next part, or `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         let Some(part) = self.parts.next().await else { return Ok(None) };
         let part = part.map_err(|_| Problem::broken_body(StatusCode::BAD_REQUEST))?;
@@ -198,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of parts of so many bytes, without a length.
+    /// A body of parts with these lengths, without a declared length.
     fn body(parts: &[usize]) -> Body {
         let parts: Vec<_> =
             parts.iter().map(|len| Ok::<_, std::io::Error>(vec![7; *len])).collect();
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!((bytes.len(), free(&memory)), (200_000, 1024 - 196));
     }
 
-    /// A body that never ends, after a part of so many bytes.
+    /// A body that never ends, after a first part of this length.
     fn endless(length: usize) -> Body {
         let first = stream::iter([Ok::<_, std::io::Error>(vec![7; length])]);
         Body::from_stream(first.chain(stream::pending()))
@@ -255,7 +256,7 @@ mod tests {
             assert!(one.as_mut().now_or_never().is_none());
             arriving.push(one);
         }
-        // Half of it, and one beyond that.
+        // Half of the budget, and one body beyond that.
         assert!(free(&memory) >= 1024 - 512 - 101, "{}", free(&memory));
         let small = memory.read(body(&[10]), 1 << 20).now_or_never();
         assert_eq!(small.unwrap().unwrap().0.len(), 10);
@@ -266,7 +267,8 @@ mod tests {
     #[tokio::test]
     async fn bodies_that_each_hold_a_part_all_come_to_their_end() {
         let memory = MemoryBudget::new(1 << 20);
-        // Together many times of what there is, each longer than half of it, one longer than all.
+        // Together a multiple of the budget; each longer than half of it, one longer than all of
+        // it.
         let lengths = [700, 700, 700, 700, 700, 1300].map(|kib| vec![50 << 10; kib / 50]);
         let reads = lengths.iter().map(|parts| async {
             let (bytes, room) = memory.read(body(parts), 2 << 20).await.unwrap();

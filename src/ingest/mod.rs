@@ -1,4 +1,4 @@
-//! Taking messages in: over HTTP and TCP, by group commit into Redis.
+//! Ingest: takes messages over HTTP and TCP, and stores them in Redis by group commit.
 
 pub mod commit;
 mod due;

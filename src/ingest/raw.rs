@@ -1,4 +1,4 @@
-//! A message as a raw request: its body, and the headers that say what else it is.
+//! A message as a raw request: its body, and headers for the other fields.
 
 use axum::{
     body::Bytes,
@@ -18,7 +18,7 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// The arrival that a raw request makes.
+/// The arrival for a raw request.
 pub(super) fn arrival_of(
     headers: &HeaderMap,
     body: Bytes,
@@ -57,7 +57,7 @@ fn travelling(headers: &HeaderMap) -> Result<Vec<(String, String)>, Problem> {
     let mut taken = Vec::new();
     let mut bytes = 0;
     for (name, value) in headers.iter().filter(|(name, _)| travels(name.as_str())) {
-        // The id of a request is the request's, not the message's.
+        // The request id belongs to the request, not to the message.
         if name == crate::wire::REQUEST_ID {
             continue;
         }

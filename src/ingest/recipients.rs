@@ -1,23 +1,23 @@
-//! Where a message is to go.
+//! The recipients of a message.
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::domain::{DestinationName, TopicName};
 
-/// Where a message is to go, as its producer named it.
+/// The recipients, as the producer named them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recipients {
-    /// At least one, none twice, in the order in which they were named.
+    /// At least one, without duplicates, in the order named.
     Destinations(Vec<DestinationName>),
-    /// The destinations that a topic stands for when the message arrives.
+    /// The destinations that the topic has when the message arrives.
     Topic(TopicName),
 }
 
 impl Recipients {
-    /// An id for a message that brings none: a UUIDv7. Where copies may be stamped by several
-    /// tries under one idempotency key, it is made of that key and the body, so that all copies
-    /// have the same.
+    /// An id for a message without one: a UUIDv7. With several copies and an idempotency key, the
+    /// id is derived from key and body: retries may stamp the copies separately, and all must have
+    /// the same.
     pub(super) fn fresh_id(&self, idempotency_key: Option<&str>, body: &[u8]) -> String {
         let is_one = matches!(self, Recipients::Destinations(names) if names.len() == 1);
         let Some(key) = idempotency_key.filter(|_| !is_one) else {

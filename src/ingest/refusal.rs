@@ -1,4 +1,4 @@
-//! What becomes of an arrival: its place, or why it was not taken.
+//! The outcome of an arrival: its position, or why it was refused.
 
 use axum::http::StatusCode;
 
@@ -7,18 +7,18 @@ use crate::{
     wire::problem::Problem,
 };
 
-/// An arrival that Redis has.
+/// An arrival that Redis has stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
-    /// Its place in the order.
+    /// Its position in the order.
     pub position: Position,
-    /// The level that it has reached.
+    /// The durability that it has reached.
     pub durability: Durability,
-    /// If the same had been stamped before, here: the id that it has.
+    /// For a duplicate: the id of the message that was stamped first.
     pub duplicate_of: Option<String>,
 }
 
-/// Why an arrival was not taken.
+/// Why an arrival was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// There is no such destination.
@@ -27,22 +27,24 @@ pub enum Refusal {
     /// There is no such topic.
     #[error("there is no topic {0:?}; PUT /v1/topics/{0} makes one")]
     UnknownTopic(String),
-    /// The destination could never take it.
+    /// The destination could never deliver it.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The idempotency key stands for another body.
+    /// The idempotency key was used for another body.
     #[error(
         "the idempotency key was used before for another body; use a new key for a new message"
     )]
     Conflict,
-    /// The destination has as much pending as it may have.
+    /// The destination's backlog is full.
     #[error(
-        "the destination has as many pending messages, or bytes of them, as it may have \
+        "the destination has as many pending messages, or bytes, as its limits allow \
          (backlog_max, backlog_bytes_max); nothing was stored, send again later"
     )]
     BacklogFull,
-    /// A person has paused the destination's ingest.
-    #[error("the destination is paused and takes nothing in; send again when it is resumed")]
+    /// Ingest of the destination is paused.
+    #[error(
+        "ingest of the destination is paused; nothing was stored, send again when it is resumed"
+    )]
     Paused,
     /// Redis has little memory left, or none.
     #[error(
@@ -50,41 +52,42 @@ pub enum Refusal {
          later"
     )]
     MemoryHigh,
-    /// Redis did not take it.
+    /// Redis did not accept the call.
     #[error("Redis is not available; nothing was stored, send again later")]
     RedisUnavailable,
-    /// The Redis user may not do what storing needs; says which right is missing.
+    /// The Redis user may not run the call; names the missing right.
     #[error("{0}; nothing was stored")]
     NoRights(String),
-    /// Redis holds what a newer version wrote; says so.
+    /// Redis holds data of a newer schema; the text says so.
     #[error("{0}")]
     NewerSchema(String),
-    /// No answer came from Redis, or what the destination's `durability` asks for was not reached in
-    /// time.
+    /// Redis did not answer, or the destination's `durability` was not reached in time.
     #[error(
-        "Redis did not confirm the message: it may be there. Sending again is safe only with an \
+        "Redis did not confirm the message: it may be stored. Sending again is safe only with an \
          idempotency key"
     )]
     NotConfirmed,
-    /// What Redis holds of its lane, or of its idempotency key, is damaged.
+    /// The data of its lane or its idempotency key in Redis is damaged.
     #[error(
-        "what Redis holds of its lane, or of what else it needs, is damaged: see /readyz; reseq repair \
+        "the data of its lane, or of another key it needs, is damaged in Redis: see /readyz; reseq repair \
          finds and repairs it. Nothing was stored"
     )]
     Damaged,
-    /// The deployment cannot give the destination's `durability`; says what to change.
+    /// The deployment cannot give the destination's `durability`; the text says what to change.
     #[error("{0}; nothing was stored")]
     CannotConfirm(String),
     /// An earlier message of the same producer failed.
-    #[error("an earlier message was not taken, and this one must not overtake it; send both again")]
+    #[error(
+        "an earlier message was not stored, and this one must not overtake it; send both again"
+    )]
     Aborted,
     /// The process is stopping.
-    #[error("this pod is stopping; send again, to another")]
+    #[error("this pod is stopping; send again to another pod")]
     Draining,
 }
 
 impl Refusal {
-    /// The stable code, and the status that goes with it over HTTP.
+    /// The stable code, and its HTTP status.
     pub fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Refusal::UnknownDestination(_) => (StatusCode::NOT_FOUND, "unknown_destination"),
@@ -111,12 +114,12 @@ impl Refusal {
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE
     }
 
-    /// True if there only is no room, or no leave, to store it just now: surely it is not there.
+    /// True if only space or a pause prevents storing it: it is certainly not stored.
     pub fn is_wait(&self) -> bool {
         matches!(self, Refusal::BacklogFull | Refusal::Paused | Refusal::MemoryHigh)
     }
 
-    /// As an HTTP client is told.
+    /// The answer for an HTTP client.
     pub fn problem(&self) -> Problem {
         let (status, code) = self.code();
         let mut problem = Problem::new(status, code, self.to_string());
@@ -125,5 +128,5 @@ impl Refusal {
     }
 }
 
-/// What becomes of one arrival.
+/// The outcome of one arrival.
 pub type Outcome = Result<Receipt, Refusal>;

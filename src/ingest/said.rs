@@ -1,6 +1,5 @@
-//! What a request's headers say of the one message that its body holds: beside a raw body, or beside
-//! one message as JSON. A header is never ignored in silence: one that nobody knows, such as a
-//! `Reseq-Kye`, is refused.
+//! The headers of a request that describe its message, raw or JSON. An unknown header that looks
+//! like one of these, such as `Reseq-Kye`, is refused rather than ignored.
 
 use axum::http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
@@ -17,7 +16,7 @@ pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 pub(super) const DELAY: &str = "Reseq-Delay";
 pub(super) const NOT_BEFORE: &str = "Reseq-Not-Before";
 pub(super) const PRIORITY: &str = "Reseq-Priority";
-/// Each header, and the field of JSON that says the same.
+/// Each header, and the JSON field with the same meaning.
 const NAMES: [(&str, &str); 6] = [
     (ID, "id"),
     (KEY, "key"),
@@ -26,13 +25,12 @@ const NAMES: [(&str, &str); 6] = [
     (NOT_BEFORE, "not_before"),
     (PRIORITY, "priority"),
 ];
-/// The longest text of the last three, in bytes.
+/// The longest value of the last three, in bytes.
 const TEXT_BYTES_MAX: usize = 64;
-/// A name that differs from a known one by so few letters, left out, added, changed or swapped, is taken
-/// for a slip.
+/// A name within this edit distance of a known one counts as a typing mistake.
 const SLIPS_MAX: usize = 2;
 
-/// What the headers say.
+/// The values of the headers.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) id: Option<String>,
@@ -44,7 +42,7 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// Reads the headers; the error names the one that is wrong.
+    /// Parses the headers; the error names the wrong one.
     pub(super) fn read(headers: &HeaderMap) -> Result<Said, String> {
         check_names(headers)?;
         let delay_ms = match plain(headers, DELAY, TEXT_BYTES_MAX)? {
@@ -69,7 +67,7 @@ impl Said {
         })
     }
 
-    /// Refuses headers about a message where there are many messages.
+    /// Refuses headers that describe one message, in a request with many.
     pub(super) fn nothing(headers: &HeaderMap) -> Result<(), String> {
         check_names(headers)?;
         match NAMES.iter().find(|(name, _)| headers.contains_key(*name)) {
@@ -81,7 +79,7 @@ impl Said {
     }
 }
 
-/// Refuses names that look like one of Reseq's, and are none.
+/// Refuses unknown names that resemble those of Reseq.
 fn check_names(headers: &HeaderMap) -> Result<(), String> {
     for name in headers.keys() {
         let text = name.as_str();
@@ -90,13 +88,13 @@ fn check_names(headers: &HeaderMap) -> Result<(), String> {
             check_given_once(headers, name)?;
             continue;
         }
-        // One Reseq may deliver to another.
+        // Allow the headers of a delivery: one Reseq may deliver to another.
         if DELIVERY_HEADERS.contains(&text) || !matches!(text.as_bytes(), [b'r' | b'i', ..]) {
             continue;
         }
         let by_slips = NAMES.iter().map(|(known, _)| {
             let lower = known.to_ascii_lowercase();
-            // A beginning, such as `Reseq-Prio`, is nearer than anything else.
+            // A prefix, such as `Reseq-Prio`, is the best match.
             (!lower.starts_with(text), strsim::damerau_levenshtein(text, &lower), *known)
         });
         let Some((_, slips, nearest)) = by_slips.min() else { continue };
@@ -123,7 +121,7 @@ fn priority_of(headers: &HeaderMap) -> Result<Option<u8>, String> {
     priority.map(Some).map_err(|error| format!("{PRIORITY}: {error}"))
 }
 
-/// A header's text, checked.
+/// The value of a header, checked.
 fn plain<'h>(headers: &'h HeaderMap, name: &str, max: usize) -> Result<Option<&'h str>, String> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = std::str::from_utf8(value.as_bytes()).map_err(|_| format!("{name}: not UTF-8"))?;
@@ -131,7 +129,7 @@ fn plain<'h>(headers: &'h HeaderMap, name: &str, max: usize) -> Result<Option<&'
     Ok(Some(text))
 }
 
-/// A header's text, percent-decoded as the sender of deliveries encodes it.
+/// The value of a header, percent-decoded (deliveries encode it the same way).
 fn encoded(headers: &HeaderMap, name: &str, max: usize) -> Result<Option<String>, String> {
     let Some(text) = plain(headers, name, 3 * max)? else { return Ok(None) };
     let decoded = percent_decode_str(text)

@@ -1,4 +1,4 @@
-//! Refuses arrivals in time, while Redis still has memory for what drains.
+//! Refuses arrivals early enough that Redis still has memory to process and deliver.
 
 use std::{
     sync::{
@@ -15,30 +15,30 @@ use crate::{
     telemetry,
 };
 
-/// How often Redis is asked.
+/// How often to query Redis.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// So much less must be used before anything is taken again, in percent.
+/// How far below the limit memory use must fall before ingest continues, in percent.
 const HYSTERESIS: u8 = 5;
 
-/// Whether Redis uses too much of its memory to take anything in. On a cluster one master may be
-/// full while others are not, so it is known of each partition. Cheap to clone.
+/// Which partitions must refuse arrivals because Redis uses too much memory. Per partition, because
+/// only one master of a cluster may be full. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Watermark {
     is_high: Arc<[AtomicBool]>,
 }
 
 impl Watermark {
-    /// None is high until it is found to be.
+    /// No partition is above the limit until measured.
     pub fn new(partitions: u16) -> Watermark {
         Watermark { is_high: (0..partitions).map(|_| AtomicBool::new(false)).collect() }
     }
 
-    /// True while nothing may be taken in for this partition.
+    /// True while this partition must refuse arrivals.
     pub fn is_high(&self, partition: u16) -> bool {
         self.is_high.get(usize::from(partition)).is_some_and(|high| high.load(Ordering::Relaxed))
     }
 
-    /// Looks once a second until `stop`. `percent` of `maxmemory` is high; 0: nothing is.
+    /// Queries once a second until `stop`. The limit is `percent` of `maxmemory`; 0: no limit.
     pub async fn watch(self, store: Store, percent: u8, stop: CancellationToken) {
         let mut tick = tokio::time::interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -47,7 +47,7 @@ impl Watermark {
                 () = stop.cancelled() => return,
                 _ = tick.tick() => {}
             }
-            // What cannot be asked does not take anything in either: it stays as it was.
+            // A server that does not answer keeps its state: it cannot store anything either.
             self.note(&store.memory_of_all().await, percent);
         }
     }
@@ -74,7 +74,7 @@ impl Watermark {
                 percent,
                 partitions_stopped = now,
                 partitions,
-                "Redis has little memory left; nothing is taken in where that is so"
+                "Redis has little memory left; its partitions refuse messages"
             );
         } else if now < before {
             tracing::info!(
@@ -88,12 +88,12 @@ impl Watermark {
     }
 }
 
-/// True if so much is used that nothing may be taken in.
+/// True if so much memory is used that arrivals must be refused.
 fn is_above(memory: Memory, percent: u8, was_above: bool) -> bool {
     if percent == 0 {
         return false;
     }
-    // Were it 0, nothing would ever be taken again.
+    // At 0, ingest would never continue.
     let mark = if was_above { percent.saturating_sub(HYSTERESIS).max(1) } else { percent };
     memory.is_at(mark)
 }

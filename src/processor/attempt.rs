@@ -1,4 +1,4 @@
-//! One attempt at one message: the transform, and what comes of it.
+//! One attempt at one message: runs the transform and handles its result.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -21,35 +21,35 @@ use crate::{
     wire::answer::excerpt,
 };
 
-/// Runs attempts, each in a task of its own.
+/// Runs attempts, each in its own task.
 pub(super) struct Attempts {
     pub(super) transforms: Transforms,
     pub(super) finisher: Arc<Finisher>,
     pub(super) leases: Arc<Leases>,
-    /// Set when unfinished messages are to be handed back.
+    /// Cancelled when unfinished messages must be requeued.
     pub(super) abandon: CancellationToken,
-    /// Is told of each attempt that has ended.
+    /// Receives the destination of each attempt that ended.
     pub(super) ended: mpsc::UnboundedSender<DestinationName>,
     pub(super) tasks: TaskTracker,
 }
 
 impl Attempts {
-    /// How many attempts at this destination's messages may run in this pod at once; 0 if it lacks
-    /// what it takes to transform them.
+    /// How many attempts for this destination may run in this pod at once; 0 if the pod does not
+    /// have its transform.
     pub(super) fn at_once_max(&self, known: &CatalogEntry) -> usize {
         let Some(transform) = self.transforms.of(known) else { return 0 };
         let most = known.destination.transform.concurrency as usize;
         transform.at_once_max().map_or(most, |able| able.min(most))
     }
 
-    /// Lets go of what destinations that are gone needed.
+    /// Drops the transforms of destinations that are gone.
     pub(super) fn keep(&self, catalog: &Catalog) {
         self.transforms.keep(|name| catalog.get(name.as_str()));
     }
 
-    /// Begins an attempt at each claimed message.
+    /// Starts an attempt for each claimed message.
     pub(super) fn start(&self, known: &Arc<CatalogEntry>, claimed: Claimed) {
-        // Claims are made only where there is one, and by the same definition.
+        // Claims are made only if the pod has the transform, with the same definition.
         let Some(transform) = self.transforms.of(known) else { return };
         let meter = telemetry::Transformed::of(known.destination.name.as_str());
         for (token, message) in claimed.messages {
@@ -71,7 +71,7 @@ impl Attempts {
     }
 }
 
-/// Told of when it is dropped, however the attempt ends: a slot must not be lost.
+/// Reports on drop that the slot is free, however the attempt ends, so that no slot is lost.
 struct Slot {
     name: DestinationName,
     ended: mpsc::UnboundedSender<DestinationName>,
@@ -96,10 +96,10 @@ impl Attempt {
     async fn run(self, finisher: &Finisher, abandon: CancellationToken) {
         let begun = Instant::now();
         let result = tokio::select! {
-            // What answers at once need not be waited for.
+            // A transform that finishes at once needs no wait.
             biased;
             result = self.transform() => Some(result),
-            // Somebody else has the message: what we make of it counts for nothing.
+            // Another processor has the lease now: this result would be ignored.
             () = self.guard.lost() => None,
             () = abandon.cancelled() => None,
         };
@@ -122,7 +122,7 @@ impl Attempt {
                     Output::Deliver(body) => Some(body),
                     Output::Drop => None,
                 };
-                // How it was processed is only told by the log.
+                // Only the log shows how it was processed.
                 let is_unchanged = self.known.destination.log_max == 0
                     && output.as_ref() == Some(&self.message.message.body);
                 let output = Box::new(self.message.finished(output, processed, keeps_input));
@@ -136,7 +136,7 @@ impl Attempt {
 
     async fn transform(&self) -> Result<Output, Failure> {
         let timeout_ms = self.known.destination.transform.timeout_ms;
-        // A panic is a failed attempt like any other: it must not cost the slot.
+        // A panic counts as a failed attempt, and must not cost the slot.
         let attempt = async { self.transform.transform(&self.message).await };
         let attempt = AssertUnwindSafe(attempt).catch_unwind();
         match tokio::time::timeout(Duration::from_millis(timeout_ms), attempt).await {
@@ -167,8 +167,8 @@ impl Attempt {
             asked_max,
         );
         let Failure { reason, kind, status, is_final, .. } = failure;
-        // What an expression complains of holds parts of the body; the message keeps it, the log does
-        // not.
+        // The error of an expression may quote the body: keep it with the message, but not in the
+        // log.
         let is_telling = self.known.destination.transform.kind == TransformKind::Jq;
         let logged = if is_telling { String::new() } else { excerpt(reason.as_bytes()) };
         tracing::warn!(

@@ -1,5 +1,5 @@
-//! Which destination to claim from, and how much: never more than there are free slots, and in
-//! turn, by weight.
+//! Decides which destination to claim from and how much: never more than the free slots, in turn,
+//! by weight.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,35 +24,35 @@ use crate::{
     telemetry,
 };
 
-/// Claims under way at once.
+/// Claims in flight at once.
 const CALLS_MAX: usize = 8;
 /// The most messages of one claim.
 const CLAIM_MAX: usize = 256;
-/// So many destinations can always be worked on side by side: none is given more than this part of
-/// the slots, unless it is its share.
+/// At least this many destinations can be processed side by side: none gets more than this fraction
+/// of the slots, unless its share is larger.
 const SIDE_BY_SIDE: usize = 16;
-/// The most that a destination is given beyond its share.
+/// The most slots that a destination gets beyond its share.
 const QUANTUM_MAX: usize = 64;
-/// While fewer slots than a quantum are free, a claim waits so long for the one before it: more become
-/// free meanwhile, and a claim for one message costs Redis nearly as much as one for many.
+/// With fewer free slots than a quantum, wait up to this long for the previous claim: meanwhile
+/// more slots become free, and a claim for one message costs Redis nearly as much as one for many.
 const GATHER: Duration = Duration::from_millis(5);
-/// So long Redis is asked to take back what a claim without an answer may have got.
+/// How long to retry requeueing the messages of a claim that had no answer.
 const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
-/// The most destinations of one partition that one look finds; the others are found later.
+/// The most destinations of one partition that one poll returns; later polls find the others.
 const LOOK_MAX: usize = 100;
 
-/// A look for names of destinations with waiting messages.
+/// A poll for destinations with waiting messages.
 type Look = BoxFuture<'static, Result<Vec<Vec<String>>, StoreError>>;
 
-/// What has come.
+/// What [`Claims::next`] returns.
 pub(super) enum Came {
-    /// What a claim got.
+    /// The result of a claim.
     Messages(Arc<CatalogEntry>, Claimed),
-    /// Names of destinations: there may be something to claim.
+    /// Names of destinations that may have waiting messages.
     Names,
 }
 
-/// The end of a claim: who made it, how many slots it had set aside, what it got.
+/// The end of a claim: destination, caller, reserved slots, result.
 type Answer = (Arc<CatalogEntry>, CallSequence, usize, Result<Claimed, StoreError>);
 
 pub(super) struct Claims {
@@ -62,22 +62,21 @@ pub(super) struct Claims {
     slots: Slots,
     /// Destinations that may have waiting messages, in turn.
     turns: Turns,
-    /// Destinations with a claim under way, and whether a hint came meanwhile.
+    /// Destinations with a claim in flight, and whether a hint arrived meanwhile.
     under_way: HashMap<DestinationName, bool>,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
     looking: Option<Look>,
-    /// What is being looked at may be older than what was to be seen.
+    /// Poll again: the poll in flight may be older than the reason for this one.
     look_again: bool,
-    /// When the last of them was begun.
+    /// When the last claim started.
     begun: Instant,
-    /// Destinations whose last claim was not answered: it may have got messages, so it is made
-    /// again.
+    /// Destinations whose last claim had no answer. Claim again, since it may have got messages.
     unanswered: Vec<DestinationName>,
-    /// Destinations of which a claim may have got messages that nobody knows.
+    /// Destinations for which such a claim may hold messages that no process knows.
     lost: HashSet<DestinationName>,
-    /// CallSequences that make no call just now.
+    /// Callers without a call in flight.
     callers: HashMap<DestinationName, CallSequence>,
-    /// Those of destinations that are gone go.
+    /// Changed destinations, to drop the callers of removed ones.
     changed: Changed,
 }
 
@@ -101,12 +100,12 @@ impl Claims {
         }
     }
 
-    /// Slots that are taken or set aside.
+    /// Slots in use or reserved.
     pub(super) fn taken(&self) -> usize {
         self.slots.taken()
     }
 
-    /// The destination may have waiting messages.
+    /// Notes that the destination may have waiting messages.
     pub(super) fn hint(&mut self, name: DestinationName) {
         if let Some(hinted) = self.under_way.get_mut(&name) {
             *hinted = true;
@@ -116,8 +115,8 @@ impl Claims {
         }
     }
 
-    /// Begins to look in all partitions for destinations with waiting messages. Nothing else waits for
-    /// it: a server that does not answer holds up nothing but what is on it.
+    /// Starts to poll all partitions for destinations with waiting messages. Runs beside everything
+    /// else, so a server that does not answer delays only its own partitions.
     pub(super) fn look(&mut self) {
         let catalog = &self.catalog;
         self.changed.sweep(&mut self.callers, |name| catalog.get(name.as_str()).is_some());
@@ -138,7 +137,7 @@ impl Claims {
         self.looking = Some(look.boxed());
     }
 
-    /// Looks no more.
+    /// Stops polling.
     pub(super) fn look_away(&mut self) {
         self.looking = None;
         self.look_again = false;
@@ -154,7 +153,7 @@ impl Claims {
                 let names = found.iter().flatten().filter_map(|name| name.parse().ok());
                 names.for_each(|name| self.hint(name));
             }
-            Err(error) => tracing::debug!(%error, "cannot look for waiting messages"),
+            Err(error) => tracing::debug!(%error, "cannot poll for waiting messages"),
         }
     }
 
@@ -163,33 +162,33 @@ impl Claims {
         self.slots.give_back(name, 1);
     }
 
-    /// Slots that were set aside for a claim that did not fill them.
+    /// Frees slots that a claim had reserved but did not fill.
     fn unused(&mut self, known: &CatalogEntry, slots: usize) {
         self.turns.gave_back(&known.destination, slots);
         self.slots.give_back(&known.destination.name, slots);
     }
 
-    /// Begins as many claims as slots and turns allow.
+    /// Starts as many claims as slots and turns allow.
     pub(super) fn claim(&mut self, at_once_max: impl Fn(&CatalogEntry) -> usize) {
         let mut passed = Vec::new();
         let quantum = (self.slots.all() / SIDE_BY_SIDE).clamp(1, QUANTUM_MAX);
         while self.slots.free() > 0 && self.calls.len() < CALLS_MAX {
             let free = self.slots.free();
-            // The end of that call, or of any attempt, comes back here.
+            // The end of the claim in flight, or of any attempt, calls this again.
             let gathers = !self.calls.is_empty() && self.begun.elapsed() < GATHER;
             if free < quantum && gathers {
                 break;
             }
             let Some((name, weights)) = self.turns.pop() else { break };
             let Some(known) = self.catalog.get(name.as_str()) else { continue };
-            // What is claimed can begin at once: nobody is to wait for a turn under a lease.
+            // Claim only what can start at once: a message must not wait for a slot under a lease.
             let most = at_once_max(&known);
             if known.claimers() != Claimers::Builtin || most == 0 {
                 self.give_back_lost(known, tokio::time::Instant::now() + REQUEUE_WITHIN);
                 continue;
             }
             let taken = self.slots.taken_by(&name);
-            // Whoever comes next in turn must find a slot too; or soon, by turns.
+            // Leave slots for the destinations that are next in turn.
             let share = known.destination.share(free, weights).max(quantum.min(free));
             let room = most.saturating_sub(taken).min(share).min(CLAIM_MAX);
             if room == 0 {
@@ -198,7 +197,7 @@ impl Claims {
             }
             self.begin(known, room);
         }
-        // Those at their own limit keep their turn until a slot of theirs is free.
+        // Destinations at their own limit keep their turn until one of their slots is free.
         passed.into_iter().for_each(|name| self.hint(name));
     }
 
@@ -216,20 +215,20 @@ impl Claims {
             if claimed.as_ref().is_ok_and(|claimed| !claimed.messages.is_empty()) {
                 point(Point::ProcessorClaimed).await;
             }
-            // Here, because `answered` must not wait for anything: what it has taken would be lost
-            // if something else came first.
+            // Here and not in `answered`, which must not await: if dropped, it would lose the
+            // messages.
             if matches!(claimed, Err(StoreError::StaleDefinition | StoreError::UnknownDestination))
                 && let Err(error) = catalog.refresh(&known.destination.name).await
             {
-                tracing::debug!(%error, "cannot look up a definition");
+                tracing::debug!(%error, "cannot refresh a definition");
             }
             (known, caller, room, claimed)
         };
         self.calls.push(call.boxed());
     }
 
-    /// Gives back what claims without an answer may have got: this process will not make them again.
-    /// After `deadline` the leases run out by themselves. False if there is nothing to be given back.
+    /// Requeues messages of claims without an answer, because this process will not repeat the
+    /// claims. After `deadline`, their leases expire instead. False if there is nothing to requeue.
     pub(super) fn give_back_all_lost(&mut self, deadline: tokio::time::Instant) -> bool {
         let lost: Vec<_> = self.lost.iter().cloned().collect();
         for name in &lost {
@@ -241,8 +240,8 @@ impl Claims {
         !lost.is_empty()
     }
 
-    /// Makes the claim again whose answer was lost: it gets what it would have got, and gives it back,
-    /// so that no stall is counted for what nobody worked on.
+    /// Repeats a claim that had no answer: it gets the same messages, and requeues them, so that no
+    /// stall is counted.
     fn give_back_lost(&mut self, known: Arc<CatalogEntry>, deadline: tokio::time::Instant) {
         let name = &known.destination.name;
         if self.under_way.contains_key(name) || !self.lost.remove(name) {
@@ -259,7 +258,7 @@ impl Claims {
                 if !tokens.is_empty()
                     && let Err(error) = retry_until(Some(deadline), requeue).await
                 {
-                    tracing::debug!(%error, "messages cannot be given back");
+                    tracing::debug!(%error, "cannot requeue messages");
                 }
             }
             caller.give_up();
@@ -268,8 +267,8 @@ impl Claims {
         self.calls.push(call.boxed());
     }
 
-    /// What comes next: of a claim, or of a look. None if none is under way. May be dropped before it is
-    /// done: it takes nothing before that.
+    /// The next result of a claim or a poll; `None` if none is in flight. Cancel-safe: changes
+    /// nothing before it returns.
     pub(super) async fn next(&mut self) -> Option<Came> {
         let looking = OptionFuture::from(self.looking.as_mut());
         tokio::select! {
@@ -306,7 +305,7 @@ impl Claims {
             }
         };
         let got = claimed.messages.len();
-        // A claim that is made again gives what it would have given, though less was asked for now.
+        // A repeated claim returns what the first one got, even if it is more than now requested.
         match room.checked_sub(got) {
             Some(unused) => self.unused(&known, unused),
             None => {

@@ -1,5 +1,4 @@
-//! What has been processed goes back to Redis, by group commit: while one call is in flight, the
-//! next batch fills.
+//! Sends results to Redis by group commit: while one call is in flight, the next batch fills.
 
 #[cfg(feature = "planted-bugs")]
 mod fault_injection;
@@ -18,20 +17,20 @@ use crate::{
     },
 };
 
-/// Outcomes that wait for one destination; attempts wait in their slots beyond it.
+/// Queued outcomes for one destination; beyond that, attempts keep their slots and wait.
 const QUEUE_MAX: usize = 1024;
 /// The most outcomes of one call.
 const BATCH_MAX: usize = 256;
-/// The most bytes of outputs in one call (one output always goes).
+/// The most bytes of outputs in one call (at least one output is sent).
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 pub(super) enum Outcome {
-    /// The message as it is to be delivered, and whether that is what Redis has.
+    /// Deliver this message; and whether Redis already has it so.
     Completed { output: Box<Stamped>, is_unchanged: bool },
-    /// To be tried again after a wait, unless the attempts are used up.
+    /// Retry after a wait, unless the attempts are used up.
     Failed { wait: Duration, is_final: bool, error: AttemptError },
-    /// To be handed back, as if it had not been claimed.
+    /// Requeue, as if it had not been claimed.
     Requeued,
 }
 
@@ -42,7 +41,7 @@ struct Job {
     _guard: LeaseGuard,
 }
 
-/// Brings outcomes to Redis.
+/// Sends outcomes to Redis.
 pub(super) struct Finisher {
     jobs: GroupCommit<Job>,
 }
@@ -98,7 +97,7 @@ impl Worker {
                     Outcome::Requeued => requeued.push(job.token),
                 }
             }
-            // A destination that is gone has taken its messages with it.
+            // The messages of a removed destination are gone.
             let Some(known) = self.catalog.get(self.name.as_str()) else { continue };
             let (store, caller) = (&self.store, &self.caller);
             let size = |one: &Completion| one.output.message.body.bytes.len();
@@ -123,21 +122,21 @@ impl Worker {
         }
     }
 
-    /// The statuses, if there are any.
+    /// Logs stale leases and errors; returns the statuses.
     fn note(&self, what: &str, answer: Result<Vec<Status>, StoreError>) -> Vec<Status> {
         match answer {
             Ok(statuses) => {
                 let stale = statuses.iter().filter(|status| **status == Status::StaleLease).count();
                 if stale > 0 {
                     let name = &self.name;
-                    tracing::debug!(destination = %name, what, stale, "leases had run out");
+                    tracing::debug!(destination = %name, what, stale, "leases had expired");
                 }
                 statuses
             }
-            // Nothing is lost: the leases run out, and the messages are processed again.
+            // Nothing is lost: the leases expire, and the messages are processed again.
             Err(error) if error.is_told() => Vec::new(),
             Err(error) => {
-                tracing::error!(destination = %self.name, what, %error, "outcomes were not kept");
+                tracing::error!(destination = %self.name, what, %error, "could not store outcomes");
                 Vec::new()
             }
         }

@@ -1,4 +1,4 @@
-//! The leases that this pod holds, extended for as long as it works on their messages.
+//! The leases of this pod. They are extended while it works on their messages.
 
 use std::{
     collections::HashMap,
@@ -19,13 +19,13 @@ use crate::{
 /// The most leases that one call extends.
 const EXTEND_MAX: usize = 500;
 
-/// All leases in hand, by destination.
+/// All leases of this pod, by destination.
 #[derive(Default)]
 pub(super) struct Leases {
     held: Mutex<HashMap<DestinationName, HashMap<LeaseToken, CancellationToken>>>,
 }
 
-/// A lease in hand; let go of when dropped.
+/// A lease of this pod. Dropping this stops its extension.
 pub(super) struct LeaseGuard {
     leases: Arc<Leases>,
     token: LeaseToken,
@@ -33,7 +33,7 @@ pub(super) struct LeaseGuard {
 }
 
 impl LeaseGuard {
-    /// Resolves when the lease is found to be somebody else's.
+    /// Resolves when the lease turns out to be lost.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }
@@ -52,7 +52,7 @@ impl Drop for LeaseGuard {
 }
 
 impl Leases {
-    /// Notes a lease to be extended until the returned value is dropped.
+    /// Extends the lease until the returned value is dropped.
     pub(super) fn hold(self: &Arc<Self>, token: LeaseToken) -> LeaseGuard {
         let lost = CancellationToken::new();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +74,7 @@ impl Leases {
     }
 }
 
-/// Extends all leases three times within their length, until `stop`.
+/// Extends all leases every third of their duration, until `stop`.
 pub(super) async fn extend(
     leases: Arc<Leases>,
     store: Store,
@@ -92,8 +92,8 @@ pub(super) async fn extend(
         if planted::is("leases_not_extended") {
             continue;
         }
-        // Side by side, and none for longer than until the next round: a server that does not answer
-        // holds up its own leases only.
+        // In parallel, and at most until the next round: a server that does not answer delays only
+        // its own leases.
         let all = leases.all();
         let extended = join_all(all.iter().map(async |(name, tokens)| {
             let Some(known) = catalog.get(name.as_str()) else { return };

@@ -1,5 +1,5 @@
-//! The processor role: claims waiting messages, transforms them in any order, completes them.
-//! Scales by adding pods; nothing is assigned to a pod, so nothing moves when one joins or dies.
+//! The processor role: claims waiting messages, transforms them in any order, completes them. It
+//! scales by adding pods; nothing is assigned to a pod, so nothing moves when one joins or dies.
 
 mod attempt;
 mod claims;
@@ -28,10 +28,10 @@ use crate::{
 
 pub use transform::{Failure, Output, Transform, Transforms};
 
-/// The most slots that are taken notice of at once.
+/// How many freed slots are handled at once.
 const FREED_MAX: usize = 1024;
 
-/// What the processor needs of the rest.
+/// The processor's dependencies and settings.
 pub struct Processor {
     /// Redis.
     pub store: Store,
@@ -41,13 +41,13 @@ pub struct Processor {
     pub config: config::Processor,
     /// How messages are transformed.
     pub transforms: Transforms,
-    /// Takes failed messages up again.
+    /// Schedules retries of failed messages.
     pub due: DueTimer,
 }
 
 impl Processor {
-    /// Runs until `stop`; then takes nothing more, finishes what it can within `drain`, and hands
-    /// the rest back.
+    /// Runs until `stop`. Then claims nothing more, finishes what it can within `drain`, and
+    /// requeues the rest.
     pub async fn run(
         self,
         mut wakes: broadcast::Receiver<Wake>,
@@ -92,7 +92,7 @@ impl Processor {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                // Without it nothing may be held any more. It ends by a panic alone.
+                // Without it, no lease may be held. It ends only by a panic.
                 _ = &mut extender => return,
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Waiting(name)) => claims.hint(name),
@@ -118,7 +118,7 @@ impl Processor {
             claims.claim(|known| attempts.at_once_max(known));
             telemetry::processing(claims.taken());
         }
-        // What is being claimed just now is claimed: it is processed or handed back like the rest.
+        // Claims in flight still complete: their messages are processed or requeued like the rest.
         let deadline = Instant::now() + drain;
         claims.look_away();
         loop {
@@ -133,11 +133,11 @@ impl Processor {
         }
         tasks.close();
         if tokio::time::timeout_at(deadline, tasks.wait()).await.is_err() {
-            tracing::info!("handing unfinished messages back");
+            tracing::info!("requeueing unfinished messages");
             abandon.cancel();
             tasks.wait().await;
         }
-        // The finisher's workers end when all attempts, which hold it, are gone.
+        // The finisher's workers end when no attempt holds the finisher any more.
         drop(attempts);
         finishing.close();
         finishing.wait().await;

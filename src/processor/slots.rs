@@ -1,4 +1,4 @@
-//! The slots of a processor: how many are free, and who has the others. Pure.
+//! Counts the slots of a processor: the free ones, and those of each destination. No I/O.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use crate::domain::DestinationName;
 
 pub(super) struct Slots {
     all: usize,
-    /// Below zero when a claim that was made again gave more than was set aside for it.
+    /// Negative after a repeated claim that returned more messages than slots were reserved.
     free: isize,
-    /// Per destination: slots taken or set aside.
+    /// Slots in use or reserved, by destination.
     taken: HashMap<DestinationName, usize>,
 }
 
@@ -25,7 +25,7 @@ impl Slots {
         self.free.max(0) as usize
     }
 
-    /// Slots that are taken or set aside.
+    /// Slots in use or reserved.
     pub(super) fn taken(&self) -> usize {
         (self.all as isize - self.free).max(0) as usize
     }
@@ -34,7 +34,7 @@ impl Slots {
         self.taken.get(name).copied().unwrap_or_default()
     }
 
-    /// Sets slots aside, whether there are so many or not.
+    /// Reserves slots, even if too few are free.
     pub(super) fn take(&mut self, name: &DestinationName, slots: usize) {
         self.free -= slots as isize;
         *self.taken.entry(name.clone()).or_default() += slots;
@@ -60,12 +60,12 @@ mod tests {
         let (a, b): (DestinationName, DestinationName) =
             ("a".parse().unwrap(), "b".parse().unwrap());
         let mut slots = Slots::new(16);
-        // A claim for all slots is not answered, and they are given back, and taken by another.
+        // The claim for all slots gets no answer: its slots are freed, and taken by another.
         slots.take(&a, 16);
         slots.give_back(&a, 16);
         slots.take(&b, 11);
         assert_eq!((slots.free(), slots.taken_by(&a)), (5, 0));
-        // It is made again with what is free, and gives what it would have given.
+        // Repeated with the free slots, the claim returns all that it got the first time.
         slots.take(&a, 5);
         slots.take(&a, 11);
         assert_eq!((slots.free(), slots.taken(), slots.taken_by(&a)), (0, 27, 16));

@@ -1,33 +1,33 @@
-//! Whose turn it is to claim: each destination in turn, and over time each by its weight. Pure.
+//! Decides which destination claims next: each in turn, and by weight over time. No I/O.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::domain::{Destination, DestinationName};
 
-/// What one slot costs a destination of weight 1.
+/// The cost of one slot for a destination of weight 1.
 const SLOT: u64 = 1 << 20;
-/// How many destinations are remembered that are not in the queue.
+/// How many destinations outside the queue are remembered.
 const REMEMBERED_MAX: usize = 1024;
 
-/// The destinations that wait for their turn. Who has had the least for its weight comes first;
-/// of several such, who has waited longest. Whoever comes anew, or comes back, starts level with
-/// who is being served: nothing is saved up, so that nobody is delayed by more than one round.
+/// The destinations in the queue for their turn. First is the one that used least, relative to its
+/// weight; among equals, the one that waited longest. A new or returning destination starts at the
+/// level of the one being served: nobody saves up turns, so nobody waits longer than one round.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// By what they have had, then by number.
+    /// By the cost used so far, then by number of arrival.
     queue: BTreeMap<(u64, u64), (DestinationName, u32)>,
     places: HashMap<DestinationName, (u64, u64)>,
-    /// The weights of all in the queue.
+    /// The sum of the weights in the queue.
     weights: u64,
-    /// The slots that each has had, at the cost of its weight.
+    /// The cost that each destination has used: slots divided by weight.
     had: HashMap<DestinationName, u64>,
-    /// What the last in turn had had.
+    /// The cost level of the last destination in turn.
     level: u64,
     number: u64,
 }
 
 impl Turns {
-    /// Puts a destination into the queue, unless it is there.
+    /// Adds a destination to the queue, unless it is there.
     pub(super) fn push(&mut self, name: DestinationName, weight: u32) {
         if self.places.contains_key(&name) {
             return;
@@ -40,7 +40,7 @@ impl Turns {
         self.queue.insert(position, (name, weight));
     }
 
-    /// Takes out who comes next, with the weights of all that were in the queue.
+    /// Removes the next destination. Returns it with the sum of the weights that were in the queue.
     pub(super) fn pop(&mut self) -> Option<(DestinationName, u64)> {
         let ((had, _), (name, weight)) = self.queue.pop_first()?;
         self.places.remove(&name);
@@ -54,13 +54,13 @@ impl Turns {
         Some((name, weights))
     }
 
-    /// The destination has taken so many slots.
+    /// Charges the destination for slots.
     pub(super) fn took(&mut self, destination: &Destination, slots: usize) {
         let had = self.had.entry(destination.name.clone()).or_default();
         *had = (*had).max(self.level) + cost(destination, slots);
     }
 
-    /// It could not use so many of them.
+    /// Refunds slots that the destination could not use.
     pub(super) fn gave_back(&mut self, destination: &Destination, slots: usize) {
         if let Some(had) = self.had.get_mut(&destination.name) {
             *had = had.saturating_sub(cost(destination, slots));
@@ -85,7 +85,7 @@ mod tests {
         all.iter().for_each(|one| turns.push(one.name.clone(), one.weight));
     }
 
-    /// Who is served as slots free up one by one, each of them always with more to do.
+    /// Who is served while slots free up one by one and all always have more to do.
     fn one_by_one(all: &[&Destination], count: usize) -> String {
         let mut turns = Turns::default();
         push(&mut turns, all);
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(one_by_one(&[&a, &b], 6), "ababab");
         let served = one_by_one(&[&a, &c], 40);
         assert_eq!(served.matches('c').count(), 30, "{served}");
-        // Nobody waits for longer than a round.
+        // Nobody waits longer than a round.
         assert!(!served.contains("cccc"), "{served}");
     }
 
@@ -135,10 +135,10 @@ mod tests {
             turns.pop().unwrap();
             turns.took(&heavy, 100);
         }
-        // Both at once: the heavy one has had so much that the light one is first.
+        // Both together: the heavy one has used so much that the light one is first.
         push(&mut turns, &[&heavy, &light]);
         assert_eq!(turns.pop().unwrap().0, light.name);
-        // What was idle has nothing saved up: after one turn the other is level again.
+        // The idle one has saved nothing up: after one turn the other is level again.
         turns.took(&light, 1);
         turns.pop().unwrap();
         turns.took(&heavy, 1);

@@ -1,7 +1,7 @@
-//! The series of each destination: they end with it, and there are never too many of them.
+//! Metric series per destination. They end with the destination, and their number is limited.
 //!
-//! At most [`SERIES_MAX`] destinations have series of their own; the others are counted together, as
-//! [`REST`]. Of backlogs the largest are shown. A destination that was idle for long makes way.
+//! At most [`SERIES_MAX`] destinations have their own series; the others are counted together, as
+//! [`REST`]. For backlogs, the largest are shown. A destination that was idle for long is replaced.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,13 +15,13 @@ use std::{
 
 use super::{Backlog, SECONDS};
 
-/// The most destinations that have series of their own.
+/// The most destinations with their own series.
 pub const SERIES_MAX: usize = 1000;
-/// The label of all others: no destination can have this name.
+/// The label for all others. No destination can have this name.
 pub const REST: &str = "*";
-/// Who counted nothing for so long makes way for others, where there is no room.
+/// If there is no space, a destination idle for this long is replaced.
 const IDLE: Duration = Duration::from_secs(300);
-/// How often it is looked for such, at most: the look goes over all series.
+/// The shortest time between two searches for idle ones, because each reads all series.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// A metric, and its second label, if it has one.
@@ -36,7 +36,7 @@ struct Values {
 /// A histogram of durations.
 #[derive(Default, Clone)]
 struct Durations {
-    /// Of each bucket alone; the last one is what is longer than all bounds.
+    /// The count of each bucket by itself; the last is for values above all bounds.
     counts: [u64; SECONDS.len() + 1],
     sum: f64,
 }
@@ -44,7 +44,7 @@ struct Durations {
 /// The series of one destination.
 pub(super) struct Series {
     values: Mutex<Values>,
-    /// When they were last asked for, in ms since this process began to count.
+    /// When the series were last used, in ms since this process began to count.
     touched_ms: AtomicU64,
 }
 
@@ -80,20 +80,20 @@ pub(super) struct Registry {
     rest: Arc<Series>,
     looked: Mutex<Option<Instant>>,
     backlogs: Mutex<HashMap<Arc<str>, Backlog>>,
-    /// Whether a destination exists, as each of those that know would say.
+    /// Functions that tell whether a destination exists.
     known: Mutex<Vec<Weak<IsKnown>>>,
 }
 
 type IsKnown = dyn Fn(&str) -> bool + Send + Sync;
 
-/// One that knows which destinations there are, until dropped.
+/// A registered function that tells whether a destination exists; unregistered on drop.
 #[derive(Clone)]
 pub struct Knows(
     #[expect(dead_code, reason = "the registry sees whether it is still there")] Arc<IsKnown>,
 );
 
 impl Knows {
-    /// Series of destinations that nobody knows end.
+    /// Registers such a function. Series of destinations that no function knows are removed.
     pub fn new(is_known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Knows {
         REGISTRY.knows(is_known)
     }
@@ -101,22 +101,22 @@ impl Knows {
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(SERIES_MAX));
 
-/// The series of this destination, or those of all that have none of their own.
+/// The series of this destination, or the shared ones if it has none.
 pub(super) fn of(destination: &str) -> Arc<Series> {
     REGISTRY.of(destination)
 }
 
-/// How much of a destination is on its way; none if that is not for this pod to say any more.
+/// Sets the backlog of a destination; `None` if this pod no longer owns it.
 pub(super) fn set_backlog(destination: &str, backlog: Option<Backlog>) {
     REGISTRY.set_backlog(destination, backlog);
 }
 
-/// Ends the series of destinations that are gone.
+/// Removes the series of destinations that are gone.
 pub fn forget_gone() {
     REGISTRY.forget_gone();
 }
 
-/// The series of destinations, in the text format of Prometheus.
+/// The series of destinations, in Prometheus's text format.
 pub fn render_destinations() -> String {
     REGISTRY.render()
 }
@@ -163,7 +163,7 @@ impl Registry {
         fresh
     }
 
-    /// Ends series that were idle for long. False if there is no room all the same.
+    /// Removes idle series. False if there still is no space.
     fn make_room(&self, now_ms: u64) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
@@ -189,7 +189,8 @@ impl Registry {
         }
     }
 
-    /// Ends the series of destinations that nobody knows. Of backlogs their owner tells when they end.
+    /// Removes the series of destinations that no function knows. Owners remove backlogs
+    /// themselves.
     fn forget_gone(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|one| one.strong_count() > 0);
@@ -241,7 +242,7 @@ impl Registry {
             backlogs.iter().map(|(name, backlog)| (name.clone(), *backlog)).collect();
         drop(backlogs);
         if all.len() > self.series_max {
-            // What needs a person first.
+            // Those that need an operator come first.
             let size = |of: &Backlog| (of.halted > 0, of.pending.max(of.dead_letters));
             all.sort_by_key(|(_, backlog)| std::cmp::Reverse(size(backlog)));
             let mut rest = Backlog::default();
@@ -308,7 +309,7 @@ mod tests {
             "reseq_test_total{destination=\"*\"} 4",
         ];
         assert_eq!(lines(&text, "reseq_test_total"), expected);
-        // Who was idle makes way.
+        // An idle destination is replaced.
         assert!(registry.end_idle(1_000_000, Duration::from_secs(1)));
         registry.of("c").add("reseq_test_total", 1);
         let text = registry.render();

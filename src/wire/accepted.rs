@@ -1,13 +1,13 @@
-//! How many messages of a batch a receiver's 2xx is for.
+//! How many messages of a batch a receiver's 2xx acknowledges.
 //!
 //! ```text
 //! no field `accepted` in it, whatever else it is (empty, text, other JSON)    all
 //! {"accepted": n}, n a whole number from 0 to the size of the batch           the first n
-//! anything else that names `accepted`, or may be a part of such an object     nothing: it is unclear
+//! anything else that names `accepted`, or may be part of such an object       none: it is unclear
 //! ```
 //!
-//! An unclear answer must not count as a yes: what the receiver does not have would be lost. The
-//! opposite mistake only makes repeats, which receivers recognise.
+//! An unclear answer must not count as accepted: messages that the receiver does not have would be
+//! lost. The opposite error only causes repeats, which receivers recognise.
 
 use std::fmt;
 
@@ -18,21 +18,21 @@ use serde::{
 
 use super::answer::excerpt;
 
-/// The field that says how many.
+/// The field with the number.
 const FIELD: &str = "accepted";
 
 /// What an answer says about its batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Accepted {
-    /// The first so many messages; 0 is a refusal.
+    /// The first messages, this many; 0 is a refusal.
     First(usize),
-    /// Unclear. Holds the reason, for people.
+    /// Unclear, with the reason as text.
     Unclear(String),
 }
 
-/// Reads the whole body of a 2xx that answers a batch of `count` messages.
+/// Parses the whole body of a 2xx for a batch of `count` messages.
 pub fn accepted(body: &[u8], count: usize) -> Accepted {
-    // A byte order mark says nothing: some servers write one before JSON.
+    // Some servers write a byte order mark before JSON; ignore it.
     let text = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body).trim_ascii();
     let unclear = |problem: &str| Accepted::Unclear(format!("{problem}: {}", excerpt(text)));
     let Ok(said) = serde_json::from_slice::<Said>(text) else {
@@ -52,8 +52,8 @@ pub fn accepted(body: &[u8], count: usize) -> Accepted {
     }
 }
 
-/// True if a text that is not JSON has the word as the name of something: in quotes, as a tag, or
-/// before a `:` or `=`. "202 Accepted" names nothing.
+/// True if a text that is not JSON uses the word as a name: in quotes, as a tag, or before a `:` or
+/// `=`. "202 Accepted" does not.
 fn is_named_in(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.match_indices(FIELD).any(|(at, word)| {
@@ -62,17 +62,17 @@ fn is_named_in(text: &str) -> bool {
     })
 }
 
-/// What a JSON value says of the field, at any depth.
+/// What a JSON value says about the field, at any depth.
 #[derive(Default)]
 struct Said {
-    /// If the value is a whole number, the number.
+    /// The number, if the value is a whole number.
     number: Option<u64>,
-    /// If the value is a text: whether that in turn names the field.
+    /// If the value is a string: whether its text names the field.
     is_named_in_text: bool,
-    /// If the value is an object: its fields of that name, and their numbers. A name in other letters
+    /// If the value is an object: its fields of that name, with their numbers. A name in other case
     /// has none.
     fields: Vec<Option<u64>>,
-    /// True if the field is named anywhere below.
+    /// True if the field occurs anywhere below.
     is_named: bool,
 }
 

@@ -1,44 +1,44 @@
-//! The answers to frames: what ingest says to a producer, and what a receiver says to the sender.
+//! The answers to frames: from ingest to a producer, and from a receiver to the sender.
 //!
 //! ```text
-//! ingest → producer    OK <sequence>            Redis has it
-//!                      ERR <code> <sentence>    it is not there; the code is one of HTTP's
+//! ingest → producer    OK <sequence>            stored in Redis
+//!                      ERR <code> <sentence>    not stored; the code is one of HTTP's
 //! receiver → sender    OK                       accepted (more words after OK are ignored)
-//!                      RETRY [ms]               again, not before so many milliseconds
-//!                      REJECT <reason>          it does not want this one
+//!                      RETRY [ms]               send again, not before this many milliseconds
+//!                      REJECT <reason>          refused permanently
 //! ```
 
 use std::{borrow::Cow, fmt, time::Duration};
 
 use crate::domain::Sequence;
 
-/// The longest answer that is read, in bytes.
+/// The longest answer that is accepted, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 4096;
-/// The most characters of a foreign text that are repeated in a reason.
+/// How many characters of a foreign text are quoted in a reason.
 const EXCERPT_CHARS_MAX: usize = 200;
 
-/// What ingest answers to a frame. `Display` is what goes on the wire.
+/// Ingest's answer to a frame. `Display` writes the wire format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToProducer {
-    /// Redis has it, at this place.
+    /// Stored, with this sequence.
     Ok(Sequence),
-    /// It was not taken.
+    /// Not stored.
     Err {
         /// The stable code, as over HTTP.
         code: &'static str,
-        /// What happened, for people.
+        /// What happened, as text.
         sentence: Cow<'static, str>,
     },
 }
 
-/// What a receiver answers to a frame.
+/// A receiver's answer to a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FromReceiver {
-    /// It has the message.
+    /// It accepted the message.
     Ok,
     /// It wants the message again, after this time if it named one.
     Retry(Option<Duration>),
-    /// It does not want the message, and says why (already an [`excerpt`]).
+    /// It refuses the message, with this reason (already an [`excerpt`]).
     Reject(String),
 }
 
@@ -46,7 +46,7 @@ pub enum FromReceiver {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the receiver answered \"{text}\", which is not OK, RETRY [ms] or REJECT <reason>")]
 pub struct UnknownAnswer {
-    /// An [`excerpt`] of what it said.
+    /// An [`excerpt`] of its answer.
     pub text: String,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for ToProducer {
 }
 
 impl FromReceiver {
-    /// Reads an answer. Spaces and a `\r` around it do not matter.
+    /// Parses an answer. Ignores spaces and a `\r` around it.
     pub fn parse(frame: &[u8]) -> Result<FromReceiver, UnknownAnswer> {
         let unknown = || UnknownAnswer { text: excerpt(frame) };
         let frame = frame.trim_ascii();
@@ -85,10 +85,10 @@ impl FromReceiver {
     }
 }
 
-/// The start of a foreign text, fit for a log line or an error: at most 200 characters, control
+/// The beginning of a foreign text for a log line or an error: at most 200 characters, with control
 /// characters escaped.
 pub fn excerpt(text: &[u8]) -> String {
-    // A character takes at most four bytes: no more than these need to be looked at.
+    // A character has at most four bytes, so no more than this is needed.
     let looked_at = &text[..text.len().min(4 * (EXCERPT_CHARS_MAX + 1))];
     let mut shown = String::new();
     for (count, char) in String::from_utf8_lossy(looked_at).chars().enumerate() {

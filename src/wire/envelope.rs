@@ -1,9 +1,9 @@
-//! Messages as JSON: several in one body, or each in a frame of its own.
+//! Messages as JSON: several in one body, or one per frame.
 //!
 //! ```text
 //! {"id": "…", "sequence": 42, "previous": 41, "epoch": 3, "key": null, "attempt": 1,
 //!  "headers": {"x-tenant": "7"}, "content_type": "application/json",
-//!  "body": {"any": "JSON"}}         or "body_base64": "…", if it is not JSON that all can read
+//!  "body": {"any": "JSON"}}         or "body_base64": "…", if some JSON parsers would refuse the body
 //! ```
 
 use std::{borrow::Borrow, collections::BTreeMap};
@@ -38,7 +38,7 @@ struct Envelope<'a> {
 
 /// The content type and the body of a batch.
 ///
-/// `depth_max` is how deeply the JSON may nest as a whole.
+/// `depth_max` is the deepest nesting allowed for the whole JSON.
 pub fn batch(
     messages: &[impl Borrow<Stamped>],
     format: BatchFormat,
@@ -62,7 +62,7 @@ pub fn batch(
     (content_type, body.into())
 }
 
-/// One message in one line, without a line break at its end.
+/// One message as one line, without a line break at its end.
 pub fn frame(message: &Stamped, depth_max: usize) -> Bytes {
     let mut line = Vec::with_capacity(message.message.body.bytes.len() + 256);
     write(message, BatchFormat::Ndjson, depth_max, &mut line);
@@ -70,11 +70,11 @@ pub fn frame(message: &Stamped, depth_max: usize) -> Bytes {
 }
 
 fn write(message: &Stamped, format: BatchFormat, depth_max: usize, out: &mut Vec<u8>) {
-    // Fails only for maps whose keys are no texts, and there are none.
+    // Fails only for maps whose keys are not strings, and there are none.
     let _ = serde_json::to_writer(out, &envelope(message, format, depth_max));
 }
 
-/// A message that was redriven or replayed: where it was before.
+/// The position of the original of a redriven or replayed message.
 pub fn origin_text(origin: &Origin) -> String {
     format!(
         "{}/{}/{}",
@@ -102,7 +102,7 @@ fn envelope(message: &Stamped, format: BatchFormat, depth_max: usize) -> Envelop
     }
 }
 
-/// The body as JSON, in one line where the format asks for it.
+/// The body as JSON, on one line if the format requires it.
 fn json_of(
     content_type: &str,
     bytes: &Bytes,
@@ -111,7 +111,7 @@ fn json_of(
 ) -> Option<Box<RawValue>> {
     let json = json_body(content_type, bytes, depth_max)?;
     if format == BatchFormat::Ndjson && json.get().contains(['\n', '\r']) {
-        // In JSON they stand only between values: a space is as good.
+        // In JSON, line breaks occur only between values, where a space is equivalent.
         return RawValue::from_string(json.get().replace(['\n', '\r'], " ")).ok();
     }
     Some(json)

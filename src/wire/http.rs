@@ -4,21 +4,22 @@
 //! POST <url>
 //! reseq-id, reseq-destination, reseq-sequence, reseq-previous, reseq-epoch, reseq-attempt
 //! reseq-key           if the message has an ordering key
-//! reseq-origin        if it was redriven or replayed: <destination>/<epoch>/<sequence> before
+//! reseq-key           if the message has an ordering key
+//! reseq-origin        if it was redriven or replayed: the original's <destination>/<epoch>/<sequence>
 //! content-type        the body's
-//! x-…, ce-…, trace…   what travels with the message
-//! authorization, …    the static headers of the definition; they win over what travels
+//! x-…, ce-…, trace…   the message's own headers
+//! authorization, …    the static headers of the definition; they override the message's
 //!
 //! <body>
 //! ```
 //!
-//! A batch has reseq-destination, reseq-sequence (of its first), reseq-last-sequence, reseq-batch (how
-//! many), reseq-epoch, reseq-attempt, and reseq-key where lanes are keys. What travels is in its
-//! envelopes (`envelope.rs`).
+//! A batch has reseq-destination, reseq-sequence (of its first message), reseq-last-sequence,
+//! reseq-batch (their number), reseq-epoch, reseq-attempt, and reseq-key where lanes are keys. The
+//! messages' own headers are in its envelopes (`envelope.rs`).
 //!
-//! Ids and keys come from producers and may hold any printable character, header values may
-//! not: in `reseq-id` and `reseq-key` whatever is not ASCII, spaces and `%` are percent-encoded as
-//! UTF-8, so that a receiver has the original after percent-decoding (`decodeURIComponent`).
+//! Ids and keys come from producers and may contain any printable character, but header values may
+//! not. So `reseq-id` and `reseq-key` percent-encode spaces, `%` and non-ASCII characters as UTF-8.
+//! The receiver gets the original by percent-decoding (`decodeURIComponent`).
 
 mod response;
 
@@ -38,16 +39,16 @@ pub use response::{
 use super::envelope::origin_text;
 use crate::domain::{ErrorKind, Stamped, destination::Headers};
 
-/// A connection that is not there after this time counts as none.
+/// Time limit to connect.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Idle connections kept for each host.
+/// Idle connections kept per host.
 const IDLE_PER_HOST_MAX: usize = 256;
 
-/// What is percent-encoded in a header value, besides everything that is not ASCII. The space,
-/// because those at the ends of a value get lost; `%`, because decoding must give the original.
+/// What is percent-encoded in a header value, besides non-ASCII: the space, because spaces at the
+/// ends get lost; `%`, so that decoding is unambiguous.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
-/// All of Reseq's own headers of a delivery, or of a request to a transform.
+/// All Reseq-* headers of a delivery, or of a request to a transform.
 pub const DELIVERY_HEADERS: [&str; 10] = [
     "reseq-attempt",
     "reseq-batch",
@@ -61,14 +62,14 @@ pub const DELIVERY_HEADERS: [&str; 10] = [
     "reseq-sequence",
 ];
 
-/// Headers that say how the request itself is framed: a static one would break it.
+/// Headers that frame the request; static ones would break it.
 const FRAMING: [HeaderName; 3] =
     [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
 
-/// The client that all requests are sent with. Build it once: it holds the connections.
+/// The client for all requests. Build it only once, because it holds the connections.
 ///
-/// Redirects are not followed: a receiver elsewhere is another receiver. The proxy variables of
-/// the environment do not count either: messages go where the definition says.
+/// Does not follow redirects, since another URL is another receiver. Ignores the environment's
+/// proxy variables: messages go where the definition says.
 pub fn client() -> reqwest::Result<Client> {
     Client::builder()
         .user_agent(concat!("reseq/", env!("CARGO_PKG_VERSION")))
@@ -80,52 +81,51 @@ pub fn client() -> reqwest::Result<Client> {
         .build()
 }
 
-/// Where messages are POSTed to, with all of it that is the same each time.
+/// A URL for POST requests, with the parts that are the same for all.
 ///
-/// Not `Debug`: the URL's query may hold a secret.
+/// Not `Debug`, because the URL's query may contain a secret.
 pub struct Endpoint {
     client: Client,
-    /// `None` where the definition had not been validated.
+    /// `None` if the definition was not validated.
     url: Option<Url>,
     headers: HeaderMap,
     timeout: Duration,
 }
 
-/// Why there is no answer, or not a whole one. Its words never hold a header or a part of the URL:
-/// both may be secrets.
+/// Why there is no complete answer. The text never contains a header or a part of the URL, which
+/// may be secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct NoAnswer {
-    /// What kind of error it is.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// What happened, for people.
+    /// What happened, as text.
     pub reason: String,
 }
 
-/// Why the body of an answer is not there.
+/// Why the body of an answer is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It is longer than agreed.
+    /// It is longer than the limit.
     #[error("the answer is longer than {max} bytes")]
     TooLong {
         /// The longest body, in bytes.
         max: usize,
     },
-    /// It did not come to its end: a time-out or a broken connection.
+    /// It is incomplete: a time-out or a broken connection.
     #[error("{0}")]
     Broken(NoAnswer),
 }
 
 impl NoAnswer {
-    /// There was nothing to send.
+    /// The error for an empty batch.
     pub fn nothing_to_send() -> NoAnswer {
         NoAnswer { kind: ErrorKind::Unsendable, reason: "there is nothing to send".to_owned() }
     }
 }
 
 impl Endpoint {
-    /// An endpoint. `timeout_ms` is for one attempt as a whole: connecting, sending, and reading
-    /// the answer to its end.
+    /// An endpoint. `timeout_ms` limits one whole attempt: to connect, send, and read the answer.
     pub fn new(client: Client, url: &str, headers: &Headers, timeout_ms: u64) -> Endpoint {
         let parse = |(name, value): (&String, &String)| {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
@@ -141,13 +141,13 @@ impl Endpoint {
         }
     }
 
-    /// POSTs the message and returns the answer's head, or why there is none.
+    /// POSTs the message; returns the head of the answer, or why there is none.
     pub async fn send(&self, message: &Stamped, attempt: u32) -> Result<Response, NoAnswer> {
         let headers = self.request_headers(message, attempt);
         self.request(headers, message.message.body.bytes.clone()).await
     }
 
-    /// POSTs several messages, in order, as one `body` of this type.
+    /// POSTs several messages, in order, as one body of this type.
     pub async fn send_batch(
         &self,
         messages: &[impl Borrow<Stamped>],
@@ -192,7 +192,7 @@ impl Endpoint {
         request.timeout(self.timeout).send().await.map_err(|error| self.no_answer(error))
     }
 
-    /// Reads an answer's body to its end, but not more than `bytes_max` of it.
+    /// Reads the whole body of an answer, up to `bytes_max`.
     pub async fn read(&self, mut answer: Response, bytes_max: usize) -> Result<Bytes, BodyError> {
         let too_long = BodyError::TooLong { max: bytes_max };
         let announced = answer.content_length().unwrap_or(0);
@@ -217,7 +217,7 @@ impl Endpoint {
             let name = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(value.as_bytes());
             if let (Ok(name), Ok(value)) = (name, value) {
-                // Fails only beyond 2^15 headers, and ingest takes far fewer.
+                // Fails only beyond 2^15 headers; ingest accepts far fewer.
                 let _ = headers.try_append(name, value);
             }
         }
@@ -234,7 +234,7 @@ impl Endpoint {
         headers
     }
 
-    /// What happened, for people, from the innermost cause (the outer ones repeat the URL).
+    /// What happened, as text, from the innermost cause, because the outer ones repeat the URL.
     fn no_answer(&self, error: reqwest::Error) -> NoAnswer {
         let error = error.without_url();
         let mut cause: &dyn Error = &error;
@@ -255,7 +255,7 @@ impl Endpoint {
     }
 }
 
-/// Reseq's own headers, over any others of these names.
+/// Sets Reseq's own headers, replacing others of these names.
 fn insert_own(headers: &mut HeaderMap, message: &Stamped, attempt: u32) {
     insert_place(headers, message, attempt);
     insert(headers, "reseq-id", &encoded(&message.message.id));
@@ -278,7 +278,7 @@ fn insert_place(headers: &mut HeaderMap, message: &Stamped, attempt: u32) {
 }
 
 fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
-    // What is encoded, a name or a number is always a valid value.
+    // Encoded texts, names and numbers are always valid values.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(HeaderName::from_static(name), value);
     }

@@ -1,34 +1,34 @@
-//! How a message's parts are written as JSON, wherever a message is shown whole: to workers, to
-//! receivers of batches, to people, to expressions.
+//! JSON of message parts, for all places that show whole messages: workers, batches, the API,
+//! expressions.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// Levels of JSON around a body, at most, in answers, batches and envelopes.
+/// The most levels of JSON around a body in answers, batches and envelopes.
 pub const AROUND: usize = 4;
 
-/// Reads a field that may be left out: `null` is a value of it like any other.
+/// Reads an optional field for which `null` is a value.
 pub fn even_null<'a, D: Deserializer<'a>, T: Deserialize<'a>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
 
-/// True for a content type of JSON.
+/// True if the content type is JSON.
 fn is_called_json(content_type: &str) -> bool {
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     media_type == "application/json" || media_type.ends_with("+json")
 }
 
-/// True for what is called JSON and is none.
+/// True if the content type is JSON but the body is not.
 pub fn is_broken_json(content_type: &str, bytes: &[u8]) -> bool {
     is_called_json(content_type) && serde_json::from_slice::<&RawValue>(bytes).is_err()
 }
 
-/// The body as the very JSON that it is; none if it must go as bytes: if it is not JSON, is not called
-/// so, or is not [`embeddable`].
+/// The body as its original JSON text. `None` if it must be sent as bytes: it is not JSON, has
+/// another content type, or is not [`embeddable`].
 pub fn json_body(content_type: &str, bytes: &[u8], depth_max: usize) -> Option<Box<RawValue>> {
     if !is_called_json(content_type) {
         return None;
@@ -36,10 +36,9 @@ pub fn json_body(content_type: &str, bytes: &[u8], depth_max: usize) -> Option<B
     embeddable(std::str::from_utf8(bytes).ok()?, depth_max)
 }
 
-/// This JSON, to be written into other JSON that is shared by several messages, or none if that could
-/// keep a reader from parsing the whole. Parsers of JSON have limits: they refuse what nests too
-/// deeply (`depth_max` is what the whole may have), numbers beyond a double, and escapes that
-/// stand for half of a surrogate pair.
+/// This JSON, to be embedded in JSON that holds several messages. `None` if it could keep a reader
+/// from parsing the whole: some parsers refuse deep nesting (`depth_max` is for the whole), numbers
+/// beyond a double, and escapes for half of a surrogate pair.
 pub fn embeddable(text: &str, depth_max: usize) -> Option<Box<RawValue>> {
     let json = RawValue::from_string(text.to_owned()).ok()?;
     let bytes = json.get().as_bytes();
@@ -47,9 +46,9 @@ pub fn embeddable(text: &str, depth_max: usize) -> Option<Box<RawValue>> {
     is_fit.then_some(json)
 }
 
-/// True if this JSON nests deeper than so many levels.
+/// True if this JSON nests deeper than this many levels.
 pub fn is_deeper(json: &[u8], levels: usize) -> bool {
-    // A level takes two bytes at least.
+    // A level takes at least two bytes.
     if json.len() / 2 <= levels {
         return false;
     }
@@ -71,7 +70,7 @@ pub fn is_deeper(json: &[u8], levels: usize) -> bool {
     false
 }
 
-/// Where the string that begins at `at` ends: at its closing quote.
+/// The index of the quote that closes the string which begins at `at`.
 fn end_of_string(json: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while at < json.len() && json[at] != b'"' {
@@ -80,7 +79,7 @@ fn end_of_string(json: &[u8], at: usize) -> usize {
     at
 }
 
-/// False if this JSON has a number or an escape that some parsers refuse.
+/// False if this JSON has a number or escape that some parsers refuse.
 fn is_read_everywhere(json: &[u8]) -> bool {
     let mut at = 0;
     while at < json.len() {
@@ -107,7 +106,7 @@ fn is_read_everywhere(json: &[u8]) -> bool {
     true
 }
 
-/// True for a number that a double does not hold.
+/// True for a number beyond the range of a double.
 fn is_huge(number: &[u8]) -> bool {
     let may_be = number.len() > f64::MAX_10_EXP as usize || number.contains(&b'e');
     if !may_be && !number.contains(&b'E') {
@@ -117,7 +116,7 @@ fn is_huge(number: &[u8]) -> bool {
     number.is_none_or(f64::is_infinite)
 }
 
-/// True if a string has an escape `\uD800` to `\uDFFF` that is not one half of a pair.
+/// True if a string has an escape `\uD800` to `\uDFFF` that is not part of a pair.
 fn has_half_a_pair(string: &[u8]) -> bool {
     let unit_at = |at: usize| {
         let digits = string.get(at..at + 6)?.strip_prefix(b"\\u")?;
@@ -140,7 +139,7 @@ fn has_half_a_pair(string: &[u8]) -> bool {
     false
 }
 
-/// Headers of one name become one, its values joined as RFC 9110, 5.3 allows.
+/// Merges headers of the same name, joining their values as RFC 9110, 5.3 allows.
 pub fn joined_headers(headers: &[(String, String)]) -> BTreeMap<String, String> {
     let mut joined: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in headers {
@@ -206,7 +205,7 @@ mod tests {
         assert!(is_deeper(deep.as_bytes(), 124) && !is_deeper(deep.as_bytes(), 125));
         let object = r#"{"a":"#.repeat(129) + "1" + &"}".repeat(129);
         assert!(is_deeper(object.as_bytes(), 128) && !is_deeper(object.as_bytes(), 129));
-        // As deep as a body can be: nothing recurses.
+        // The deepest possible body: nothing recurses.
         assert!(embeddable(&nested(500_000), 128).is_none());
     }
 

@@ -1,6 +1,6 @@
-//! What ingest, processor and sender share on the wire: the framings of TCP ([`FrameCodec`]),
-//! the answers in them ([`answer`]), the answer to a batch ([`accepted`]), a message as an HTTP request ([`http`]), several as JSON
-//! ([`envelope`]), and the parts of one ([`json`]).
+//! Wire formats that ingest, processor and sender share: TCP framing ([`FrameCodec`]), answers to
+//! frames ([`answer`]) and to batches ([`accepted`]), a message as an HTTP request ([`http`]),
+//! messages as JSON ([`envelope`]), and the JSON of their parts ([`json`]).
 
 use std::io;
 
@@ -26,12 +26,12 @@ pub const REQUEST_ID: &str = "x-request-id";
 #[cfg(test)]
 mod tests;
 
-/// The bytes of the length in front of a frame of [`Framing::Length`].
+/// The bytes of the length before a frame of [`Framing::Length`].
 const HEAD_BYTES: usize = 4;
 /// The longest frame that [`HEAD_BYTES`] can announce.
 const LENGTH_MAX: usize = u32::MAX as usize;
 
-/// Takes frames apart and puts them together. Frames are bytes, not text, and may be empty.
+/// Splits and joins frames. Frames are bytes, not text, and may be empty.
 ///
 /// ```text
 /// lines    ┌──────────────────────┬──────┐
@@ -43,9 +43,9 @@ const LENGTH_MAX: usize = u32::MAX as usize;
 ///          └──────────────┴──────────────┘
 /// ```
 ///
-/// A frame counts only when it is complete: a last line without its `0x0A` may have lost its
-/// end, so it is an error at the end of the stream and not a message. After any error from
-/// reading, the place of the next frame is unknown: close the connection.
+/// A frame counts only when it is complete: a last line without its `0x0A` may be truncated, so it
+/// is an error at the end of the stream, not a message. After a read error, the start of the next
+/// frame is unknown: close the connection.
 #[derive(Debug)]
 pub struct FrameCodec {
     frame_bytes_max: usize,
@@ -61,7 +61,7 @@ enum Codec {
 /// Why a frame could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The frame is longer than agreed.
+    /// The frame is longer than the limit.
     #[error("the frame is longer than {max} bytes")]
     TooLong {
         /// The longest frame, in bytes.
@@ -82,8 +82,8 @@ pub enum FrameError {
 }
 
 impl FrameCodec {
-    /// A codec for one connection. `frame_bytes_max` bounds what is read, and with it the memory
-    /// that the other side can make us hold; what is written is bounded by the framing alone.
+    /// A codec for one connection. `frame_bytes_max` limits what is read, and so the memory that
+    /// the other side can occupy. Only the framing limits what is written.
     pub fn new(framing: Framing, frame_bytes_max: usize) -> FrameCodec {
         let codec = match framing {
             Framing::Lines => Codec::Lines(AnyDelimiterCodec::new_with_max_length(
@@ -92,8 +92,8 @@ impl FrameCodec {
                 frame_bytes_max,
             )),
             Framing::Length => Codec::Length {
-                // The head stays in the buffer until its frame is whole, so that at the end of
-                // the stream a rest of any kind is visible as bytes left over.
+                // The head stays in the buffer until its frame is complete, so that leftover bytes
+                // at the end of the stream reveal a truncated frame.
                 decoder: LengthDelimitedCodec::builder()
                     .length_field_length(HEAD_BYTES)
                     .length_adjustment(HEAD_BYTES as isize)
@@ -143,7 +143,7 @@ impl Decoder for FrameCodec {
 impl Encoder<Bytes> for FrameCodec {
     type Error = FrameError;
 
-    /// Appends the frame, or nothing when it fails.
+    /// Appends the frame; appends nothing on an error.
     fn encode(&mut self, body: Bytes, buffer: &mut BytesMut) -> Result<(), FrameError> {
         match &mut self.codec {
             // AnyDelimiterCodec itself encodes text only.

@@ -1,4 +1,4 @@
-//! The least speed at which a client must send what it has begun.
+//! The lowest speed at which a client must send a body or frame.
 
 use std::{
     future::Future,
@@ -15,59 +15,59 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-/// The least speed. Only time in which this process waits for the client counts.
+/// The lowest speed. Only time spent waiting for the client counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// The least that must come in each window, in bytes; 0: no least.
+    /// The fewest bytes per window; 0: no limit.
     bytes_min: u64,
-    /// How long a window is.
+    /// The length of a window.
     pub window: Duration,
 }
 
-/// The client was slower than it may be.
+/// The client was too slow.
 #[derive(Debug, thiserror::Error)]
 #[error("the body came too slowly")]
 pub struct TooSlow;
 
 impl Pace {
-    /// So many bytes a second, over windows of this length.
+    /// This many bytes per second, over windows of this length.
     pub fn new(bytes_per_second_min: u64, window: Duration) -> Pace {
         let bytes = u128::from(bytes_per_second_min) * window.as_millis() / 1000;
-        // A window that is too short for a whole byte still wants one.
+        // Require at least one byte, even in a very short window.
         let least = u64::from(bytes_per_second_min > 0);
         Pace { bytes_min: u64::try_from(bytes).unwrap_or(u64::MAX).max(least), window }
     }
 
-    /// True if so many bytes in one window are enough.
+    /// True if this many bytes in one window are enough.
     pub fn is_kept(&self, bytes: usize) -> bool {
         bytes as u64 >= self.bytes_min
     }
 }
 
-/// A body that fails when it comes too slowly.
+/// A body that fails if it arrives too slowly.
 pub struct Paced {
     body: Body,
     pace: Pace,
-    /// Told when it came too slowly.
+    /// Set when it was too slow.
     is_late: Arc<AtomicBool>,
-    /// Ends the window; there is none before the first wait.
+    /// The end of the window; `None` before the first wait.
     window: Option<Pin<Box<Sleep>>>,
-    /// Since when the client is waited for.
+    /// Since when this waits for the client.
     since: Option<Instant>,
-    /// How long it was waited for in this window, before that.
+    /// Earlier waiting time in this window.
     waited: Duration,
-    /// What came in this window, in bytes.
+    /// Bytes received in this window.
     came: usize,
 }
 
 impl Paced {
-    /// This body at this speed. `is_late` becomes true when it fails for that.
+    /// Limits this body. `is_late` becomes true if it fails for being too slow.
     pub fn new(body: Body, pace: Pace, is_late: Arc<AtomicBool>) -> Paced {
         let (since, waited) = (None, Duration::ZERO);
         Paced { body, pace, is_late, window: None, since, waited, came: 0 }
     }
 
-    /// Nothing is there: resolves when too little has come in a window.
+    /// Called while no data is available: resolves when a window had too little.
     fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<TooSlow> {
         loop {
             let since = *self.since.get_or_insert_with(Instant::now);
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A body whose parts are sent by the test, as long as they are told to be.
+    /// A body whose parts have the lengths that the test sends.
     fn body() -> (mpsc::UnboundedSender<usize>, Body) {
         let (send, parts) = mpsc::unbounded_channel::<usize>();
         let parts = futures::stream::unfold(parts, async |mut parts| {

@@ -1,5 +1,5 @@
-//! The other end of an HTTP connection, as far as this process can know it: what it is doing, and
-//! whether it can still get what it is sent.
+//! The client of an HTTP connection, as this process sees it: its current activity, and whether it
+//! can still receive its answer.
 
 mod body;
 mod stream;
@@ -23,27 +23,27 @@ use body::Answering;
 pub use body::Tracked;
 pub use stream::PeerIo;
 
-/// A client that had closed the connection before its answer came says so within this time: its
-/// system resets the connection when the answer arrives.
+/// If a client had closed the connection before its answer arrived, its system resets the
+/// connection within this time.
 const RESET_WITHIN: Duration = Duration::from_secs(1);
 
-/// What the client of a connection is doing.
+/// The activity of a connection's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
-    /// It has not begun a request since its last answer.
+    /// No request has begun since the last answer.
     Idle,
-    /// The head of a request has begun and not ended.
+    /// The head of a request has begun but not ended.
     Head,
-    /// A request is being handled, or its body read, or its answer made.
+    /// A request is being read, handled or answered.
     Busy,
-    /// The connection is being closed to make room; nothing more is taken over it.
+    /// The connection is being closed to free its slot; no more requests are accepted.
     Closing,
 }
 
-/// What to do when an answer is known not to have arrived.
+/// Called when an answer is known to be lost.
 pub type Lost = Box<dyn FnOnce() + Send>;
 
-/// The other end of one HTTP connection. Cheap to clone.
+/// The client of one HTTP connection. Cheap to clone.
 #[derive(Clone)]
 pub struct Peer(Arc<Inner>);
 
@@ -55,7 +55,7 @@ struct Inner {
 
 struct State {
     activity: Activity,
-    /// When that began; of an idle one also when it last took a part of its answer.
+    /// When the activity began; for an idle client, also when it last read a part of its answer.
     since: Instant,
     has_ended: bool,
     error: Option<io::ErrorKind>,
@@ -69,12 +69,12 @@ struct Unconfirmed {
 }
 
 impl Peer {
-    /// The other end of this connection. What is sent and not acknowledged for so long is lost, and the
-    /// connection with it.
+    /// The client of this connection. Data that it does not acknowledge within this time counts as
+    /// lost, and the connection ends.
     pub fn new(stream: TcpStream, unacknowledged_max: Duration) -> Peer {
-        // An answer is small and awaited: it must not wait for more to go with it.
+        // Answers are small and awaited, so send them at once.
         let _ = stream.set_nodelay(true);
-        // No keepalive beside it: a time-out of the connection then means that what was sent is lost.
+        // No keepalive: a time-out of the connection then always means that sent data was lost.
         let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(unacknowledged_max));
         let state = State {
             activity: Activity::Idle,
@@ -94,13 +94,13 @@ impl Peer {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it is doing, and since when.
+    /// Its activity, and since when.
     pub fn activity(&self) -> (Activity, Instant) {
         let state = self.state();
         (state.activity, state.since)
     }
 
-    /// A request has come; it has therefore got its last answer. False if the connection is closing.
+    /// A request has begun, so the client got its last answer. False if the connection is closing.
     pub fn begin(&self) -> bool {
         let mut state = self.state();
         state.unconfirmed = None;
@@ -111,7 +111,7 @@ impl Peer {
         true
     }
 
-    /// The answer is made, and on its way.
+    /// The answer is complete and being sent.
     fn end(&self) {
         let mut state = self.state();
         if state.activity == Activity::Busy {
@@ -119,7 +119,7 @@ impl Peer {
         }
     }
 
-    /// Closes the connection, unless a request is being handled.
+    /// Closes the connection unless a request is in progress.
     pub fn close_unless_busy(&self) -> bool {
         let mut state = self.state();
         if matches!(state.activity, Activity::Busy | Activity::Closing) {
@@ -130,12 +130,12 @@ impl Peer {
         true
     }
 
-    /// Resolves when the connection is to be closed.
+    /// Resolves when the connection must be closed.
     pub async fn closing(&self) {
         self.0.closing.cancelled().await;
     }
 
-    /// Resolves when the connection has failed: reset, or timed out.
+    /// Resolves when the connection has failed: reset or timed out.
     pub async fn failed(&self) {
         let failed = self.0.stream.ready(Interest::ERROR).await;
         let error = self.0.stream.take_error().ok().flatten().or(failed.err());
@@ -143,8 +143,8 @@ impl Peer {
         state.error = state.error.or(error.map(|error| error.kind()));
     }
 
-    /// Resolves when the client has closed its direction: it is gone, or sends nothing more and waits
-    /// for its answer. Never while there is something unread.
+    /// Resolves when the client has closed its direction: it is gone, or only waits for its answer.
+    /// Never resolves while there is unread input.
     pub async fn left(&self) {
         match self.0.stream.peek(&mut [0]).await {
             Ok(1..) => std::future::pending().await,
@@ -153,18 +153,18 @@ impl Peer {
         }
     }
 
-    /// Writes this without waiting, as far as it goes.
+    /// Writes as much of this as possible without waiting.
     pub fn say(&self, text: &[u8]) {
         let _ = self.0.stream.try_write(text);
     }
 
-    /// Says that nothing more comes from here.
+    /// Closes this side's direction.
     pub fn shut_down(&self) {
         let _ = SockRef::from(&self.0.stream).shutdown(std::net::Shutdown::Write);
     }
 
-    /// Reads what still comes, and forgets it, so that what was said last is not cut off by a reset:
-    /// to the end, or for as long as one that has closed before may take to say so.
+    /// Reads and discards input, so that a reset does not cut off the last answer. Ends with the
+    /// input, or after the time in which a reset must arrive.
     pub async fn drain(&self) {
         let mut rest = vec![0; 16 << 10];
         let drained = async {
@@ -186,11 +186,11 @@ impl Peer {
         let _ = timeout(RESET_WITHIN, drained).await;
     }
 
-    /// Settles what became of the last answer when the connection is over.
+    /// Decides, at the end of the connection, whether the last answer was lost.
     ///
-    /// It is known to be lost where it was not written to its end, where what was written was not
-    /// acknowledged in time, and where the client had closed the connection before it came. A client
-    /// that read its answer and died is none of these, nor is one whose system had taken the answer.
+    /// It counts as lost if it was not written completely, if the client's system did not
+    /// acknowledge it in time, or if the client had closed the connection before. It does not count
+    /// as lost if the client, or only its system, received the answer and then died.
     pub async fn settle(&self) {
         let (unconfirmed, has_ended) = {
             let mut state = self.state();
@@ -207,12 +207,12 @@ impl Peer {
         }
     }
 
-    /// The stream, to be read and written by the one that serves the connection.
+    /// The stream, for the server of the connection.
     pub fn io(&self) -> PeerIo {
         PeerIo::new(self.clone())
     }
 
-    /// This body, whose end says that the answer is on its way.
+    /// Wraps the answer's body, whose end marks the answer as complete.
     pub fn answering(&self, body: Body) -> Body {
         Body::new(Answering::new(body, self.clone()))
     }

@@ -1,4 +1,4 @@
-//! What an HTTP client is told when something did not work: RFC 9457, with a stable `code`.
+//! The error answers over HTTP: RFC 9457, with a stable `code`.
 
 use axum::{
     body::Body,
@@ -15,27 +15,27 @@ pub struct Problem {
     pub status: StatusCode,
     /// The stable code that clients may rely on.
     pub code: &'static str,
-    /// What happened and what to do, for people.
+    /// What happened and what to do, as text.
     pub detail: String,
-    /// How many seconds to wait before the same request may succeed.
+    /// Seconds to wait before the request may succeed.
     pub retry_after: Option<u64>,
-    /// Further members.
+    /// More members of the object.
     pub more: Map<String, Value>,
 }
 
 impl Problem {
-    /// A problem that sending the same again will not solve.
+    /// A problem that a repeat of the request will not solve.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
         Problem { status, code, detail: detail.into(), retry_after: None, more: Map::new() }
     }
 
-    /// True if what Redis holds of one destination is why: others are not concerned.
+    /// True if damaged data of one destination is the cause: others are not affected.
     pub fn is_damage(&self) -> bool {
         self.status == StatusCode::INTERNAL_SERVER_ERROR
             && matches!(self.code, "damaged" | "unreadable")
     }
 
-    /// A 400: what the client sent cannot be.
+    /// A 400: the request is invalid.
     pub fn invalid_field(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_field", detail)
     }
@@ -53,7 +53,7 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "unknown_topic", detail)
     }
 
-    /// A body that was not taken: longer than `max` bytes, or broken off.
+    /// A body that was refused: longer than `max` bytes, or incomplete.
     pub fn of_body(rejection: &BytesRejection, max: usize) -> Problem {
         match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Problem::body_too_large(max),
@@ -67,19 +67,19 @@ impl Problem {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
     }
 
-    /// A body that broke off.
+    /// An incomplete body.
     pub fn broken_body(status: StatusCode) -> Problem {
-        Problem::new(status, "invalid_body", "the body did not come to its end")
+        Problem::new(status, "invalid_body", "the body is incomplete")
     }
 
-    /// A 408: a body that came too slowly.
+    /// A 408: a body that arrived too slowly.
     pub fn body_timeout() -> Problem {
-        let detail = "the body came more slowly than http.body_bytes_per_second_min; nothing was \
-                      taken, send it again";
+        let detail = "the body arrived more slowly than http.body_bytes_per_second_min; nothing was \
+                      stored, send it again";
         Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail)
     }
 
-    /// A problem that passes by itself.
+    /// A temporary problem.
     pub fn temporary(
         status: StatusCode,
         code: &'static str,
@@ -89,7 +89,7 @@ impl Problem {
         Problem { retry_after: Some(retry_after), ..Problem::new(status, code, detail) }
     }
 
-    /// As JSON. `request_id` where one is known.
+    /// The JSON, with `request_id` if it is known.
     pub fn json(&self, request_id: Option<&str>) -> Value {
         let mut object = self.more.clone();
         object.extend([
@@ -108,7 +108,7 @@ impl Problem {
         Value::Object(object)
     }
 
-    /// As a whole answer.
+    /// The complete answer.
     pub fn response(&self, request_id: Option<&str>) -> Response {
         let mut response = Response::new(Body::from(self.json(request_id).to_string()));
         *response.status_mut() = self.status;
@@ -125,7 +125,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.response(None);
-        // The outermost layer, which knows the request's id, writes the answer once more with it.
+        // The outermost layer rewrites the answer with the request's id.
         response.extensions_mut().insert(self);
         response
     }

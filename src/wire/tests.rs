@@ -12,7 +12,7 @@ fn encode(framing: Framing, frames: &[Vec<u8>]) -> BytesMut {
     wire
 }
 
-/// What a connection that brings these pieces, and then ends, is read as.
+/// The frames of a connection that receives these pieces and then ends.
 fn read<'a>(
     codec: &mut FrameCodec,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -53,7 +53,7 @@ fn the_longest_frame_passes_and_one_byte_more_does_not() {
         let error = read_all(framing, 7, &wire).unwrap_err();
         assert!(matches!(error, FrameError::TooLong { max: 7 }), "{error}");
     }
-    // The length alone is enough; nothing is waited for or reserved.
+    // The length alone is enough: nothing is awaited or reserved.
     let mut buffer = BytesMut::new();
     let mut codec = FrameCodec::new(Framing::Length, 1 << 20);
     let error = read(&mut codec, [&[0xff; 4][..]], &mut buffer).unwrap_err();
@@ -82,7 +82,7 @@ fn a_line_with_a_line_break_cannot_be_written() {
     assert_eq!(&wire[..], b"before");
 }
 
-/// Cuts `wire` at these places (of 0 to 255 parts of its length).
+/// Splits `wire` at these places (of 0 to 255 parts of its length).
 fn cut(wire: &[u8], mut places: Vec<u8>) -> Vec<&[u8]> {
     places.sort_unstable();
     let mut pieces = Vec::new();
@@ -116,7 +116,7 @@ proptest! {
 
     #[test]
     fn garbage_never_panics_nor_reserves_more_than_the_limit(
-        // Leading zeros, so that some lengths are within the limit.
+        // Leading zeros put some lengths within the limit.
         zeros in 0usize..4,
         garbage: Vec<u8>,
         places: Vec<u8>,
@@ -126,7 +126,7 @@ proptest! {
         for framing in BOTH {
             let mut buffer = BytesMut::new();
             let _ = read(&mut FrameCodec::new(framing, max), cut(&wire, places.clone()), &mut buffer);
-            // What has been fed is in the buffer already; the codec adds at most one frame.
+            // The buffer already holds the input; the codec adds at most one frame.
             let bound = 2 * (wire.len() + max + HEAD_BYTES) + 64;
             prop_assert!(buffer.capacity() <= bound, "{} > {bound}", buffer.capacity());
         }

@@ -344,7 +344,7 @@ async fn what_is_damaged_is_named_and_the_pod_stays_ready() {
     limited.redis.ask::<()>(&["SET", &messages, "spoilt"]).await.unwrap();
     for _ in 0..3 {
         // Some of it might be there: nobody is told that nothing is.
-        limited.send("erp", json!("while")).await.is_problem(503, "not_confirmed", "may be there");
+        limited.send("erp", json!("while")).await.is_problem(503, "not_confirmed", "may be stored");
     }
     assert_eq!(limited.send("shaped", json!("others go on")).await.status, 202);
     limited.desk.journal.reaches(2).await;

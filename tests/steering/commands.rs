@@ -97,9 +97,9 @@ async fn messages_are_skipped_cancelled_purged_and_brought_back_by_command() {
     let which = service.run(&["dead-letters", "redrive", "crm"]).await;
     assert!(!which.ok && which.err.contains("--all"), "{}", which.err);
     let dry = service.said(&["dead-letters", "redrive", "crm", "--all", "--dry-run"]).await;
-    assert_eq!(dry.trim(), "1 would arrive anew");
+    assert_eq!(dry.trim(), "1 would be enqueued again");
     let redriven = service.said(&["dead-letters", "redrive", "crm", "1"]).await;
-    assert_eq!(redriven.trim(), "1 have arrived anew");
+    assert_eq!(redriven.trim(), "1 were enqueued again");
     let none = service.said(&["dead-letters", "discard", "crm", "--all", "--yes"]).await;
     assert_eq!(none.trim(), "0 were discarded");
 
@@ -117,9 +117,9 @@ async fn messages_are_skipped_cancelled_purged_and_brought_back_by_command() {
     let log = service.said(&["log", "crm", "--limit", "3"]).await;
     assert!(log.contains("delivered") && log.contains("--cursor"), "{log}");
     let dry = service.said(&["replay", "crm", "--from-sequence", "1", "--dry-run"]).await;
-    assert_eq!(dry.trim(), "6 would arrive anew (of 2 to 9)");
+    assert_eq!(dry.trim(), "6 would be enqueued again (of 2 to 9)");
     let replayed = service.said(&["replay", "crm", "--from-sequence", "8"]).await;
-    assert_eq!(replayed.trim(), "2 have arrived anew (of 8 to 9)");
+    assert_eq!(replayed.trim(), "2 were enqueued again (of 8 to 9)");
     let asked = service.run(&["purge", "crm"]).await;
     assert!(!asked.ok && asked.err.contains("2 messages of crm are pending"), "{}", asked.err);
     let dry = service.said(&["purge", "crm", "--dry-run"]).await;

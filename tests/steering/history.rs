@@ -108,7 +108,7 @@ async fn a_replay_that_is_stopped_says_how_to_go_on_without_doubling() {
     let stopped = service.post(REPLAY, into_lab(json!({}))).await;
     stopped.is_problem(429, "backlog_full", "from_sequence = 4");
     let with_key = service.post(REPLAY, into_lab(json!({"idempotency_key": "k"}))).await;
-    with_key.is_problem(429, "backlog_full", "0 have arrived anew, send the same again");
+    with_key.is_problem(429, "backlog_full", "0 were enqueued again, send the same again");
 }
 
 #[tokio::test]

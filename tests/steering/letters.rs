@@ -125,7 +125,7 @@ async fn a_redrive_stops_where_there_is_no_room_and_says_how_far_it_came() {
     definition["backlog_max"] = json!(3);
     service.define("crm", definition).await;
     let full = service.post(&format!("{LETTERS}/redrive"), json!({"all": true})).await;
-    full.is_problem(429, "backlog_full", "2 have arrived anew");
+    full.is_problem(429, "backlog_full", "2 were enqueued again");
     assert_eq!((&full.body["stamped"], &full.body["refused"]), (&json!(2), &json!(2)));
     let left = service.get(LETTERS).await.ok();
     assert_eq!(each(&left, "sequence"), [3, 4]);

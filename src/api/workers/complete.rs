@@ -1,4 +1,4 @@
-//! `POST /v1/leases/complete`: what workers made of their messages.
+//! `POST /v1/leases/complete`: workers return their results.
 
 use axum::{
     Json,
@@ -19,7 +19,7 @@ use crate::{
     wire::{json::even_null, problem::Problem},
 };
 
-/// The longest content type.
+/// The longest content type, in bytes.
 const CONTENT_TYPE_BYTES_MAX: usize = 256;
 
 #[derive(Deserialize)]
@@ -48,7 +48,7 @@ pub(in crate::api) async fn complete(
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
     let (mut results, groups) = group(&api, tokens).await?;
     for of_one in groups {
-        // The message's own part of the record: only the holder of the lease can change it.
+        // Read the rest of the record: only the holder of the lease can change it.
         let Some(held) = messages_of(&api, &of_one).await? else {
             results.damaged(&of_one.at);
             continue;
@@ -97,7 +97,7 @@ fn completion(
     Completion { token, output, is_unchanged: false }
 }
 
-/// What a worker made of a message; none if it dropped it.
+/// The output of a worker; `None` if it drops the message.
 fn output_of(item: &CompleteItem, at: usize, bytes_max: usize) -> Result<Option<Body>, Problem> {
     let invalid = |what: &str| Problem::invalid_field(format!("items[{at}]: {what}"));
     let body = match (&item.body, &item.body_base64, item.drop) {

@@ -1,5 +1,5 @@
-//! What was claimed for a worker that is known not to have been told: it is given back at once, and
-//! neither an attempt nor a stall is counted.
+//! Requeues claimed messages at once when the answer to their worker is known to be lost. Counts
+//! neither an attempt nor a stall.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use crate::{
     wire::peer::Lost,
 };
 
-/// Redis is asked for so long; after that the leases run out by themselves.
+/// How long to retry; after that, the leases expire.
 const REQUEUE_WITHIN: Duration = Duration::from_secs(20);
 
-/// Leases of one answer. They are given back when this is dropped.
+/// The leases in one answer. Dropping this requeues them.
 pub(super) struct Handed {
     api: Api,
     leases: Vec<(Arc<CatalogEntry>, Vec<LeaseToken>)>,
@@ -28,7 +28,7 @@ impl Handed {
         Handed { api, leases: Vec::new() }
     }
 
-    /// These belong to the answer too.
+    /// Adds leases to the answer.
     pub(super) fn add(&mut self, known: Arc<CatalogEntry>, claimed: &Claimed) {
         let tokens: Vec<_> = claimed.messages.iter().map(|(token, _)| token.clone()).collect();
         if !tokens.is_empty() {
@@ -36,7 +36,7 @@ impl Handed {
         }
     }
 
-    /// What to do when the answer is known to be lost. Nothing is, if it never is.
+    /// The action for a lost answer. It never runs if the answer arrives.
     pub(super) fn when_lost(mut self) -> Lost {
         let (api, leases) = (self.api.clone(), mem::take(&mut self.leases));
         Box::new(move || drop(Handed { api, leases }))
@@ -49,7 +49,7 @@ impl Drop for Handed {
             return;
         }
         for (known, tokens) in mem::take(&mut self.leases) {
-            // Before the process ends, as long as it can.
+            // On the task tracker, so that the process waits for it before it ends.
             self.api.tasks.spawn(give_back(self.api.clone(), known, tokens));
         }
     }
@@ -66,21 +66,21 @@ async fn give_back(api: Api, known: Arc<CatalogEntry>, tokens: Vec<LeaseToken>) 
             telemetry::requeued(name.as_str(), tokens.len());
             tracing::info!(
                 destination = %name, count = tokens.len(),
-                "messages are given back: their worker was gone before it was told of them"
+                "requeued messages: their worker had gone before it got the answer"
             );
         }
         Err(error) => {
-            tracing::warn!(destination = %name, %error, "messages cannot be given back; their leases run out");
+            tracing::warn!(destination = %name, %error, "cannot requeue messages; their leases will expire");
         }
     }
 }
 
-/// Makes a claim again whose answer did not come, to give back what it got.
+/// Repeats a claim that had no answer, to requeue the messages it got.
 pub(super) fn recover(api: &Api, known: Arc<CatalogEntry>, caller: CallSequence, lease: Duration) {
     let task = api.clone();
     api.tasks.spawn(async move {
         let api = task;
-        // The same call: what it claimed is told again, if it was carried out.
+        // The same call: if it was carried out, it returns the same messages.
         let claim = || api.store.claim(&caller, &known, 1..=1, lease);
         let claimed = retry_until(Some(Instant::now() + REQUEUE_WITHIN), claim).await;
         api.callers.put_back(&known.destination.name, caller);

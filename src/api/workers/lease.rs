@@ -1,4 +1,4 @@
-//! `POST /v1/leases`: claiming, with a long poll.
+//! `POST /v1/leases`: claims messages for a worker, with a long poll.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-/// The most messages that a call may insist on: that many bodies make one answer.
+/// The highest `min`: one answer contains that many bodies.
 const MIN_MAX: usize = 64;
 
 #[derive(Deserialize)]
@@ -61,7 +61,7 @@ fn one() -> usize {
 #[derive(Serialize)]
 pub(in crate::api) struct Leases {
     leases: Vec<Lease>,
-    /// Destinations of which nothing can be claimed, because what Redis holds there is damaged.
+    /// Destinations that allow no claim because their data in Redis is damaged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     damaged: Vec<DestinationName>,
 }
@@ -76,12 +76,12 @@ struct Lease {
     id: String,
     key: Option<String>,
     attempt: u32,
-    /// What the last attempt noted for this one.
+    /// The checkpoint of the last attempt.
     checkpoint: Option<Box<RawValue>>,
-    /// The same where some parsers of JSON would refuse it.
+    /// The checkpoint in base64, if some JSON parsers would refuse it.
     #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint_base64: Option<String>,
-    /// Why the last attempt did not succeed.
+    /// The error of the last attempt.
     last_error: Option<LastError>,
     expires_at: String,
     content_type: String,
@@ -109,16 +109,16 @@ pub(in crate::api) async fn lease(
     request.check()?;
     let mut seen = HashSet::new();
     request.destinations.retain(|name| seen.insert(name.clone()));
-    // Who waits for several at once must not hold up those who take what there is.
+    // A request that waits for several messages must not block those that take any number.
     let stands_in_line = request.wait_ms > 0 && request.min == 1;
     let place = stands_in_line.then(|| Arc::new(api.callers.lines.join(&request.destinations)));
     let request = Arc::new(request);
     let peer = peer.map(|Extension(peer)| peer);
-    // Listen first, then look: what comes in between is heard.
+    // Listen first and poll then, so that nothing is missed in between.
     let mut wakes = api.wakes.listen();
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
     loop {
-        // In a task of its own: when this request ends meanwhile, what it gets is given back.
+        // In its own task: if this request ends meanwhile, its messages are requeued.
         let claiming = claim(api.clone(), request.clone(), place.clone());
         let Ok(claimed) = api.tasks.spawn(claiming).await else { return Err(draining()) };
         let (leases, handed) = claimed?;
@@ -131,13 +131,13 @@ pub(in crate::api) async fn lease(
             () = tokio::time::sleep_until(poll) => {}
             () = work_for(&request.destinations, &mut wakes) => {}
             () = turn(place.as_deref()) => {}
-            // Nobody may be there any more: nothing is claimed for it.
+            // The client may be gone: claim nothing for it.
             () = left(peer.as_ref()) => return answer(leases, handed, peer),
         }
     }
 }
 
-/// The answer that names these leases, and gives them back when it is known to be lost.
+/// The answer with these leases; requeues them if the answer is lost.
 fn answer(leases: Leases, handed: Handed, peer: Option<Peer>) -> Result<Response, Problem> {
     let text = serde_json::to_vec(&leases).map_err(|error| {
         let detail = format!("the messages cannot be written as JSON: {error}");
@@ -147,7 +147,7 @@ fn answer(leases: Leases, handed: Handed, peer: Option<Peer>) -> Result<Response
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// Resolves when the client has closed its direction of the connection.
+/// Resolves when the client closes its direction of the connection.
 async fn left(peer: Option<&Peer>) {
     match peer {
         Some(peer) => peer.left().await,
@@ -156,15 +156,15 @@ async fn left(peer: Option<&Peer>) {
 }
 
 impl LeaseRequest {
-    /// How often to look though nothing was heard. Wake-ups tell of the first waiting message, not of
-    /// the one with which there are enough for a call that waits for several.
+    /// How often to poll without a wake-up. Wake-ups announce the first waiting message, not the
+    /// one that completes `min`.
     fn poll(&self) -> Duration {
         Duration::from_millis(if self.min > 1 { 500 } else { 1000 })
     }
 
     fn check(&self) -> Result<(), Problem> {
         check_range("max", self.max as u64, 1..=ITEMS_MAX as u64)?;
-        // So many are claimed however long their bodies are.
+        // This many are claimed regardless of the length of their bodies.
         check_range("min", self.min as u64, 1..=self.max.min(MIN_MAX) as u64)?;
         check_range("wait_ms", self.wait_ms, 0..=WAIT_MS_MAX)?;
         check_range("lease_ms", self.lease_ms, LEASE_MS)?;
@@ -193,7 +193,7 @@ async fn work_for(names: &[DestinationName], wakes: &mut broadcast::Receiver<Wak
     }
 }
 
-/// Resolves when it is this one's turn somewhere.
+/// Resolves when this request becomes first in one of its queues.
 async fn turn(place: Option<&WaiterTicket>) {
     match place {
         Some(place) => place.moved().await,
@@ -201,8 +201,8 @@ async fn turn(place: Option<&WaiterTicket>) {
     }
 }
 
-/// Claims from the destinations where it is this one's turn: from the longest unserved first, from
-/// each its share by weight.
+/// Claims from the destinations in whose queue this request is first: longest unserved first, and
+/// from each its share by weight.
 async fn claim(
     api: Api,
     request: Arc<LeaseRequest>,
@@ -222,7 +222,7 @@ async fn claim(
         }
     }
     if all.len() > 1 || request.min > 1 {
-        // One look at all of them: a claim of each would be a call of each, though most are empty.
+        // One query for all: claiming from each would cost a call each, though most are empty.
         all = api.store.active_among(all).await?;
     }
     let mut weights: u64 = all.iter().map(|known| u64::from(known.destination.weight)).sum();
@@ -242,13 +242,13 @@ async fn claim(
                 handed.add(known, &claimed);
                 claimed
             }
-            // The others go on; the next time, too, others come first.
+            // Continue with the others. Next time, too, others come first.
             Err(problem) if problem.is_damage() && !is_alone => {
                 api.callers.served.note(&name);
                 damaged.push(name);
                 continue;
             }
-            // What is claimed already would be lost until its leases run out.
+            // Return what is claimed already; otherwise it would wait until its leases expire.
             Err(_) if !leases.is_empty() => break,
             Err(problem) => return Err(problem),
         };
@@ -283,7 +283,7 @@ async fn claim_from(
         }
     }
     match claimed {
-        // It may have claimed messages of which nobody knows.
+        // The call may have claimed messages that nobody knows.
         Err(error @ StoreError::Unconfirmed(_)) => {
             handout::recover(api, known, caller, lease);
             Err(error.into())
@@ -299,7 +299,7 @@ fn shown(token: LeaseToken, message: Stamped, deadline: &str, json_depth_max: us
     let Message { id, key, headers, body, .. } = message.message;
     let attempt = message.attempts.number();
     let last_error = message.attempts.errors.into_iter().next();
-    // Several messages share the answer: none may keep a worker from reading the others.
+    // Several messages share the answer: one must not make the others unreadable for the worker.
     let json = json_body(&body.content_type, &body.bytes, json_depth_max);
     let noted = message.attempts.checkpoint;
     let checkpoint = noted.as_deref().and_then(|json| embeddable(json, json_depth_max));

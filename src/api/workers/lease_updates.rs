@@ -1,4 +1,4 @@
-//! `POST /v1/leases/{fail,extend,release}`: the other things that may happen to a lease.
+//! `POST /v1/leases/{fail,extend,requeue}`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -42,7 +42,7 @@ struct ExtendItem {
     token: String,
     #[serde(default = "half_a_minute")]
     lease_ms: u64,
-    /// What the next attempt is to be given; left out: what was noted before.
+    /// The checkpoint for the next attempt; if omitted, the earlier one stays.
     #[serde(default, deserialize_with = "even_null")]
     checkpoint: Option<Box<RawValue>>,
 }
@@ -135,7 +135,7 @@ pub(in crate::api) async fn extend(
             return Err(Problem::invalid_field(format!("items[{at}].checkpoint: {problem}")));
         }
         let given = item.checkpoint.as_ref().map(|json| json.get());
-        // The next attempt gets it in an answer that it shares with other messages.
+        // The next attempt gets the checkpoint in an answer that contains other messages too.
         if given.is_some_and(|json| embeddable(json, api.json_depth_max).is_none()) {
             let levels = api.json_depth_max.saturating_sub(AROUND);
             let detail = format!(
@@ -148,7 +148,7 @@ pub(in crate::api) async fn extend(
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
     let (mut results, groups) = group(&api, tokens).await?;
     for Group { known, at, tokens } in groups {
-        // One call for each length of lease, of which there is usually one.
+        // One call per lease duration; usually there is only one.
         let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<Extension>)> = BTreeMap::new();
         for (index, token) in at.into_iter().zip(tokens) {
             let item = &items[index];
@@ -157,8 +157,8 @@ pub(in crate::api) async fn extend(
             let checkpoint = item.checkpoint.as_ref().map(|json| json.get().to_owned());
             extensions.push(Extension { token, checkpoint });
         }
-        // With a checkpoint, what is noted of a message is read and written: it may be long, whatever
-        // comes now.
+        // With a checkpoint, a call reads and writes all that is stored about attempts, which may
+        // be long even if this checkpoint is short.
         let size = |one: &Extension| one.checkpoint.as_ref().map_or(0, |_| CHECKPOINT_BYTES_MAX);
         for (lease_ms, (mut at, extensions)) in by_length {
             let lease = Duration::from_millis(lease_ms);

@@ -1,4 +1,4 @@
-//! `/v1/leases`: what a user's own worker needs, in any language that speaks HTTP and JSON.
+//! `/v1/leases`: the API for the user's own workers, in any language with HTTP and JSON.
 
 mod complete;
 mod handout;
@@ -28,9 +28,9 @@ use crate::{
 
 /// The most messages of one lease call, and items of the others.
 const ITEMS_MAX: usize = 1000;
-/// The most bytes of what attempts left behind that one call to Redis reads and writes.
+/// The most bytes of attempts (errors, checkpoints) that one call to Redis reads and writes.
 const ATTEMPTS_BYTES_MAX: usize = 1 << 20;
-/// The most bytes of outputs, and of what attempts left behind, that one call to Redis writes.
+/// The most bytes of outputs and attempts that one call to Redis writes.
 const CALL_BYTES_MAX: usize = 4 << 20;
 /// The longest a lease call may wait, in milliseconds.
 const WAIT_MS_MAX: u64 = 60_000;
@@ -42,8 +42,8 @@ const RETRY_MS_MAX: u64 = 24 * 3_600_000;
 /// The most destinations whose idle callers are kept.
 const CALLERS_OF_MAX: usize = 1024;
 
-/// What the calls of workers share: callers, one for each call that is under way at once; who waits
-/// for messages; and which destinations were served when.
+/// State shared by the calls of workers: idle callers (each call in flight has its own), queues of
+/// waiting requests, and when each destination was last served.
 #[derive(Default)]
 pub struct CallSequences {
     idle: Mutex<HashMap<DestinationName, Vec<CallSequence>>>,
@@ -59,11 +59,11 @@ impl CallSequences {
     }
 
     fn put_back(&self, name: &DestinationName, caller: CallSequence) {
-        // An answer that did not come is not asked for again here.
+        // Give up a call without an answer: it is not repeated here.
         caller.give_up();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() >= CALLERS_OF_MAX && !idle.contains_key(name) {
-            // Any: whoever needs one finds or makes another.
+            // Any entry: a caller can always be created again.
             let other = idle.keys().next().cloned();
             other.map(|other| idle.remove(&other));
         }
@@ -92,7 +92,7 @@ struct ItemResult {
     status: Status,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
-    /// What becomes of it, where its attempts are used up.
+    /// What happens to the message if its attempts are used up.
     #[serde(skip_serializing_if = "Option::is_none")]
     exhausted: Option<&'static str>,
 }
@@ -106,12 +106,12 @@ impl Results {
         at.iter().zip(statuses).for_each(|(&index, &status)| self.set(index, status));
     }
 
-    /// What is damaged at their destination keeps these from what was asked.
+    /// Marks these items as damaged.
     fn damaged(&mut self, at: &[usize]) {
         at.iter().for_each(|&index| self.set(index, Status::Damaged));
     }
 
-    /// Tells of those of these items that are halted what their destination does with them.
+    /// Reports, for halted items, what the destination does with them.
     fn exhausted(&mut self, at: &[usize], policy: OnExhausted) {
         let progress = match policy {
             OnExhausted::Halt => "halted",
@@ -128,15 +128,15 @@ impl Results {
     }
 }
 
-/// The items of one destination: each by its place in the request, with its lease.
+/// The items of one destination: index in the request, and lease.
 struct Group {
     known: Arc<CatalogEntry>,
     at: Vec<usize>,
     tokens: Vec<LeaseToken>,
 }
 
-/// The items of each destination, and a result for each until something better is known. What is
-/// no token of ours, or belongs to a destination that is gone, holds no lease.
+/// Groups items by destination, with a preliminary result for each. An item whose token is invalid,
+/// or whose destination is gone, has a stale lease.
 async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Problem> {
     check_range("items", tokens.len() as u64, 1..=ITEMS_MAX as u64)?;
     let mut by_name: BTreeMap<DestinationName, (Vec<usize>, Vec<LeaseToken>)> = BTreeMap::new();
@@ -162,15 +162,14 @@ async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Pr
     Ok((Results { results: tokens.into_iter().map(stale).collect() }, groups))
 }
 
-/// The bytes of what attempts at a message left behind, about.
+/// The approximate bytes of what is stored about a message's attempts.
 fn bytes_left(message: &Stamped) -> usize {
     let attempts = &message.attempts;
     let details = attempts.errors.iter().map(|(_, error)| error.detail.len());
     attempts.checkpoint.as_ref().map_or(0, String::len) + details.sum::<usize>()
 }
 
-/// The answer, or none where what Redis holds of that destination is damaged: then its items say so,
-/// and those of the others go on.
+/// The answer, or `None` if that destination's data is damaged: only its own items then fail.
 fn unless_damaged<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Problem> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -179,10 +178,10 @@ fn unless_damaged<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Problem
     }
 }
 
-/// The messages of these leases, as far as they are there; none at all where they cannot be read.
+/// The messages of these leases that exist; `None` if they cannot be read.
 async fn messages_of(api: &Api, group: &Group) -> Result<Option<Vec<Option<Stamped>>>, Problem> {
     let sequences: Vec<u64> = group.tokens.iter().map(|token| token.sequence).collect();
-    // Its body is needed only where it is kept beside the output.
+    // The body is needed only if the log keeps it.
     unless_damaged(match group.known.destination.log_bodies {
         true => api.store.messages(&group.known, &sequences).await,
         false => api.store.headers(&group.known, &sequences).await,

@@ -1,5 +1,5 @@
-//! Who waits for messages in this process: first come, first served. And which destination was
-//! served when, so that of several each has its turn.
+//! The requests that wait for messages in this process, first come, first served; and when each
+//! destination was last served, so that each has its turn.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 
 use crate::domain::DestinationName;
 
-/// A line of those who wait, for each destination.
+/// A queue of waiting requests for each destination.
 #[derive(Default)]
 pub(super) struct WaiterQueues {
     waiting: Mutex<HashMap<DestinationName, VecDeque<Arc<Notify>>>>,
 }
 
-/// A place in the lines of some destinations; whoever is behind moves up when it is dropped.
+/// A request's place in the queues of some destinations. Dropping it lets the next move up.
 pub(super) struct WaiterTicket {
     lines: Arc<WaiterQueues>,
     names: Vec<DestinationName>,
@@ -24,7 +24,7 @@ pub(super) struct WaiterTicket {
 }
 
 impl WaiterQueues {
-    /// Joins these lines, at their ends. Each name once.
+    /// Joins these queues at their ends. Each name must occur once.
     pub(super) fn join(self: &Arc<Self>, names: &[DestinationName]) -> WaiterTicket {
         let moved = Arc::new(Notify::new());
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,14 +36,14 @@ impl WaiterQueues {
 }
 
 impl WaiterTicket {
-    /// True if nobody came before.
+    /// True if this request is first in the queue.
     pub(super) fn is_first(&self, name: &DestinationName) -> bool {
         let waiting = self.lines.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let first = waiting.get(name).and_then(|line| line.front());
         first.is_some_and(|first| Arc::ptr_eq(first, &self.moved))
     }
 
-    /// Resolves when this has become the first of a line, perhaps since the last time.
+    /// Resolves when this became first in a queue, even before the call.
     pub(super) async fn moved(&self) {
         self.moved.notified().await;
     }
@@ -57,7 +57,7 @@ impl Drop for WaiterTicket {
             let was_first = line.front().is_some_and(|first| Arc::ptr_eq(first, &self.moved));
             line.retain(|one| !Arc::ptr_eq(one, &self.moved));
             match line.front() {
-                // There may be more than this one has taken.
+                // More messages may be waiting than this one took.
                 Some(next) if was_first => next.notify_one(),
                 Some(_) => {}
                 None => {
@@ -68,30 +68,30 @@ impl Drop for WaiterTicket {
     }
 }
 
-/// How many destinations are remembered that were served.
+/// How many served destinations are remembered.
 const REMEMBERED_MAX: usize = 1024;
 
-/// When each destination was served last.
+/// When each destination was last served.
 #[derive(Default)]
 pub(super) struct Served {
     last: Mutex<(u64, HashMap<DestinationName, u64>)>,
 }
 
 impl Served {
-    /// Puts the longest unserved first; those who never were stay in their order.
+    /// Sorts the longest unserved first; those never served keep their order.
     pub(super) fn sort(&self, names: &mut [DestinationName]) {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         names.sort_by_key(|name| last.1.get(name).copied().unwrap_or_default());
     }
 
-    /// It is served now.
+    /// Notes that the destination is served now.
     pub(super) fn note(&self, name: &DestinationName) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.0 += 1;
         let now = last.0;
         last.1.insert(name.clone(), now);
         if last.1.len() > REMEMBERED_MAX {
-            // Who was served before all of these counts as never served: it comes first anyway.
+            // Older ones count as never served, which also sorts them first.
             let oldest = now - REMEMBERED_MAX as u64 / 2;
             last.1.retain(|_, number| *number > oldest);
         }

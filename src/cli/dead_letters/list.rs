@@ -49,7 +49,7 @@ pub struct ShowArgs {
     sequence: u64,
 }
 
-/// Lists them.
+/// Lists dead letters.
 pub async fn list(args: ListArgs) -> anyhow::Result<()> {
     let query = query(&[
         ("key", args.key),
@@ -64,7 +64,7 @@ pub async fn list(args: ListArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shows one.
+/// Shows one dead letter.
 pub async fn show(args: ShowArgs) -> anyhow::Result<()> {
     let path = path_of(&args.destination, &format!("dead-letters/{}", args.sequence));
     let answer = args.at.get(&path).await?;

@@ -53,7 +53,7 @@ struct DiscardArgs {
     yes: bool,
 }
 
-/// Does it.
+/// Runs the command.
 pub async fn run(args: DeadLettersArgs) -> anyhow::Result<()> {
     match args.command {
         Command::List(args) => list::list(args).await,
@@ -67,11 +67,11 @@ async fn redrive(args: Many) -> anyhow::Result<()> {
     let path = path_of(&args.destination, "dead-letters/redrive");
     let answer = args.at.post(&path, &args.which.request(args.dry_run)?).await?;
     args.at.print(&answer, |answer| match answer["would_redrive"].as_u64() {
-        Some(count) => format!("{count} would arrive anew"),
+        Some(count) => format!("{count} would be enqueued again"),
         None => {
-            let mut text = format!("{} have arrived anew", answer["redriven"]);
+            let mut text = format!("{} were enqueued again", answer["redriven"]);
             for (field, what) in
-                [("gone", "are no dead letters any more"), ("refused", "can never be delivered")]
+                [("gone", "are no longer dead letters"), ("refused", "can never be delivered")]
             {
                 if answer[field] != 0 {
                     text += &format!("; {} {what}", answer[field]);
@@ -90,7 +90,10 @@ async fn discard(args: DiscardArgs) -> anyhow::Result<()> {
         let counts = args.at.post(&path, &args.which.request(true)?).await?;
         let count = &counts["would_discard"];
         anyhow::ensure!(
-            is_sure(&format!("{count} dead letters of {} go for good.", args.destination))?,
+            is_sure(&format!(
+                "This deletes {count} dead letters of {} permanently.",
+                args.destination
+            ))?,
             "nothing was discarded"
         );
     }

@@ -1,4 +1,4 @@
-//! Which dead letters a command is about.
+//! Selects dead letters for a command.
 
 use anyhow::ensure;
 use clap::Args;
@@ -33,7 +33,7 @@ pub struct Which {
 }
 
 impl Which {
-    /// As the service is asked.
+    /// The request body for the service.
     pub fn request(&self, dry_run: bool) -> anyhow::Result<Value> {
         let filter = object(&[
             ("key", self.key.as_deref().map(Value::from)),

@@ -1,4 +1,4 @@
-//! The accident half-way: SIGKILL for one processor and for the sender that serves a destination.
+//! The faults of the demo, half-way: SIGKILL of one processor and of the sender that is delivering.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio::time::{sleep, sleep_until};
 use super::{ledger::Ledger, plan::Stream, progress::Progress};
 use crate::cli::harness::{Harness, metrics};
 
-/// Over this time it is watched which sender delivers.
+/// How long to observe which sender delivers.
 const WATCH: Duration = Duration::from_secs(1);
 
 /// A process that was killed.
@@ -19,7 +19,7 @@ pub struct Killed {
     pub name: String,
     /// Its process id.
     pub pid: u32,
-    /// When, in seconds from the first message.
+    /// When, in seconds since the first message.
     pub at_s: f64,
 }
 
@@ -32,7 +32,7 @@ pub async fn half_way(
 ) -> anyhow::Result<Vec<Killed>> {
     sleep_until((at - WATCH).into()).await;
     let owner = delivering_sender(harness, Stream::Http).await;
-    let owner = owner.context("no sender says that it delivers to demo-http")?;
+    let owner = owner.context("no sender reports deliveries to demo-http")?;
     let processor = harness.of_role("processor").map(|process| process.name.clone()).next();
     let mut killed = Vec::new();
     for name in [processor.context("there is no processor")?, owner] {
@@ -45,13 +45,13 @@ pub async fn half_way(
     Ok(killed)
 }
 
-/// The name of the sender that has delivered most to a destination while it was watched.
+/// The name of the sender that delivered most to a destination during the observation.
 async fn delivering_sender(harness: &Harness, stream: Stream) -> Option<String> {
     let before = delivered_by_sender(harness, stream).await;
     sleep(WATCH).await;
     let after = delivered_by_sender(harness, stream).await;
     let grown = before.into_iter().zip(after).map(|((name, before), (_, after))| {
-        // Growth decides; where nothing was delivered meanwhile, the whole count.
+        // The increase decides; if nothing was delivered meanwhile, the total.
         (name, after - before, after)
     });
     let most = grown.max_by(|a, b| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2)));

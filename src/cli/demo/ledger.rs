@@ -1,5 +1,5 @@
-//! What really happened, written down by those who saw it: the producers, the transformer and the
-//! receivers. Reseq itself writes nothing here.
+//! The record of what happened, kept by the producers, the transformer and the receivers. Reseq
+//! itself does not write to it.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -11,7 +11,7 @@ use super::{
     plan::{Plan, Stream},
 };
 
-/// The record of one demo. All times are from its start.
+/// The record of one demo. All times are relative to its start.
 #[derive(Debug)]
 pub struct Ledger {
     start: Instant,
@@ -22,30 +22,30 @@ pub struct Ledger {
     work: Mutex<Work>,
 }
 
-/// What the transformer did.
+/// The work of the transformer.
 #[derive(Debug, Default, Clone)]
 pub struct Work {
-    /// Messages that it holds now.
+    /// Messages that it is processing now.
     pub held: usize,
     /// Attempts that it has answered.
     pub answered: usize,
-    /// How much longer than drawn it held each, in milliseconds.
+    /// By how many milliseconds each took longer than planned.
     pub overshoot_ms: Vec<f64>,
 }
 
-/// How far everything is, for the progress display.
+/// The progress of the demo, for display.
 #[derive(Debug)]
 pub struct Counts {
     /// Messages sent, both streams.
     pub sent: usize,
-    /// What the transformer did.
+    /// The work of the transformer.
     pub work: Work,
-    /// Messages that arrived at least once, each stream.
+    /// Messages that arrived at least once, per stream.
     pub delivered: [usize; 2],
 }
 
 impl Ledger {
-    /// An empty record that starts now.
+    /// An empty record, starting now.
     pub fn new(plan: Plan) -> Ledger {
         Ledger {
             start: Instant::now(),
@@ -57,7 +57,7 @@ impl Ledger {
         }
     }
 
-    /// What was to happen.
+    /// The plan of the demo.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -72,7 +72,7 @@ impl Ledger {
         self.start.elapsed()
     }
 
-    /// A producer is about to write its next message, which was due at `due`.
+    /// A producer is about to send its next message, which was due at `due`.
     pub fn sending(&self, stream: Stream, due: Instant) {
         let now = Instant::now();
         lock(&self.sent[stream as usize]).push(now - self.start);
@@ -80,12 +80,12 @@ impl Ledger {
         *late = late.max(now.saturating_duration_since(due));
     }
 
-    /// The transformer was given a message.
+    /// The transformer received a message.
     pub fn hold(&self) {
         lock(&self.work).held += 1;
     }
 
-    /// The transformer answers a message, or its caller has gone, after it held it so long.
+    /// The transformer answered a message after `held`, or its caller is gone (`None`).
     pub fn let_go(&self, drawn: Duration, held: Option<Duration>) {
         let mut work = lock(&self.work);
         work.held -= 1;
@@ -95,7 +95,7 @@ impl Ledger {
         }
     }
 
-    /// A receiver accepts a message that reached it at `at`.
+    /// A receiver accepted a message that arrived at `at`.
     pub fn arrived(
         &self,
         stream: Stream,
@@ -107,27 +107,27 @@ impl Ledger {
         lock(&self.arrivals[stream as usize]).push(arrival);
     }
 
-    /// The instants of sending of a stream's messages, in order.
+    /// When each of a stream's messages was sent, in order.
     pub fn sent(&self, stream: Stream) -> Vec<Duration> {
         lock(&self.sent[stream as usize]).clone()
     }
 
-    /// How far behind its schedule a message was sent at most.
+    /// The longest delay of a message behind its schedule.
     pub fn late_max(&self) -> Duration {
         *lock(&self.late)
     }
 
-    /// What the transformer did.
+    /// The work of the transformer.
     pub fn work(&self) -> Work {
         lock(&self.work).clone()
     }
 
-    /// A stream's arrivals, judged.
+    /// Checks the order of a stream's arrivals.
     pub fn judge(&self, stream: Stream) -> OrderCheck {
         judge(&lock(&self.arrivals[stream as usize]), self.messages())
     }
 
-    /// How far everything is.
+    /// The progress so far.
     pub fn counts(&self) -> Counts {
         let sent = self.sent.iter().map(|sent| lock(sent).len()).sum();
         let delivered = Stream::ALL.map(|stream| self.judge(stream).delivered());
@@ -141,7 +141,7 @@ impl Ledger {
     }
 }
 
-/// Nothing panics while it holds one of these locks, and each value is whole at any instant.
+/// Ignores poisoning: no holder of these locks panics, and each value is always consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! `reseq demo`: the case that Reseq is for, really run, and judged from outside.
+//! `reseq demo`: runs Reseq's main use case on real processes, and checks the result from outside.
 //!
 //! ```text
 //! producers ──► ingest ──► 2 processors ──► 2 senders ──► receivers
@@ -6,8 +6,8 @@
 //!                          transformer (here)
 //! ```
 //!
-//! The five processes between are this program's own `reseq serve`, over an embedded Redis. What is
-//! measured is measured here, at both ends: Reseq's own clocks and counters do not enter.
+//! The five processes in between are this program's own `reseq serve`, with an embedded Redis. All
+//! measurements are made here, at both ends, without Reseq's own clocks and counters.
 
 use std::{
     io::Write,
@@ -43,36 +43,36 @@ mod setup;
 mod table;
 mod transformer;
 
-/// After the last message was sent, all must have arrived within this time.
+/// Time limit for all arrivals after the last message was sent.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
-/// How often it is looked whether they have.
+/// How often to check for them.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// From readiness to the first message.
+/// Time between readiness and the first message.
 const LEAD: Duration = Duration::from_millis(200);
 
 /// The arguments of `reseq demo`.
 #[derive(Debug, Clone, Args)]
 pub struct DemoArgs {
-    /// 1: kill a processor and the delivering sender half-way. 0: kill nothing, and judge how
-    /// close every message comes to the ideal.
+    /// Kill a processor and the delivering sender half-way (1), or nothing (0); with 0, check how
+    /// close every message comes to the ideal
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub kills: u8,
-    /// Between two messages of one stream, in milliseconds.
+    /// Time between two messages of one stream, in milliseconds
     #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub interval_ms: u64,
-    /// The shortest processing time, in milliseconds.
+    /// Shortest processing time, in milliseconds
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(0..=20_000))]
     pub work_min_ms: u64,
-    /// The longest processing time, in milliseconds.
+    /// Longest processing time, in milliseconds
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(0..=20_000))]
     pub work_max_ms: u64,
-    /// Messages over HTTP, and as many over TCP.
+    /// Number of messages over HTTP, and the same number over TCP
     #[arg(long, default_value_t = 80, value_parser = messages)]
     pub messages: usize,
-    /// The same seed draws the same processing times.
+    /// Seed of the processing times; the same seed gives the same times
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Print the report as JSON too, on the last line.
+    /// Also print the report as JSON, on the last line
     #[arg(long)]
     pub json: bool,
 }
@@ -82,7 +82,7 @@ fn messages(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| "write a number from 1 to 100000".to_owned())
 }
 
-/// Runs the demo and prints its report. True if everything arrived, in order.
+/// Runs the demo and prints its report. True if everything arrived in order.
 pub async fn run(args: DemoArgs) -> anyhow::Result<bool> {
     let (min_ms, max_ms) = (args.work_min_ms, args.work_max_ms);
     ensure!(min_ms <= max_ms, "--work-min-ms {min_ms} is above --work-max-ms {max_ms}");
@@ -103,7 +103,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<bool> {
     progress.note("stopping everything");
     let (problems, logs) = harness.close().await;
     progress.finish();
-    // Drawn only now: a repeat may have come while everything stopped.
+    // Create the report only now: a repeat may arrive while the processes stop.
     let report = played.map(|played| Some(played?.report(&args, &ledger, problems)));
     let keep = match &report {
         Ok(Some(report)) => !report.is_flawless(),
@@ -127,7 +127,7 @@ fn print(report: &Report, json: bool) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// What happened beside the messages.
+/// What happened besides the messages.
 #[derive(Debug, Default)]
 struct Played {
     killed: Vec<Killed>,
@@ -141,7 +141,7 @@ impl Played {
     }
 }
 
-/// Starts the processes, sends everything, has the accident, and waits for the arrivals.
+/// Starts the processes, sends all messages, injects the faults, and waits for the arrivals.
 async fn play(
     args: &DemoArgs,
     harness: &mut Harness,

@@ -1,4 +1,4 @@
-//! What arrived, judged: in order or not, what was missing, how much came twice. Pure.
+//! Checks arrivals: order, missing messages, repeats. No I/O.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use std::time::Duration;
 pub struct Arrival {
     /// Its number, from 1.
     pub n: usize,
-    /// When, from the start of the demo.
+    /// When it arrived, since the start of the demo.
     pub at: Duration,
-    /// `(Reseq-Epoch, Reseq-Sequence)`, where the way out has headers.
+    /// `(Reseq-Epoch, Reseq-Sequence)`, if the delivery has headers.
     pub place: Option<(u64, u64)>,
-    /// Whether the body is the transformer's.
+    /// True if the transformer processed the body.
     pub is_transformed: bool,
 }
 
-/// A receiver's arrivals, judged.
+/// The result of the check for one receiver.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OrderCheck {
-    /// When each message arrived first; `None` where it never did.
+    /// When each message first arrived; `None` if it never did.
     pub first: Vec<Option<Duration>>,
-    /// First deliveries came in the order of sending, and every repeat was recognisable.
+    /// True if first deliveries came in the order of sending, and every repeat was recognisable.
     pub in_order: bool,
     /// Deliveries that the receiver recognised as repeats.
     pub repeats: usize,
-    /// Deliveries that nobody had sent, or that nobody had transformed.
+    /// Deliveries of something that was not sent, or not transformed.
     pub foreign: usize,
 }
 
@@ -35,10 +35,10 @@ impl OrderCheck {
     }
 }
 
-/// Judges what arrived of `messages` messages.
+/// Checks the arrivals of `messages` messages.
 ///
-/// A receiver that is given places knows a repeat by a place that is not above the last one; one
-/// that is not, by a number that it has seen.
+/// With positions, a receiver recognises a repeat by a position that is not above the last one;
+/// without them, by a number that it has seen.
 pub fn judge(arrivals: &[Arrival], messages: usize) -> OrderCheck {
     let mut judged =
         OrderCheck { first: vec![None; messages], in_order: true, repeats: 0, foreign: 0 };
@@ -63,7 +63,8 @@ pub fn judge(arrivals: &[Arrival], messages: usize) -> OrderCheck {
             continue;
         }
         last_place = arrival.place.or(last_place);
-        // A number that was seen and yet looks new is a repeat that could not be recognised.
+        // A number that was seen but has a new position is a repeat that the receiver cannot
+        // recognise.
         judged.in_order &= arrival.n > last_n;
         last_n = last_n.max(arrival.n);
         judged.first[index].get_or_insert(arrival.at);

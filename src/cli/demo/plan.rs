@@ -1,13 +1,13 @@
-//! What is to happen, drawn beforehand, and what would be best: pure, without a clock.
+//! The planned processing times, and the ideal departures. No clock.
 //!
-//! The ideal and the one-at-a-time departures follow from two things alone: the instants at which
-//! the producer sent, and the drawn processing times. Nothing that Reseq measures enters them.
+//! The ideal and the one-at-a-time departures depend on only two things: when the producer sent,
+//! and the planned processing times. No measurement by Reseq enters them.
 
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-/// The two ways through the demo; messages of one never wait for the other.
+/// The two streams of the demo. Messages of one never wait for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// In over HTTP, out over HTTP.
@@ -17,7 +17,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Both, in the order of the report's columns.
+    /// Both, in the order of the columns of the report.
     pub const ALL: [Stream; 2] = [Stream::Http, Stream::Tcp];
 
     /// The name of its destination.
@@ -34,7 +34,7 @@ impl Stream {
     }
 }
 
-/// The drawn processing times. Messages are numbered from 1, each stream for itself.
+/// The planned processing times. Each stream numbers its messages from 1.
 #[derive(Debug)]
 pub struct Plan {
     work: [Vec<Duration>; 2],
@@ -59,20 +59,20 @@ impl Plan {
         &self.work[stream as usize]
     }
 
-    /// The processing time of message `n`; `None` where there is no such message.
+    /// The processing time of message `n`; `None` if it does not exist.
     pub fn work_of(&self, stream: Stream, n: usize) -> Option<Duration> {
         self.work(stream).get(n.checked_sub(1)?).copied()
     }
 }
 
-/// When each message leaves if it leaves as soon as it and all before it are finished, and every
-/// one is begun the instant it is sent: the largest `sent + work` so far.
+/// When each message leaves if all start when sent, and each leaves as soon as it and all before it
+/// are finished: the largest `sent + work` so far.
 pub fn ideal_departures(sent: &[Duration], work: &[Duration]) -> Vec<Duration> {
     let finished = sent.iter().zip(work).map(|(sent, work)| *sent + *work);
     finished.scan(Duration::ZERO, latest).collect()
 }
 
-/// When each message leaves if each is begun only after the one before it has left.
+/// When each message leaves if each starts only after the one before it has left.
 pub fn one_at_a_time_departures(sent: &[Duration], work: &[Duration]) -> Vec<Duration> {
     let pairs = sent.iter().zip(work);
     pairs

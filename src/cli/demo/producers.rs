@@ -1,4 +1,4 @@
-//! The two producers: one message every so often on an absolute schedule, in order, each over one
+//! The two producers: each sends one message per interval on a fixed schedule, in order, over one
 //! connection.
 
 use std::{
@@ -19,19 +19,19 @@ use tokio::{
 
 use super::{ledger::Ledger, plan::Stream};
 
-/// An answer may take so long.
+/// Time limit of an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// A message that is not accepted is sent again for so long.
+/// How long to retry a message that is not accepted.
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Between two tries, where the service names no time.
+/// The pause before a retry, unless the service names one.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// When messages are due: every `interval` from `start`, however long anything takes.
+/// The schedule: one message every `interval` from `start`, regardless of delays.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
     /// When the first is due.
     pub start: Instant,
-    /// Between two.
+    /// The time between two messages.
     pub interval: Duration,
 }
 
@@ -42,8 +42,8 @@ impl Schedule {
     }
 }
 
-/// Sends all messages of the HTTP stream. Each waits for the answer to the one before it: two
-/// requests at once could overtake each other, and then no order would have been asked for.
+/// Sends all messages of the HTTP stream. Waits for each answer before the next request, because
+/// two requests at once could overtake each other.
 pub async fn over_http(base: &str, ledger: &Ledger, schedule: Schedule) -> anyhow::Result<()> {
     let client = Client::builder()
         .no_proxy()
@@ -61,7 +61,7 @@ pub async fn over_http(base: &str, ledger: &Ledger, schedule: Schedule) -> anyho
     Ok(())
 }
 
-/// Sends one message until it is accepted. The key makes sending again safe.
+/// Sends one message until it is accepted. The key makes retries safe.
 async fn post(client: &Client, url: &str, n: usize) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
@@ -70,7 +70,7 @@ async fn post(client: &Client, url: &str, n: usize) -> anyhow::Result<()> {
         let problem = match request.send().await {
             Ok(answer) => {
                 let status = answer.status();
-                // Read to its end, or the connection could not be used again.
+                // Read the whole body, so that the connection can be reused.
                 let text = answer.text().await.unwrap_or_default();
                 match status {
                     StatusCode::ACCEPTED => return Ok(()),
@@ -87,8 +87,8 @@ async fn post(client: &Client, url: &str, n: usize) -> anyhow::Result<()> {
     }
 }
 
-/// Sends all messages of the TCP stream; the answers are read beside, so that no line waits for
-/// the answer to the one before it.
+/// Sends all messages of the TCP stream. Answers are read in parallel, so that no line waits for
+/// one.
 pub async fn over_tcp(
     address: SocketAddr,
     ledger: &Ledger,
@@ -118,7 +118,7 @@ async fn write_lines(
         let written = write.write_all(line.as_bytes()).await;
         written.with_context(|| format!("sending message {n} over TCP"))?;
     }
-    // Handed back and not dropped: that would close our half before the last answers have come.
+    // Return it: dropping it would close our direction before the last answers have arrived.
     Ok(write)
 }
 

@@ -1,4 +1,4 @@
-//! The live display: bars on a terminal, else a plain line a second.
+//! The live display: bars on a terminal, otherwise one line per second.
 
 use std::{
     io::{IsTerminal, Write},
@@ -14,7 +14,7 @@ use super::{
     plan::Stream,
 };
 
-/// How often bars are drawn.
+/// How often the bars are updated.
 const BARS_EVERY: Duration = Duration::from_millis(100);
 /// How often a plain line is written.
 const LINE_EVERY: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ struct Bars {
 }
 
 impl Progress {
-    /// Begins to show how far everything is.
+    /// Starts to display the progress.
     pub fn start(ledger: Arc<Ledger>) -> Progress {
         let is_terminal = std::io::stdout().is_terminal();
         let bars = is_terminal.then(|| Arc::new(Bars::new(ledger.messages() as u64)));
@@ -42,7 +42,7 @@ impl Progress {
         Progress { bars, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Says what has just happened.
+    /// Prints an event.
     pub fn note(&self, text: &str) {
         match &self.bars {
             Some(bars) => bars.note(text),
@@ -50,10 +50,10 @@ impl Progress {
         }
     }
 
-    /// Ends the display and leaves the notes.
+    /// Ends the display; the notes remain.
     pub fn finish(self) {
         if let Some(bars) = &self.bars {
-            // The report comes next, and says the same better.
+            // The report that follows shows the same in more detail.
             bars.now.finish_and_clear();
             let _ = bars.all.clear();
             bars.all.set_draw_target(ProgressDrawTarget::hidden());
@@ -69,14 +69,14 @@ async fn show(ledger: Arc<Ledger>, bars: Option<Arc<Bars>>) {
         let counts = ledger.counts();
         match &bars {
             Some(bars) => bars.draw(&counts),
-            // Before the first message there is nothing to tell.
+            // Print nothing before the first message.
             None if counts.sent > 0 => say(&line(&counts, ledger.messages())),
             None => {}
         }
     }
 }
 
-/// A reader that has gone (`| head`) must not end the demo, which has processes to stop.
+/// A closed output (`| head`) must not end the demo, which has processes to stop.
 fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
@@ -97,7 +97,7 @@ impl Bars {
     fn new(messages: u64) -> Bars {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stdout());
         let style = |template: &str| {
-            // The templates are constants; a broken one would show the default style.
+            // The templates are constants; an invalid one would fall back to the default style.
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
         };
         let bar = |name: &str, count: u64| {
@@ -126,7 +126,7 @@ impl Bars {
     }
 
     fn note(&self, text: &str) {
-        // What cannot be drawn is not worth an end.
+        // A display error must not end the demo.
         let _ = self.all.println(text);
         self.now.set_message(text.to_owned());
     }

@@ -1,20 +1,20 @@
-//! The middle, the slow end and the slowest of some durations. Pure.
+//! Median, 99th percentile and maximum of durations. No I/O.
 
 use serde::Serialize;
 
 /// Three quantiles, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Quantiles {
-    /// Half are not above it.
+    /// The median.
     pub p50_ms: f64,
-    /// 99 of 100 are not above it.
+    /// The 99th percentile.
     pub p99_ms: f64,
-    /// None is above it.
+    /// The maximum.
     pub max_ms: f64,
 }
 
 impl Quantiles {
-    /// The quantiles by nearest rank: each is one of the values. All zero where there is none.
+    /// The quantiles by nearest rank: each is one of the values. All zero if there are none.
     pub fn of(mut values_ms: Vec<f64>) -> Quantiles {
         values_ms.sort_by(f64::total_cmp);
         let rank = |percent: usize| {

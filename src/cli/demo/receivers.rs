@@ -1,4 +1,4 @@
-//! The two receivers: they accept everything at once and write down what came when.
+//! The two receivers: they accept everything at once and record it.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -19,14 +19,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{ledger::Ledger, plan::Stream, transformer::serve};
 
-/// Two running receivers; dropping them ends them.
+/// Two running receivers; dropping this stops them.
 pub struct Receivers {
     http: SocketAddr,
     tcp: SocketAddr,
     _servers: [AbortOnDropHandle<()>; 2],
 }
 
-/// The part of a body that the receivers look at.
+/// The fields of a body that the receivers read.
 #[derive(Deserialize)]
 struct Item {
     n: usize,
@@ -57,21 +57,21 @@ impl Receivers {
 async fn accept(State(ledger): State<Arc<Ledger>>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let at = Instant::now();
     let number = |name: &str| headers.get(name)?.to_str().ok()?.parse().ok();
-    // A delivery without its place counts as the lowest one: what follows it is then missing.
+    // A delivery without a position counts as the lowest one.
     let place = number("reseq-epoch").zip(number("reseq-sequence")).unwrap_or((0, 0));
     ledger.arrived(Stream::Http, at, item(&body), Some(place));
     StatusCode::OK
 }
 
 async fn serve_lines(listener: TcpListener, ledger: Arc<Ledger>) {
-    // Owned here, so that the connections end with the listener.
+    // Owned here, so that the connections end together with the listener.
     let mut connections = JoinSet::new();
     loop {
-        // An accept fails for a connection that has gone again, which its peer will notice.
+        // An accept may fail for a connection that was closed again; its peer notices.
         if let Ok((stream, _)) = listener.accept().await {
             let ledger = ledger.clone();
             connections.spawn(async move {
-                // A connection ends when the sender has ended, by itself or not: nothing to do.
+                // An error only means that the sender ended, normally or not.
                 let _ = accept_lines(stream, &ledger).await;
             });
         }
@@ -86,7 +86,7 @@ async fn accept_lines(stream: TcpStream, ledger: &Ledger) -> std::io::Result<()>
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).await? > 0 {
         let at = Instant::now();
-        // A last line without its end was cut off by the death of the sender: not a message.
+        // The death of the sender truncated the last line: it is not a message.
         if line.pop() != Some(b'\n') {
             break;
         }
@@ -97,8 +97,8 @@ async fn accept_lines(stream: TcpStream, ledger: &Ledger) -> std::io::Result<()>
     Ok(())
 }
 
-/// The number of a message, and whether the transformer has seen it; `(0, false)`, which no
-/// message has, where the body is not the demo's.
+/// The number of a message, and whether the transformer processed it. `(0, false)`, which no
+/// message has, if the body is not from the demo.
 fn item(body: &[u8]) -> (usize, bool) {
     serde_json::from_slice(body).map_or((0, false), |item: Item| (item.n, item.transformed))
 }

@@ -1,4 +1,4 @@
-//! The report: the figures, and whether the demo kept what it promises.
+//! The report: the figures, and whether the demo met its targets.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use super::{
     setup::{PROCESSOR_LEASE_MS, SENDER_LEASE_MS},
 };
 
-/// Without kills no message may leave later than this after its ideal instant.
+/// Without kills, no message may leave later than this after its ideal time.
 pub const OVERHEAD_MS_MAX: f64 = 15.0;
 
 /// The whole report.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Every message arrived, first deliveries were in order, and nothing else arrived.
+    /// True if every message arrived, first deliveries were in order, and nothing else arrived.
     pub complete_and_in_order: bool,
-    /// What was asked for.
+    /// The settings of the demo.
     pub settings: Settings,
-    /// One for each destination.
+    /// One column per destination.
     pub destinations: Vec<Column>,
-    /// How much longer than drawn the transformer held messages.
+    /// By how much the transformer took longer than planned.
     pub transformer_overshoot: Quantiles,
-    /// How far behind its schedule a message was sent at most.
+    /// The longest delay of a message behind its schedule.
     pub sent_late_ms_max: f64,
     /// The processes that were killed.
     pub killed: Vec<Killed>,
-    /// Without kills: whether every message left within 15 ms of its ideal instant.
+    /// Without kills: whether every message left within 15 ms of its ideal time.
     pub every_message_within_15_ms: Option<bool>,
-    /// What went wrong beside the messages, in words.
+    /// What went wrong besides the messages, as text.
     pub problems: Vec<String>,
 }
 
-/// What the demo was run with.
+/// The settings of the demo.
 #[derive(Debug, Serialize)]
 pub struct Settings {
     pub messages_per_stream: usize,
@@ -57,20 +57,20 @@ pub struct Column {
     pub delivered: usize,
     pub in_order: bool,
     pub repeats: usize,
-    /// Deliveries of something that was not sent, or was not transformed.
+    /// Deliveries of something that was not sent, or not transformed.
     pub foreign: usize,
-    /// From the instant before sending to the arrival at the receiver.
+    /// From just before sending to arrival at the receiver.
     pub latency: Quantiles,
-    /// The same if each message leaves when it and all before it have finished.
+    /// The latency if each message leaves when it and all before it are finished.
     pub ideal: Quantiles,
-    /// Each message's latency over its own ideal.
+    /// The difference of each message's latency from its own ideal.
     pub overhead: Quantiles,
-    /// The same if each message is begun when the one before it has left. Computed, not run.
+    /// The latency if each message starts when the one before it has left. Computed, not measured.
     pub one_at_a_time: Quantiles,
 }
 
 impl Report {
-    /// Draws the sum of what was written down.
+    /// Computes the report from the record.
     pub fn of(
         args: &DemoArgs,
         ledger: &Ledger,
@@ -118,7 +118,7 @@ impl Column {
             departures.iter().zip(&sent).map(|(left, sent)| ms(*left) - ms(*sent)).collect()
         };
         let ideal = waits(ideal_departures(&sent, work));
-        // What was not sent cannot have arrived, so that the shorter list is the one that counts.
+        // A message that was not sent cannot arrive, so the shorter list decides.
         let arrived = judged.first.iter().zip(&sent).zip(&ideal);
         let pairs: Vec<(f64, f64)> = arrived
             .filter_map(|((at, sent), ideal)| Some((ms((*at)?) - ms(*sent), *ideal)))

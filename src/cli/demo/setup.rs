@@ -1,4 +1,4 @@
-//! The processes of the demo, and the configuration that all share.
+//! The processes of the demo and their common configuration.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,14 +11,14 @@ use crate::{
     domain::{Destination, Envelope, Framing, TransformKind},
 };
 
-/// A killed processor's messages are taken up again after this time. Shorter than the default,
-/// so that a run of 20 s shows the loss and the recovery.
+/// A killed processor's messages are recovered after this time. Shorter than the default, so that a
+/// run of 20 s shows both the loss and the recovery.
 pub const PROCESSOR_LEASE_MS: u64 = 3_000;
-/// A killed sender's partitions are taken over after this time. Shorter than the default, too.
+/// A killed sender's partitions are taken over after this time. Also shorter than the default.
 pub const SENDER_LEASE_MS: u64 = 2_000;
-/// The senders share the partitions within this time, or the demo begins without.
+/// How long to wait until the senders share the partitions; then the demo begins anyway.
 const SHARED_MAX: Duration = Duration::from_millis(3 * SENDER_LEASE_MS);
-/// The roles of the processes; the numbers count each role from 1.
+/// The roles of the processes, numbered from 1 within each role.
 const CAST: [(&str, usize); 5] =
     [("ingest", 1), ("processor", 1), ("processor", 2), ("sender", 1), ("sender", 2)];
 
@@ -53,7 +53,7 @@ fn config(
     Ok(config)
 }
 
-/// Starts the processes and waits until all are ready. Returns where ingest listens for TCP.
+/// Starts the processes and waits until all are ready. Returns the TCP address of ingest.
 pub async fn fill(
     harness: &mut Harness,
     transformer: &Transformer,

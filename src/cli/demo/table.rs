@@ -7,7 +7,7 @@ use super::{
     report::{Column, OVERHEAD_MS_MAX, Report},
 };
 
-/// The width of the names of the rows.
+/// The width of the row names.
 const NAME: usize = 36;
 /// The width of a destination's column.
 const WIDTH: usize = 26;

@@ -1,8 +1,8 @@
-//! The transformer: a real HTTP service that takes its time over each message, and knows nothing
-//! of their order.
+//! The transformer: a real HTTP service with a random delay per message. It knows nothing about
+//! their order.
 //!
-//! `POST /demo-http` and `POST /demo-tcp` with `{"n": 17}` answer `{"n": 17, "transformed": true}`
-//! after the time drawn for that message. A repeated attempt takes the same time again.
+//! `POST /demo-http` and `POST /demo-tcp` with `{"n": 17}` return `{"n": 17, "transformed": true}`
+//! after the planned time of that message. A repeated attempt takes the same time.
 
 use std::{
     net::SocketAddr,
@@ -25,10 +25,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{ledger::Ledger, plan::Stream};
 
-/// The largest body that is read, in bytes: the demo's own are far smaller.
+/// The largest accepted body, in bytes; the demo's own are far smaller.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// A running transformer; dropping it ends it.
+/// A running transformer; dropping this stops it.
 pub struct Transformer {
     address: SocketAddr,
     _server: AbortOnDropHandle<()>,
@@ -42,7 +42,7 @@ impl Transformer {
         Ok(Transformer { address, _server: server })
     }
 
-    /// Where a destination's messages are to be POSTed to.
+    /// The URL for a destination's messages.
     pub fn url(&self, stream: Stream) -> String {
         format!("http://{}/{}", self.address, stream.destination())
     }
@@ -53,11 +53,11 @@ pub async fn serve(routes: Router) -> std::io::Result<(SocketAddr, AbortOnDropHa
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let listener = listener.tap_io(|stream| {
-        // Without it answers may wait for an acknowledgement, which would be blamed on Reseq.
+        // Without this, answers may wait for TCP acknowledgements and distort the measurement.
         let _ = stream.set_nodelay(true);
     });
     let server = tokio::spawn(async move {
-        // It only ends by being dropped: accept errors are retried inside.
+        // Ends only by being dropped: accept errors are retried inside.
         let _ = axum::serve(listener, routes).await;
     });
     Ok((address, AbortOnDropHandle::new(server)))
@@ -91,8 +91,8 @@ fn parse(body: &Bytes) -> Option<(usize, Map<String, Value>)> {
     Some((n.try_into().ok()?, object))
 }
 
-/// A message in the transformer's hands. A caller that was killed takes its request with it, and
-/// then only the drop tells that the message is no longer held.
+/// A message in processing. If the caller was killed, its request is cancelled, and only the drop
+/// records the end.
 struct Hold<'a> {
     ledger: &'a Ledger,
     drawn: Duration,

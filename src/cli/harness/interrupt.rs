@@ -8,7 +8,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// From now on these signals do not end the process by themselves.
+    /// From now on, these signals no longer end the process.
     pub fn listen() -> std::io::Result<Interrupt> {
         let signals = [
             signal(SignalKind::interrupt())?,

@@ -1,25 +1,25 @@
-//! What the processes say of themselves on `/metrics`, as far as it is needed here.
+//! Reads the metrics of the processes that are needed here.
 
 use std::collections::BTreeMap;
 
 use reqwest::Client;
 
-/// Attempts at deliveries that have ended.
+/// Counts ended delivery attempts.
 const DELIVERIES: &str = "reseq_sender_deliveries_total";
 
-/// How many partitions a sender owns; `None` when it does not say.
+/// How many partitions a sender owns; `None` if it does not answer.
 pub async fn partitions_owned(client: &Client, url: &str) -> Option<f64> {
     value(&read(client, url).await?, "reseq_sender_partitions_owned", &[])
 }
 
-/// How many attempts at deliveries to a destination a sender has made; `None` when it does not
-/// say, as before its first.
+/// How many deliveries to a destination a sender has attempted; `None` if it does not report any,
+/// for example before the first.
 pub async fn deliveries(client: &Client, url: &str, destination: &str) -> Option<f64> {
     let label = format!("destination=\"{destination}\"");
     value(&read(client, url).await?, DELIVERIES, &[&label])
 }
 
-/// The same for all destinations to which it has made any; `None` when it does not answer.
+/// Delivery attempts of a sender by destination; `None` if it does not answer.
 pub async fn deliveries_by_destination(
     client: &Client,
     url: &str,
@@ -32,7 +32,7 @@ async fn read(client: &Client, url: &str) -> Option<String> {
     answer.error_for_status().ok()?.text().await.ok()
 }
 
-/// The sum of a metric over all lines that carry these labels, in the text format of Prometheus.
+/// The sum of a metric over all lines with these labels, in Prometheus's text format.
 fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let of_line = |line: &str| {
         let rest = line.strip_prefix(name).filter(|rest| rest.starts_with([' ', '{']))?;

@@ -1,5 +1,5 @@
-//! The harness that `demo` and `bench` play on: an embedded Redis, processes of this very program, and
-//! the directory that holds their files.
+//! The harness for `demo` and `bench`: an embedded Redis, processes of this program, and a
+//! directory with their files.
 
 use std::{
     collections::BTreeSet,
@@ -25,12 +25,12 @@ pub mod metrics;
 mod process;
 mod watchdog;
 
-/// A process that is asked to stop may take so long.
+/// Time limit for a process to stop.
 pub const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
-/// How often the senders are asked for their shares.
+/// How often to read the senders' shares.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Everything that runs outside this process.
+/// All processes that run outside this one.
 pub struct Harness {
     directory: TempDir,
     redis: EmbeddedRedis,
@@ -40,8 +40,8 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// A harness with nothing on it but Redis. From here on [`close`](Harness::close) must be called:
-    /// Redis does not end by being dropped.
+    /// A harness with only Redis. The caller must call [`close`](Harness::close): dropping this
+    /// does not stop Redis.
     pub async fn open(name: &str) -> anyhow::Result<Harness> {
         let client = Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
         let directory = tempfile::Builder::new().prefix(&format!("reseq-{name}-")).tempdir()?;
@@ -55,7 +55,7 @@ impl Harness {
         &self.redis
     }
 
-    /// Writes a configuration down, for processes to be started with.
+    /// Writes a configuration file for processes.
     pub fn write(&self, name: &str, config: &Config) -> anyhow::Result<PathBuf> {
         let path = self.directory.path().join(format!("{name}.toml"));
         std::fs::write(&path, toml::to_string(config)?).context("writing the configuration")?;
@@ -76,8 +76,8 @@ impl Harness {
         Ok(())
     }
 
-    /// Has the watchdog know exactly those that are there now: an id that is free again may become
-    /// another's.
+    /// Makes the watchdog watch exactly the current processes, because the system may reuse the id
+    /// of an ended one.
     async fn watch_over(&mut self) -> anyhow::Result<()> {
         let ids = self.processes.iter().map(Process::id).chain([self.redis.process_id()]);
         let watchdog = self.watchdog.replace(Watchdog::over(ids)?);
@@ -87,8 +87,8 @@ impl Harness {
         Ok(())
     }
 
-    /// Waits until all senders own partitions and together all, so that nothing begins in the
-    /// middle of their sharing out; but not longer than `limit`. True if they do.
+    /// Waits until every sender owns partitions and all are owned, at most `limit`, so that the
+    /// measurement does not begin during a rebalance. True if so.
     pub async fn wait_until_shared(&self, partitions: f64, limit: Duration) -> bool {
         let since = Instant::now();
         while since.elapsed() < limit {
@@ -104,7 +104,7 @@ impl Harness {
         false
     }
 
-    /// What the processes are asked with.
+    /// The client for queries to the processes.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -114,7 +114,7 @@ impl Harness {
         self.processes.iter().filter(move |process| process.name.starts_with(role))
     }
 
-    /// Kills a process by its name; returns the id that it had.
+    /// Kills a process by name; returns its id.
     pub async fn kill(&mut self, name: &str) -> anyhow::Result<u32> {
         let mut process = self.leave(name)?;
         process.kill().await.with_context(|| format!("killing {name}"))?;
@@ -122,7 +122,7 @@ impl Harness {
         Ok(process.id())
     }
 
-    /// Asks a process by its name to stop, and waits until it has.
+    /// Stops a process by name, and waits for its end.
     pub async fn end(&mut self, name: &str) -> anyhow::Result<()> {
         let mut process = self.leave(name)?;
         process.ask_to_stop();
@@ -132,23 +132,23 @@ impl Harness {
         Ok(())
     }
 
-    /// Takes a process off the harness.
+    /// Removes a process from the harness.
     fn leave(&mut self, name: &str) -> anyhow::Result<Process> {
         let at = self.processes.iter().position(|process| process.name == name);
         Ok(self.processes.remove(at.with_context(|| format!("there is no {name}"))?))
     }
 
-    /// The processes that ended by themselves since this was last asked, in words.
+    /// The processes that ended unexpectedly since the last call, as text.
     pub fn ended(&mut self) -> Vec<String> {
         let of_process = |process: &mut Process| match process.ended() {
-            Ok(status) => Some(format!("{} ended by itself ({})", process.name, status?)),
+            Ok(status) => Some(format!("{} ended unexpectedly ({})", process.name, status?)),
             Err(error) => Some(format!("{} cannot be watched: {error}", process.name)),
         };
         self.processes.iter_mut().filter_map(of_process).collect()
     }
 
-    /// Stops everything in order. Returns what did not stop as it should, in words, and the
-    /// directory with the logs, which is removed with the value unless it is kept.
+    /// Stops everything in order. Returns what did not stop properly, as text, and the directory
+    /// with the logs, which is removed on drop unless kept.
     pub async fn close(mut self) -> (Vec<String>, TempDir) {
         let mut problems = Vec::new();
         if let Some(watchdog) = self.watchdog.take() {
@@ -167,15 +167,15 @@ impl Harness {
     }
 }
 
-/// Free addresses on the loopback interface, all different. Another program could take one before
-/// it is used; then the process that was to have it says so and everything ends.
+/// Free loopback addresses, all different. If another program takes one before it is used, its
+/// process reports that and the run ends.
 pub fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
-    // What was given out may not be in use yet.
+    // Addresses given out before may not be in use yet.
     static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut addresses, mut held) = (Vec::with_capacity(count), Vec::with_capacity(count));
     while addresses.len() < count {
-        // All are held until all are known, or the same one could come again and again.
+        // Hold each until all are found, or the same one could be returned repeatedly.
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let address = listener.local_addr()?;
         held.push(listener);

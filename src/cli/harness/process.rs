@@ -1,4 +1,4 @@
-//! One process on the harness: its start, its readiness, its end.
+//! One process of the harness: start, readiness, end.
 
 use std::{
     ffi::OsString,
@@ -19,20 +19,20 @@ use tokio::{
 
 use super::SHUTDOWN_MAX;
 
-/// A process must be ready after this time.
+/// Time limit for a process to become ready.
 const READY_MAX: Duration = Duration::from_secs(30);
-/// How often it is asked whether it is.
+/// How often to check.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How much of a log is shown when its process has failed, in lines.
+/// How many lines of the log are shown when its process fails.
 const TAIL_LINES: usize = 10;
 
-/// What a process is to be.
+/// The role and arguments of a process.
 pub struct PodArgs {
     /// Its role, such as `sender`.
     pub role: &'static str,
-    /// The numbers count each role from 1.
+    /// Its number within the role, from 1.
     pub number: usize,
-    /// What this program is to be started with.
+    /// The arguments of this program.
     pub arguments: Vec<OsString>,
 }
 
@@ -44,11 +44,11 @@ impl PodArgs {
     }
 }
 
-/// A child that runs one role. It dies with this value if it was not stopped before.
+/// A child that runs one role. Dropping this kills it unless it was stopped.
 pub struct Process {
-    /// What it is called in the report, such as `sender 2`.
+    /// Its name in the report, such as `sender 2`.
     pub name: String,
-    /// Where its HTTP listens: `http://…`.
+    /// The URL of its HTTP listener.
     pub url: String,
     child: Child,
     id: u32,
@@ -57,7 +57,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts this program in a role, listening there, and logging into `directory`.
+    /// Starts this program in a role, with this HTTP address, logging into `directory`.
     pub fn start(role: &PodArgs, listen: SocketAddr, directory: &Path) -> anyhow::Result<Process> {
         let name = format!("{} {}", role.role, role.number);
         let log = directory.join(format!("{}-{}.log", role.role, role.number));
@@ -67,14 +67,14 @@ impl Process {
         command.args(&role.arguments);
         for (variable, _) in std::env::vars_os() {
             let text = variable.to_string_lossy();
-            // The user's own settings are for the user's own service.
+            // The user's own settings are not meant for this process.
             if text.starts_with("RESEQ_") && text != "RESEQ_LOG" {
                 command.env_remove(&variable);
             }
         }
         command.env("RESEQ_HTTP_LISTEN", listen.to_string());
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        // A group of its own: Ctrl-C must reach its parent alone, which then stops everything in
+        // Its own process group: Ctrl-C must reach only the parent, which then stops everything in
         // order.
         let child = command.process_group(0).kill_on_drop(true).spawn();
         let child = child.with_context(|| format!("starting {name}"))?;
@@ -82,12 +82,12 @@ impl Process {
         Ok(Process { name, url: format!("http://{listen}"), child, id, log, has_ended: false })
     }
 
-    /// The process id that it has, or had.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until it is ready.
     pub async fn ready(&mut self, client: &Client) -> anyhow::Result<()> {
         let since = Instant::now();
         let url = format!("{}/readyz", self.url);
@@ -110,7 +110,7 @@ impl Process {
         }
     }
 
-    /// How it ended by itself, once, if it did.
+    /// Its status if it ended unexpectedly; reported once.
     pub fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
         if self.has_ended {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Process {
         Ok(status)
     }
 
-    /// SIGKILL: no chance to finish or to give anything back.
+    /// SIGKILL: it can neither finish nor return anything.
     pub async fn kill(&mut self) -> std::io::Result<()> {
         self.has_ended = true;
         self.child.kill().await
@@ -128,13 +128,13 @@ impl Process {
 
     /// Asks it to stop.
     pub fn ask_to_stop(&self) {
-        // The child has not been waited for, so that its id cannot have become another's.
+        // The child has not been reaped, so the system cannot have reused its id.
         if let Some(id) = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
             let _ = kill_process(id, Signal::TERM);
         }
     }
 
-    /// Waits until it has stopped, or kills it. True if it stopped by itself.
+    /// Waits until it has stopped, or kills it. True if it stopped in time.
     pub async fn stopped(&mut self) -> bool {
         let limit = SHUTDOWN_MAX + Duration::from_secs(1);
         if self.has_ended || timeout(limit, self.child.wait()).await.is_ok() {

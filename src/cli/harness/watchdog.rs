@@ -1,12 +1,12 @@
-//! What ends the processes on the harness when their parent is killed and can no longer do it.
+//! Kills the processes of the harness if their parent is killed and cannot do so.
 
 use std::process::Stdio;
 
 use anyhow::Context;
 use tokio::process::{Child, ChildStdin, Command};
 
-/// A shell that waits for the end of its standard input, which comes when its parent ends in
-/// whatever way, and then kills the processes whose ids it was given.
+/// A shell that waits for the end of its standard input, which comes when its parent ends in any
+/// way, and then kills the processes with these ids.
 pub struct Watchdog {
     shell: Child,
     _line: Option<ChildStdin>,
@@ -19,15 +19,16 @@ impl Watchdog {
         let mut command = Command::new("sh");
         command.args(["-c", "read -r _; kill -9 \"$@\"", "watchdog"]).args(ids);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A group of its own, so that Ctrl-C does not wake it while its parent stops in order.
+        // Its own process group, so that Ctrl-C does not trigger it while its parent stops in
+        // order.
         let mut shell = command.process_group(0).spawn().context("starting sh")?;
         Ok(Watchdog { _line: shell.stdin.take(), shell })
     }
 
-    /// Sends the watchdog away, before its processes are stopped: afterwards their ids may belong
-    /// to others.
+    /// Ends the watchdog before its processes are stopped, because their ids may be reused
+    /// afterwards.
     pub async fn dismiss(mut self) {
-        // If this fails the watchdog has ended, which is what is wanted.
+        // An error means that the watchdog has already ended.
         let _ = self.shell.kill().await;
     }
 }

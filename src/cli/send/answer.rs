@@ -1,28 +1,28 @@
-//! The answer to a batch: a result a line, in order.
+//! Parses the answer to a batch: one result per line, in order.
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use super::super::client::Problem;
 
-/// Where an accepted message went.
+/// The copies of an accepted message.
 #[derive(Debug, Deserialize)]
 pub struct Deliveries {
-    /// One for each destination.
+    /// One per destination.
     pub deliveries: Vec<Delivery>,
 }
 
-/// A message's place at one destination.
+/// A message's position at one destination.
 #[derive(Debug, Deserialize)]
 pub struct Delivery {
-    /// Which destination.
+    /// The destination.
     pub destination: String,
     /// Its sequence there.
     pub sequence: u64,
 }
 
-/// A line of the answer. A problem is told by its status: it may have deliveries, too, of the
-/// destinations that do have the message.
+/// A line of the answer. A status marks a problem, which may also list deliveries: the copies that
+/// were stored.
 #[derive(Deserialize)]
 struct BatchLine {
     status: Option<u16>,
@@ -34,7 +34,7 @@ struct BatchLine {
     deliveries: Vec<Delivery>,
 }
 
-/// Reads the results of `count` messages.
+/// Parses the results of `count` messages.
 pub fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deliveries, Problem>>> {
     let one = |line: &str| -> anyhow::Result<_> {
         let line: BatchLine = serde_json::from_str(line)
@@ -42,7 +42,7 @@ pub fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deli
         Ok(match line.status {
             Some(status) => Err(Problem { status, code: line.code, detail: line.detail }),
             None => {
-                // Whatever else answers must not pass for an acceptance.
+                // An answer from some other service must not count as accepted.
                 ensure!(
                     !line.deliveries.is_empty(),
                     "the service answered a result without deliveries"
@@ -58,10 +58,10 @@ pub fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deli
     Ok(results)
 }
 
-/// Where to go on: everything before it was accepted.
+/// Where to continue: everything before it was accepted.
 ///
-/// A message that is bad for good, behind one that is only refused for the time being, waits until
-/// that one has been sent again.
+/// A permanently refused message behind a temporarily refused one waits until that one is sent
+/// again.
 pub fn first_refused<T, E>(results: &[Result<T, E>]) -> Option<usize> {
     results.iter().position(Result::is_err)
 }

@@ -1,4 +1,4 @@
-//! The progress bar, on standard error, and only on a terminal.
+//! The progress bar, on standard error, only on a terminal.
 
 use std::{
     io::IsTerminal,
@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{super::client::Problem, source::Item};
 
-/// How far sending is.
+/// The progress of sending.
 pub struct Meter {
     bar: ProgressBar,
     messages: u64,
@@ -17,7 +17,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter; without a total it only counts.
+    /// A progress bar. Without a total, it only counts.
     pub fn new(bytes_total: Option<u64>) -> Meter {
         let bar = match bytes_total {
             _ if !std::io::stderr().is_terminal() => ProgressBar::hidden(),
@@ -28,7 +28,7 @@ impl Meter {
             Some(_) => "{bar:40} {bytes}/{total_bytes} {wide_msg}",
             None => "{spinner} {bytes} {wide_msg}",
         };
-        // The templates are constants; a broken one would show the default style.
+        // The templates are constants; an invalid one would fall back to the default style.
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Meter { bar, messages: 0, since: Instant::now() }
@@ -42,13 +42,13 @@ impl Meter {
         self.bar.set_message(format!("{} messages, {per_second:.0}/s", self.messages));
     }
 
-    /// Nothing goes for so long, and why.
+    /// Shows that sending pauses, for how long, and why.
     pub fn waiting(&self, problem: &Problem, wait: Duration) {
         let (messages, wait_s) = (self.messages, wait.as_secs_f64());
         self.bar.set_message(format!("{messages} messages; again in {wait_s:.1} s: {problem}"));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

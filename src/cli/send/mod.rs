@@ -1,8 +1,8 @@
-//! `reseq send`: arguments, the lines of a file or of standard input, as messages, in order.
+//! `reseq send`: sends arguments, or lines of a file or standard input, as messages, in order.
 //!
-//! They go in batches, one after the other. What was refused for the time being is sent again from
-//! the first refused message on, so that nothing overtakes it; every message has an idempotency
-//! key, so that those behind it that were accepted are not taken twice.
+//! Batches are sent one after the other. After a temporary refusal, everything from the first
+//! refused message on is sent again, so that nothing overtakes it. Every message has an idempotency
+//! key, so that those behind it that were accepted are not stored twice.
 
 use std::{
     collections::BTreeMap,
@@ -27,11 +27,11 @@ mod tests;
 
 /// The most messages of one batch.
 const BATCH_MAX: usize = 200;
-/// A batch takes no further message once it is so long, in bytes.
+/// A batch takes no further message beyond this length, in bytes.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Before the next try, where the service names no time.
+/// The pause before a retry, unless the service names one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// No wait is longer, whatever the service asks for.
+/// The longest pause, whatever the service asks for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// The arguments of `reseq send`.
@@ -75,7 +75,7 @@ pub struct SendArgs {
     pub messages: Vec<String>,
 }
 
-/// A span of time with its unit, in ms.
+/// Parses a duration with a unit into milliseconds.
 fn milliseconds(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -92,14 +92,14 @@ fn milliseconds(text: &str) -> Result<u64, String> {
     product.ok_or_else(|| "write a number with a unit: ms, s, m, h or d".to_owned())
 }
 
-/// What the service has accepted of one destination.
+/// The messages that the service has accepted for one destination.
 struct Tally {
     count: u64,
     first: u64,
     last: u64,
 }
 
-/// Sends everything, or says which line stopped it.
+/// Sends everything, or reports the line that stopped it.
 pub async fn run(args: SendArgs) -> anyhow::Result<()> {
     let service = Service::at(&args.url)?;
     let mut source = Source::open(&args).await?;
@@ -119,20 +119,20 @@ struct Sending {
     tallies: BTreeMap<String, Tally>,
 }
 
-/// What came of one try at a batch.
+/// The result of one attempt to send a batch.
 struct Tried {
-    /// How many at its front were accepted.
+    /// How many messages at its front were accepted.
     accepted: usize,
-    /// Why the next one was not, if one was left.
+    /// Why the next one was refused, if any is left.
     refused: Option<Problem>,
-    /// How long the service asked to wait.
+    /// The wait that the service asked for.
     wait: Option<Duration>,
 }
 
 impl Sending {
     async fn send_all(&mut self, source: &mut Source) -> anyhow::Result<()> {
         loop {
-            // What could be read before a line that could not is sent all the same.
+            // Send the lines before an unreadable one all the same.
             let (batch, problem) = match source.batch(BATCH_MAX, BATCH_BYTES_MAX).await {
                 (batch, None) if batch.is_empty() => return Ok(()),
                 read => read,
@@ -220,8 +220,7 @@ impl Sending {
     }
 }
 
-/// No answer, or not all of it: the messages may be there, and their keys make it safe to send
-/// them again.
+/// There was no complete answer. The messages may be stored; their keys make a retry safe.
 fn unanswered(url: &str, error: reqwest::Error) -> Tried {
     let error = anyhow::Error::from(error.without_url());
     let detail = format!("{url} does not answer ({error:#})");

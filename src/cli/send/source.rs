@@ -1,4 +1,4 @@
-//! Where the messages come from, and their form on the wire.
+//! Reads messages and converts them to their wire format.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -17,17 +17,17 @@ use uuid::Uuid;
 
 use super::{BATCH_MAX, SendArgs};
 
-/// What lines that are not JSON travel as.
+/// The content type of lines that are not JSON.
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// One message, ready to be sent.
 #[derive(Debug)]
 pub struct Item {
-    /// Its line, or argument, from 1.
+    /// The number of its line or argument, from 1.
     pub line: u64,
-    /// How long it was where it came from, in bytes.
+    /// Its length in the source, in bytes.
     pub bytes: usize,
-    /// An object as for `POST /v1/messages`, on one line.
+    /// An object for `POST /v1/messages`, on one line.
     pub json: Vec<u8>,
 }
 
@@ -45,7 +45,7 @@ struct BatchLine {
     text: Vec<u8>,
 }
 
-/// How a line becomes an object.
+/// How to convert a line to an object.
 struct Form {
     destination: Option<String>,
     topic: Option<String>,
@@ -53,16 +53,16 @@ struct Form {
     delay_ms: Option<u64>,
     not_before: Option<String>,
     priority: Option<u8>,
-    /// That of the only message, or the beginning of those of several.
+    /// The key of the only message, or the prefix of the keys of several.
     idempotency_key: Option<String>,
     is_one: bool,
     ndjson: bool,
-    /// Random, one for each run: with the line's number it makes an idempotency key.
+    /// Random per run: together with the line number, it forms an idempotency key.
     run: Uuid,
 }
 
 impl Source {
-    /// Opens what the arguments name.
+    /// Opens the source that the arguments name.
     pub async fn open(args: &SendArgs) -> anyhow::Result<Source> {
         let form = Form {
             destination: args.destination.clone(),
@@ -99,13 +99,13 @@ impl Source {
         Ok(Source { form, lines, bytes_total, _reader: AbortOnDropHandle::new(reader) })
     }
 
-    /// How much there is in all, where that is known.
+    /// The total length, if it is known.
     pub fn bytes_total(&self) -> Option<u64> {
         self.bytes_total
     }
 
-    /// The next messages: as many as are there, at least one unless all were handed out. With
-    /// them, why the next line is none, if so.
+    /// The next messages: as many as are available, at least one until the end. With an error if
+    /// the line after them is invalid.
     pub async fn batch(
         &mut self,
         max: usize,
@@ -128,7 +128,7 @@ impl Source {
             }
             next = match self.lines.try_recv() {
                 Ok(line) => Some(line),
-                // Only blank lines so far: an empty batch would mean the end.
+                // Only blank lines so far: wait, because an empty batch would mean the end.
                 Err(_) if batch.is_empty() => self.lines.recv().await,
                 Err(_) => None,
             };
@@ -155,7 +155,7 @@ async fn read_lines(
             Err(error) => Err(error),
         };
         let is_last = read.is_err();
-        // Nobody takes it any more: sending has stopped.
+        // The receiver is gone: sending has stopped.
         if sender.send(read).await.is_err() || is_last {
             return;
         }
@@ -190,7 +190,7 @@ impl Form {
         Ok(Some(Item { line: number, bytes, json }))
     }
 
-    /// What the arguments say of each message that does not say it itself.
+    /// The options from the arguments, for messages that do not set them.
     fn options(&self) -> impl Iterator<Item = (&'static str, serde_json::Value)> {
         let key = self.key.as_deref().map(|key| ("key", key.into()));
         let delay = self.delay_ms.map(|delay_ms| ("delay_ms", delay_ms.into()));
@@ -199,13 +199,13 @@ impl Form {
         key.into_iter().chain(delay).chain(not_before).chain(priority)
     }
 
-    /// Where messages go that do not say it themselves.
+    /// The recipients from the arguments, for messages that do not name any.
     fn target(&self) -> Option<(&'static str, serde_json::Value)> {
         let topic = self.topic.as_deref().map(|topic| ("topic", topic.into()));
         topic.or_else(|| self.destination.as_ref().map(|name| ("destinations", json!([name]))))
     }
 
-    /// A body as an object.
+    /// Wraps a body into an object.
     fn wrapped(&self, text: &[u8], idempotency_key: &str) -> serde_json::Value {
         let mut object = json!({
             "body_base64": STANDARD.encode(text),
@@ -218,8 +218,8 @@ impl Form {
         object
     }
 
-    /// The object of a line with what it does not say itself. Its values stay the very text that
-    /// was read, apart from line breaks, which JSON has no use for between its tokens.
+    /// Adds missing fields to the object of a line. Existing values keep their original text,
+    /// except for line breaks between tokens.
     fn completed(&self, text: &[u8], idempotency_key: &str) -> anyhow::Result<Vec<u8>> {
         let object = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(text);
         let mut object = object.context("is not a JSON object")?;
@@ -237,7 +237,7 @@ impl Form {
             let (name, value) = target.context("names no \"destinations\"; add them, or -d")?;
             object.insert(name.to_owned(), to_raw_value(&value)?);
         }
-        // A carriage return between tokens is the only line break that a line can hold.
+        // A line can contain no other line break than a carriage return between tokens.
         let mut json = serde_json::to_vec(&object)?;
         json.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b' ');
         Ok(json)

@@ -1,4 +1,4 @@
-//! Sending against a service that refuses.
+//! Sends to a service that refuses messages.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A service that stamps, knows repeats by their keys, and has an answer ready for some calls.
+/// A service that stamps, recognises repeats by their keys, and refuses some calls.
 #[derive(Default)]
 struct Fake {
     seen: Vec<String>,
     calls: usize,
-    /// On its second call it refuses everything from this item on.
+    /// Its second call refuses everything from this item on.
     full_from: Option<usize>,
-    /// An item with this body is bad for good.
+    /// An item with this body is permanently refused.
     bad: Option<Value>,
 }
 

@@ -1,4 +1,4 @@
-//! How a destination's messages are delivered, as its definition says.
+//! The delivery settings of a destination.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,68 +8,68 @@ use crate::domain::Backoff;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Delivery {
-    /// One attempt may take so long, in milliseconds.
+    /// Time limit of one attempt, in milliseconds.
     pub timeout_ms: u64,
     /// Lanes in flight at once.
     pub lanes_max: u32,
-    /// Deliveries begun in one second, at most; 0: no limit.
+    /// The most deliveries started per second; 0: no limit.
     pub rate_per_second_max: u32,
-    /// After so many failed attempts the message is given up (`on_exhausted`); 0: never.
+    /// The message is given up (`on_exhausted`) after this many failed attempts; 0: never.
     pub attempts_max: u32,
-    /// The upper end of the first wait between attempts, in milliseconds.
+    /// The upper limit of the first wait between attempts, in milliseconds.
     pub backoff_ms: u64,
     /// The longest wait between attempts, in milliseconds.
     pub backoff_max_ms: u64,
-    /// The longest wait that the other side may ask for (`Retry-After`), in milliseconds.
+    /// The longest `Retry-After` that is honoured, in milliseconds.
     pub retry_after_max_ms: u64,
-    /// HTTP: the most messages of one request; 1: each by itself, as it is.
+    /// HTTP: the most messages per request; 1: no batches.
     pub batch_max: u32,
-    /// The most bytes of bodies in one batch, or in one window (one message is always sent).
+    /// The most bytes of bodies in one batch or window (at least one message is sent).
     pub batch_bytes_max: u64,
     /// HTTP: how long a batch that is not full waits for more, in milliseconds.
     pub batch_linger_ms: u64,
-    /// HTTP: how a batch is written.
+    /// HTTP: the format of a batch.
     pub batch_format: BatchFormat,
-    /// TCP: the most frames of one lane that are sent before the first of them is answered.
+    /// TCP: the most unanswered frames of one lane.
     pub window_max: u32,
-    /// TCP: how messages are told apart on the connection.
+    /// TCP: how frames are separated.
     pub framing: Framing,
-    /// TCP: what a frame holds.
+    /// TCP: the content of a frame.
     pub envelope: Envelope,
     /// TCP: whether the receiver answers each frame.
     pub ack: Ack,
 }
 
-/// How a batch of messages is written.
+/// The format of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BatchFormat {
     /// One JSON array of envelopes.
     #[default]
     Json,
-    /// One envelope a line.
+    /// One envelope per line.
     Ndjson,
 }
 
-/// How messages are told apart on a TCP connection.
+/// How frames on a TCP connection are separated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Framing {
     /// A message is a line; it cannot contain `\n`.
     #[default]
     Lines,
-    /// 4 bytes of length, big-endian, then so many bytes.
+    /// 4 bytes of length (big-endian), then that many bytes.
     Length,
 }
 
-/// What a frame on a TCP connection holds.
+/// The content of a frame on a TCP connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Envelope {
-    /// The body, and nothing else.
+    /// Only the body.
     #[default]
     None,
-    /// A JSON object that holds the body and what belongs to it.
+    /// A JSON object with the body and the message's other fields.
     Json,
 }
 
@@ -77,10 +77,10 @@ pub enum Envelope {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ack {
-    /// `OK`, `RETRY [ms]` or `REJECT <reason>`, a frame each, in order.
+    /// `OK`, `RETRY [ms]` or `REJECT <reason>`, one frame each, in order.
     #[default]
     Line,
-    /// It does not: what was written to the socket counts as delivered, and may be lost.
+    /// No answers: data written to the socket counts as delivered, and may be lost.
     None,
 }
 

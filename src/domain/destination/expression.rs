@@ -1,4 +1,4 @@
-//! `jq` expressions: what they may say, and what they make of a value.
+//! `jq` expressions: checks them, and evaluates them.
 
 use jaq_core::{
     Ctx, Exn, Native, Vars,
@@ -15,17 +15,17 @@ use jaq_json::Val;
 
 /// The longest expression, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
-/// jaq reads and compiles by recursion: how far one expression may drive it, as [`depth`] counts.
+/// jaq parses and compiles recursively: the deepest recursion allowed, as [`depth`] counts it.
 const DEPTH_MAX: usize = 8000;
-/// Enough for [`DEPTH_MAX`] with room to spare, wherever the caller runs (a debug build takes up to
-/// 8 KB a step).
+/// Enough for [`DEPTH_MAX`] with a margin, whatever the caller's stack (a debug build uses up to 8
+/// KB per step).
 const STACK_BYTES: usize = 128 << 20;
 
-/// The variables beside the input `.`, in the order of their values.
+/// The variables besides the input `.`, in the order of their values.
 pub const VARIABLES: [&str; 5] = ["$id", "$destination", "$sequence", "$key", "$headers"];
 
-/// What jaq's library offers and an expression here has not: what looks at the process's
-/// surroundings (its environment, clock, time zone), writes to its log, or ends it.
+/// Parts of jaq's library that expressions may not use: they read the process's environment, clock
+/// or time zone, write to its log, or end it.
 const LEFT_OUT: [&str; 11] = [
     "env",
     "now",
@@ -42,13 +42,13 @@ const LEFT_OUT: [&str; 11] = [
 
 type Data = JustLut<Val>;
 
-/// An expression that was read and found right.
+/// A valid expression.
 pub struct Expression {
     filter: jaq_core::Filter<Data>,
 }
 
 impl Expression {
-    /// Reads it. An error is the first thing found wrong, for people.
+    /// Parses an expression. The error describes the first problem.
     pub fn parse(code: &str) -> Result<Expression, String> {
         if code.len() > EXPRESSION_BYTES_MAX {
             return Err(format!("is longer than {EXPRESSION_BYTES_MAX} bytes"));
@@ -62,8 +62,8 @@ impl Expression {
         })
     }
 
-    /// What it makes of `input`, one after the other; an error is what it raised. `variables` are
-    /// the values of [`VARIABLES`]. May take for ever, and all memory: nothing here bounds it.
+    /// The outputs for `input`; an error is one that the expression raised. `variables` are the
+    /// values of [`VARIABLES`]. No limit applies here: this may take forever, and all memory.
     pub fn outputs(
         &self,
         input: Val,
@@ -116,7 +116,7 @@ fn compile(code: &str) -> Result<Expression, String> {
     Ok(Expression { filter })
 }
 
-/// Said where jaq refuses and does not say why.
+/// The error when jaq gives no reason.
 const UNNAMED: &str = "jaq refuses it without a reason";
 
 fn first<P, E>(errors: load::Errors<&str, P, E>, show: impl Fn(E) -> String) -> String {
@@ -150,7 +150,7 @@ fn unknown(code: &str, name: &str, undefined: &Undefined) -> String {
     at(code, name, &problem)
 }
 
-/// A problem and its place: `part` is the part of `code` where it was found.
+/// A problem with its location: `part` is the part of `code` that has it.
 fn at(code: &str, part: &str, problem: &str) -> String {
     let offset = (part.as_ptr() as usize).wrapping_sub(code.as_ptr() as usize);
     let Some(before) = code.get(..offset) else { return problem.to_owned() };
@@ -159,8 +159,8 @@ fn at(code: &str, part: &str, problem: &str) -> String {
     format!("line {line}, column {column}: {problem}")
 }
 
-/// The most steps of recursion that these tokens can lead to: one for each token of the chain, and
-/// those of the deepest group in it. The fields of an object stand beside each other.
+/// The deepest recursion for these tokens: one step per token of the chain, plus those of its
+/// deepest group. The fields of an object do not add up.
 fn depth(tokens: &[Token<&str>], is_object: bool) -> usize {
     let of_chain = |chain: &[Token<&str>]| {
         chain.len() + chain.iter().map(depth_within).max().unwrap_or_default()
@@ -177,7 +177,7 @@ fn depth_within(token: &Token<&str>) -> usize {
                 StrPart::Term(token) => 1 + depth_within(token),
                 _ => 0,
             });
-            // The parts of a text are joined by operators.
+            // The parts of an interpolated string are joined by operators.
             parts.len() + inner.max().unwrap_or_default()
         }
         _ => 0,
@@ -267,8 +267,7 @@ mod tests {
         }
     }
 
-    /// Nothing that can be written makes the check itself overflow its stack, which would end the
-    /// whole process.
+    /// No expression may overflow the stack of the check itself, which would end the whole process.
     #[test]
     fn deep_expressions_are_refused_or_read() {
         let nested = |open: &str, close: &str| {

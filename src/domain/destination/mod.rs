@@ -12,7 +12,7 @@ pub use delivery::{Ack, BatchFormat, Delivery, Envelope, Framing};
 
 use super::{Backoff, DestinationName, Sequence};
 
-/// What a shown secret is replaced by.
+/// Replaces a secret in output.
 pub const MASK: &str = "***";
 
 /// The definition of a destination, as in `[[destination]]` and in `PUT /v1/destinations/{d}`.
@@ -38,40 +38,40 @@ pub struct Destination {
     /// How many messages of a lane are processed at a time.
     #[serde(default)]
     pub processing: Processing,
-    /// What becomes of a message when its attempts are used up.
+    /// What happens to a message when its attempts are used up.
     #[serde(default)]
     pub on_exhausted: OnExhausted,
-    /// Where a message must be before its producer is told that it was taken.
+    /// Where a message must be before its producer gets an acknowledgement.
     #[serde(default)]
     pub durability: Durability,
-    /// Its share of the processors' claims, against that of other destinations.
+    /// Its share of the processors' claims, relative to other destinations.
     #[serde(default = "default_weight")]
     pub weight: u32,
-    /// Ingest refuses what would make more messages than this pending.
+    /// Ingest refuses messages beyond this number of pending ones.
     #[serde(default = "default_backlog_max")]
     pub backlog_max: u64,
-    /// Ingest refuses what would make more bytes of bodies than this pending; 0: no limit.
+    /// Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
     #[serde(default)]
     pub backlog_bytes_max: u64,
-    /// How long an idempotency key is remembered, in milliseconds; 0: as long as the message that
-    /// first had it is pending.
+    /// How long an idempotency key is remembered, in milliseconds; 0: while the message that used
+    /// it is pending.
     #[serde(default = "default_idempotency_window_ms")]
     pub idempotency_window_ms: u64,
-    /// How many of the last settled messages the log holds; 0: no log.
+    /// How many of the last settled messages the log keeps; 0: no log.
     #[serde(default = "default_log_max")]
     pub log_max: u64,
-    /// True if the log holds bodies too, as they arrived: what a replay needs.
+    /// True if the log also keeps bodies as they arrived, which a replay needs.
     #[serde(default)]
     pub log_bodies: bool,
-    /// The most dead letters. While there are so many, what would become another halts its lane
-    /// instead. 0: no limit.
+    /// The most dead letters. At the limit, a message that would become one halts its lane instead.
+    /// 0: no limit.
     #[serde(default = "default_dead_letters_max")]
     pub dead_letters_max: u64,
     /// How long a dead letter is kept, in milliseconds; 0: until somebody redrives or discards it.
     #[serde(default = "default_dead_letters_max_age_ms")]
     pub dead_letters_age_max_ms: u64,
-    /// Where lanes are keys: of how many keys that have nothing pending the last sequence is
-    /// remembered, those that were used last; 0: of none.
+    /// Where lanes are keys: for how many keys without pending messages the last sequence is
+    /// remembered (the most recent ones); 0: for none.
     #[serde(default = "default_previous_keys_max")]
     pub previous_keys_max: u64,
 }
@@ -83,7 +83,7 @@ pub enum Ordering {
     /// All messages of the destination: one lane.
     #[default]
     Destination,
-    /// The messages of one ordering key: one lane a key, made on demand.
+    /// The messages of one ordering key: one lane per key, created on demand.
     Key,
     /// Nothing: each message leaves when it is ready.
     None,
@@ -93,38 +93,38 @@ pub enum Ordering {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Processing {
-    /// As many as there are processors for.
+    /// As many as the processors can.
     #[default]
     Parallel,
-    /// One, and the next only when the one before it has been processed.
+    /// One: the next only when the one before it has been processed.
     Serial,
 }
 
-/// What becomes of a message when its attempts are used up, or when it can never succeed.
+/// What happens to a message when its attempts are used up, or when it can never succeed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
-    /// It stays where it stands, and its lane waits for a person.
+    /// It keeps its position, and its lane waits for an operator.
     #[default]
     Halt,
-    /// It becomes a dead letter; a tombstone keeps its place until the lane has passed it.
+    /// It becomes a dead letter; a tombstone holds its position until the lane has passed it.
     DeadLetter,
-    /// It is gone; a tombstone keeps its place until the lane has passed it.
+    /// It is dropped; a tombstone holds its position until the lane has passed it.
     Drop,
 }
 
-/// Where a message must be before its producer is told that it was taken.
+/// Where a message must be before its producer gets an acknowledgement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// In the memory of Redis, which writes it to its disk when it is set to.
+    /// In the memory of Redis, which writes it to disk if configured so.
     #[default]
     Memory,
-    /// In the memory of all configured replicas, too.
+    /// Also in the memory of all configured replicas.
     Replicated,
-    /// In the memory of more than half of primary and replicas.
+    /// In the memory of more than half of all servers: the primary and its replicas.
     Quorum,
-    /// On the disk of the Redis that took it.
+    /// On the disk of the primary.
     Fsynced,
 }
 
@@ -145,7 +145,7 @@ impl std::fmt::Display for Durability {
 pub struct Transform {
     /// Who processes.
     pub kind: TransformKind,
-    /// `http`: where the body is POSTed to.
+    /// `http`: the URL that gets the body by POST.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// `native`: the name that the Rust transform was registered under.
@@ -157,19 +157,19 @@ pub struct Transform {
     /// `http`: static headers of each request.
     #[serde(skip_serializing_if = "Headers::is_empty")]
     pub headers: Headers,
-    /// One attempt may take so long, in milliseconds.
+    /// Time limit of one attempt, in milliseconds.
     pub timeout_ms: u64,
-    /// Attempts at once, in one processor pod.
+    /// Attempts at once in one processor pod.
     pub concurrency: u32,
-    /// After so many failed attempts the message is given up (`on_exhausted`); 0: never.
+    /// The message is given up (`on_exhausted`) after this many failed attempts; 0: never.
     pub attempts_max: u32,
-    /// After so many leases that ran out (its processors died) the message is given up; 0: never.
+    /// The message is given up after this many expired leases (its processors died); 0: never.
     pub stalls_max: u32,
-    /// The upper end of the first wait between attempts, in milliseconds.
+    /// The upper limit of the first wait between attempts, in milliseconds.
     pub backoff_ms: u64,
     /// The longest wait between attempts, in milliseconds.
     pub backoff_max_ms: u64,
-    /// The longest wait that the other side may ask for (`Retry-After`), in milliseconds.
+    /// The longest `Retry-After` that is honoured, in milliseconds.
     pub retry_after_max_ms: u64,
 }
 
@@ -177,7 +177,7 @@ pub struct Transform {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransformKind {
-    /// Nobody: a message is ready at once.
+    /// No one: a message is ready at once.
     #[default]
     None,
     /// A service that the processor POSTs to.
@@ -247,18 +247,18 @@ impl Transform {
     }
 }
 
-/// A field of a definition that cannot be.
+/// An invalid field of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct InvalidField {
     /// The field's path, such as `transform.url`.
     pub field: &'static str,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and how to correct it.
     pub problem: String,
 }
 
 impl Destination {
-    /// A destination with the defaults of everything.
+    /// A destination with all defaults.
     pub fn new(name: DestinationName, url: impl Into<String>) -> Self {
         Destination {
             name,
@@ -282,19 +282,19 @@ impl Destination {
         }
     }
 
-    /// The most messages that are sent together when the first of them was refused before. Over TCP
-    /// frames are answered one by one, so that is the first alone.
+    /// The most messages to send together when the first of them was refused before. Over TCP,
+    /// where each frame is answered, only the first.
     pub fn refused_max(&self) -> usize {
         if self.is_tcp() { 1 } else { self.delivery.batch_max as usize }
     }
 
-    /// True when the receiver speaks TCP frames.
+    /// True if the receiver uses TCP frames.
     pub fn is_tcp(&self) -> bool {
         self.url.starts_with("tcp://")
     }
 
-    /// The key of the sets that a message with this ordering key stands in; `None`: the
-    /// destination's own.
+    /// The key in the names of the sets that hold a message with this ordering key; `None`: the
+    /// destination's own sets.
     pub fn lane_key<'a>(&self, key: Option<&'a str>) -> Option<&'a str> {
         match self.ordering {
             Ordering::Destination | Ordering::None => None,
@@ -302,15 +302,15 @@ impl Destination {
         }
     }
 
-    /// Its part of so much room, at least 1, where the weights of all who want some add up to
-    /// `weights`.
+    /// This destination's part of `room` by its weight, at least 1. `weights` is the sum over all
+    /// that want a part.
     pub fn share(&self, room: usize, weights: u64) -> usize {
         let part = (room as u64 * u64::from(self.weight)).div_ceil(weights.max(1));
         (part as usize).clamp(1, room.max(1))
     }
 
-    /// The name of the lane of a message with this ordering key and sequence: where nothing is in
-    /// order each message is a lane, named by its sequence; `None`: the destination's own.
+    /// The lane of a message with this ordering key and sequence. Without ordering, each message is
+    /// a lane, named by its sequence; `None`: the destination's only lane.
     pub fn lane_of(&self, key: Option<&str>, sequence: Sequence) -> Option<String> {
         match self.ordering {
             Ordering::None => Some(sequence.to_string()),
@@ -318,8 +318,8 @@ impl Destination {
         }
     }
 
-    /// True if this body can never be sent to the receiver as it is: it holds a line break, and each
-    /// message is a line. An envelope is always one line.
+    /// True if this body cannot be sent as it is: it contains a line break, and frames are lines.
+    /// An envelope is always one line.
     pub fn breaks_lines(&self, body: &[u8]) -> bool {
         let Delivery { framing, envelope, .. } = self.delivery;
         self.is_tcp()
@@ -327,7 +327,7 @@ impl Destination {
             && body.contains(&b'\n')
     }
 
-    /// The same with header values hidden: they tend to be secrets.
+    /// The definition with header values masked, because they are often secrets.
     pub fn masked(&self) -> Destination {
         let mut shown = self.clone();
         let both = shown.headers.values_mut().chain(shown.transform.headers.values_mut());

@@ -1,4 +1,4 @@
-//! What a definition may hold: checked when it is made, so that nothing fails later by it.
+//! Validates a definition when it is created, so that it cannot fail later.
 
 use super::{
     Destination, Envelope, Headers, InvalidField, MASK, Ordering, Processing, TransformKind,
@@ -9,7 +9,7 @@ use crate::domain::Backoff;
 const DAY_MS: u64 = 24 * 3_600_000;
 
 impl Destination {
-    /// Checks everything that serde could not. The first problem found is returned.
+    /// Checks ranges and contradictions. Returns the first problem.
     pub fn validate(&self) -> Result<(), InvalidField> {
         check_url("url", &self.url, &["http", "https", "tcp"])?;
         check_headers("headers", &self.headers)?;
@@ -45,7 +45,7 @@ impl Destination {
             check_range("idempotency_window_ms", window_ms, 1_000, 31 * DAY_MS)?;
         }
         if self.log_bodies && self.log_max == 0 {
-            let problem = "there is no log that could hold them; give log_max, or leave it out";
+            let problem = "there is no log to hold them; set log_max, or leave log_bodies out";
             return Err(bad("log_bodies", problem));
         }
         check_range("dead_letters_max", self.dead_letters_max, 0, 1 << 40)?;
@@ -101,14 +101,14 @@ impl Destination {
             (_, None) => {}
         }
         if (transform.kind == TransformKind::Jq) != transform.expression.is_some() {
-            let problem = "a transform of kind \"jq\" has an expression, and no other has";
+            let problem = "only a transform of kind \"jq\" has an expression, and it must have one";
             return Err(bad("transform.expression", problem));
         }
         if let Some(expression) = &transform.expression {
             Expression::parse(expression).map_err(|p| bad("transform.expression", p))?;
         }
         if (transform.kind == TransformKind::Native) != transform.name.is_some() {
-            let problem = "a transform of kind \"native\" has a name, and no other has";
+            let problem = "only a transform of kind \"native\" has a name, and it must have one";
             return Err(bad("transform.name", problem));
         }
         check_range("transform.timeout_ms", transform.timeout_ms, 1, DAY_MS)?;
@@ -143,7 +143,7 @@ fn check_url(field: &'static str, text: &str, schemes: &[&str]) -> Result<(), In
         let problem = format!("the scheme must be one of {}", schemes.join(", "));
         return Err(bad(field, problem));
     }
-    // A URL is read leniently; what it means here is seen by how it begins.
+    // The URL parser is lenient, so check the beginning of the text itself.
     if !text.starts_with(&format!("{}://", url.scheme())) {
         let problem = format!("must begin with {}://, in lower case", url.scheme());
         return Err(bad(field, problem));
@@ -168,16 +168,16 @@ fn check_headers(field: &'static str, headers: &Headers) -> Result<(), InvalidFi
             return Err(bad(field, format!("{name:?} is not a header name")));
         }
         if name.to_ascii_lowercase().starts_with("reseq-") {
-            return Err(bad(field, format!("{name:?}: Reseq-* headers are Reseq's own")));
+            return Err(bad(field, format!("{name:?}: Reseq-* headers are reserved")));
         }
         if value == MASK {
             let problem = format!(
-                "{name:?} holds the mask that replaces shown secrets; write its real value"
+                "{name:?} contains the mask that replaces secrets in output; write its real value"
             );
             return Err(bad(field, problem));
         }
         if value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f) {
-            return Err(bad(field, format!("the value of {name:?} holds control characters")));
+            return Err(bad(field, format!("the value of {name:?} contains control characters")));
         }
     }
     Ok(())

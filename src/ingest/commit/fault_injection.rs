@@ -1,4 +1,4 @@
-//! Bugs of group commit that can be planted.
+//! Bugs that can be planted in group commit.
 
 use tokio::sync::oneshot;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Worker {
-    /// The jobs that are still to be stamped.
+    /// The jobs that remain to be stamped.
     pub(super) fn inject_faults(&self, mut jobs: Vec<Job>) -> Option<Vec<Job>> {
         if planted::is("answered_early") {
             jobs.iter_mut().for_each(|job| job.answer_early(self.epoch));
@@ -23,7 +23,7 @@ impl Worker {
         Some(jobs)
     }
 
-    /// Another worker for the same destination.
+    /// A second worker for the same destination.
     fn beside(&self) -> Worker {
         let caller = self.store.caller_anew("beside");
         let (store, catalog, name) = (self.store.clone(), self.catalog.clone(), self.name.clone());
@@ -35,7 +35,7 @@ impl Worker {
 }
 
 impl Job {
-    /// The producer is answered before anything is stamped.
+    /// Answers the producer before anything is stamped.
     fn answer_early(&mut self, epoch: u64) {
         let (position, durability) = (Position { epoch, sequence: 1 }, Durability::Memory);
         let receipt = Receipt { position, durability, duplicate_of: None };

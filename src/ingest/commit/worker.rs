@@ -1,4 +1,4 @@
-//! The worker of one destination: it makes the calls that stamp what has arrived.
+//! The worker of one destination: it makes the calls that stamp its arrivals.
 
 use std::time::Duration;
 
@@ -19,25 +19,25 @@ use crate::{
     telemetry,
 };
 
-/// The most bytes of bodies in one call (one message is always taken).
+/// The most bytes of bodies in one call (at least one message is taken).
 const CALL_BYTES_MAX: usize = 4 << 20;
 
-/// Stamps what arrives for one destination, a call at a time.
+/// Stamps the arrivals of one destination, one call at a time.
 pub(super) struct Worker {
     pub(super) store: Store,
     pub(super) catalog: Catalog,
     pub(super) watermark: Watermark,
-    /// Takes up what is due soon.
+    /// Schedules delayed messages that are due soon.
     pub(super) due: DueTimer,
     pub(super) name: DestinationName,
     pub(super) caller: CallSequence,
     pub(super) batch_max: usize,
     pub(super) retry: Duration,
-    /// The partition's epoch, as last heard.
+    /// The partition's epoch, as this worker last saw it.
     pub(super) epoch: u64,
 }
 
-/// One arrival of a batch, and whose it is.
+/// One arrival of a batch, and the job it belongs to.
 struct Item<'a> {
     job: usize,
     submitted: Instant,
@@ -48,12 +48,13 @@ struct Item<'a> {
 impl Worker {
     pub(super) async fn run(mut self, mut queue: Batches<Job>) {
         while let Some(mut jobs) = queue.next(self.batch_max).await {
-            // Nobody waits for these any more: who sent them will have sent them again.
+            // Drop jobs that nobody waits for any more: their producers have probably sent them
+            // again.
             let is_late = |job: &Job| job.submitted.elapsed() > self.retry;
             jobs.retain(|job| {
                 let is_left_out = job.reply.is_closed() && is_late(job);
                 if is_left_out {
-                    // What was submitted behind it must not overtake it.
+                    // Later arrivals of the same producer must not overtake it.
                     job.session.fail();
                 }
                 !is_left_out
@@ -64,7 +65,7 @@ impl Worker {
         }
     }
 
-    /// Stamps the arrivals of a batch, and answers.
+    /// Stamps the arrivals of a batch and sends the outcomes.
     pub(super) async fn stamp_all(&mut self, jobs: Vec<Job>) {
         point(Point::IngestGathered).await;
         let mut outcomes: Vec<Vec<Outcome>> = jobs.iter().map(|_| Vec::new()).collect();
@@ -82,12 +83,12 @@ impl Worker {
             self.stamp(call, &mut outcomes).await;
         }
         for (job, outcomes) in jobs.into_iter().zip(outcomes) {
-            // A producer that has gone does not hear.
+            // An error only means that the producer is gone.
             let _ = job.reply.send(outcomes);
         }
     }
 
-    /// Makes one call, and notes what became of each item.
+    /// Makes one call, and records the outcome of each item.
     async fn stamp(&mut self, items: &[Item<'_>], outcomes: &mut [Vec<Outcome>]) {
         let (live, aborted): (Vec<_>, Vec<_>) =
             items.iter().partition(|item| !item.session.has_failed());
@@ -97,7 +98,7 @@ impl Worker {
         let results = self.settle(&live).await;
         for (item, result) in live.into_iter().zip(results) {
             let outcome = match result {
-                // What may be there is not called aborted: that would say that it is not.
+                // `Aborted` means "not stored", so do not use it for an unconfirmed item.
                 Err(refusal)
                     if refusal.is_temporary()
                         && refusal != Refusal::NotConfirmed
@@ -150,7 +151,7 @@ impl Worker {
         items.iter().map(outcome_of).collect()
     }
 
-    /// Why nothing at all is taken just now.
+    /// The reason if the destination refuses all arrivals now.
     fn closed(&self, known: &CatalogEntry) -> Option<Refusal> {
         if self.watermark.is_high(known.partition) {
             return Some(Refusal::MemoryHigh);
@@ -158,8 +159,8 @@ impl Worker {
         known.paused.ingest.then_some(Refusal::Paused)
     }
 
-    /// Stamps arrivals, however often the epoch or the definition turn out to be stale; with the
-    /// durability that they have reached. After `deadline` there is no further attempt.
+    /// Stamps arrivals, repeating the call when the epoch or the definition is stale. Returns the
+    /// durability reached. Starts no attempt after `deadline`.
     async fn ingest(
         &mut self,
         arrivals: &[&Arrival],
@@ -191,16 +192,16 @@ impl Worker {
                 StoreError::StaleDefinition | StoreError::UnknownDestination => {
                     let refreshed = self.catalog.refresh(&self.name).await;
                     let known = refreshed.map_err(|error| refusal(&error))?.ok_or_else(unknown)?;
-                    // It may have been paused just then: after that nothing more gets in.
+                    // If ingest was paused meanwhile, nothing more may be stored.
                     if let Some(refusal) = self.closed(&known) {
                         return Err(refusal);
                     }
                 }
                 error => {
-                    // What may still arrive of this call must not be stamped behind the next one.
+                    // If this call still reaches Redis, it must not be stamped after the next one.
                     self.caller.give_up();
                     if !error.is_told() {
-                        tracing::warn!(destination = %self.name, %error, "arrivals were not stamped");
+                        tracing::warn!(destination = %self.name, %error, "could not stamp arrivals");
                     }
                     return Err(refusal(&error));
                 }
@@ -217,14 +218,14 @@ fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
         }
         Ingested::Conflict => Err(Refusal::Conflict),
         Ingested::Damaged => Err(Refusal::Damaged),
-        // No arrival of a producer replaces a dead letter.
+        // `Gone` concerns redrives only, never an arrival of a producer.
         Ingested::BacklogFull | Ingested::Gone => Err(Refusal::BacklogFull),
     }
 }
 
 pub(super) fn refusal(error: &StoreError) -> Refusal {
     match error {
-        // Some of it may be there: to say that nothing is would have it sent twice.
+        // Part of it may be stored: a refusal that denies this would cause duplicates.
         StoreError::Unconfirmed(_) | StoreError::Failed(_) => Refusal::NotConfirmed,
         StoreError::NoRights(_) => Refusal::NoRights(error.to_string()),
         StoreError::CannotConfirm(problem) => Refusal::CannotConfirm(problem.clone()),
@@ -234,19 +235,19 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
     }
 }
 
-/// Why this destination can never take this arrival: better refused now than found out later. A
-/// line break that nothing takes out, for one, would be stuck at the head of its lane.
+/// Why this destination can never deliver this arrival. Refuse it now: a line break that no
+/// transform removes, for example, would be stuck at the head of its lane.
 fn undeliverable(known: &CatalogEntry, arrival: &Arrival) -> Option<&'static str> {
     let destination = &known.destination;
     if arrival.priority.is_some() && destination.ordering != Ordering::None {
         return Some(
-            "priority (Reseq-Priority): only a destination whose ordering is \"none\" takes one; \
+            "priority (Reseq-Priority): only a destination whose ordering is \"none\" accepts it; \
              leave it out, as this destination keeps the order of arrival",
         );
     }
     let as_is = destination.transform.kind == TransformKind::None;
     (as_is && destination.breaks_lines(&arrival.message.body.bytes)).then_some(
-        "body: it holds a line break, but the destination's receiver is sent lines; \
+        "body: it contains a line break, but the destination frames messages as lines; \
          give the destination delivery.framing = \"length\"",
     )
 }

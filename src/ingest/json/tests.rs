@@ -13,7 +13,7 @@ fn limits(body_bytes_max: usize) -> Limits {
     Limits { body_bytes_max, json_depth_max: 128 }
 }
 
-/// A valid item with this in place of its other fields.
+/// A valid item with these fields besides its destination.
 fn with(fields: &str) -> String {
     format!(r#"{{"destinations": ["erp"], {fields}}}"#)
 }
@@ -100,7 +100,7 @@ fn delays_and_priorities_are_kept() {
     assert_eq!(kept(time), (Some(Due::At(1_700_000_001_000)), Some(9)));
 }
 
-/// Rows of what is sent, the code, and a part of the detail.
+/// Rows: what is sent, the code, and a part of the detail.
 fn assert_refused(table: &[(&str, &str, &str)]) {
     for (sent, code, part) in table {
         let error = parse(sent).expect_err(sent);

@@ -1,4 +1,4 @@
-//! The answering half of a TCP connection, and what it keeps while there is no room.
+//! The answering half of a TCP connection, and the frames it keeps while the backlog is full.
 
 use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
 
@@ -17,14 +17,14 @@ use crate::{
     wire::{FrameCodec, FrameError, answer::ToProducer},
 };
 
-/// A producer that does not read its answers for so long is gone.
+/// A producer that does not read its answers for this long counts as gone.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
-/// The first pause before what was refused is submitted again, and the longest.
+/// The first and the longest pause before refused frames are submitted again.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Writes the answers in order. After a temporary failure nothing more is taken: the connection
-/// ends, and `ended` says so. Where there only is no room, it waits until there is.
+/// Writes the answers in order. After a temporary failure the connection ends, and `ended` is
+/// cancelled. If the backlog is full, ingest paused or memory high, waits instead.
 pub(super) async fn answer(
     connection: &Connection,
     stream: FramedWrite<OwnedWriteHalf, FrameCodec>,
@@ -37,7 +37,7 @@ pub(super) async fn answer(
             break;
         }
     }
-    // What was submitted after the failure is answered too, as far as it goes: it was aborted.
+    // Frames submitted after the failure were aborted; answer them too.
     ended.cancel();
     writer.queue.close();
     writer.answer_the_rest().await;
@@ -48,28 +48,28 @@ struct Writer<'c> {
     connection: &'c Connection,
     stream: FramedWrite<OwnedWriteHalf, FrameCodec>,
     queue: mpsc::UnboundedReceiver<Read>,
-    /// What waits for room, in order, and what became of what was submitted behind it.
+    /// Frames to submit again, in order, and the outcomes of frames behind them.
     kept: VecDeque<Kept>,
 }
 
 enum Kept {
-    /// To be submitted again: surely it is not there.
+    /// Certainly not stored: submit it again.
     Again {
         arrival: Box<Arrival>,
         _share: Arc<FramePermits>,
     },
     Settled(Outcome),
-    /// It was no message.
+    /// Not a valid message.
     Refused {
         answer: ToProducer,
         _share: Arc<FramePermits>,
     },
-    /// The connection ends with this answer.
+    /// The last answer of the connection.
     Last(ToProducer),
 }
 
 impl Writer<'_> {
-    /// Answers this, and then what is there. False when the connection ends.
+    /// Answers this, and then what is queued. False when the connection ends.
     async fn answer_from(&mut self, first: Read) -> bool {
         let mut next = Some(first);
         while let Some(read) = next {
@@ -84,7 +84,7 @@ impl Writer<'_> {
                     }
                 }
                 Read::Submitted(pending, taken) => {
-                    // What is answered already is not held back for what is not.
+                    // Flush, so that answered frames do not wait for the next outcomes.
                     if pending.is_waiting() && !written(self.stream.flush()).await {
                         return false;
                     }
@@ -98,7 +98,7 @@ impl Writer<'_> {
         written(self.stream.flush()).await
     }
 
-    /// Answers frames that were submitted together. False when the connection ends.
+    /// Answers frames of one chunk. False when the connection ends.
     async fn answer_chunk(&mut self, outcomes: Vec<Outcome>, taken: Taken) -> bool {
         let full = outcomes
             .iter()
@@ -107,7 +107,7 @@ impl Writer<'_> {
         for outcome in outcomes.by_ref().take(full.unwrap_or(usize::MAX)) {
             let (answer, is_last) = answer_to(outcome);
             if !self.write(answer).await || is_last {
-                // What was submitted behind it in the same chunk is answered too: it was aborted.
+                // The frames behind it in the same chunk were aborted; answer them too.
                 let rest = outcomes.map(Kept::Settled);
                 self.kept.extend(rest.filter(|_| is_last));
                 return false;
@@ -119,29 +119,29 @@ impl Writer<'_> {
         }
     }
 
-    /// Keeps all that was read, from `first` on, and submits it again until all of it is taken
-    /// and answered. Nothing is read meanwhile: the producer feels its socket fill up. False when
-    /// the connection ends.
+    /// Keeps all frames that were read, starting with `first`, and submits them again until all are
+    /// stored and answered. The connection is not read meanwhile, so backpressure reaches the
+    /// producer. False when the connection ends.
     async fn wait_for_room(&mut self, first: Vec<Kept>) -> bool {
         let connection = self.connection;
         let mut session = connection.turn.lock().await;
         let _paused = telemetry::TcpPaused::begin();
-        tracing::debug!(destination = %connection.destination, "no room: reading stops");
+        tracing::debug!(destination = %connection.destination, "destination refuses for now: reading stops");
         self.kept.extend(first);
         self.keep_the_queue().await;
         *session = Session::default();
         let goes_on = self.submit_until_taken().await;
         if !goes_on {
-            // The reader may hold one more frame: it must not get in front of what was refused.
+            // The reader may hold one more frame, which must not overtake the refused ones.
             session.fail();
         }
         goes_on
     }
 
-    /// Submits what is kept until all of it is taken and answered. False when the connection ends.
+    /// Submits the kept frames until all are stored and answered. False when the connection ends.
     async fn submit_until_taken(&mut self) -> bool {
         let mut pause = PAUSE_MIN;
-        // One first, then ever more: what is full is not sent everything each time.
+        // Start with one, then increase: do not send everything to a full destination each time.
         let mut count = 0;
         while !self.kept.is_empty() {
             if !written(self.stream.flush()).await {
@@ -163,8 +163,8 @@ impl Writer<'_> {
         written(self.stream.flush()).await
     }
 
-    /// Takes everything out of the queue, and sees what became of it. Behind a frame that found no
-    /// room everything was refused, and is kept; what was not is answered in its turn.
+    /// Empties the queue. Everything behind a refused frame was refused too, and is kept; frames
+    /// with another outcome are answered in their turn.
     async fn keep_the_queue(&mut self) {
         while let Ok(read) = self.queue.try_recv() {
             match read {
@@ -179,7 +179,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Waits before the next try. False when the process stops, or the producer has gone.
+    /// Waits before the next attempt. False when the process stops or the producer is gone.
     async fn pause(&mut self, pause: Duration) -> bool {
         tokio::select! {
             biased;
@@ -190,14 +190,14 @@ impl Writer<'_> {
             }
             () = tokio::time::sleep(pause) => {}
         }
-        // A connection that was reset says so at once; one that is only closed in one direction
-        // may still want its answers.
+        // A reset connection is detected at once. A connection closed in one direction may still
+        // read answers.
         let socket = self.stream.get_ref().ready(Interest::WRITABLE).now_or_never();
         !socket.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_write_closed()))
     }
 
-    /// Submits the first `count` of what is kept, in order; the first is to be submitted. Returns
-    /// how many.
+    /// Submits the first `count` kept frames, in order; the first must be one to submit. Returns
+    /// how many were submitted.
     async fn submit_again(&mut self, count: usize) -> usize {
         let again = |kept: &Kept| match kept {
             Kept::Again { arrival, .. } => Some(Arrival::clone(arrival)),
@@ -215,8 +215,8 @@ impl Writer<'_> {
         submitted
     }
 
-    /// Answers what is kept up to the first that is to be submitted again. Returns how many; none
-    /// when the connection ends.
+    /// Answers the kept frames up to the first that must be submitted again. Returns how many, or
+    /// `None` when the connection ends.
     async fn answer_kept(&mut self) -> Option<usize> {
         let mut answered = 0;
         while let Some(kept) = self.kept.pop_front() {
@@ -267,7 +267,7 @@ impl Writer<'_> {
     }
 }
 
-/// What is to become of what was read together, from the `from`th on: these are its outcomes.
+/// What to do with the frames of a chunk from index `from` on, given their outcomes.
 fn kept(
     outcomes: impl IntoIterator<Item = Outcome>,
     taken: &Taken,
@@ -281,12 +281,12 @@ fn kept(
     })
 }
 
-/// True if it found no room, or stood behind what did.
+/// True if it was refused for now, or was behind a frame that was.
 fn is_to_come_again(outcome: &Outcome) -> bool {
     outcome.as_ref().err().is_some_and(|refusal| refusal.is_wait() || *refusal == Refusal::Aborted)
 }
 
-/// True if it was written, in time.
+/// True if the write completed in time.
 async fn written(writing: impl Future<Output = Result<(), FrameError>>) -> bool {
     matches!(tokio::time::timeout(WRITE_PATIENCE, writing).await, Ok(Ok(())))
 }

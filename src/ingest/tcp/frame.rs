@@ -1,4 +1,4 @@
-//! What a frame says: a message, or why it is none.
+//! Parses a frame into a message, or an error answer.
 
 use bytes::Bytes;
 
@@ -9,20 +9,20 @@ use crate::{
     wire::answer::ToProducer,
 };
 
-/// What an envelope holds beside the body, at most, in bytes: headers, of which each byte may be an
-/// escape of six, and the keys.
+/// The most bytes of an envelope besides the body: headers, with each byte as an escape of six, and
+/// the keys.
 const AROUND_BYTES_MAX: usize = 6 * HEADERS_BYTES_MAX + (16 << 10);
 
-/// The longest frame, where a body may have so many bytes.
+/// The longest frame for this longest body, in bytes.
 pub fn bytes_max(envelope: Envelope, body_bytes_max: usize) -> usize {
     match envelope {
         Envelope::None => body_bytes_max,
-        // Base64 makes four characters of three bytes.
+        // Base64 uses four characters for three bytes.
         Envelope::Json => body_bytes_max / 3 * 4 + 4 + AROUND_BYTES_MAX,
     }
 }
 
-/// Reads a frame. One that is no message is answered, and what comes behind it is taken.
+/// Parses a frame. An invalid one gets an error answer, and the connection continues.
 pub fn read(frame: Bytes, envelope: Envelope, limits: Limits) -> Result<Arrival, ToProducer> {
     let now_ms = server_clock_ms();
     match envelope {

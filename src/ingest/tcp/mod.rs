@@ -1,5 +1,5 @@
-//! TCP ingest: one listener feeds one destination; each frame is answered in order, after Redis
-//! has it. Where Redis may not take it just now, nothing is read until it may.
+//! TCP ingest: one listener per destination. Each frame is answered in order, after Redis has
+//! stored it. While Redis refuses arrivals for now, the connection is not read.
 
 mod answers;
 mod frame;
@@ -28,30 +28,30 @@ use crate::{
     wire::{FrameCodec, FrameError, answer::ToProducer, pace::Pace},
 };
 
-/// After so long without a word, a producer is asked whether it is still there.
+/// After this idle time, TCP keepalive probes whether the producer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// The most KiB of bodies of one connection that are not answered yet (one frame is always taken).
+/// The most KiB of unanswered bodies per connection (at least one frame is taken).
 const ROOM_KIB: usize = 4 << 10;
-/// Frames that are there together are submitted together: at most so many, and bytes of bodies.
+/// Frames that are available together are submitted together, up to these limits.
 const CHUNK_MAX: usize = 256;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// What all TCP listeners share.
+/// State that all TCP listeners share.
 #[derive(Clone)]
 pub struct Shared {
-    /// Where frames go.
+    /// Stamps the frames.
     pub committer: Committer,
-    /// What bounds the body of a message.
+    /// Limits of a message's body.
     pub limits: Limits,
-    /// Frames of one connection on their way into Redis at once.
+    /// Unanswered frames per connection.
     pub frames_in_flight_max: usize,
-    /// The least speed of a frame that has begun.
+    /// The lowest speed of a frame that has begun.
     pub pace: Pace,
-    /// Places for connections, over all listeners.
+    /// The limit of connections, over all listeners.
     pub connections: Arc<Semaphore>,
 }
 
-/// Accepts connections until `stop`. Connections run on `tracker`, and end soon after.
+/// Accepts connections until `stop`. They run on `tracker`, and end soon after `stop`.
 pub async fn run(
     listener: TcpListener,
     settings: config::TcpListener,
@@ -67,15 +67,15 @@ pub async fn run(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Such as for want of a descriptor: others end.
+                // For example, no file descriptor is free: wait until other connections end.
                 telemetry::accept_failed("tcp");
                 tracing::warn!(%error, "a TCP connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        // Beyond the limit producers wait: one here, the others in the listener's queue. A listener that
-        // has none takes no place.
+        // At the limit, one producer waits here and the others in the listener's queue. An idle
+        // listener holds no permit.
         let place = tokio::select! {
             () = stop.cancelled() => return,
             place = shared.connections.clone().acquire_owned() => place,
@@ -96,22 +96,22 @@ pub async fn run(
     }
 }
 
-/// What was read, on its way to being answered.
+/// A frame, or several, on the way to their answers.
 enum Read {
     Submitted(Pending, Taken),
-    /// It is no message: this is the answer. What comes behind it is taken.
+    /// Not a valid message; this is the answer. The connection continues.
     Refused(ToProducer, Arc<FramePermits>),
-    /// The connection ends with this answer.
+    /// The last answer of the connection.
     Last(ToProducer),
 }
 
-/// Frames that were read together, until they are answered: they may have to be submitted again.
+/// Frames of one chunk, kept until answered, because they may have to be submitted again.
 struct Taken {
     arrivals: Arc<[Arrival]>,
     share: Arc<FramePermits>,
 }
 
-/// A part of what one connection may hold.
+/// A part of one connection's limits.
 struct FramePermits {
     _places: OwnedSemaphorePermit,
     _permit: OwnedSemaphorePermit,
@@ -124,8 +124,8 @@ struct Connection {
     framing: Framing,
     envelope: Envelope,
     shared: Shared,
-    /// Held by whoever submits: the reader, for one chunk at a time, or the writer, until all that
-    /// was refused has been taken.
+    /// Held while submitting: by the reader for one chunk, or by the writer until all refused
+    /// frames are stored.
     turn: Mutex<Session>,
     stop: CancellationToken,
 }
@@ -137,19 +137,19 @@ impl Connection {
     }
 
     async fn serve(self, stream: TcpStream) {
-        // An answer is small and awaited: it must not wait for more to go with it.
+        // Answers are small and awaited, so send them at once.
         let _ = stream.set_nodelay(true);
-        // One that vanished without a word must not keep its place for ever.
+        // A producer that vanished must not hold its connection forever.
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let (read, write) = stream.into_split();
-        // What it holds is bounded by the shares of the frames in it.
+        // Bounded by the permits of the frames in it.
         let (reads, queue) = mpsc::unbounded_channel();
         let ended = CancellationToken::new();
         let writer = answers::answer(&self, FramedWrite::new(write, self.codec()), queue, &ended);
         let reader = async {
             tokio::select! {
-                // A frame that waits for its turn must not get it once the connection has ended.
+                // Once the connection has ended, a waiting frame must not be submitted.
                 biased;
                 () = ended.cancelled() => {}
                 () = self.read_frames(FramedRead::new(read, self.codec()), &reads) => {}
@@ -174,7 +174,7 @@ impl Connection {
                 let kib: usize = frames.iter().map(|frame| frame.len() / 1024 + 1).sum();
                 let places = places.clone().acquire_many_owned(frames.len() as u32).await;
                 let permit = permit.clone().acquire_many_owned(kib.min(ROOM_KIB) as u32).await;
-                // They are never closed.
+                // The semaphores are never closed.
                 let (Ok(places), Ok(permit)) = (places, permit) else { return };
                 let share = Arc::new(FramePermits { _places: places, _permit: permit });
                 if !self.take(frames, &share, queue).await {
@@ -197,10 +197,10 @@ impl Connection {
         }
     }
 
-    /// The next frame, which comes fast enough once it has begun.
+    /// The next frame. Once it has begun, it must arrive at the configured pace.
     async fn next_frame(&self, stream: &mut Frames) -> Option<Result<Bytes, FrameError>> {
         let pace = self.shared.pace;
-        // What was there of a frame when the window began.
+        // Bytes of the frame at the start of the window.
         let mut before = None;
         loop {
             if let Ok(frame) = timeout(pace.window, stream.next()).await {
@@ -215,8 +215,8 @@ impl Connection {
         }
     }
 
-    /// Submits frames that were read together. What is no message is answered in its place. False
-    /// when the writer has gone.
+    /// Submits frames of one chunk. An invalid one gets its answer in order. False when the writer
+    /// is gone.
     async fn take(
         &self,
         frames: Vec<Bytes>,
@@ -239,7 +239,7 @@ impl Connection {
         self.submit(arrivals, share, queue).await
     }
 
-    /// Submits messages when it is the reader's turn. False when the writer has gone.
+    /// Submits messages when the reader may. False when the writer is gone.
     async fn submit(
         &self,
         arrivals: Vec<Arrival>,
@@ -252,11 +252,11 @@ impl Connection {
         let taken = Taken { arrivals: arrivals.into(), share: share.clone() };
         let session = self.turn.lock().await;
         let pending = self.commit(taken.arrivals.clone(), &session).await;
-        // Before the turn is over: whoever has it next finds everything in the queue.
+        // Before releasing the lock: the writer must find everything in the queue.
         queue.send(Read::Submitted(pending, taken)).is_ok()
     }
 
-    /// Submits messages when there is room for them.
+    /// Submits messages after acquiring memory for them.
     async fn commit(&self, arrivals: impl Into<Arc<[Arrival]>>, session: &Session) -> Pending {
         let (arrivals, committer) = (arrivals.into(), &self.shared.committer);
         let bytes = arrivals.iter().map(|arrival| arrival.message.body.bytes.len()).sum();
@@ -265,14 +265,14 @@ impl Connection {
     }
 }
 
-/// Whether a stream of frames goes on.
+/// How a stream of frames continues.
 enum End {
     No,
     Closed,
     Bad(FrameError),
 }
 
-/// The frames that are there already, from the first one on, and whether more can come.
+/// The frames that are already available, starting with `first`, and whether more can come.
 fn chunk(
     first: Option<Result<Bytes, FrameError>>,
     stream: &mut Frames,

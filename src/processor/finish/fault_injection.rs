@@ -1,4 +1,4 @@
-//! A bug of finishing that can be planted.
+//! A bug that can be planted in finishing.
 
 use super::Worker;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Worker {
-    /// What failed comes back as a new arrival.
+    /// Stamps failed messages again as new arrivals.
     pub(super) async fn inject_faults(&self, known: &CatalogEntry, failed: &mut Vec<Failed>) {
         if planted::is("retry_restamped") {
             for one in failed.drain(..) {

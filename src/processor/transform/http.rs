@@ -1,4 +1,4 @@
-//! The transform that POSTs the body to a service; the answer is the output.
+//! The transform that POSTs the body to a service and takes the answer as output.
 
 use async_trait::async_trait;
 use reqwest::{Response, StatusCode, header::CONTENT_TYPE};
@@ -21,9 +21,9 @@ use crate::{
 /// ```text
 /// 204                        drop
 /// any other 2xx              deliver the answer's body
-/// 408, 425, 429              again
-/// any other 4xx              failed for good
-/// 3xx, 5xx, no whole answer  again
+/// 408, 425, 429              retry
+/// any other 4xx              permanent failure
+/// 3xx, 5xx, no whole answer  retry
 /// ```
 pub struct Http {
     endpoint: Endpoint,
@@ -31,7 +31,8 @@ pub struct Http {
 }
 
 impl Http {
-    /// The service of this definition. An output longer than `output_bytes_max` fails for good.
+    /// The service of this definition. An output longer than `output_bytes_max` is a permanent
+    /// failure.
     pub fn new(
         transform: &domain::Transform,
         client: reqwest::Client,

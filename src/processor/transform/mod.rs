@@ -1,4 +1,4 @@
-//! Turning one message into another: the trait, and one file per kind of transform.
+//! Transforms: the trait, and one file per kind.
 //!
 //! A transform written in Rust implements [`Transform`]; see the crate's example.
 
@@ -21,27 +21,27 @@ pub mod jq;
 pub use http::Http;
 pub use jq::Jq;
 
-/// What a transform that succeeded says.
+/// The result of a successful transform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// Deliver this body in place of the message's own.
     Deliver(Body),
-    /// Deliver nothing: the message keeps its place until its lane has passed it.
+    /// Deliver nothing: a tombstone holds the position until its lane has passed it.
     Drop,
 }
 
-/// An attempt that did not succeed.
+/// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Failure {
-    /// What happened, for people: it is kept with the message, the first 2 kB of it. Never a
-    /// secret.
+    /// What happened, as text. The first 2 kB are stored with the message. Must not contain
+    /// secrets.
     pub reason: String,
-    /// How long to wait at least before the next attempt, if the other side said.
+    /// The shortest wait before the next attempt, if the other side named one.
     pub retry_after: Option<Duration>,
-    /// True when another attempt cannot help.
+    /// True if another attempt cannot succeed.
     pub is_final: bool,
-    /// What kind of error it was.
+    /// The kind of error.
     pub kind: ErrorKind,
     /// The HTTP status, if there was one.
     pub status: Option<u16>,
@@ -60,27 +60,27 @@ impl Default for Failure {
 }
 
 impl Failure {
-    /// It may succeed another time.
+    /// A failure that a retry may fix.
     pub fn retryable(reason: impl Into<String>) -> Failure {
         Failure { reason: reason.into(), ..Failure::default() }
     }
 
-    /// It never will succeed: what the destination's `on_exhausted` says happens at once.
+    /// A failure that no retry can fix: the destination's `on_exhausted` applies at once.
     pub fn permanent(reason: impl Into<String>) -> Failure {
         Failure { is_final: true, ..Failure::retryable(reason) }
     }
 
-    /// The same, with what kind of error it was.
+    /// Sets the kind of error.
     pub fn with_kind(self, kind: ErrorKind) -> Failure {
         Failure { kind, ..self }
     }
 
-    /// The same, with the HTTP status that it came with.
+    /// Sets the HTTP status of the answer.
     pub fn with_status(self, status: u16) -> Failure {
         Failure { status: Some(status), ..self }
     }
 
-    /// The same, with the least to wait before the next attempt.
+    /// Sets the shortest wait before the next attempt.
     pub fn retry_after(self, wait: Duration) -> Failure {
         Failure { retry_after: Some(wait), ..self }
     }
@@ -89,21 +89,21 @@ impl Failure {
 /// Processes messages. Called for many messages at once, in any order.
 #[async_trait]
 pub trait Transform: Send + Sync {
-    /// One attempt at one message. It may be run again for the same message, also after it
-    /// succeeded (a crash before the result was kept), so it should be idempotent.
+    /// One attempt at one message. May run again for the same message, even after a success (a
+    /// crash before the result was stored), so it should be idempotent.
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure>;
 
-    /// How many attempts make sense at once, if that is less than `transform.concurrency`: what waits
-    /// for its turn is then not claimed at all.
+    /// How many attempts are useful at once, if fewer than `transform.concurrency`. The processor
+    /// then claims no more messages than that.
     fn at_once_max(&self) -> Option<usize> {
         None
     }
 }
 
-/// What was built and not used for so long goes: it may hold connections, or processes.
+/// An unused transform is dropped after this time: it may hold connections or processes.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A transform, the definition that it was built from, and when it was last used.
+/// A transform, the definition it was built from, and when it was last used.
 type Built = (domain::Transform, Arc<dyn Transform>, Instant);
 
 /// Finds the transform of a destination: built from its definition, or registered by name.
@@ -124,7 +124,7 @@ impl Transforms {
         Transforms { client, output_bytes_max, native, built: Mutex::default() }
     }
 
-    /// The destination's transform; none if this pod lacks it.
+    /// The destination's transform; `None` if this pod does not have it.
     pub fn of(&self, known: &CatalogEntry) -> Option<Arc<dyn Transform>> {
         let definition = &known.destination.transform;
         match definition.kind {
@@ -147,11 +147,11 @@ impl Transforms {
         }
     }
 
-    /// Lets go of what was built for destinations that are gone or idle, or need it no more.
+    /// Drops transforms of destinations that are gone, idle, or no longer use them.
     pub fn keep(&self, known: impl Fn(&DestinationName) -> Option<Arc<CatalogEntry>>) {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         built.retain(|name, (of, transform, used)| {
-            // Attempts under way hold it too.
+            // Running attempts hold it too.
             let is_idle = Arc::strong_count(transform) == 1 && used.elapsed() > IDLE;
             !is_idle && known(name).is_some_and(|known| known.destination.transform.kind == of.kind)
         });
@@ -168,7 +168,7 @@ impl Transforms {
     }
 }
 
-/// Leaves messages as they are: what waited for a transform that was since taken away.
+/// Returns messages unchanged: for those that still wait after their transform was removed.
 struct Identity;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What an answer says: its encoding, its refusal in words, and how long it asks to wait.
+//! Parses answers: content encoding, refusal as text, and the wait they ask for.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,24 +10,24 @@ use reqwest::{
 
 use crate::{domain::attempts::DETAIL_BYTES_MAX, wire::answer::excerpt};
 
-/// The most of an answer that is read only to keep its connection usable, in bytes.
+/// How much of an answer is read only to reuse its connection, in bytes.
 const DRAIN_BYTES_MAX: u64 = 64 * 1024;
 
-/// How the answer's body is encoded, if it is: Reseq asks for no encoding and decodes none.
+/// The content encoding of an answer, if any. Reseq asks for none and decodes none.
 pub fn content_encoding(answer: &Response) -> Option<String> {
     let value = answer.headers().get(header::CONTENT_ENCODING)?;
     let shown = excerpt(value.as_bytes());
     (!shown.trim().is_empty() && !shown.trim().eq_ignore_ascii_case("identity")).then_some(shown)
 }
 
-/// True if only the end of the connection ends the answer's body: then one that broke off looks whole.
+/// True if only closing the connection ends the body: then a truncated body looks complete.
 pub fn ends_with_connection(answer: &Response) -> bool {
     answer.version() < Version::HTTP_2
         && answer.content_length().is_none()
         && !answer.headers().contains_key(header::TRANSFER_ENCODING)
 }
 
-/// A status that is no success, in words.
+/// A refusing status, as text.
 pub fn refusal(status: StatusCode) -> String {
     if status.is_redirection() {
         return format!("status {} (redirects are not followed)", status.as_u16());
@@ -35,8 +35,8 @@ pub fn refusal(status: StatusCode) -> String {
     format!("status {}", status.as_u16())
 }
 
-/// How long the answer asks to wait: `Retry-After` in seconds or as a date (RFC 9110, 10.2.3). A
-/// date that has passed asks for no wait; anything unreadable is as if it were not there.
+/// The wait that an answer asks for: `Retry-After` in seconds or as a date (RFC 9110, 10.2.3). A
+/// past date means no wait; an unreadable value counts as absent.
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -46,16 +46,16 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// A status that is no success, with the beginning of what the other side said, for the record of
-/// a message. The rest is read as by [`drain`].
+/// A refusing status with the beginning of the body, to be stored with the message. Then reads the
+/// rest as [`drain`] does.
 pub async fn refusal_in_full(answer: Response) -> String {
     let status = refusal(answer.status());
     let said = excerpt_of(answer, DETAIL_BYTES_MAX).await;
     if said.is_empty() { status } else { format!("{status}: {said}") }
 }
 
-/// The beginning of an answer's body, at most so many bytes of it, as text; what came of it if it
-/// broke off.
+/// The beginning of an answer's body as text, at most `bytes_max`; if it breaks off, the part
+/// received.
 async fn excerpt_of(mut answer: Response, bytes_max: usize) -> String {
     let mut body = BytesMut::new();
     while body.len() < bytes_max
@@ -70,8 +70,8 @@ async fn excerpt_of(mut answer: Response, bytes_max: usize) -> String {
     String::from_utf8_lossy(&body).trim().to_owned()
 }
 
-/// Reads what is left of an answer, so that its connection can be used again; a long rest is not
-/// worth it, and closes the connection.
+/// Reads the rest of an answer so that its connection can be reused. A long rest is not worth it,
+/// and closes the connection.
 pub async fn drain(mut answer: Response) {
     let mut left = DRAIN_BYTES_MAX;
     if answer.content_length().is_some_and(|announced| announced > left) {

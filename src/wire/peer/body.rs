@@ -1,4 +1,4 @@
-//! Bodies of answers that say what becomes of them.
+//! Bodies of answers that report their own end or loss.
 
 use std::{
     pin::Pin,
@@ -12,7 +12,7 @@ use hyper::body::{Frame, SizeHint};
 
 use super::{Lost, Peer, Unconfirmed};
 
-/// Passes a body on; at its end the answer is made.
+/// Passes a body on. Dropping it marks the answer as complete.
 pub(super) struct Answering {
     body: Body,
     peer: Peer,
@@ -50,7 +50,7 @@ impl Drop for Answering {
     }
 }
 
-/// A body of which somebody wants to know when it is lost.
+/// A body with a callback for its loss.
 pub struct Tracked {
     body: Full<Bytes>,
     peer: Option<Peer>,
@@ -58,7 +58,7 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// These bytes for this client; `lost` is called when they are known not to have arrived.
+    /// These bytes for this client; calls `lost` when they are known not to have arrived.
     pub fn new(bytes: Bytes, peer: Option<Peer>, lost: Lost) -> Tracked {
         Tracked { body: Full::new(bytes), peer, lost: Some(lost) }
     }
@@ -73,7 +73,7 @@ impl HttpBody for Tracked {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        // All of it is with the connection now, which knows what becomes of it.
+        // The connection now holds all of it, and knows whether it arrives.
         if let (Some(peer), Some(lost)) = (&self.peer.take(), self.lost.take()) {
             peer.left().now_or_never();
             peer.state().unconfirmed = Some(Unconfirmed { lost, is_written: false });

@@ -1,4 +1,4 @@
-//! The stream of a connection, read and written by the server; the peer sees what it does.
+//! The stream of a connection. The server uses it, and the peer records what it does.
 
 use std::{
     io,
@@ -106,7 +106,7 @@ impl AsyncWrite for PeerIo {
         true
     }
 
-    /// Called when all that was buffered is written.
+    /// Called when everything buffered has been written.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(unconfirmed) = &mut self.0.state().unconfirmed {
             unconfirmed.is_written = true;

@@ -1,4 +1,4 @@
-//! The side of the runner: evaluates one request after the other, within what its process may use.
+//! The runner process: evaluates one request after the other, within the limits of its process.
 
 use std::{
     io::{self, Write},
@@ -21,15 +21,15 @@ use crate::{
     wire::{answer::excerpt, json::joined_headers},
 };
 
-/// The address space of a runner, in bytes: all of it, its program too.
+/// The address space of a runner, in bytes, including the program itself.
 pub const MEMORY_BYTES_MAX: u64 = 512 << 20;
-/// The stack that an expression may use up by recursion.
+/// The stack for recursion in an expression.
 const STACK_BYTES: usize = 64 << 20;
-/// How deep a body may nest: reading it recurses.
+/// How deep a body may nest, because the parser recurses.
 const NESTING_MAX: usize = 1000;
 
-/// Answers requests on standard input until it is closed. That ends it at once, also amid an
-/// evaluation: a processor that was killed leaves no runner behind.
+/// Answers requests on standard input until it is closed, which ends the process even during an
+/// evaluation: a killed processor leaves no runner behind.
 pub fn run() -> io::Result<()> {
     bound()?;
     let (mut input, mut output) = (io::stdin().lock(), io::stdout());
@@ -39,7 +39,7 @@ pub fn run() -> io::Result<()> {
     let (sender, requests) = mpsc::channel();
     thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         let answering = catch_unwind(AssertUnwindSafe(|| answer_all(&setup, &requests)));
-        // Whatever ended it, the processor must not wait for an answer.
+        // However it ended, exit, so that the processor does not wait for an answer.
         std::process::exit(i32::from(!matches!(answering, Ok(Ok(())))));
     })?;
     while let Some(request) = protocol::read::<Request>(&mut input)? {
@@ -50,7 +50,7 @@ pub fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// No more memory than [`MEMORY_BYTES_MAX`]; and no core file when that ends it.
+/// Limits memory to [`MEMORY_BYTES_MAX`], and prevents a core file.
 fn bound() -> io::Result<()> {
     let to = |max| Rlimit { current: Some(max), maximum: Some(max) };
     setrlimit(Resource::Core, to(0))?;
@@ -76,7 +76,7 @@ fn answer_all(setup: &Setup, requests: &mpsc::Receiver<Request>) -> io::Result<(
     Ok(())
 }
 
-/// The output of the expression, if it has one; or why it cannot be delivered.
+/// The output of the expression, if any, or why it cannot be delivered.
 fn evaluate(
     expression: &Expression,
     request: Request,
@@ -113,7 +113,7 @@ fn variables(request: Request) -> [Val; 5] {
 
 fn input(body: &[u8]) -> Result<Val, String> {
     let not_json = |error: &dyn std::fmt::Display| format!("the body is not JSON: {error}");
-    // jaq reads more than JSON (NaN, comments, bytes).
+    // jaq accepts more than JSON (NaN, comments, bytes).
     check_json(body).map_err(|error| not_json(&error))?;
     if nesting(body) > NESTING_MAX {
         return Err(format!("the body nests deeper than {NESTING_MAX}"));
@@ -127,7 +127,7 @@ fn check_json(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// How deep arrays and objects nest in `json`.
+/// The depth of arrays and objects in `json`.
 fn nesting(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_text, mut escaped) = (false, false);
@@ -151,7 +151,7 @@ fn written(value: &Val, bytes_max: usize) -> Result<Bytes, String> {
     let mut bounded = Bounded { bytes: Vec::new(), bytes_max };
     write(&mut bounded, &Pp::default(), 0, value)
         .map_err(|_| format!("the output is longer than {bytes_max} bytes"))?;
-    // jaq writes more than JSON, too.
+    // jaq also writes more than JSON.
     check_json(&bounded.bytes).map_err(|_| {
         "the output is not JSON: it has a number such as nan or infinite, bytes, or a key that is \
          not a text"
@@ -160,7 +160,7 @@ fn written(value: &Val, bytes_max: usize) -> Result<Bytes, String> {
     Ok(bounded.bytes.into())
 }
 
-/// Takes no more than `bytes_max`.
+/// A buffer that accepts at most `bytes_max`.
 struct Bounded {
     bytes: Vec<u8>,
     bytes_max: usize,

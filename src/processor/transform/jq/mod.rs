@@ -1,5 +1,5 @@
-//! The transform that evaluates a `jq` expression, in a process that can be killed: an expression
-//! may run for ever and take any memory, and a thread cannot be stopped.
+//! The transform that evaluates a `jq` expression. In a child process that can be killed: an
+//! expression may run forever and use any amount of memory, and a thread cannot be stopped.
 
 pub mod evaluate;
 mod protocol;
@@ -31,22 +31,23 @@ const JSON: &str = "application/json";
 /// ```text
 /// one output                         deliver it
 /// none (empty)                       drop
-/// more than one, an error, no JSON   failed for good
-/// timed out, its process died        again
+/// more than one, an error, no JSON   permanent failure
+/// timed out, its process died        retry
 /// ```
 pub struct Jq {
     setup: Setup,
     program: Program,
     timeout: Duration,
-    /// As many evaluate at once as there are processors: more would not be faster.
+    /// As many evaluations at once as CPUs: more would not be faster.
     slots: Semaphore,
     slots_max: usize,
-    /// Runners that wait for a request; with those at work never more than slots.
+    /// Idle runners. Idle and busy ones together are never more than slots.
     idle: Mutex<Vec<Runner>>,
 }
 
 impl Jq {
-    /// The expression of this definition. An output longer than `output_bytes_max` fails for good.
+    /// The expression of this definition. An output longer than `output_bytes_max` is a permanent
+    /// failure.
     pub fn new(transform: &domain::Transform, output_bytes_max: usize, program: Program) -> Jq {
         let expression = transform.expression.clone().unwrap_or_default();
         let slots = std::thread::available_parallelism().map_or(2, usize::from).max(2);
@@ -60,7 +61,7 @@ impl Jq {
         }
     }
 
-    /// The process ids of the runners that wait for a request.
+    /// The process ids of the idle runners.
     pub fn idle(&self) -> Vec<u32> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.iter().filter_map(Runner::id).collect()
@@ -76,7 +77,7 @@ impl Jq {
         }
     }
 
-    /// The answer of this runner, which then waits for the next request; or why it has none.
+    /// Asks this runner, which is idle afterwards. The inner error says why the runner failed.
     async fn ask(
         &self,
         mut runner: Runner,
@@ -115,7 +116,7 @@ impl Transform for Jq {
         };
         let answer = match answer {
             Some(answer) => answer,
-            // A runner that had waited may have been killed while it did: that is no failed attempt.
+            // An idle runner may have been killed: that is not a failed attempt.
             None => {
                 let runner = self.started(deadline).await?;
                 self.ask(runner, &request, deadline).await?.map_err(again)?

@@ -1,4 +1,4 @@
-//! What a processor and its `jq` runners say to each other: 4 bytes of length, big-endian, then so
+//! The protocol between a processor and its `jq` runners: 4 bytes of length (big-endian), then that
 //! many bytes of MessagePack.
 //!
 //! ```text
@@ -12,13 +12,12 @@ use std::io::{self, ErrorKind, Read, Write};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// What a runner says first: a program that does not is none. Its last digit changes with the
-/// protocol.
+/// The first bytes from a runner, to recognize one. The last digit changes with the protocol.
 pub const GREETING: &[u8; 8] = b"RESEQJQ1";
-/// The version that a runner says after it.
+/// The version that a runner sends after it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What a runner is for.
+/// The settings of a runner.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Setup {
     /// The expression.
@@ -44,18 +43,18 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
 }
 
-/// What became of it.
+/// The result.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// The one output, as JSON.
     Deliver(Bytes),
     /// There was no output.
     Drop,
-    /// Why there is none that could be delivered. It would be the same another time.
+    /// Why there is no output to deliver. A retry would fail the same way.
     Failed(String),
 }
 
-/// What is said, with its length before it.
+/// A value as a frame, with its length.
 pub fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     rmp_serde::encode::write(&mut frame, value).map_err(io::Error::other)?;
@@ -64,18 +63,18 @@ pub fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// What the bytes of a frame say.
+/// Decodes the bytes of a frame.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
     rmp_serde::from_slice(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Says it.
+/// Writes a frame.
 pub fn write(output: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     output.write_all(&frame(value)?)?;
     output.flush()
 }
 
-/// Listens for the next frame; none at the end of the input.
+/// Reads the next frame; `None` at the end of the input.
 pub fn read<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     match input.read_exact(&mut length) {

@@ -1,4 +1,4 @@
-//! The side of the processor: a child process that evaluates, and can be killed.
+//! The processor's side: starts a child process that evaluates, and can be killed.
 
 use std::{ffi::OsString, io, os::unix::process::ExitStatusExt, process::Stdio};
 
@@ -12,15 +12,15 @@ use super::{
     protocol::{self, Answer, GREETING, Request, VERSION},
 };
 
-/// Names the program that runs expressions.
+/// The environment variable that names the program to run as a runner.
 pub const PROGRAM_VARIABLE: &str = "RESEQ_JQ_RUNNER";
-/// Set in what was started as a runner.
+/// Set in the environment of a runner.
 const CHILD_VARIABLE: &str = "RESEQ_JQ_CHILD";
-/// What an answer may be longer than the output in it.
+/// By how much an answer may be longer than its output, in bytes.
 const ANSWER_OVERHEAD: usize = 64 * 1024;
 
-/// True if this process was started to be a runner: by a program that is not `reseq`, and so cannot
-/// be one.
+/// True if this process was started as a runner although its program is not `reseq` and cannot be
+/// one.
 pub fn is_meant_as_runner() -> bool {
     std::env::var_os(CHILD_VARIABLE).is_some()
 }
@@ -30,16 +30,16 @@ pub fn is_meant_as_runner() -> bool {
 pub struct Program(OsString);
 
 impl Program {
-    /// This one.
+    /// The program at this path.
     pub fn new(path: impl Into<OsString>) -> Program {
         Program(path.into())
     }
 
-    /// The one that `RESEQ_JQ_RUNNER` names, or else the program of this process itself.
+    /// The program named by `RESEQ_JQ_RUNNER`, or this process's own.
     pub fn of_environment() -> Program {
         let named = std::env::var_os(PROGRAM_VARIABLE).filter(|path| !path.is_empty());
         Program(named.unwrap_or_else(|| {
-            // On Linux this is the same program also after its file has been replaced.
+            // On Linux, this stays the same program even after its file is replaced.
             match cfg!(target_os = "linux") {
                 true => "/proc/self/exe".into(),
                 false => std::env::current_exe().map_or_else(|_| "reseq".into(), Into::into),
@@ -47,7 +47,7 @@ impl Program {
         }))
     }
 
-    /// A failure of this program, with what can be done about it.
+    /// An error about this program, with advice.
     fn unfit(&self, problem: &str) -> String {
         let path = self.0.to_string_lossy();
         format!(
@@ -65,11 +65,11 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Starts one, for what the framed setup says. An error is in words.
+    /// Starts a runner with this framed setup. The error is a sentence.
     pub async fn start(program: &Program, setup: &[u8]) -> Result<Runner, String> {
         let mut child = Command::new(&program.0)
             .arg("jq-runner")
-            // It has no use for this process's surroundings, which hold secrets, nor for its signals.
+            // The runner must not see the environment, which holds secrets, nor get Ctrl-C.
             .env_clear()
             .env(CHILD_VARIABLE, "1")
             .process_group(0)
@@ -117,8 +117,8 @@ impl Runner {
         self.child.id()
     }
 
-    /// One request and its answer. After an error, in words, it is of no more use; and so it is if
-    /// this was not awaited to its end.
+    /// Sends a request and reads the answer. After an error, or if this is dropped early, the
+    /// runner cannot be used again. The error is a sentence.
     pub async fn ask(
         &mut self,
         request: &Request,
@@ -135,7 +135,7 @@ impl Runner {
         }
     }
 
-    /// What ended it, in words.
+    /// Why the process ended, as a sentence.
     async fn death(&mut self, error: &io::Error) -> String {
         let _ = self.child.start_kill();
         let memory = MEMORY_BYTES_MAX >> 20;
