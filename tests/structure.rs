@@ -383,6 +383,32 @@ fn every_link_of_the_documentation_leads_somewhere() {
     assert!(wrong.is_empty(), "broken links:\n{}", wrong.join("\n"));
 }
 
+/// Paths of this project that pages name exist.
+#[test]
+fn every_file_that_the_documentation_names_is_there() {
+    let mut pages: Vec<PathBuf> =
+        ["README.md", "CONTRIBUTING.md"].iter().map(|name| root().join(name)).collect();
+    pages.extend(files("docs", "md"));
+    let (mut count, mut wrong) = (0, Vec::new());
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        for path in text.split('`').skip(1).step_by(2) {
+            let is_ours = ["src/", "lua/", "tests/", "crates/", "scripts/", "examples/"];
+            let is_path = is_ours.iter().any(|folder| path.starts_with(folder))
+                && path.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+            if is_path {
+                count += 1;
+                // CONTRIBUTING takes a transition that is not there as its example.
+                if !root().join(path).exists() && !path.contains("snooze") {
+                    wrong.push(format!("{}: {path}", shown(page)));
+                }
+            }
+        }
+    }
+    assert!(count > 60, "only {count} paths were found: does this test still read the pages?");
+    assert!(wrong.is_empty(), "there are no such files:\n{}", wrong.join("\n"));
+}
+
 #[test]
 fn every_page_is_once_in_the_table_of_contents() {
     let summary = root().join("docs/SUMMARY.md");

@@ -1,4 +1,4 @@
-//! Calls to whoever serves a key: scripts, plain commands, and questions about many keys at once.
+//! Calls to the server that holds a key: scripts, plain commands, and questions about many keys at once.
 
 use std::{sync::Arc, time::Duration};
 

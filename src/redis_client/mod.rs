@@ -1,5 +1,6 @@
-//! Redis as a deployment runs it: one server, one that Sentinel watches over, or a cluster. Calls reach
-//! whoever serves a key, confirmations wait for replicas and disks, subscriptions follow what moves.
+//! Redis as a deployment runs it: one server, one that Sentinel watches over, or a cluster. Calls go to
+//! the server that holds a key, confirmations wait for replicas and disks, and subscriptions follow slots that
+//! move.
 //!
 //! This module knows nothing of Reseq: no keys, no scripts, no schema.
 //! From the top down: `subscribe`, `memory`, `confirm` and `fitness` make calls; `call` follows them to the
