@@ -92,7 +92,7 @@ mod tests {
         *,
     };
     use crate::domain::{Apart, Body, Ordering, Tombstone};
-    use crate::store::{record::Written, schema::FIRST};
+    use crate::store::{known_schema::FIRST, record::Written};
 
     #[test]
     fn long_bodies_stand_apart_and_are_put_in_again() {

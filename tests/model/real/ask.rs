@@ -2,6 +2,7 @@
 
 use reseq::{
     domain::{Arrival, ErrorKind, LeaseToken, Sequence, Stage, State},
+    redis_client::ClientError,
     store::{
         Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Retry,
         StoreError, Who, Withdrawal,
@@ -273,7 +274,7 @@ impl Real {
 
     /// The script alone, as if the pod had died after it.
     async fn begin_remove(&mut self, name: Name) -> Result<Told, StoreError> {
-        let answer = self.calls(name).remove().run(&mut self.connection).await?;
+        let answer = self.calls(name).remove().run(&mut self.connection).await.map_err(refused)?;
         let (_, purged): (u64, u64) = redis::from_redis_value(answer).unwrap();
         told(Reply::Removed { purged })
     }
@@ -285,9 +286,9 @@ impl Real {
         let delays = self.members(name, &calls.keys.partition.delayed()).await;
         let purge = calls.remove_batch(&["", "a", "b", "{x}:y"], &sequences, &leases, &delays);
         let at = &mut self.connection;
-        let purged = redis::from_redis_value(purge.run(at).await?).unwrap();
-        calls.forget().run(at).await?;
-        calls.index("").run(at).await?;
+        let purged = redis::from_redis_value(purge.run(at).await.map_err(refused)?).unwrap();
+        calls.forget().run(at).await.map_err(refused)?;
+        calls.index("").run(at).await.map_err(refused)?;
         told(Reply::Removed { purged })
     }
 
@@ -351,4 +352,9 @@ impl Real {
             self.run::<u64>(&["ZADD", &key, "XX", "1", &member]).await;
         }
     }
+}
+
+/// What the store makes of an error of Redis.
+fn refused(error: redis::RedisError) -> StoreError {
+    ClientError::from(error).into()
 }
