@@ -1,10 +1,10 @@
-//! Lanes that need attention, in turn: so that what happens to one lane costs no look at all.
+//! Lanes in the order in which they get their turn.
 
 use std::collections::{HashSet, VecDeque};
 
 use super::LaneKey;
 
-/// Lanes in line, each once.
+/// A queue that holds each lane at most once.
 #[derive(Default)]
 pub(super) struct LaneQueue {
     order: VecDeque<LaneKey>,
@@ -18,7 +18,7 @@ impl LaneQueue {
         }
     }
 
-    /// Puts back what was taken and whose turn it still is.
+    /// Returns a lane that was popped to the front.
     pub(super) fn push_front(&mut self, key: LaneKey) {
         if self.members.insert(key.clone()) {
             self.order.push_front(key);
@@ -37,15 +37,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stands_in_line_once_and_the_first_comes_first() {
-        let mut line = LaneQueue::default();
+    fn each_lane_is_queued_once_and_the_first_comes_first() {
+        let mut queue = LaneQueue::default();
         for key in ["a", "b", "a"] {
-            line.push(&Some(key.to_owned()));
+            queue.push(&Some(key.to_owned()));
         }
-        let first = line.pop().unwrap();
-        line.push(&Some("a".to_owned()));
-        line.push_front(Some("c".to_owned()));
-        let rest: Vec<_> = std::iter::from_fn(|| line.pop()).flatten().collect();
+        let first = queue.pop().unwrap();
+        queue.push(&Some("a".to_owned()));
+        queue.push_front(Some("c".to_owned()));
+        let rest: Vec<_> = std::iter::from_fn(|| queue.pop()).flatten().collect();
         assert_eq!((first.as_deref(), rest), (Some("a"), vec!["c".into(), "b".into(), "a".into()]));
     }
 }
