@@ -50,13 +50,13 @@ pub(super) enum Answer {
 impl DestinationSender {
     /// Begins the next call to Redis, if there is anything to ask.
     pub(super) fn begin_call(&mut self) {
-        let Some(definition) = &self.definition else { return };
-        let (entry, rules) = (definition.entry.clone(), definition.rules.clone());
         // A call that was refused because of an old definition is repeated with the new one.
         let is_busy = self.in_flight.call.is_some() || self.in_flight.lookup.is_some();
         if is_busy || !self.scheduler.may_call(Instant::now()) {
             return;
         }
+        let Some(definition) = &self.definition else { return };
+        let (entry, rules) = (definition.entry.clone(), definition.rules.clone());
         self.in_flight.call = self
             .withdraw_call(&entry)
             .or_else(|| self.resolve_call(&entry))

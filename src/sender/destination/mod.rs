@@ -248,6 +248,7 @@ impl DestinationSender {
     }
 
     fn drop_lane(&mut self, key: &LaneKey) {
+        self.scheduler.dropped(key);
         if let Some(lane) = self.lanes.remove(key)
             && lane.is_yielding()
         {

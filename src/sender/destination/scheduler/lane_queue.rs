@@ -4,9 +4,13 @@ use std::collections::{HashSet, VecDeque};
 
 use super::LaneKey;
 
+/// So many removed lanes may stay in `order`, however short the queue is.
+const REMOVED_MAX: usize = 64;
+
 /// A queue that holds each lane at most once.
 #[derive(Default)]
 pub(super) struct LaneQueue {
+    /// May hold lanes that were removed, and are not members any more.
     order: VecDeque<LaneKey>,
     members: HashSet<LaneKey>,
 }
@@ -26,9 +30,20 @@ impl LaneQueue {
     }
 
     pub(super) fn pop(&mut self) -> Option<LaneKey> {
-        let key = self.order.pop_front()?;
-        self.members.remove(&key);
-        Some(key)
+        while let Some(key) = self.order.pop_front() {
+            if self.members.remove(&key) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Removes a lane. A few removed lanes stay in `order`, so that a removal seldom looks at all of it.
+    pub(super) fn remove(&mut self, key: &LaneKey) {
+        if self.members.remove(key) && self.order.len() > 2 * self.members.len() + REMOVED_MAX {
+            let mut seen = HashSet::new();
+            self.order.retain(|key| self.members.contains(key) && seen.insert(key.clone()));
+        }
     }
 }
 
@@ -47,5 +62,25 @@ mod tests {
         queue.push_front(Some("c".to_owned()));
         let rest: Vec<_> = std::iter::from_fn(|| queue.pop()).flatten().collect();
         assert_eq!((first.as_deref(), rest), (Some("a"), vec!["c".into(), "b".into(), "a".into()]));
+    }
+
+    #[test]
+    fn removed_lanes_are_not_returned_and_do_not_pile_up() {
+        let mut queue = LaneQueue::default();
+        queue.push(&Some("stays".to_owned()));
+        for number in 0..10_000 {
+            let key = Some(number.to_string());
+            queue.push(&key);
+            queue.remove(&key);
+            queue.remove(&key);
+            assert!(queue.order.len() <= REMOVED_MAX + 3, "{}", queue.order.len());
+        }
+        assert_eq!((queue.pop(), queue.pop()), (Some(Some("stays".to_owned())), None));
+        for _ in 0..1_000 {
+            queue.push(&None);
+            queue.remove(&None);
+        }
+        queue.push(&None);
+        assert_eq!((queue.pop(), queue.pop()), (Some(None), None));
     }
 }

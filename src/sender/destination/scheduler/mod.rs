@@ -5,12 +5,12 @@
 //! except the event that a partition is given back.
 //!
 //! ```text
-//!   queue                        its lanes get there by            or at a time
-//!   scan ──► named               a poke; a lane was dropped        a backoff is over
-//!   named ──► loaded, to ask     a scan                            -
-//!   to ask                       any event of the lane             a call is repeated
-//!   to send ◄── resting          any event of the lane; a resume   a batch has waited; the next slot
-//!   to resolve                   its head was refused              a call is repeated
+//!   queue        which lanes are in it                   put there by a timer, when
+//!   named        a scan found them                       a backoff is over: another scan
+//!   to ask       loaded lanes, after each event          a request is to be repeated
+//!   to send      loaded lanes, after each event          a batch has waited; there is a slot
+//!   resting      lanes to send of a paused destination
+//!   to resolve   their head was refused                  a call is to be repeated
 //! ```
 
 mod lane_queue;
@@ -106,6 +106,11 @@ impl Scheduler {
         self.resting.push(key);
     }
 
+    /// The lane was dropped while the destination was paused, for example because its messages were withdrawn.
+    pub(super) fn dropped(&mut self, key: &LaneKey) {
+        self.resting.remove(key);
+    }
+
     /// The destination is not paused (any more).
     pub(super) fn resume(&mut self) {
         while let Some(key) = self.resting.pop() {
@@ -196,6 +201,7 @@ impl Scheduler {
     /// The partition is given back.
     pub(super) fn drain(&mut self) {
         self.is_draining = true;
+        self.next_slot = None;
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -241,9 +247,8 @@ impl Scheduler {
                 Due::Resolve => self.to_resolve.push(&key),
             }
         }
-        if self.may_call(now) {
-            self.calls_from = None;
-        }
+        self.next_slot.take_if(|slot| *slot <= now);
+        self.calls_from.take_if(|from| *from <= now);
         self.withdrawals_due.take_if(|due| *due <= now).is_some()
     }
 

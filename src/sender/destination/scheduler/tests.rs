@@ -33,6 +33,19 @@ fn lanes_send_in_turn_and_rest_while_the_destination_is_paused() {
 }
 
 #[test]
+fn a_lane_that_was_dropped_while_it_rested_is_forgotten() {
+    let mut scheduler = Scheduler::default();
+    for number in 0..1_000 {
+        let key = key(&number.to_string());
+        scheduler.rest(&key);
+        scheduler.dropped(&key);
+    }
+    scheduler.rest(&key("a"));
+    scheduler.resume();
+    assert_eq!(sent(&mut scheduler), ["a"]);
+}
+
+#[test]
 fn a_lane_without_a_slot_is_the_next_one_when_there_is_a_slot() {
     let start = Instant::now();
     let mut scheduler = Scheduler::default();
@@ -49,8 +62,8 @@ fn a_lane_without_a_slot_is_the_next_one_when_there_is_a_slot() {
     let slot = scheduler.next_time().unwrap();
     assert_eq!(slot, start + ms(100));
     scheduler.advance(slot);
+    assert_eq!(scheduler.next_time(), None, "a time that has come comes once");
     assert_eq!(scheduler.next_to_send(), Some(b.clone()), "before the lane that has sent");
-    assert_eq!(scheduler.next_time(), None);
     assert!(scheduler.take_slot(&b, slot));
     assert_eq!(sent(&mut scheduler), ["a"]);
 }
@@ -144,12 +157,16 @@ fn a_scan_begins_only_when_all_named_lanes_are_loaded() {
 
 #[test]
 fn a_draining_destination_loads_no_lane_but_settles_and_resolves() {
+    let start = Instant::now();
     let mut scheduler = Scheduler::default();
     scheduler.wants_scan();
     scheduler.named(vec!["a".to_owned()], 9, |_| true);
     scheduler.wants_ask(&key("b"));
     scheduler.wants_resolve(&key("c"));
+    scheduler.set_rate(1, start);
+    assert!(scheduler.take_slot(&key("d"), start) && !scheduler.take_slot(&key("d"), start));
     scheduler.drain();
+    assert_eq!(scheduler.next_time(), None, "nothing more is sent");
     assert_eq!(scheduler.next_to_load(), None);
     assert!(!scheduler.take_scan());
     assert_eq!(scheduler.next_to_ask(), Some(key("b")));
