@@ -1,5 +1,5 @@
-//! The partitions that this pod owns. Each is taken, renewed and given back by a task of its own, so
-//! that no server can hold up the leases of what another holds.
+//! The partitions that this pod owns. A task of its own takes, renews and gives back each of them, so
+//! that a server that does not answer delays only the leases of its own partitions.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,21 +19,21 @@ use crate::{
     store::{OwnerToken, Store, StoreError},
 };
 
-/// The pause before a partition that could not be given back is given back again.
+/// The pause before another attempt to give a partition back.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What this pod owns. Shared by those who deliver, those who share out, and the tasks that renew.
+/// What this pod owns. The tasks that deliver, rebalance and renew share it.
 pub(super) struct Holdings {
     pub(super) store: Store,
     pub(super) lease: Duration,
     leases: Mutex<HashMap<u16, Arc<PartitionLease>>>,
-    /// One task a partition that is in `leases`.
+    /// One task for each partition in `leases`.
     keepers: TaskTracker,
-    /// Everything is being given back; nothing is taken any more.
+    /// Everything is being given back; no partition is taken any more.
     leaving: CancellationToken,
-    /// Told when a partition was taken, or is owned no more.
+    /// Notified when a partition was taken, or is no longer owned.
     pub(super) changed: Notify,
-    /// When people were last told of a takeover wait, and of what was not confirmed: once for all partitions.
+    /// When the log last mentioned a takeover wait, and an unconfirmed call: once for all partitions.
     told: Mutex<[Option<Instant>; 2]>,
 }
 
@@ -54,19 +54,19 @@ impl Holdings {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are, those among them that are being given back or taken again.
+    /// How many there are, including those that are being given back or taken again.
     pub(super) fn count(&self) -> usize {
         self.leases().len()
     }
 
-    /// The partitions whose lanes may be delivered by this pod.
+    /// The partitions whose lanes this pod may deliver.
     pub(super) fn partitions(&self) -> Vec<u16> {
         let leases = self.leases();
         let live = leases.values().filter(|lease| !lease.is_over());
         live.map(|lease| lease.partition).collect()
     }
 
-    /// Those that are not even being given back.
+    /// The partitions that this pod does not hold. Those that are being given back are still held.
     pub(super) fn missing(&self) -> BTreeSet<u16> {
         let leases = self.leases();
         (0..self.store.keys().partitions()).filter(|one| !leases.contains_key(one)).collect()
@@ -76,7 +76,8 @@ impl Holdings {
         self.leases().get(&partition).filter(|lease| !lease.is_over()).cloned()
     }
 
-    /// Takes a partition that is missing, if it is free, and keeps it. Nobody else may be taking it.
+    /// Takes a partition that is missing, if it is free, and keeps it. Only one caller at a time may take
+    /// the same partition.
     pub(super) async fn take(self: Arc<Self>, partition: u16) {
         if let Some(lease) = self.lease_of(partition).await {
             self.leases().insert(partition, lease.clone());
@@ -85,18 +86,18 @@ impl Holdings {
         }
     }
 
-    /// Has everything end that is in flight, and nothing begin.
+    /// Lets end what is in flight, and begins nothing.
     pub(super) fn drain(&self) {
         self.leaving.cancel();
         self.leases().values().for_each(|lease| lease.draining.cancel());
     }
 
-    /// Breaks off what is in flight.
+    /// Aborts what is in flight.
     pub(super) fn lose(&self) {
         self.leases().values().for_each(|lease| lease.lost.cancel());
     }
 
-    /// Resolves when everything has been given back. It must be drained.
+    /// Resolves when everything has been given back, after [`Holdings::drain`].
     pub(super) async fn gone(&self) {
         self.keepers.close();
         self.keepers.wait().await;
@@ -118,8 +119,8 @@ impl Holdings {
             Err(error) => {
                 tracing::debug!(partition, %error, "cannot take a partition");
                 if matches!(error, StoreError::Unconfirmed(_)) {
-                    // It may be taken, and does not count as owned: else it would stand still until
-                    // that lease runs out.
+                    // Redis may have granted the lease, which this pod does not use. Without this call
+                    // nobody would deliver until it expires.
                     let given_back =
                         self.in_time(self.store.resign_partition(partition, &token, None)).await;
                     self.tell_unconfirmed(partition, given_back.is_ok());
@@ -129,15 +130,15 @@ impl Holdings {
         }
     }
 
-    /// Holds a partition from lease to lease, until it is given back or another pod has it.
+    /// Holds a partition, one lease after the other, until it is given back or another pod owns it.
     async fn keep(self: Arc<Self>, mut lease: Arc<PartitionLease>) {
         let partition = lease.partition;
         loop {
             self.hold(&lease).await;
-            // Whoever has lost it may not have been the last.
+            // Tasks may still run that do not know that the lease is over.
             let was_lost = lease.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
             lease.lost.cancel();
-            // Nothing is said of it while anything may still be sent.
+            // Redis must not hear of it while something may still be sent.
             lease.finished().await;
             let is_free = self.resign(&lease, was_lost).await;
             if !is_free || lease.draining.is_cancelled() || self.leaving.is_cancelled() {
@@ -155,7 +156,7 @@ impl Holdings {
         self.changed.notify_one();
     }
 
-    /// Renews the lease until it is lost, or drained and to be given back.
+    /// Renews the lease until it is lost, or is drained to be given back.
     async fn hold(&self, lease: &PartitionLease) {
         let mut next = Instant::now() + self.lease / 4;
         loop {
@@ -169,12 +170,12 @@ impl Holdings {
                 }
                 () = tokio::time::sleep_until(next) => {}
             }
-            // One at a time: one that is still under way could take back what is given back.
+            // One call at a time: a renewal in flight could take back a partition that was given back.
             next = self.renew(lease).await;
         }
     }
 
-    /// Renews once; tells when to do so again.
+    /// Renews once. Returns the time of the next renewal.
     async fn renew(&self, lease: &PartitionLease) -> Instant {
         point(Point::OwnerRenewing).await;
         let (asked, partition) = (Instant::now(), lease.partition);
@@ -183,7 +184,7 @@ impl Holdings {
             Ok(owned) if owned.epoch == lease.owner.epoch => {
                 lease.extend(self.valid_until(asked), owned.takeover_wait);
             }
-            // Redis may have forgotten something: nothing that was released before counts.
+            // Redis may have forgotten something: what it released before is void.
             Ok(owned) => lease.superseded(owned.epoch),
             Err(StoreError::Owned { epoch, .. }) => {
                 tracing::warn!(partition, "another sender took a partition");
@@ -191,15 +192,15 @@ impl Holdings {
             }
             Err(error) => {
                 tracing::debug!(partition, %error, "cannot renew");
-                // Soon: while the lease lasts this pod can say that nobody else sends.
+                // Soon: only while the lease lasts can this pod vouch that nobody else sends.
                 return asked + self.lease / 20;
             }
         }
         asked + self.lease / 4
     }
 
-    /// Gives a partition back, with what this pod can vouch for; true if Redis said so. Nothing may be
-    /// sent under the lease any more.
+    /// Gives a partition back, with the epoch that this pod can vouch for. True if Redis confirmed it. Nothing
+    /// may be sent under the lease any more.
     async fn resign(&self, lease: &PartitionLease, was_lost: bool) -> bool {
         let (partition, token) = (lease.partition, &lease.owner.token);
         let give_up = Instant::now() + self.lease / 2;
@@ -207,8 +208,8 @@ impl Holdings {
         let mut is_told = was_lost || vouched.is_some();
         loop {
             match self.in_time(self.store.resign_partition(partition, token, vouched)).await {
-                // This Redis may wait for this very sender. Only the first call tells: an earlier one may
-                // have given the partition to another before the epoch began.
+                // Redis may wait for this very sender. Only the answer to the first call counts: an earlier
+                // call may have given the partition to another sender before the epoch began.
                 Ok(told) if !is_told && told.epoch != lease.owner.epoch && lease.is_only_one() => {
                     vouched = Some(told.epoch);
                 }
@@ -226,8 +227,8 @@ impl Holdings {
         }
     }
 
-    /// Gives a call up while there is time to make it again. What it asked for may be done all the
-    /// same: nobody acts on it, and it runs out.
+    /// Limits a call to half a lease, so that there is time to repeat it. Redis may carry the call out
+    /// all the same: nobody relies on that lease, and it expires.
     pub(super) async fn in_time<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>>,
@@ -236,12 +237,12 @@ impl Holdings {
         answered.unwrap_or_else(|_| Err(StoreError::Unconfirmed("no answer in time".into())))
     }
 
-    /// A little before the lease can have run out, by our own clock.
+    /// A little before the lease can have expired, by the clock of this process.
     fn valid_until(&self, asked: Instant) -> Instant {
         asked + self.lease - self.lease / 10
     }
 
-    /// True if people were not told of it, by its number, within a lease.
+    /// True if the log did not mention message `number` within the duration of a lease.
     fn is_news(&self, number: usize) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = told[number].is_none_or(|told| told.elapsed() > self.lease);

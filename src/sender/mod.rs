@@ -1,4 +1,4 @@
-//! The sender role: owns partitions, and delivers their lanes, each in order, side by side.
+//! The sender role: owns partitions, and delivers their lanes side by side, each in order.
 
 mod backlogs;
 pub mod deliver;
@@ -21,16 +21,16 @@ use crate::{
     telemetry,
 };
 use backlogs::{BACKLOGS_LOOK_MAX, Backlogs};
-use destination::{DestinationSender, Gauge, Poke};
+use destination::{Dependencies, DestinationSender, Gauge, Poke};
 use holdings::Holdings;
 use ownership::{Freed, Ownership};
 use partition_lease::PartitionLease;
 
-/// The most destinations that one look for halted messages asks for, of all senders together. With more,
-/// a round takes several seconds.
-const HALTED_LOOK_MAX: usize = 1000;
+/// The most destinations that one check for halted messages covers, of all senders together. With more
+/// destinations, a round takes several seconds.
+const HALTED_CHECK_MAX: usize = 1000;
 
-/// What the sender needs of the rest.
+/// What the sender needs from the other parts.
 pub struct Sender {
     /// Redis.
     pub store: Store,
@@ -44,7 +44,7 @@ pub struct Sender {
     pub json_depth_max: usize,
 }
 
-/// The work on one destination under one lease of its partition.
+/// The task of one destination under one lease of its partition.
 struct Running {
     lease: Arc<PartitionLease>,
     poke: Arc<Poke>,
@@ -52,54 +52,51 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-/// What goes round the destinations, some a second.
+/// Checks that go round the destinations, some of them each second.
 #[derive(Default)]
 struct Rounds {
-    /// For halted messages that nobody has seen to.
+    /// For halted messages.
     halted: Round,
-    /// For dead letters that are too old, and when it came to its end.
+    /// For dead letters that are too old, and when the last round ended.
     expired: Round,
     expired_at: Option<Instant>,
     backlogs: Backlogs,
 }
 
-/// Everything that is under way.
+/// The destinations' tasks, and what runs beside them.
 struct Work {
     sender: Sender,
     holdings: Arc<Holdings>,
     running: HashMap<DestinationName, Running>,
-    /// The look for lanes that may leave that is under way. Apart from the rest, so that leases are
-    /// renewed meanwhile.
-    looking: Option<JoinHandle<Vec<DestinationName>>>,
-    /// To look again after it: something has changed since it began.
-    look_again: bool,
-    /// What goes round the destinations.
+    /// The scan for destinations with releasable lanes, in a task of its own.
+    scan: Option<JoinHandle<Vec<DestinationName>>>,
+    /// Something has changed since the scan began: scan again after it.
+    scan_again: bool,
     rounds: Arc<tokio::sync::Mutex<Rounds>>,
-    /// The housekeeping that is under way.
+    /// The housekeeping, in a task of its own.
     house: Option<JoinHandle<()>>,
 }
 
-/// Dead letters are looked at for their age this often.
+/// How often the age of dead letters is checked.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
-/// The most destinations whose dead letters one look asks for, of all senders together.
-const EXPIRED_LOOK_MAX: usize = 200;
+/// The most destinations whose dead letters one check covers, of all senders together.
+const EXPIRED_CHECK_MAX: usize = 200;
 
 impl Rounds {
-    /// True if a look at the age of dead letters goes on, or is due again.
+    /// True if a round over the age of dead letters has begun, or is due again.
     fn expires(&self) -> bool {
         self.expired_at.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY)
     }
 }
 
-/// This pod's part of a look, by its part of the partitions: all senders together ask no more of Redis
-/// the more of them there are.
-fn part_of(look_max: usize, owned: usize, partitions: u16) -> usize {
-    (look_max * owned).div_ceil(usize::from(partitions.max(1))).max(1)
+/// This pod's part of a check, in proportion to its partitions. So more senders together do not ask Redis
+/// for more.
+fn part_of(check_max: usize, owned: usize, partitions: u16) -> usize {
+    (check_max * owned).div_ceil(usize::from(partitions.max(1))).max(1)
 }
 
 impl Sender {
-    /// Runs until `stop`; then lets deliveries in flight end within `drain`, and gives its
-    /// partitions back.
+    /// Runs until `stop`. Then gives its partitions back; deliveries in flight have `drain` to end.
     pub async fn run(
         self,
         mut wakes: broadcast::Receiver<Wake>,
@@ -110,7 +107,7 @@ impl Sender {
         let holdings = Holdings::new(self.store.clone(), lease);
         let (freed, stopping) = (Arc::new(Freed::default()), stop.child_token());
         let ownership = Ownership::new(holdings.clone(), freed.clone());
-        // Beside the rest: nothing that waits for Redis may hold up what is delivered.
+        // Beside the events below, which must not wait for Redis.
         let mut sharing = std::pin::pin!(ownership.run(stopping.clone(), drain));
         let mut work = Work::new(self, holdings.clone());
         let mut second = tokio::time::interval(Duration::from_secs(1));
@@ -119,24 +116,24 @@ impl Sender {
             telemetry::owned(holdings.partitions().len());
             tokio::select! {
                 () = &mut sharing => break,
-                () = holdings.changed.notified() => work.look(),
-                found = work.found() => {
+                () = holdings.changed.notified() => work.scan(),
+                found = work.scanned() => {
                     found.iter().for_each(|name| work.poke(name));
-                    if std::mem::take(&mut work.look_again) {
-                        work.look();
+                    if std::mem::take(&mut work.scan_again) {
+                        work.scan();
                     }
                 }
                 wake = wakes.recv(), if !stopping.is_cancelled() => match wake {
                     Ok(Wake::Releasable(name)) => work.poke(&name),
                     Ok(Wake::OwnerGone(partition)) => freed.tell(partition),
                     Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {
-                        work.look();
+                        work.scan();
                     }
                     Ok(Wake::Waiting(_) | Wake::Definitions) => {}
                     Err(broadcast::error::RecvError::Closed) => stopping.cancel(),
                 },
                 _ = second.tick() => {
-                    work.look();
+                    work.scan();
                     work.keep_house();
                 }
             }
@@ -148,10 +145,11 @@ impl Work {
     fn new(sender: Sender, holdings: Arc<Holdings>) -> Work {
         let running = HashMap::new();
         let rounds = Arc::default();
-        Work { sender, holdings, running, looking: None, look_again: false, rounds, house: None }
+        Work { sender, holdings, running, scan: None, scan_again: false, rounds, house: None }
     }
 
-    /// Sees to it that a destination's releasable lanes are delivered, if we own its partition.
+    /// Tells the task of a destination that lanes may be releasable, if this pod owns its partition. Starts the
+    /// task if there is none.
     fn poke(&mut self, name: &DestinationName) {
         let partition = name.partition(self.sender.store.keys().partitions());
         let Some(lease) = self.holdings.of(partition) else { return };
@@ -168,52 +166,52 @@ impl Work {
         let poke = Arc::new(Poke::default());
         let gauge = Arc::new(Gauge::default());
         poke.poke();
-        let task = DestinationSender::new(
-            self.sender.store.clone(),
-            self.sender.catalog.clone(),
-            self.sender.client.clone(),
-            self.sender.json_depth_max,
-            self.sender.config.release_batch_max,
-            name.clone(),
-            lease.clone(),
-        );
+        let task = DestinationSender::new(Dependencies {
+            store: self.sender.store.clone(),
+            catalog: self.sender.catalog.clone(),
+            client: self.sender.client.clone(),
+            json_depth_max: self.sender.json_depth_max,
+            release_batch_max: self.sender.config.release_batch_max,
+            name: name.clone(),
+            lease: lease.clone(),
+        });
         let task = lease.tasks.spawn(task.run(poke.clone(), gauge.clone()));
         self.running.insert(name.clone(), Running { lease, poke, gauge, task });
     }
 
-    /// Looks in all owned partitions for lanes that may leave; [`Work::found`] has the answer.
-    fn look(&mut self) {
+    /// Scans all owned partitions for destinations with releasable lanes; [`Work::scanned`] has the answer.
+    fn scan(&mut self) {
         self.running.retain(|_, running| !running.lease.is_over() && !running.task.is_finished());
         let partitions = self.holdings.partitions();
         if partitions.is_empty() {
             return;
         }
-        if self.looking.is_some() {
-            self.look_again = true;
+        if self.scan.is_some() {
+            self.scan_again = true;
             return;
         }
         let store = self.sender.store.clone();
-        self.looking = Some(tokio::spawn(async move {
+        self.scan = Some(tokio::spawn(async move {
             match store.releasable(&partitions).await {
                 Ok(found) => found.iter().flatten().filter_map(|name| name.parse().ok()).collect(),
                 Err(error) => {
-                    tracing::debug!(%error, "cannot look for releasable lanes");
+                    tracing::debug!(%error, "cannot scan for releasable lanes");
                     Vec::new()
                 }
             }
         }));
     }
 
-    /// Resolves when a look has ended, with the destinations to look at.
-    async fn found(&mut self) -> Vec<DestinationName> {
-        let Some(looking) = &mut self.looking else { return std::future::pending().await };
-        let found = looking.await.unwrap_or_default();
-        self.looking = None;
+    /// Resolves when a scan has ended, with the destinations that it found.
+    async fn scanned(&mut self) -> Vec<DestinationName> {
+        let Some(scan) = &mut self.scan else { return std::future::pending().await };
+        let found = scan.await.unwrap_or_default();
+        self.scan = None;
         found
     }
 
-    /// Takes up what dead processors held and what has waited out its backoff, and notes what is
-    /// being delivered. Apart from the rest: there may be much of it, and leases run out meanwhile.
+    /// Recovers what dead processors held and what has waited out its backoff, runs the checks that are due, and
+    /// notes what is being delivered. In a task of its own: there may be much of it.
     fn keep_house(&mut self) {
         let partitions = self.holdings.partitions();
         if planted::is("house_not_kept") {
@@ -228,7 +226,7 @@ impl Work {
         let (store, catalog) = (self.sender.store.clone(), self.sender.catalog.clone());
         let rounds = self.rounds.clone();
         let (owned, all) = (partitions.len(), store.keys().partitions());
-        let part = move |look_max| part_of(look_max, owned, all);
+        let part = move |check_max| part_of(check_max, owned, all);
         self.house = Some(tokio::spawn(async move {
             if !counts.is_empty()
                 && let Err(error) = store.note_delivering(&counts).await
@@ -238,13 +236,13 @@ impl Work {
             if !partitions.is_empty()
                 && let Err(error) = store.recover(&partitions).await
             {
-                tracing::debug!(%error, "cannot look for what is overdue");
+                tracing::debug!(%error, "cannot recover what is overdue");
             }
             let mut rounds = rounds.lock().await;
-            let (some, _) = catalog.some(&mut rounds.halted, &partitions, part(HALTED_LOOK_MAX));
+            let (some, _) = catalog.some(&mut rounds.halted, &partitions, part(HALTED_CHECK_MAX));
             store.settle_all_halted(&some).await;
             if rounds.expires() {
-                let some = part(EXPIRED_LOOK_MAX);
+                let some = part(EXPIRED_CHECK_MAX);
                 let (some, is_over) = catalog.some(&mut rounds.expired, &partitions, some);
                 store.expire_dead_letters(&some).await;
                 rounds.expired_at = is_over.then(Instant::now);

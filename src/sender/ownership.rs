@@ -1,5 +1,5 @@
-//! Which partitions this pod owns: a fair share, taken and given back without a coordinator. The
-//! leases in Redis alone decide what is safe; the shares only decide who does what.
+//! Which partitions this pod owns: a fair share, taken and given back without a coordinator. Shares only
+//! divide the work. Safety depends on the leases in Redis, and on nothing else.
 
 use std::{
     collections::BTreeSet,
@@ -15,16 +15,16 @@ use super::holdings::Holdings;
 
 /// The name of the role in the list of pods.
 const ROLE: &str = "sender";
-/// While partitions change hands, the pods are counted at most this often.
+/// While partitions change their owners, the pods are counted at most this often.
 const RECOUNT: Duration = Duration::from_millis(50);
-/// A pod that has not said for so long that it lives may be dead.
+/// A pod without a heartbeat for so long may be dead.
 const SILENT: Duration = Duration::from_millis(2_500);
-/// While a dead pod's partitions become free, they are looked for this often.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Calls for ownership in flight at once.
+/// While the partitions of a dead pod become free, Redis is asked for them this often.
+const POLL_AGAIN: Duration = Duration::from_millis(100);
+/// The most calls in flight that take partitions.
 const CALLS_MAX: usize = 64;
 
-/// Partitions that others have given back.
+/// Partitions that other pods have given back.
 #[derive(Default)]
 pub(super) struct Freed {
     partitions: Mutex<BTreeSet<u16>>,
@@ -45,14 +45,14 @@ impl Freed {
 pub(super) struct Ownership {
     holdings: Arc<Holdings>,
     freed: Arc<Freed>,
-    /// Sender pods that live, this one among them, and when they were counted.
+    /// The number of live sender pods, including this one, and when they were counted.
     pods: usize,
     counted: Instant,
-    /// A pod fell silent: until then its partitions become free.
+    /// A pod has died: its partitions become free until this time.
     inherits_until: Option<Instant>,
-    /// When to rebalance before the next time that it is done anyway: a silent pod is counted no more,
-    /// or its partitions become free.
-    look_at: Option<Instant>,
+    /// When to rebalance before the next second: a silent pod is no longer counted then, or its
+    /// partitions become free.
+    rebalance_at: Option<Instant>,
 }
 
 impl Ownership {
@@ -63,29 +63,30 @@ impl Ownership {
             pods: 1,
             counted: Instant::now(),
             inherits_until: None,
-            look_at: None,
+            rebalance_at: None,
         }
     }
 
-    /// Runs until `stop`; then gives everything back, what is in flight at the latest after `drain`.
+    /// Runs until `stop`; then gives everything back. Deliveries in flight have `drain` to end.
     pub(super) async fn run(mut self, stop: CancellationToken, drain: Duration) {
         let mut second = tokio::time::interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let look_at = self.look_at;
+            let rebalance_at = self.rebalance_at;
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = self.freed.told.notified() => self.take_freed().await,
-                () = inheritance_due(look_at) => self.rebalance().await,
+                () = rebalance_due(rebalance_at) => self.rebalance().await,
                 _ = second.tick() => self.rebalance().await,
             }
         }
-        // The others' shares grow.
+        // The shares of the other pods grow.
         let holdings = self.holdings;
         if let Err(error) = holdings.in_time(holdings.store.leave(ROLE)).await {
             tracing::debug!(%error, "cannot leave the list of senders");
         }
-        // Renewal goes on while the last deliveries end, and what has ended is given back.
+        // Renewal continues while the last deliveries end. Each partition is given back as soon as its
+        // deliveries have ended.
         holdings.drain();
         if tokio::time::timeout(drain, holdings.gone()).await.is_err() {
             holdings.lose();
@@ -97,52 +98,52 @@ impl Ownership {
         usize::from(self.holdings.store.keys().partitions()).div_ceil(self.pods.max(1))
     }
 
-    /// Counts the pods, takes what is free up to the share, gives back what is beyond it.
+    /// Counts the pods, takes free partitions up to the share, and gives back those beyond it.
     async fn rebalance(&mut self) {
-        self.look_at = None;
+        self.rebalance_at = None;
         let holdings = self.holdings.clone();
         let lease = holdings.lease;
         match holdings.in_time(holdings.store.heartbeat(ROLE, lease)).await {
             Ok((pods, silent_for)) => self.count_pods(pods.max(1), silent_for),
-            // On a cluster, only the node that counts may be gone: as many as there were, then.
+            // On a cluster, maybe only the node with the heartbeats is gone: assume as many pods as before.
             Err(error) => tracing::debug!(%error, "cannot count the senders"),
         }
         let share = self.share();
-        // No longer than the partition of a dead pod would stand still.
+        // As long as the partition of a dead pod would have to wait.
         let by = Instant::now() + lease;
         for partition in holdings.partitions().into_iter().skip(share) {
             if let Some(lease) = holdings.of(partition) {
                 lease.hand_over(by);
             }
         }
-        // Partition leases that were lost still count: they are taken again, or given back.
+        // Partitions whose lease was lost count too: their tasks take them again, or give them back.
         let wanted = share.saturating_sub(holdings.count());
         if wanted > 0 {
             self.take_free(holdings.missing().into_iter().collect(), wanted).await;
         }
         let is_short = holdings.count() < share;
         if is_short && self.inherits_until.is_some_and(|until| Instant::now() < until) {
-            self.look_at = Some(Instant::now() + LOOK_AGAIN);
+            self.rebalance_at = Some(Instant::now() + POLL_AGAIN);
         }
     }
 
-    /// Notes how many senders live; and if one of them is silent, when to count again.
+    /// Notes how many senders live, and when to count again if one of them is silent.
     fn count_pods(&mut self, pods: usize, silent_for: Duration) {
         let (now, lease) = (Instant::now(), self.holdings.lease);
         if pods < self.pods {
-            // Leases that it renewed just before it died.
+            // It may have renewed its leases just before it died.
             self.inherits_until = Some(now + lease);
         }
         (self.pods, self.counted) = (pods, now);
-        // The others say every second that they live.
+        // Live pods send a heartbeat every second.
         if silent_for < lease.saturating_sub(SILENT) {
-            self.look_at = Some(now + silent_for + Duration::from_millis(1));
+            self.rebalance_at = Some(now + silent_for + Duration::from_millis(1));
         }
     }
 
-    /// Partitions were given back by another pod: takes them if the share allows. Who gives all back
-    /// has left the list of pods before, so they are counted again: at once, or, if they were counted
-    /// just now, a little later, as that may have been just before it left.
+    /// Another pod gave partitions back: takes them if the share allows. A pod that stops leaves the list of
+    /// pods before it gives everything back, so the pods are counted again: at once, or a little
+    /// later if they were counted just now, maybe just before that pod left.
     async fn take_freed(&mut self) {
         let freed = self.freed.take();
         if self.holdings.count() >= self.share() {
@@ -150,7 +151,7 @@ impl Ownership {
             if again <= Instant::now() {
                 self.rebalance().await;
             } else {
-                self.look_at = Some(self.look_at.map_or(again, |at| at.min(again)));
+                self.rebalance_at = Some(self.rebalance_at.map_or(again, |at| at.min(again)));
             }
         }
         let wanted = self.share().saturating_sub(self.holdings.count());
@@ -159,12 +160,12 @@ impl Ownership {
         self.take(free, wanted).await;
     }
 
-    /// Takes at most `wanted` of these partitions. Looks first which are free: most are another's.
-    /// Pods begin at different places, so that they seldom ask for the same.
+    /// Takes at most `wanted` of these partitions. Asks first which are free: other pods own most of them.
+    /// Pods begin at random places, so that they seldom try to take the same partition.
     async fn take_free(&self, partitions: Vec<u16>, wanted: usize) {
         let store = &self.holdings.store;
-        let looked = async { Ok(store.free_of(&partitions).await) };
-        let mut free = self.holdings.in_time(looked).await.unwrap_or_default();
+        let asked = async { Ok(store.free_of(&partitions).await) };
+        let mut free = self.holdings.in_time(asked).await.unwrap_or_default();
         let start = rand::random_range(0..free.len().max(1));
         free.rotate_left(start);
         self.take(free, wanted).await;
@@ -186,8 +187,8 @@ impl Ownership {
     }
 }
 
-async fn inheritance_due(look_at: Option<Instant>) {
-    match look_at {
+async fn rebalance_due(rebalance_at: Option<Instant>) {
+    match rebalance_at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }

@@ -1,4 +1,4 @@
-//! One ownership of one partition, from taking it to losing it or giving it back.
+//! One lease of one partition, from taking the partition to losing it or giving it back.
 
 use std::{
     sync::{Mutex, OnceLock, PoisonError},
@@ -14,24 +14,24 @@ use crate::{
     store::{Owner, OwnerToken},
 };
 
-/// A partition that this pod owns. Shared by all who deliver its lanes.
+/// The lease of a partition that this pod owns. All tasks that deliver its lanes share it.
 pub(super) struct PartitionLease {
     pub(super) partition: u16,
     /// The token, random for each lease, and the epoch that it began in.
     pub(super) owner: Owner,
-    /// No head is released before, because an owner that Redis forgot may still be sending.
+    /// Nothing is released before this time, because an owner that Redis forgot may still be sending.
     takeover_wait_until: watch::Sender<Instant>,
-    /// By our own clock, counted from before the lease was asked for.
+    /// By the monotonic clock of this process, counted from before the lease was requested.
     valid_until: Mutex<Instant>,
-    /// It is lost: stop at once, in the middle of a delivery if need be.
+    /// The lease is lost: stop at once, in the middle of a delivery if necessary.
     pub(super) lost: CancellationToken,
-    /// It is to be given back: end what is in flight, and begin nothing.
+    /// The partition is given back: begin nothing, and let end what is in flight.
     pub(super) draining: CancellationToken,
-    /// Another pod waits for it: what is in flight is broken off then.
+    /// Another pod waits for the partition: what is in flight at this time is aborted.
     hand_over_by: OnceLock<Instant>,
-    /// The epoch that followed, if this pod heard of it while the lease lasted.
+    /// The next epoch, if this pod learned of it while the lease lasted.
     followed_by: OnceLock<Epoch>,
-    /// The work that is done under it.
+    /// The tasks that deliver its lanes.
     pub(super) tasks: TaskTracker,
 }
 
@@ -60,8 +60,8 @@ impl PartitionLease {
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lease was renewed: how long it lasts, and how long releases must still wait. One that had run out
-    /// before the answer came is over: another may have had the partition meanwhile.
+    /// The lease was renewed. A lease that had expired before the answer came is lost all the same: another
+    /// sender may have owned the partition meanwhile.
     pub(super) fn extend(&self, valid_until: Instant, takeover_wait: Duration) {
         if !self.lasts() {
             self.lost.cancel();
@@ -69,7 +69,7 @@ impl PartitionLease {
         }
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = valid_until;
         let now = Instant::now();
-        // Whoever it waited for may have said that it has stopped.
+        // The owner that it waited for may have reported that it has stopped.
         self.takeover_wait_until.send_if_modified(|until| {
             let is_over = takeover_wait.is_zero() && *until > now;
             *until = if is_over { now } else { *until };
@@ -77,7 +77,7 @@ impl PartitionLease {
         });
     }
 
-    /// Resolves when heads may be released.
+    /// Resolves when messages may be released.
     pub(super) async fn takeover_wait_over(&self) {
         let mut changes = self.takeover_wait_until.subscribe();
         loop {
@@ -89,9 +89,9 @@ impl PartitionLease {
         }
     }
 
-    /// Redis is in another epoch than this lease: what was released before counts no more. If the lease
-    /// still lasts by our own clock, nobody else can send in the partition from before that epoch,
-    /// so that this pod can vouch for it once it has stopped.
+    /// Redis is in another epoch than this lease, so what it released before is void. If the lease still
+    /// lasts by the clock of this process, no other sender from before that epoch can send. Then this pod can
+    /// vouch for the epoch once it has stopped itself.
     pub(super) fn superseded(&self, epoch: Epoch) {
         let is_lost = self.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
         if !is_lost && self.is_only_one() && epoch != self.owner.epoch {
@@ -100,20 +100,20 @@ impl PartitionLease {
         self.lost.cancel();
     }
 
-    /// The epoch for which this pod can vouch once nothing more is sent under the lease: no sender of an
-    /// earlier epoch sends any more.
+    /// The epoch for which this pod can vouch once nothing is sent under the lease any more: no sender of
+    /// an earlier epoch sends then.
     pub(super) fn vouched(&self) -> Option<Epoch> {
         self.followed_by.get().copied()
     }
 
-    /// Has it end for another pod's sake, at the latest `by` then: a receiver that does not answer
-    /// must not keep the partition's other destinations waiting.
+    /// Gives the partition to another pod, at the latest at the time `by`: the other destinations of the
+    /// partition must not wait for a receiver that does not answer.
     pub(super) fn hand_over(&self, by: Instant) {
         self.hand_over_by.get_or_init(|| by);
         self.draining.cancel();
     }
 
-    /// Resolves when it should have been handed over by now.
+    /// Resolves when the time of [`PartitionLease::hand_over`] has come.
     pub(super) async fn overdue(&self) {
         self.draining.cancelled().await;
         match self.hand_over_by.get() {
@@ -138,28 +138,28 @@ impl PartitionLease {
         Instant::now() < self.valid_until()
     }
 
-    /// True while nobody else can send in the partition, unless it was given back: the lease lasts, and
-    /// who was waited for when it began must have stopped.
+    /// True while no other sender can send in the partition, unless the partition was given back: the lease
+    /// lasts, and its takeover wait is over.
     pub(super) fn is_only_one(&self) -> bool {
         let is_only_one =
             self.is_unexpired() && *self.takeover_wait_until.borrow() <= Instant::now();
         is_only_one || planted::is("vouches_after_its_lease")
     }
 
-    /// Goes on while the lease lasts; else never: whoever waits here is about to be dropped.
+    /// Resolves at once while the lease lasts; otherwise never: the caller is about to be dropped.
     pub(super) async fn still_lasts(&self) {
         if !self.lasts() && !planted::is("partition_lease_end_ignored") {
             std::future::pending().await
         }
     }
 
-    /// True once nothing more is begun under it.
+    /// True when nothing more begins under it.
     pub(super) fn is_over(&self) -> bool {
         self.lost.is_cancelled() || self.draining.is_cancelled()
     }
 
-    /// Resolves when the lease has run out or the lease is lost otherwise. Whatever is being sent
-    /// then must be broken off: another owner may be sending.
+    /// Resolves when the lease has expired or is lost. What is in flight then must be aborted: another
+    /// owner may be sending.
     pub(super) async fn ended(&self) {
         if planted::is("partition_lease_end_ignored") {
             return std::future::pending().await;
@@ -178,13 +178,13 @@ impl PartitionLease {
         }
     }
 
-    /// Resolves when it is to be given back, and its last delivery has ended.
+    /// Resolves when the partition is to be given back, and its last delivery has ended.
     pub(super) async fn drained(&self) {
         self.draining.cancelled().await;
         self.finished().await;
     }
 
-    /// Resolves when nothing is done under it any more. It must be over.
+    /// Resolves when the last task has ended. The lease must be over.
     pub(super) async fn finished(&self) {
         self.tasks.close();
         self.tasks.wait().await;

@@ -1,5 +1,5 @@
-//! What a destination asks of Redis, one call at a time: to settle and release, to name lanes, to
-//! carry out what a refusal or a withdrawal comes to.
+//! Calls to Redis, one at a time: to settle and release, to find lanes, to resolve refused heads, to
+//! read and carry out withdrawals.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -10,13 +10,13 @@ use futures::{
 
 use tokio::time::Instant;
 
-use super::{DestinationSender, exhausted::Ended, now};
+use super::{DestinationSender, now, refused::Resolved, scheduler::Due};
 use crate::{
-    domain,
     faults::{
         pause::{Point, point},
         planted,
     },
+    sender::lane::{Next, Rules},
     store::{CatalogEntry, LaneRequest, PendingWithdrawal, Released, StoreError},
 };
 
@@ -25,237 +25,215 @@ pub(super) const CALL_LANES_MAX: usize = 256;
 /// One call settles no more messages than that, unless one lane alone has more (`SETTLED_MAX` in
 /// `lua/release.lua` is above both).
 const CALL_SETTLED_MAX: usize = 4_000;
-/// The most lanes whose names are kept for when there is room.
+/// The most names of lanes to keep until there is room.
 const NAMED_MAX: usize = 1024;
 /// The pause after a call that Redis did not answer.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const CALL_PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a call that fails again until somebody corrects something.
+const CALL_PAUSE_LONG: Duration = Duration::from_secs(1);
 
-/// How many names were asked for at most, and those that there are.
+/// The result of a scan: how many names it asked for, and those that there are.
 pub(super) type Names = (usize, Result<Vec<String>, StoreError>);
 
-/// What Redis answered.
+/// The result of a call.
 pub(super) enum Answer {
-    /// With the names of lanes, where they were asked for at the same time.
+    /// With the names of lanes, if the same call scanned for them.
     Released(Vec<LaneRequest>, Result<Released, StoreError>, Option<Names>),
-    Ended(Vec<Ended>),
-    Lanes(Names),
-    /// Some withdrawals, and where the next look goes on.
+    Resolved(Vec<Resolved>),
+    Named(Names),
+    /// Some withdrawals, and where the next call reads on.
     Withdrawals(Result<(Vec<PendingWithdrawal>, u64), StoreError>),
     /// How many withdrawals were carried out.
     Withdrawn(usize, Result<(), StoreError>),
-    /// The pause after a failed call is over.
-    Rested,
 }
 
 impl DestinationSender {
     /// Begins the next call to Redis, if there is anything to ask.
     pub(super) fn begin_call(&mut self) {
-        let Some(known) = self.current.as_ref().map(|current| current.known.clone()) else {
-            return;
-        };
-        // A refused call comes again with what is being looked up.
-        if self.call.is_some() || self.lookup.is_some() {
+        // A call that was refused because of an old definition is repeated with the new one.
+        let is_busy = self.in_flight.call.is_some() || self.in_flight.lookup.is_some();
+        if is_busy || !self.scheduler.may_call(Instant::now()) {
             return;
         }
-        if !self.pause.is_zero() {
-            let pause = self.pause;
-            self.call = Some(tokio::time::sleep(pause).map(|()| Answer::Rested).boxed());
-            return;
-        }
-        self.call = self
-            .withdraw_call(&known)
-            .or_else(|| self.end_call(&known))
-            .or_else(|| self.withdrawals_call(&known))
-            .or_else(|| self.release_call(&known))
+        let Some(definition) = &self.definition else { return };
+        let (entry, rules) = (definition.entry.clone(), definition.rules.clone());
+        self.in_flight.call = self
+            .withdraw_call(&entry)
+            .or_else(|| self.resolve_call(&entry))
+            .or_else(|| self.withdrawals_call(&entry))
+            .or_else(|| self.release_call(&entry, &rules))
+            .or_else(|| Some(self.scan(&entry)?.map(Answer::Named).boxed()))
             .or_else(|| {
-                let names = self.ask_names(&known)?;
-                Some(names.map(Answer::Lanes).boxed())
-            })
-            .or_else(|| {
-                // No release tells whether there are withdrawals.
-                self.withdrawals.ask = std::mem::take(&mut self.withdrawals.suspected);
-                self.withdrawals_call(&known)
+                self.withdrawals.no_release();
+                self.withdrawals_call(&entry)
             });
     }
 
-    fn release_call(&mut self, known: &Arc<CatalogEntry>) -> Option<BoxFuture<'static, Answer>> {
-        let stop = self.lease.draining.is_cancelled();
-        let rules = self.current.as_ref()?.rules.clone();
-        let mut requests: Vec<LaneRequest> = Vec::new();
-        let mut settled = 0;
-        while requests.len() < CALL_LANES_MAX
-            && let Some(key) = self.to_ask.pop()
-        {
-            let Some(lane) = self.lanes.get_mut(&key) else { continue };
-            if !requests.is_empty() && settled + lane.settles() > CALL_SETTLED_MAX {
-                // The next call begins with it.
-                self.to_ask.push_front(key);
-                break;
-            }
-            match lane.request(key.as_deref(), &rules, stop) {
-                Some(_) if stop && planted::is("drain_settles_nothing") => self.let_go(&key),
-                Some(request) => {
-                    settled += request.settled.count;
-                    requests.push(request);
-                }
-                None if lane.is_done(stop) => self.let_go(&key),
-                None => {}
-            }
-        }
+    /// A call that settles and releases, and at the same time scans for lanes.
+    fn release_call(
+        &mut self,
+        entry: &Arc<CatalogEntry>,
+        rules: &Rules,
+    ) -> Option<BoxFuture<'static, Answer>> {
+        let requests = self.requests(rules);
         if requests.is_empty() {
             return None;
         }
-        self.withdrawals.suspected = false;
-        let names = self.ask_names(known);
-        let (store, owner, known) = (self.store.clone(), self.lease.owner.clone(), known.clone());
+        self.withdrawals.release_begins();
+        let scan = self.scan(entry);
+        let (store, owner) = (self.deps.store.clone(), self.deps.lease.owner.clone());
+        let entry = entry.clone();
         let call = async move {
             let release = async {
-                let answer = store.release(&owner, &known, &requests).await;
+                let answer = store.release(&owner, &entry, &requests).await;
                 if let Ok(released) = &answer {
                     pause(&requests, released).await;
                 }
                 answer
             };
-            let (answer, names) = tokio::join!(release, OptionFuture::from(names));
+            let (answer, names) = tokio::join!(release, OptionFuture::from(scan));
             Answer::Released(requests, answer, names)
         };
         Some(call.boxed())
     }
 
-    /// Asks for the names of lanes, where there is room for some: beside a release if there is one. For
-    /// more than there is room for, so that not each lane that is done makes another call.
-    fn ask_names(&mut self, known: &Arc<CatalogEntry>) -> Option<BoxFuture<'static, Names>> {
-        let is_one_lane = known.destination.ordering == domain::Ordering::Destination;
-        let is_wanted = self.look && self.named.is_empty() && !self.is_full();
-        if is_one_lane || !is_wanted || self.lease.draining.is_cancelled() {
+    /// What the lanes in turn have to settle and to ask. Drops those that are done.
+    fn requests(&mut self, rules: &Rules) -> Vec<LaneRequest> {
+        let mut requests: Vec<LaneRequest> = Vec::new();
+        let mut settled = 0;
+        while requests.len() < CALL_LANES_MAX
+            && let Some(key) = self.scheduler.next_to_ask()
+        {
+            let Some(lane) = self.lanes.get_mut(&key) else { continue };
+            if !requests.is_empty() && settled + lane.settles() > CALL_SETTLED_MAX {
+                self.scheduler.ask_first(key);
+                break;
+            }
+            let is_draining = self.scheduler.is_draining();
+            match lane.request(key.as_deref(), rules) {
+                Some(_) if is_draining && planted::is("drain_settles_nothing") => {
+                    self.drop_lane(&key);
+                }
+                Some(request) => {
+                    settled += request.settled.count;
+                    requests.push(request);
+                }
+                None if lane.next() == Next::Drop => self.drop_lane(&key),
+                None => {}
+            }
+        }
+        requests
+    }
+
+    /// Asks for the names of lanes, if there is room for some. It asks for more names than there is room
+    /// for, so that not each lane that is done makes another call.
+    fn scan(&mut self, entry: &Arc<CatalogEntry>) -> Option<BoxFuture<'static, Names>> {
+        if self.is_one_lane() || self.is_full() || !self.scheduler.take_scan() {
             return None;
         }
-        self.look = false;
-        // Those in hand are named too.
+        // Redis also names the lanes that are loaded.
         let max = self.lanes.len() + self.lanes_max().clamp(CALL_LANES_MAX, NAMED_MAX);
-        let (store, known) = (self.store.clone(), known.clone());
-        Some(async move { (max, store.releasable_lanes(&known, max).await) }.boxed())
+        let (store, entry) = (self.deps.store.clone(), entry.clone());
+        Some(async move { (max, store.releasable_lanes(&entry, max).await) }.boxed())
     }
 
     pub(super) fn answered(&mut self, answer: Answer) {
         match answer {
-            Answer::Rested => self.pause = Duration::ZERO,
-            Answer::Lanes(names) => self.take_names(names, &[]),
             Answer::Released(requests, answer, names) => {
-                match answer {
-                    Ok(released) => self.released(&requests, released),
-                    Err(error) => {
-                        requests.iter().for_each(|request| self.to_ask.push(&request.key));
-                        self.withdrawals.suspected = true;
-                        self.failed(error);
-                    }
-                }
+                self.release_ended(&requests, answer);
                 if let Some(names) = names {
-                    self.take_names(names, &requests);
+                    self.named(names, &requests);
                 }
             }
-            Answer::Ended(answers) => self.ended(answers),
+            Answer::Named(names) => self.named(names, &[]),
+            Answer::Resolved(answers) => self.resolved(answers),
             Answer::Withdrawals(withdrawals) => self.note_withdrawals(withdrawals),
             Answer::Withdrawn(done, answer) => self.withdrawn(done, answer),
         }
     }
 
-    /// Takes the names of lanes over, but not those of what was asked for at the same time: they may be
-    /// older than its answer. What came to such a lane since has said so itself.
-    fn take_names(&mut self, (max, keys): Names, asked: &[LaneRequest]) {
-        match keys {
-            Ok(keys) => {
-                // As many as were asked for: there may be more.
-                self.look |= keys.len() == max;
-                let asked: HashSet<&str> = asked.iter().filter_map(|r| r.key.as_deref()).collect();
-                let is_new = |key: &String| {
-                    !asked.contains(key.as_str()) && !self.lanes.contains_key(&Some(key.clone()))
-                };
-                self.named.extend(keys.into_iter().filter(is_new));
-            }
+    fn release_ended(&mut self, requests: &[LaneRequest], answer: Result<Released, StoreError>) {
+        match answer {
+            Ok(released) => self.released(requests, released),
             Err(error) => {
-                self.look = true;
-                self.failed(error);
+                requests.iter().for_each(|request| self.scheduler.wants_ask(&request.key));
+                self.withdrawals.suspect();
+                self.call_failed(error);
             }
         }
     }
 
     fn released(&mut self, requests: &[LaneRequest], released: Released) {
-        self.withdrawals.count(released.withdrawals);
-        let stop = self.lease.draining.is_cancelled();
-        let Some(rules) = self.current.as_ref().map(|current| current.rules.clone()) else {
-            return;
-        };
+        self.count_withdrawals(released.withdrawals);
+        let Some(rules) = self.definition.as_ref().map(|known| known.rules.clone()) else { return };
         for (request, run) in requests.iter().zip(released.runs) {
-            if !run.wait.is_zero() {
-                self.look_after(run.wait);
-            }
+            let now = now();
             if let Some(error) = &run.error {
                 let key = request.key.as_deref();
-                tracing::debug!(destination = %self.name, key, error, "a lane cannot be read");
-                // Nothing of it was settled: the same is asked again.
-                self.lingering.insert((Instant::now() + run.wait, request.key.clone()));
-                continue;
+                tracing::debug!(destination = %self.deps.name, key, error, "a lane cannot be read");
+                // Redis has settled nothing of it, so the lane repeats its request.
+                self.scheduler.at(now.instant + run.wait, &request.key, Due::Ask);
             }
-            let Some(lane) = self.lanes.get_mut(&request.key) else { continue };
-            lane.answered(request, run.messages, &rules, now());
-            if lane.to_end().is_some() {
-                self.to_end.push(&request.key);
+            if !run.wait.is_zero() {
+                self.scheduler.scan_after(now.instant, run.wait);
             }
-            if lane.is_done(stop) {
-                self.let_go(&request.key);
-            } else {
-                self.to_send.push(&request.key);
-                self.to_ask.push(&request.key);
+            if run.error.is_none()
+                && let Some(lane) = self.lanes.get_mut(&request.key)
+            {
+                lane.released(request, run.messages, &rules, now);
+                self.schedule(&request.key);
             }
         }
     }
 
-    /// Begins to look up the definition where the truth is. Nothing waits for it but the next call to
-    /// Redis: leases run out meanwhile, and deliveries end.
-    pub(super) fn look_up(&mut self) {
-        if self.lookup.is_some() {
-            return;
-        }
-        let (catalog, name) = (self.catalog.clone(), self.name.clone());
-        let lookup = async move {
-            let found = catalog.refresh(&name).await;
-            if let Err(error) = &found {
-                tracing::debug!(destination = %name, %error, "cannot look up a definition");
-                tokio::time::sleep(PAUSE).await;
+    /// The scan has ended. Ignores the lanes that `asked` Redis at the same time: the scan may be older
+    /// than their answers, and a later message of such a lane has sent a wake-up.
+    fn named(&mut self, (max, names): Names, asked: &[LaneRequest]) {
+        match names {
+            Ok(names) => {
+                let asked: HashSet<&str> = asked.iter().filter_map(|r| r.key.as_deref()).collect();
+                self.scheduler.named(names, max, |key| {
+                    !asked.contains(key.as_str()) && !self.lanes.contains_key(&Some(key.clone()))
+                });
             }
-            found
-        };
-        self.lookup = Some(lookup.boxed());
+            Err(error) => {
+                self.scheduler.wants_scan();
+                self.call_failed(error);
+            }
+        }
     }
 
-    pub(super) fn failed(&mut self, error: StoreError) {
-        match error {
+    /// A call has failed. Whoever made it has put it into its queue again.
+    pub(super) fn call_failed(&mut self, error: StoreError) {
+        let wait = match error {
             StoreError::StaleEpoch(epoch) => {
-                tracing::debug!(destination = %self.name, %error, "the lease is over");
-                self.lease.superseded(epoch);
+                tracing::debug!(destination = %self.deps.name, %error, "the lease is over");
+                return self.deps.lease.superseded(epoch);
             }
             StoreError::NotOwner => {
-                tracing::debug!(destination = %self.name, %error, "the lease is over");
-                self.lease.lost.cancel();
+                tracing::debug!(destination = %self.deps.name, %error, "the lease is over");
+                return self.deps.lease.lost.cancel();
             }
-            StoreError::StaleDefinition | StoreError::UnknownDestination => self.look_up(),
+            StoreError::StaleDefinition | StoreError::UnknownDestination => {
+                return self.look_up();
+            }
             // The store has logged why.
-            error if error.is_told() => self.pause = Duration::from_secs(1),
-            StoreError::TakeoverWait(wait_ms) => self.pause = Duration::from_millis(wait_ms + 1),
+            error if error.is_told() => CALL_PAUSE_LONG,
+            StoreError::TakeoverWait(wait_ms) => Duration::from_millis(wait_ms + 1),
             error if error.is_temporary() => {
-                tracing::debug!(destination = %self.name, %error, "a call failed, and is made again");
-                self.pause = PAUSE;
+                tracing::debug!(destination = %self.deps.name, %error, "a call failed, and is repeated");
+                CALL_PAUSE
             }
             error => {
-                tracing::error!(destination = %self.name, %error, "cannot release");
-                self.pause = Duration::from_secs(1);
+                tracing::error!(destination = %self.deps.name, %error, "cannot release");
+                CALL_PAUSE_LONG
             }
-        }
+        };
+        self.scheduler.pause_calls(Instant::now(), wait);
     }
 }
 
-/// The points after a call that settled something, or released something.
+/// The pause points after a call that settled something, or released something.
 async fn pause(requests: &[LaneRequest], released: &Released) {
     if requests.iter().any(|request| request.settled.upto > 0) {
         point(Point::SenderAcked).await;

@@ -1,59 +1,50 @@
 //! Delivers the lanes of one destination, side by side, under one lease of its partition.
 //!
-//! Each event concerns one lane, which goes into the lines of those that have something to send
-//! and something to ask; nothing looks at all lanes but the beginning of the end of a lease.
+//! The task waits for one [`Event`], passes it to the method for it, and begins what the
+//! [`Scheduler`] says: deliveries, one a lane, and one call to Redis. It waits for nothing else:
+//! everything that takes time is in flight ([`InFlight`]), so an expired lease stops it at once.
 
 mod calls;
+mod definition;
 mod deliveries;
-mod exhausted;
-mod lane_queue;
-mod pace;
 mod poke;
+mod refused;
+mod scheduler;
 mod withdrawals;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::HashMap,
+    ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::time::Instant;
 
-use calls::{Answer, CALL_LANES_MAX};
+use calls::Answer;
+use definition::{Definition, Lookup};
 use deliveries::Delivered;
-use lane_queue::LaneQueue;
-use pace::Pace;
 pub(super) use poke::Poke;
+use scheduler::Scheduler;
 use withdrawals::Withdrawals;
 
 use super::{
-    deliver::{self, Deliver},
-    lane::{Lane, Now, Rules},
+    lane::{Lane, Next, Now},
     partition_lease::PartitionLease,
 };
 use crate::{
     domain::{self, DestinationName},
-    faults::planted,
-    store::{Catalog, CatalogEntry, Store, StoreError, server_clock_ms},
+    store::{Catalog, Store, Watch, server_clock_ms},
 };
 
-/// The most messages that one call releases of one lane.
-const RUN_MAX: usize = 1024;
-
-/// A task that had nothing to do for so long ends; the next poke begins another.
-const IDLE: Duration = Duration::from_secs(60);
-
-/// A lane's key; none for the destination's own lane. Where nothing is in order each message is a
+/// A lane's key; none for the destination's own lane. With `ordering = "none"` each message is a
 /// lane, and its sequence the key.
 type LaneKey = Option<String>;
-/// What looking up the definition found.
-type Lookup = Result<Option<Arc<CatalogEntry>>, StoreError>;
 
-/// Messages in flight just now, for people to see.
+/// Number of messages in flight, for the stats.
 #[derive(Default)]
 pub(super) struct Gauge(AtomicUsize);
 
@@ -67,318 +58,246 @@ impl Gauge {
     }
 }
 
-/// What is known of the destination.
-#[derive(Clone)]
-struct Current {
-    known: Arc<CatalogEntry>,
-    /// The way to its receiver.
-    way: Arc<dyn Deliver>,
-    rules: Arc<Rules>,
+/// What a destination's task is given.
+pub(super) struct Dependencies {
+    pub(super) store: Store,
+    pub(super) catalog: Catalog,
+    /// Sends HTTP deliveries.
+    pub(super) client: reqwest::Client,
+    /// How deeply the JSON of batches and envelopes may nest.
+    pub(super) json_depth_max: usize,
+    /// The most messages that one call releases of one lane.
+    pub(super) release_batch_max: usize,
+    pub(super) name: DestinationName,
+    pub(super) lease: Arc<PartitionLease>,
 }
 
 pub(super) struct DestinationSender {
-    store: Store,
-    catalog: Catalog,
-    client: reqwest::Client,
-    json_depth_max: usize,
-    release_batch_max: usize,
-    name: DestinationName,
-    lease: Arc<PartitionLease>,
-    current: Option<Current>,
+    deps: Dependencies,
+    /// None until it is looked up for the first time.
+    definition: Option<Definition>,
     lanes: HashMap<LaneKey, Lane>,
-    /// Lanes that may have something to send.
-    to_send: LaneQueue,
-    /// Lanes that would have something to send, were the destination not paused.
-    resting: LaneQueue,
-    /// Lanes that may have something to ask, or may be let go of.
-    to_ask: LaneQueue,
-    /// Lanes whose heads were refused, and may be postponed or given up.
-    to_end: LaneQueue,
-    /// Lanes that Redis named, and there was no room for yet.
-    named: VecDeque<String>,
-    /// When to look at lanes whose batches wait to become full.
-    lingering: BTreeSet<(Instant, LaneKey)>,
-    deliveries: FuturesUnordered<BoxFuture<'static, Delivered>>,
-    /// Messages in flight.
-    in_flight: usize,
-    pace: Pace,
-    /// When the next delivery may begin, where there is a limit and it is reached.
-    next_slot: Option<Instant>,
-    /// One call at a time: what comes together meanwhile makes the next.
-    call: Option<BoxFuture<'static, Answer>>,
-    /// The definition that is being looked up.
-    lookup: Option<BoxFuture<'static, Lookup>>,
+    scheduler: Scheduler,
     withdrawals: Withdrawals,
-    /// When to look for lanes whose backoff is over.
-    due: BTreeSet<Instant>,
-    /// There may be lanes to take in hand.
-    look: bool,
-    pause: Duration,
+    in_flight: InFlight,
+}
+
+/// Everything that has begun and not ended.
+#[derive(Default)]
+struct InFlight {
+    deliveries: FuturesUnordered<BoxFuture<'static, Delivered>>,
+    /// The messages of these deliveries.
+    messages: usize,
+    /// One call at a time. What lanes need meanwhile makes the next call.
+    call: Option<BoxFuture<'static, Answer>>,
+    /// The lookup of the definition.
+    lookup: Option<BoxFuture<'static, Lookup>>,
+}
+
+/// What the task waits for.
+enum Event {
+    /// The lease has expired or is lost.
+    LeaseEnded,
+    /// The partition is given back.
+    Draining,
+    /// The destination was paused, resumed, changed or deleted.
+    DefinitionChanged,
+    /// A head may have become releasable, or somebody requested a withdrawal.
+    Poked,
+    DeliveryEnded(Delivered),
+    Answered(Answer),
+    LookedUp(Lookup),
+    /// A timer of the scheduler is due.
+    TimeCame,
+    /// There was nothing to do for long.
+    Idle,
+}
+
+/// What comes from outside.
+struct Signals {
+    lease_ended: BoxFuture<'static, ()>,
+    draining: futures::future::Fuse<BoxFuture<'static, ()>>,
+    definition: Watch,
+    poke: Arc<Poke>,
+}
+
+impl Signals {
+    fn new(deps: &Dependencies, poke: Arc<Poke>) -> Signals {
+        let (lease, definition) = (deps.lease.clone(), deps.catalog.watch(&deps.name));
+        let draining = lease.draining.clone().cancelled_owned().boxed().fuse();
+        let lease_ended = async move { lease.ended().await }.boxed();
+        Signals { lease_ended, draining, definition, poke }
+    }
 }
 
 impl DestinationSender {
-    pub(super) fn new(
-        store: Store,
-        catalog: Catalog,
-        client: reqwest::Client,
-        json_depth_max: usize,
-        release_batch_max: usize,
-        name: DestinationName,
-        lease: Arc<PartitionLease>,
-    ) -> Self {
+    pub(super) fn new(deps: Dependencies) -> Self {
+        let mut scheduler = Scheduler::default();
+        scheduler.wants_scan();
         DestinationSender {
-            store,
-            catalog,
-            client,
-            json_depth_max,
-            release_batch_max,
-            name,
-            lease,
-            current: None,
+            deps,
+            definition: None,
             lanes: HashMap::new(),
-            to_send: LaneQueue::default(),
-            resting: LaneQueue::default(),
-            to_ask: LaneQueue::default(),
-            to_end: LaneQueue::default(),
-            named: VecDeque::new(),
-            lingering: BTreeSet::new(),
-            deliveries: FuturesUnordered::new(),
-            in_flight: 0,
-            pace: Pace::default(),
-            next_slot: None,
-            call: None,
-            lookup: None,
+            scheduler,
             withdrawals: Withdrawals::default(),
-            due: BTreeSet::new(),
-            look: true,
-            pause: Duration::ZERO,
+            in_flight: InFlight::default(),
         }
     }
 
-    /// Runs until the lease is over, or there was nothing to do for long. `poke` says that a head may
-    /// leave, or that there is an order.
+    /// Runs until the lease has ended, or there was nothing to do for long.
     pub(super) async fn run(mut self, poke: Arc<Poke>, gauge: Arc<Gauge>) {
-        let lease = self.lease.clone();
-        let definition = self.catalog.watch(&self.name);
-        let mut ended = std::pin::pin!(lease.ended());
-        let mut draining = std::pin::pin!(lease.draining.cancelled().fuse());
+        let lease = self.deps.lease.clone();
+        let mut signals = Signals::new(&self.deps, poke);
         tokio::select! {
             () = lease.takeover_wait_over() => {}
-            () = &mut ended => return,
+            () = &mut signals.lease_ended => return,
             () = lease.draining.cancelled() => return,
         }
-        let mut was_draining = false;
-        let mut idle_since = None;
         loop {
             self.adopt_definition();
-            let is_draining = lease.draining.is_cancelled();
-            if is_draining && !was_draining {
-                self.lanes.keys().for_each(|key| self.to_ask.push(key));
-            }
-            was_draining = is_draining;
-            self.take_lanes();
+            self.load_lanes();
             self.begin_deliveries();
-            gauge.set(self.in_flight);
             self.begin_call();
-            if is_draining && self.lanes.is_empty() && self.call.is_none() {
+            gauge.set(self.in_flight.messages);
+            if self.is_drained() {
                 return;
             }
-            let next_time = self.next_time();
-            let is_idle = next_time.is_none() && self.is_idle();
-            idle_since = is_idle.then(|| idle_since.unwrap_or_else(Instant::now));
-            let idle_end = idle_since.map(|since| since + IDLE);
-            tokio::select! {
-                () = &mut ended => return,
-                () = &mut draining, if !is_draining => {}
-                // Paused, resumed, or defined anew: the next round takes it over.
-                () = definition.changed() => {}
-                () = poke.poked() => {
-                    self.look = true;
-                    self.withdrawals.suspected = true;
-                }
-                () = sleep_until(idle_end) => if poke.end() {
-                    return;
-                },
-                Some(delivered) = self.deliveries.next() => self.delivered(delivered),
-                answer = pending_or(&mut self.call) => {
-                    self.call = None;
-                    self.answered(answer);
-                }
-                found = pending_or(&mut self.lookup) => {
-                    self.lookup = None;
-                    if !self.looked_up(&found) {
-                        return;
-                    }
-                }
-                () = sleep_until(next_time) => self.time_has_come(),
-            }
-        }
-    }
-
-    /// Takes over what this pod knows of the destination. What it does not know it looks up; until then
-    /// what was known goes on.
-    fn adopt_definition(&mut self) {
-        let Some(known) = self.catalog.get(self.name.as_str()) else {
-            self.look_up();
-            return;
-        };
-        let lanes_of = |known: &CatalogEntry| (known.born, known.destination.ordering);
-        let (mut way, mut is_another) = (None, false);
-        if let Some(current) = &self.current {
-            if Arc::ptr_eq(&current.known, &known) {
+            let event = self.next_event(&mut signals).await;
+            if self.handle(event, &signals).is_break() {
                 return;
             }
-            is_another = lanes_of(&current.known) != lanes_of(&known);
-            let is_same_way = !is_another && current.known.destination == known.destination;
-            way = is_same_way.then(|| current.way.clone());
-        }
-        if is_another && !planted::is("generation_ignored") {
-            self.begin_anew();
-        }
-        let way = way.unwrap_or_else(|| {
-            deliver::connect(&known.destination, &self.client, self.json_depth_max)
-        });
-        self.pace.set(known.destination.delivery.rate_per_second_max);
-        let rules = Arc::new(rules_of(&known.destination, self.release_batch_max));
-        self.current = Some(Current { known, way, rules });
-    }
-
-    /// False if the destination is gone, or nothing is known of it.
-    fn looked_up(&mut self, found: &Lookup) -> bool {
-        match found {
-            Ok(Some(_)) => true,
-            Ok(None) => self.catalog.get(self.name.as_str()).is_some(),
-            // Redis does not answer: what is known goes on, if anything is.
-            Err(_) => self.current.is_some(),
         }
     }
 
-    /// The lanes are others now: those of another ordering, or of another destination of this name,
-    /// whose messages have the same numbers. Nothing that is in hand or under way is of them.
-    fn begin_anew(&mut self) {
-        self.lanes.clear();
-        // What is being sent is broken off, as at the end of a lease.
-        self.deliveries.clear();
-        self.in_flight = 0;
-        self.withdrawals = Withdrawals::default();
-        self.withdrawals.suspected = true;
-        self.pause = Duration::ZERO;
-        for line in [&mut self.to_send, &mut self.resting, &mut self.to_ask, &mut self.to_end] {
-            *line = LaneQueue::default();
+    async fn next_event(&mut self, signals: &mut Signals) -> Event {
+        let next_time = self.scheduler.next_time();
+        let is_busy = !self.lanes.is_empty()
+            || self.in_flight.call.is_some()
+            || self.in_flight.lookup.is_some();
+        let idle_end = self.scheduler.idle_end(is_busy, Instant::now());
+        tokio::select! {
+            () = &mut signals.lease_ended => Event::LeaseEnded,
+            () = &mut signals.draining => Event::Draining,
+            () = signals.definition.changed() => Event::DefinitionChanged,
+            () = signals.poke.poked() => Event::Poked,
+            Some(delivered) = self.in_flight.deliveries.next() => Event::DeliveryEnded(delivered),
+            answer = ended(&mut self.in_flight.call) => Event::Answered(answer),
+            found = ended(&mut self.in_flight.lookup) => Event::LookedUp(found),
+            () = sleep_until(next_time) => Event::TimeCame,
+            () = sleep_until(idle_end) => Event::Idle,
         }
-        self.named.clear();
-        self.lingering.clear();
-        self.due.clear();
-        self.call = None;
-        self.look = true;
     }
 
-    /// Nothing is in hand, and nothing is to be asked, now or after what is being looked up.
-    fn is_idle(&self) -> bool {
-        let asks = self.call.is_some() || self.lookup.is_some();
-        !asks && self.lanes.is_empty() && self.named.is_empty()
-    }
-
-    /// When something is to be looked at, even if nothing else happens.
-    fn next_time(&self) -> Option<Instant> {
-        let lingering = self.lingering.first().map(|(until, _)| *until);
-        // Asking waits for the call that is under way.
-        let withdrawals_due = self.withdrawals.due.filter(|_| self.call.is_none());
-        [self.due.first().copied(), lingering, self.next_slot, withdrawals_due]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-
-    fn time_has_come(&mut self) {
-        let now = Instant::now();
-        while self.due.first().is_some_and(|due| *due <= now) {
-            self.due.pop_first();
-            self.look = true;
+    /// `Break` ends the task.
+    fn handle(&mut self, event: Event, signals: &Signals) -> ControlFlow<()> {
+        match event {
+            Event::LeaseEnded => return ControlFlow::Break(()),
+            Event::Draining => self.draining(),
+            // The next round adopts it.
+            Event::DefinitionChanged => {}
+            Event::Poked => self.poked(),
+            Event::DeliveryEnded(delivered) => self.delivery_ended(delivered),
+            Event::Answered(answer) => self.answered(answer),
+            Event::LookedUp(found) => return self.looked_up(&found),
+            Event::TimeCame => self.time_came(),
+            // A poke that came meanwhile is an event of the next round.
+            Event::Idle if signals.poke.end() => return ControlFlow::Break(()),
+            Event::Idle => {}
         }
-        while self.lingering.first().is_some_and(|(until, _)| *until <= now) {
-            if let Some((_, key)) = self.lingering.pop_first() {
-                if self.lanes.get(&key).is_some_and(|lane| lane.to_end().is_some()) {
-                    self.to_end.push(&key);
-                }
-                self.to_send.push(&key);
+        ControlFlow::Continue(())
+    }
+
+    fn draining(&mut self) {
+        self.scheduler.drain();
+        for (key, lane) in &mut self.lanes {
+            lane.draining();
+            self.scheduler.wants_ask(key);
+        }
+    }
+
+    /// True if nothing is left to do before the partition is given back.
+    fn is_drained(&self) -> bool {
+        self.scheduler.is_draining() && self.lanes.is_empty() && self.in_flight.call.is_none()
+    }
+
+    fn poked(&mut self) {
+        self.scheduler.wants_scan();
+        self.withdrawals.suspect();
+    }
+
+    fn time_came(&mut self) {
+        if self.scheduler.advance(Instant::now()) {
+            self.withdrawals.ask();
+        }
+    }
+}
+
+/// The lanes.
+impl DestinationSender {
+    /// Puts a lane, after one of its events, into the queues where it has something to do; or drops it.
+    fn schedule(&mut self, key: &LaneKey) {
+        match self.lanes.get(key).map(Lane::next) {
+            None => {}
+            Some(Next::Continue) => {
+                self.scheduler.wants_send(key);
+                self.scheduler.wants_ask(key);
             }
+            Some(Next::Resolve) => self.scheduler.wants_resolve(key),
+            Some(Next::Drop) => self.drop_lane(key),
+        }
+    }
+
+    fn drop_lane(&mut self, key: &LaneKey) {
+        self.scheduler.dropped(key);
+        if let Some(lane) = self.lanes.remove(key)
+            && lane.is_yielding()
+        {
+            // Redis may hold more of it: a scan finds it like the lanes that it made room for.
+            self.scheduler.wants_scan();
         }
     }
 
     fn lanes_max(&self) -> usize {
-        let delivery = self.current.as_ref().map(|current| &current.known.destination.delivery);
+        let delivery = self.definition.as_ref().map(|known| &known.entry.destination.delivery);
         delivery.map_or(0, |delivery| delivery.lanes_max as usize)
     }
 
-    /// True when no further lane can be taken in hand.
+    /// True when no further lane can be loaded.
     fn is_full(&self) -> bool {
         self.lanes.len() >= self.lanes_max()
     }
 
-    /// Takes lanes in hand that may have something to release: the destination's own, or those
-    /// that Redis named.
-    fn take_lanes(&mut self) {
-        let Some(current) = &self.current else { return };
-        if self.lease.draining.is_cancelled() {
+    /// True if the destination itself is its only lane.
+    fn is_one_lane(&self) -> bool {
+        let ordering = self.definition.as_ref().map(|known| known.entry.destination.ordering);
+        ordering == Some(domain::Ordering::Destination)
+    }
+
+    /// Loads lanes that may have something to release: the destination's own, or those that Redis
+    /// named.
+    fn load_lanes(&mut self) {
+        if self.definition.is_none() {
             return;
         }
-        if current.known.destination.ordering == domain::Ordering::Destination {
-            // One that is in hand is looked at again when it has been let go of.
-            if self.look && !self.lanes.contains_key(&None) {
-                self.look = false;
-                self.take(None);
+        if self.is_one_lane() {
+            // A lane that is loaded is loaded again after it has been dropped.
+            if !self.lanes.contains_key(&None) && self.scheduler.take_scan() {
+                self.load(None);
             }
             return;
         }
         while !self.is_full()
-            && let Some(key) = self.named.pop_front()
+            && let Some(key) = self.scheduler.next_to_load()
         {
-            self.take(Some(key));
+            self.load(Some(key));
         }
     }
 
-    fn take(&mut self, key: LaneKey) {
+    fn load(&mut self, key: LaneKey) {
         if !self.lanes.contains_key(&key) {
-            self.to_ask.push(&key);
+            self.scheduler.wants_ask(&key);
             self.lanes.insert(key, Lane::default());
         }
-    }
-
-    fn let_go(&mut self, key: &LaneKey) {
-        if let Some(lane) = self.lanes.remove(key) {
-            // A lane that made way for others may have more: it is looked for like them.
-            self.look |= lane.yielding;
-        }
-    }
-
-    /// Looks for lanes again when a backoff is over. The server compares whole milliseconds, so
-    /// a look at the very instant is too early.
-    fn look_after(&mut self, wait: Duration) {
-        self.due.insert(Instant::now() + wait + Duration::from_millis(2));
-    }
-}
-
-/// What the definition says of each lane.
-fn rules_of(destination: &domain::Destination, release_batch_max: usize) -> Rules {
-    let delivery = &destination.delivery;
-    let is_single = destination.ordering == domain::Ordering::None;
-    let is_tcp = destination.is_tcp();
-    let batch_max = if is_tcp { delivery.window_max } else { delivery.batch_max } as usize;
-    let batch_max = if planted::is("two_in_flight") { 2 } else { batch_max };
-    let lingers = batch_max > 1 && !is_tcp;
-    Rules {
-        release_batch_max: if is_single {
-            1
-        } else {
-            release_batch_max.max(batch_max).min(RUN_MAX)
-        },
-        batch_max,
-        refused_max: destination.refused_max(),
-        batch_bytes_max: delivery.batch_bytes_max,
-        linger: Duration::from_millis(if lingers { delivery.batch_linger_ms } else { 0 }),
-        is_single,
-        log: (destination.log_max > 0).then_some(destination.log_bodies),
     }
 }
 
@@ -386,11 +305,12 @@ fn now() -> Now {
     Now { instant: Instant::now(), ms: server_clock_ms() }
 }
 
-async fn pending_or<T>(call: &mut Option<BoxFuture<'static, T>>) -> T {
-    match call {
-        Some(call) => call.await,
-        None => std::future::pending().await,
-    }
+/// Resolves when the call, if there is one, has ended; it is in flight no more then.
+async fn ended<T>(call: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(in_flight) = call else { return std::future::pending().await };
+    let result = in_flight.await;
+    *call = None;
+    result
 }
 
 async fn sleep_until(instant: Option<Instant>) {

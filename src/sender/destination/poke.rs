@@ -1,5 +1,5 @@
-//! What tells the task of a destination that there may be something to do; and its end, after which
-//! whoever tells begins another task.
+//! Wakes the task of a destination when there may be something to do, and tells when the task has
+//! ended, so that another one is started.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,7 +9,7 @@ const RUNS: u8 = 0;
 const POKED: u8 = 1;
 const ENDED: u8 = 2;
 
-/// Pokes one task. None is lost: a task that was poked does not end.
+/// Pokes one task. No poke is lost: a task that was poked does not end.
 #[derive(Default)]
 pub(in crate::sender) struct Poke {
     state: AtomicU8,
@@ -27,13 +27,13 @@ impl Poke {
         runs
     }
 
-    /// Resolves when the task was poked. What it was poked for, it looks for from then on.
+    /// Resolves when the task was poked. The task must look for something to do after it, not before.
     pub(super) async fn poked(&self) {
         self.notify.notified().await;
         self.state.store(RUNS, Ordering::Release);
     }
 
-    /// Ends, unless there was a poke meanwhile. For the task alone.
+    /// Ends, unless there was a poke meanwhile. Only the task calls it.
     pub(super) fn end(&self) -> bool {
         self.state.compare_exchange(RUNS, ENDED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

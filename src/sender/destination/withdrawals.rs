@@ -1,10 +1,10 @@
-//! Withdrawals: messages that are to leave without being delivered, of which only the owner can know
-//! whether it has them in hand.
+//! Withdrawals: requests that a message leaves without being delivered. Only the owner of the partition knows
+//! whether the message is loaded.
 //!
-//! What is just being sent is left until its attempt has ended. If it was accepted, Redis forgets
-//! the withdrawal when the message is settled; if it was refused, the withdrawal replaces another
-//! attempt. What only is in hand is let go of, and becomes a tombstone at once. Redis never hands
-//! out a message that has a withdrawal, so nothing new of it comes meanwhile.
+//! If the message is in flight, the withdrawal waits until the attempt has ended. If the receiver accepted
+//! it, Redis forgets the withdrawal when the message is settled. If the receiver refused it, the
+//! withdrawal replaces another attempt. A message that is loaded and not in flight is dropped from
+//! its lane, and becomes a tombstone at once. Redis never releases a message that has a withdrawal.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -17,25 +17,23 @@ use crate::{
     store::{CatalogEntry, PendingWithdrawal, StoreError, Who, Withdrawal, Withdrawn},
 };
 
-/// While there are withdrawals that could not be carried out, they are looked at this often.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// While there are withdrawals that could not be carried out, they are read this often.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What this sender knows of the withdrawals of its destination.
 #[derive(Default)]
 pub(super) struct Withdrawals {
-    /// They may have changed: to be asked for.
-    pub(super) ask: bool,
-    /// To be asked for if no release tells how many there are.
-    pub(super) suspected: bool,
-    /// When to ask again in any case, as long as there are any.
-    pub(super) due: Option<Instant>,
-    /// How many there were when they were last looked at, and could not be carried out.
+    /// Read them: they may have changed.
+    ask: bool,
+    /// Read them, if no release reports how many there are.
+    suspected: bool,
+    /// How many there were when they were read, and could not be carried out.
     left: u64,
-    /// Of messages that are in flight, or leave after a refusal.
+    /// Those of messages that are in flight, or leave after a refusal.
     held: HashMap<Sequence, PendingWithdrawal>,
-    /// To be carried out by the next call.
+    /// Those that the next call carries out.
     ready: Vec<PendingWithdrawal>,
-    /// Where the next look goes on: there may be more than one look finds.
+    /// Where the next call reads on: there may be more than one call returns.
     cursor: u64,
 }
 
@@ -45,68 +43,94 @@ impl Withdrawals {
         self.held.get(&sequence)
     }
 
-    /// Redis said how many there are.
-    pub(super) fn count(&mut self, count: u64) {
-        if count == 0 {
-            self.due = None;
-            self.held.clear();
-        }
-        self.ask |= count > self.left;
-        self.left = count;
+    /// Read them with the next call.
+    pub(super) fn ask(&mut self) {
+        self.ask = true;
+    }
+
+    /// There may be new ones. The next release reports how many there are.
+    pub(super) fn suspect(&mut self) {
+        self.suspected = true;
+    }
+
+    /// A release begins, which reports how many there are.
+    pub(super) fn release_begins(&mut self) {
+        self.suspected = false;
+    }
+
+    /// No release began, so that they have to be read.
+    pub(super) fn no_release(&mut self) {
+        self.ask = std::mem::take(&mut self.suspected);
     }
 }
 
 impl DestinationSender {
+    /// A release reported how many withdrawals there are.
+    pub(super) fn count_withdrawals(&mut self, count: u64) {
+        if count == 0 {
+            self.scheduler.ask_withdrawals(None);
+            self.withdrawals.held.clear();
+        }
+        self.withdrawals.ask |= count > self.withdrawals.left;
+        self.withdrawals.left = count;
+    }
+
+    /// A call that reads withdrawals, if there may be some.
     pub(super) fn withdrawals_call(
         &mut self,
-        known: &Arc<CatalogEntry>,
+        entry: &Arc<CatalogEntry>,
     ) -> Option<BoxFuture<'static, Answer>> {
-        self.withdrawals.ask |= self.withdrawals.due.is_some_and(|due| due <= Instant::now());
         if !std::mem::take(&mut self.withdrawals.ask) {
             return None;
         }
         self.withdrawals.suspected = false;
-        let (store, known, cursor) = (self.store.clone(), known.clone(), self.withdrawals.cursor);
-        Some(async move { Answer::Withdrawals(store.withdrawals(&known, cursor).await) }.boxed())
+        let (store, entry, cursor) =
+            (self.deps.store.clone(), entry.clone(), self.withdrawals.cursor);
+        Some(async move { Answer::Withdrawals(store.withdrawals(&entry, cursor).await) }.boxed())
     }
 
-    /// Lets go of what is to leave, where it is not in flight.
+    /// The call has ended. Drops the messages that are to leave from their lanes, if they are not in
+    /// flight.
     pub(super) fn note_withdrawals(
         &mut self,
         withdrawals: Result<(Vec<PendingWithdrawal>, u64), StoreError>,
     ) {
-        let begins = self.withdrawals.cursor == 0;
+        let is_first_page = self.withdrawals.cursor == 0;
         let (withdrawals, next) = match withdrawals {
             Ok(withdrawals) => withdrawals,
             Err(error) => {
                 self.withdrawals.ask = true;
-                return self.failed(error);
+                return self.call_failed(error);
             }
         };
         self.withdrawals.left = self.withdrawals.left.max(withdrawals.len() as u64);
         self.withdrawals.cursor = next;
-        // The rest is looked at next; after that all of them again, in a while.
+        // The other pages follow at once. After a while all of them are read again.
         self.withdrawals.ask |= next != 0;
-        if begins {
-            self.withdrawals.due = None;
+        if is_first_page {
+            self.scheduler.ask_withdrawals(None);
             self.withdrawals.held.clear();
         }
         if !withdrawals.is_empty() {
-            self.withdrawals.due = Some(Instant::now() + LOOK_AGAIN);
+            self.scheduler.ask_withdrawals(Some(Instant::now() + ASK_AGAIN));
         }
         for withdrawal in withdrawals {
-            let is_free = match self.lanes.get_mut(&withdrawal.lane) {
-                Some(lane) => {
-                    self.to_ask.push(&withdrawal.lane);
-                    lane.apply_withdrawal(withdrawal.sequence, withdrawal.how, &withdrawal.reason)
-                }
-                None => true,
-            };
-            if is_free {
-                self.withdrawals.ready.push(withdrawal);
-            } else {
-                self.withdrawals.held.insert(withdrawal.sequence, withdrawal);
+            self.apply_withdrawal(withdrawal);
+        }
+    }
+
+    fn apply_withdrawal(&mut self, withdrawal: PendingWithdrawal) {
+        let is_free = match self.lanes.get_mut(&withdrawal.lane) {
+            Some(lane) => {
+                self.scheduler.wants_ask(&withdrawal.lane);
+                lane.withdrawn(withdrawal.sequence, withdrawal.how, &withdrawal.reason)
             }
+            None => true,
+        };
+        if is_free {
+            self.withdrawals.ready.push(withdrawal);
+        } else {
+            self.withdrawals.held.insert(withdrawal.sequence, withdrawal);
         }
     }
 
@@ -116,14 +140,15 @@ impl DestinationSender {
         for withdrawal in
             self.withdrawals.held.values().filter(|withdrawal| withdrawal.lane == *key)
         {
-            lane.apply_withdrawal(withdrawal.sequence, withdrawal.how, &withdrawal.reason);
+            lane.withdrawn(withdrawal.sequence, withdrawal.how, &withdrawal.reason);
             self.withdrawals.ask = true;
         }
     }
 
+    /// A call that carries out withdrawals, if some are ready.
     pub(super) fn withdraw_call(
         &mut self,
-        known: &Arc<CatalogEntry>,
+        entry: &Arc<CatalogEntry>,
     ) -> Option<BoxFuture<'static, Answer>> {
         if self.withdrawals.ready.is_empty() {
             return None;
@@ -133,13 +158,14 @@ impl DestinationSender {
             let group = groups.entry((withdrawal.how, withdrawal.reason)).or_default();
             group.push((withdrawal.lane, withdrawal.sequence));
         }
-        let (store, owner, known) = (self.store.clone(), self.lease.owner.clone(), known.clone());
+        let (store, owner) = (self.deps.store.clone(), self.deps.lease.owner.clone());
+        let entry = entry.clone();
         let call = async move {
             let mut done = 0;
             for ((how, reason), messages) in groups {
                 let withdrawal =
                     Withdrawal { how, reason: &reason, error: None, messages: &messages };
-                match store.withdraw(&known, Who::Owner(&owner), &withdrawal).await {
+                match store.withdraw(&entry, Who::Owner(&owner), &withdrawal).await {
                     Ok(answers) => done += count_done(&answers),
                     Err(error) => return Answer::Withdrawn(done, Err(error)),
                 }
@@ -149,13 +175,15 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// What became a tombstone can be passed now; what a processor holds is looked at again.
+    /// The call has ended, and `done` messages became tombstones. A scan finds those that can be passed now.
     pub(super) fn withdrawn(&mut self, done: usize, answer: Result<(), StoreError>) {
-        self.look |= done > 0;
+        if done > 0 {
+            self.scheduler.wants_scan();
+        }
         self.withdrawals.left = self.withdrawals.left.saturating_sub(done as u64);
         if let Err(error) = answer {
             self.withdrawals.ask = true;
-            self.failed(error);
+            self.call_failed(error);
         }
     }
 }

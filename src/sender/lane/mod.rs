@@ -1,13 +1,43 @@
-//! One lane in hand: what was released and not yet settled, and what may be done next. No I/O.
+//! State of one lane: messages released but not yet settled, and the next allowed action. No I/O.
+//!
+//! Where a message is:
 //!
 //! ```text
 //!            released              accepted           settled by the next call
-//!   Redis ─────────────► queue ──────────────► settling ─────────────────────► gone
-//!                         ▲  ▲ front: one message, or one batch, in flight
-//!                         │  └─ refused: put off, halted or withdrawn, and the lane let go of
-//!                         └─ a withdrawal: what it names, and all behind it, is let go of
+//!   Redis ─────────────► queue ──────────────► settling ─────────────────────► removed
 //! ```
+//!
+//! What happens to the front of the queue ([`Phase`]):
+//!
+//! ```text
+//!                    delivery_begun
+//!             ┌──────────────────────────┐
+//!             │                          ▼
+//!   new ──► Ready                    Delivering
+//!             │ ▲   delivery_ended:      │ │
+//!             │ │   accepted, or a batch │ │
+//!             │ └────────────────────────┘ │ delivery_ended: the head is refused
+//!             │                            ▼
+//!             └───────────────────────► Refused ──► Redis is told, the lane is dropped
+//!               turn: the head is damaged
+//! ```
+//!
+//! Whether the lane takes more messages ([`Supply`]):
+//!
+//! ```text
+//!                   released                released: nothing more
+//!   new ──► Unknown ────────► Known ──────────────────────────────► Ended
+//!              ▲                │
+//!              └────────────────┘         others_wait ──► Yielding
+//!      withdrawn, or a batch waits        draining    ──► Draining
+//!        for more messages (turn)
+//! ```
+//!
+//! In `Ended`, `Yielding` and `Draining` the lane takes no more messages. It is dropped as soon as
+//! nothing is left to do for it ([`Next::Drop`]).
 
+mod limits;
+mod phase;
 mod settling;
 #[cfg(test)]
 mod tests;
@@ -17,73 +47,26 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    domain::{AttemptError, Sequence, Stamped, Tombstone},
+    domain::{AttemptError, ErrorKind, Sequence, Stage, Stamped, Tombstone},
     store::LaneRequest,
 };
+use limits::Limits;
+pub(super) use limits::Rules;
+pub(super) use phase::{Disposition, Next, Outcome, Refusal, Refused, Turn};
+use phase::{Phase, Supply};
 use settling::Settling;
 
-/// While a batch waits to become full, Redis is asked for more so many times.
+/// While a batch waits to become full, the lane asks Redis for more so many times.
 const LINGER_ASKS: u32 = 4;
 
-/// What the definition says about a lane.
-#[derive(Debug, Clone)]
-pub(super) struct Rules {
-    /// The most messages in hand.
-    pub(super) release_batch_max: usize,
-    /// The most messages of one delivery.
-    pub(super) batch_max: usize,
-    /// The most messages of a delivery whose first one was refused before.
-    pub(super) refused_max: usize,
-    /// The most bytes of bodies in one delivery of several messages.
-    pub(super) batch_bytes_max: u64,
-    /// How long a batch that is not full waits for more.
-    pub(super) linger: Duration,
-    /// The lane is one message: nothing is in order.
-    pub(super) is_single: bool,
-    /// Whether what leaves is noted in the log, and if so, whether with its body.
-    pub(super) log: Option<bool>,
-}
-
-/// The time, by the clock that waits are measured with, and in ms since 1970.
+/// The time, by the clock that measures waits, and in ms since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
     pub(super) instant: Instant,
     pub(super) ms: u64,
 }
 
-/// What becomes of a head that its receiver did not accept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Disposition {
-    /// It is tried again after this time.
-    Postpone(Duration),
-    /// It stays, and its lane waits for a person.
-    Halt,
-    /// It leaves without being delivered.
-    Withdraw(Tombstone, String),
-}
-
-/// A head that its receiver did not accept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) sequence: Sequence,
-    /// Attempts at its delivery that failed, with this one.
-    pub(super) failed: u32,
-    pub(super) error: AttemptError,
-    pub(super) disposition: Disposition,
-}
-
-/// Whether the front may be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// Not before something else has happened.
-    No,
-    /// Not before then, unless more comes: look again.
-    At(Instant),
-    /// Now.
-    Yes,
-}
-
-/// A message in hand.
+/// A message in the queue.
 #[derive(Debug)]
 struct BufferedMessage {
     message: Arc<Stamped>,
@@ -98,89 +81,216 @@ impl BufferedMessage {
 
 #[derive(Debug, Default)]
 pub(super) struct Lane {
+    /// Released and not yet accepted, in order. Messages in flight stay here until their delivery ends.
     queue: VecDeque<BufferedMessage>,
-    /// The last message of the delivery in flight; 0: there is none.
-    in_flight_to: Sequence,
+    phase: Phase,
+    supply: Supply,
     settling: Settling,
-    refused: Option<Refused>,
-    /// When Redis last said what there is; none: it is to be asked.
-    asked: Option<Instant>,
-    /// The queue was cut: what a call brings that was begun before would leave a gap.
-    is_truncated: bool,
-    /// So many messages are sent one by one: one of them had a whole batch refused.
-    one_by_one: usize,
-    /// How many have been delivered since the lane was taken in hand.
-    pub(super) delivered: usize,
-    /// To be let go of after what it holds, so that another lane gets its turn.
-    pub(super) yielding: bool,
-    /// Redis had nothing more, when last asked with nothing left in hand.
-    exhausted: bool,
-    /// The most to have in hand, where that is less than a run: its head was refused before. What is
-    /// behind it is let go of when it is refused again, so it is fetched as deliveries succeed: twice
-    /// as much after each.
-    eased: Option<usize>,
+    limits: Limits,
+    /// Number of messages delivered since the lane was loaded.
+    delivered: usize,
 }
 
+/// The events.
 impl Lane {
-    /// Whether there is something to send, and nothing in flight.
+    /// It is the lane's turn to send. Passes tombstones at the front, and tells whether the next delivery
+    /// may begin.
     pub(super) fn turn(&mut self, rules: &Rules, now: Now) -> Turn {
         self.pass_tombstones(rules, now);
-        if self.in_flight_to > 0 || self.refused.is_some() {
-            return Turn::No;
-        }
+        let Phase::Ready = self.phase else { return Turn::No };
         let Some(first) = self.queue.front() else { return Turn::No };
-        if first.message.damaged.is_some() {
+        if let Some(why) = &first.message.damaged {
+            // It can never be sent.
+            let error = AttemptError::new(Stage::Delivery, ErrorKind::Damaged, why);
+            let failed = first.message.attempts.failed;
+            self.refuse(failed, error, Disposition::Halt);
             return Turn::No;
         }
         let until = first.came + rules.linger;
-        if until <= now.instant || self.one_by_one > 0 || self.next_batch(rules).1 {
+        if until <= now.instant || self.next_batch(rules).1 {
             return Turn::Yes;
         }
-        // No wake-up tells what comes behind a head that is in hand already.
+        // No wake-up announces a message behind a head that is already here.
         let pause = (rules.linger / LINGER_ASKS).max(Duration::from_millis(1));
-        if self.asked.is_some_and(|asked| asked + pause <= now.instant) {
-            self.asked = None;
+        if let Supply::Known(at) = self.supply
+            && at + pause <= now.instant
+        {
+            self.supply.ask_again();
         }
         Turn::At(until.min(now.instant + pause))
     }
 
-    /// The front, if it can never be sent because it cannot be read, and why.
-    pub(super) fn damaged_front(&self) -> Option<(Arc<Stamped>, String)> {
-        if self.in_flight_to > 0 || self.refused.is_some() {
-            return None;
-        }
-        let front = &self.queue.front()?.message;
-        Some((front.clone(), front.damaged.clone()?))
-    }
-
-    /// Passes tombstones at the front: nobody is to be sent them.
-    pub(super) fn pass_tombstones(&mut self, rules: &Rules, now: Now) {
-        if self.in_flight_to > 0 || self.refused.is_some() {
-            return;
-        }
-        while let Some(buffered) = self.pop_if(|buffered| buffered.message.tombstone.is_some()) {
-            self.settling.add(&buffered.message, 0, now.ms, rules.log);
-        }
-    }
-
-    fn pop_if(
-        &mut self,
-        condition: impl FnOnce(&BufferedMessage) -> bool,
-    ) -> Option<BufferedMessage> {
-        condition(self.queue.front()?).then(|| self.queue.pop_front()).flatten()
-    }
-
-    /// The messages to deliver now, in order. Only where it is the lane's [`Lane::turn`].
-    pub(super) fn begin(&mut self, rules: &Rules) -> Vec<Arc<Stamped>> {
+    /// The next delivery begins, after [`Lane::turn`] said [`Turn::Yes`]. Returns its messages, in order.
+    pub(super) fn delivery_begun(&mut self, rules: &Rules) -> Vec<Arc<Stamped>> {
         let (batch, _) = self.next_batch(rules);
-        self.in_flight_to = batch.last().map_or(0, |message| message.position.sequence);
+        if let Some(last) = batch.last() {
+            self.phase = Phase::Delivering { upto: last.position.sequence };
+        }
         batch
     }
 
-    /// The messages that make the next delivery, without the tombstones among them, and whether
-    /// there is no use in waiting for more.
+    /// The delivery in flight has ended.
+    pub(super) fn delivery_ended(&mut self, outcome: Outcome, rules: &Rules, now: Now) {
+        let Phase::Delivering { upto } = self.phase else {
+            debug_assert!(false, "a delivery ended in {:?}", self.phase);
+            return;
+        };
+        self.phase = Phase::Ready;
+        if outcome.accepted > 0 {
+            self.limits.grow(rules);
+            self.accept(outcome.accepted, upto, outcome.delivery_ms, rules, now);
+        }
+        match outcome.refusal {
+            None => {}
+            Some(Refusal::Batch { count }) => self.limits.isolate(count),
+            Some(Refusal::Head { failed, error, disposition }) => {
+                self.pass_tombstones(rules, now);
+                self.refuse(failed, error, disposition);
+            }
+        }
+    }
+
+    /// Redis has carried out `request`, and released these messages.
+    pub(super) fn released(
+        &mut self,
+        request: &LaneRequest,
+        messages: Vec<Stamped>,
+        rules: &Rules,
+        now: Now,
+    ) {
+        self.settling.confirmed();
+        let last = self.last();
+        // The queue was truncated after the request: the answer would leave a gap.
+        let has_gap = last < request.in_hand;
+        if !has_gap {
+            self.supply.known(now.instant);
+        }
+        let is_empty = messages.is_empty() && request.in_hand == 0;
+        if request.want > 0 && (is_empty || rules.is_single) {
+            self.supply.end();
+        }
+        let was_refused = messages.first().is_some_and(|first| first.attempts.failed > 0);
+        if was_refused && self.queue.is_empty() {
+            self.limits.start_slowly(rules);
+        }
+        if !has_gap && !self.is_refused() {
+            let after = messages.into_iter().filter(|message| message.position.sequence > last);
+            let buffered =
+                |message| BufferedMessage { message: Arc::new(message), came: now.instant };
+            self.queue.extend(after.map(buffered));
+        }
+    }
+
+    /// A message is to leave without being delivered. Truncates the queue before it. True if the message is
+    /// not in the queue (any more), so that the withdrawal can be carried out at once. False if it is
+    /// in flight, was accepted, or leaves this way after a refusal.
+    pub(super) fn withdrawn(&mut self, sequence: Sequence, how: Tombstone, reason: &str) -> bool {
+        if sequence <= self.settling.upto() || sequence <= self.in_flight_upto() {
+            return false;
+        }
+        if let Phase::Refused(refused) = &mut self.phase
+            && refused.sequence == sequence
+        {
+            refused.disposition = Disposition::Withdraw(how, reason.to_owned());
+            return false;
+        }
+        let before = self.queue.partition_point(|buffered| buffered.sequence() < sequence);
+        if before < self.queue.len() {
+            self.queue.truncate(before);
+            self.supply.ask_again();
+        }
+        true
+    }
+
+    /// Other lanes wait. If this one has delivered `most` messages, it makes room for them.
+    pub(super) fn others_wait(&mut self, most: usize) {
+        if self.delivered >= most {
+            self.supply.yield_to_others();
+        }
+    }
+
+    /// The partition is given back.
+    pub(super) fn draining(&mut self) {
+        self.supply = Supply::Draining;
+    }
+
+    /// The lane's turn to ask Redis: to settle, to release more, or both. None if it has nothing to settle
+    /// and enough messages. Until [`Lane::released`] it repeats what it settles.
+    pub(super) fn request(&mut self, key: Option<&str>, rules: &Rules) -> Option<LaneRequest> {
+        let is_open = self.supply.is_open() && !self.is_refused();
+        let asks = is_open && matches!(self.supply, Supply::Unknown);
+        if !asks && self.settling.is_empty() {
+            return None;
+        }
+        let settled = self.settling.carry();
+        let most = self.limits.queue_max(rules);
+        let wants = asks || (is_open && self.queue.len() <= most / 2);
+        let is_delivering = matches!(self.phase, Phase::Delivering { .. });
+        // A draining lane leaves its queue to the next owner.
+        let leaves_queue = matches!(self.supply, Supply::Draining) && !is_delivering;
+        Some(LaneRequest {
+            key: key.map(str::to_owned),
+            settled,
+            in_hand: if leaves_queue { 0 } else { self.last() },
+            want: if wants { most.saturating_sub(self.queue.len()) } else { 0 },
+        })
+    }
+}
+
+/// What the destination reads.
+impl Lane {
+    /// What is to be done next, after any event.
+    pub(super) fn next(&self) -> Next {
+        if !self.settling.is_empty() {
+            return Next::Continue;
+        }
+        match (&self.phase, &self.supply) {
+            (Phase::Refused(_), _) => Next::Resolve,
+            (Phase::Ready, Supply::Draining) => Next::Drop,
+            (Phase::Ready, Supply::Ended | Supply::Yielding) if self.queue.is_empty() => Next::Drop,
+            (Phase::Ready | Phase::Delivering { .. }, _) => Next::Continue,
+        }
+    }
+
+    /// True if it made room for other lanes, so that Redis may hold more of it.
+    pub(super) fn is_yielding(&self) -> bool {
+        matches!(self.supply, Supply::Yielding)
+    }
+
+    /// The refused head, once everything before it is settled.
+    pub(super) fn refused_head(&self) -> Option<&Refused> {
+        match &self.phase {
+            Phase::Refused(refused) if self.settling.is_empty() => Some(refused),
+            _ => None,
+        }
+    }
+
+    /// How many messages the next call settles.
+    pub(super) fn settles(&self) -> usize {
+        self.settling.next_count()
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.phase, Phase::Refused(_))
+    }
+
+    /// The last message in flight; 0: none.
+    fn in_flight_upto(&self) -> Sequence {
+        match self.phase {
+            Phase::Delivering { upto } => upto,
+            Phase::Ready | Phase::Refused(_) => 0,
+        }
+    }
+
+    /// The last message that is here, and that no call settles; 0: none.
+    fn last(&self) -> Sequence {
+        self.queue.back().map_or(self.settling.fresh_upto(), BufferedMessage::sequence)
+    }
+
+    /// The messages of the next delivery, without the tombstones among them, and whether a wait for more
+    /// would be of no use.
     fn next_batch(&self, rules: &Rules) -> (Vec<Arc<Stamped>>, bool) {
-        let max = if self.one_by_one > 0 { 1 } else { rules.batch_max.max(1) };
+        let max = self.limits.batch_max(rules);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for buffered in self.queue.iter().filter(|buffered| buffered.message.tombstone.is_none()) {
             if buffered.message.damaged.is_some() {
@@ -195,21 +305,27 @@ impl Lane {
         let is_full = batch.len() == max
             || self.queue.len() >= rules.release_batch_max
             || rules.is_single
-            || self.eased.is_some()
-            || self.yielding;
+            || self.limits.is_slow_start()
+            || self.is_yielding();
         (batch, is_full)
     }
+}
 
-    /// The receiver has the first `count` of what was in flight, after `delivery_ms`.
-    pub(super) fn accepted(&mut self, count: usize, delivery_ms: u64, rules: &Rules, now: Now) {
-        let in_flight_to = std::mem::take(&mut self.in_flight_to);
-        if count > 0 {
-            self.eased =
-                self.eased.map(|most| 2 * most).filter(|most| *most < rules.release_batch_max);
+/// Steps of the events.
+impl Lane {
+    /// Passes tombstones at the front: they are not sent.
+    pub(super) fn pass_tombstones(&mut self, rules: &Rules, now: Now) {
+        let Phase::Ready = self.phase else { return };
+        while let Some(buffered) = self.pop_if(|buffered| buffered.message.tombstone.is_some()) {
+            self.settling.add(&buffered.message, 0, now.ms, rules.log);
         }
+    }
+
+    /// Settles the first `count` messages of a delivery up to `upto`, and the tombstones among them.
+    fn accept(&mut self, count: usize, upto: Sequence, delivery_ms: u64, rules: &Rules, now: Now) {
         let mut left = count;
         while left > 0
-            && let Some(buffered) = self.pop_if(|buffered| buffered.sequence() <= in_flight_to)
+            && let Some(buffered) = self.pop_if(|buffered| buffered.sequence() <= upto)
         {
             let is_delivered = buffered.message.tombstone.is_none();
             let took_ms = if is_delivered { delivery_ms } else { 0 };
@@ -217,131 +333,24 @@ impl Lane {
             if is_delivered {
                 left -= 1;
                 self.delivered += 1;
-                self.one_by_one = self.one_by_one.saturating_sub(1);
+                self.limits.delivered_one();
             }
         }
     }
 
-    /// The receiver does not have the front: nothing behind it may leave before it does.
-    pub(super) fn refused(&mut self, failed: u32, error: AttemptError, disposition: Disposition) {
-        self.in_flight_to = 0;
-        if let Some(buffered) = self.queue.front() {
-            self.refused =
-                Some(Refused { sequence: buffered.sequence(), failed, error, disposition });
+    /// The front is refused. What is behind it is dropped: it may not leave before the front does.
+    fn refuse(&mut self, failed: u32, error: AttemptError, disposition: Disposition) {
+        if let Some(head) = self.queue.front() {
+            let sequence = head.sequence();
+            self.phase = Phase::Refused(Refused { sequence, failed, error, disposition });
         }
         self.queue.truncate(1);
     }
 
-    /// The receiver does not have the batch of `count`, and never will have it as it is. One of its
-    /// messages is to blame, and it is not said which: they are sent one by one, at once, until the
-    /// culprit is found. None is counted as refused for it.
-    pub(super) fn refused_together(&mut self, count: usize) {
-        self.in_flight_to = 0;
-        self.one_by_one = count;
-    }
-
-    /// The head that was refused, once all before it is settled.
-    pub(super) fn to_end(&self) -> Option<&Refused> {
-        self.refused.as_ref().filter(|_| self.settling.is_empty())
-    }
-
-    /// A message is to leave without being delivered. True if it is not in hand (any more: what is
-    /// behind it is let go of too), so that this can be done at once. False if it is just being
-    /// sent, has been accepted, or leaves this way after a refusal.
-    pub(super) fn apply_withdrawal(
+    fn pop_if(
         &mut self,
-        sequence: Sequence,
-        how: Tombstone,
-        reason: &str,
-    ) -> bool {
-        if sequence <= self.settling.upto() || sequence <= self.in_flight_to {
-            return false;
-        }
-        if let Some(refused) = &mut self.refused
-            && refused.sequence == sequence
-        {
-            refused.disposition = Disposition::Withdraw(how, reason.to_owned());
-            return false;
-        }
-        let before = self.queue.partition_point(|buffered| buffered.sequence() < sequence);
-        if before < self.queue.len() {
-            self.queue.truncate(before);
-            self.is_truncated = true;
-            self.asked = None;
-        }
-        true
-    }
-
-    /// How many messages the next call settles.
-    pub(super) fn settles(&self) -> usize {
-        self.settling.next_count()
-    }
-
-    /// What to ask of Redis: to settle, to release more, or both. Nothing while the lane has
-    /// enough in hand. What is settled by it stays in mind until it has been answered.
-    pub(super) fn request(
-        &mut self,
-        key: Option<&str>,
-        rules: &Rules,
-        stop: bool,
-    ) -> Option<LaneRequest> {
-        let let_go = stop || self.yielding || self.refused.is_some() || self.exhausted;
-        let asks = self.asked.is_none() && !let_go;
-        if !asks && self.settling.is_empty() {
-            return None;
-        }
-        self.is_truncated = false;
-        let settled = self.settling.carry();
-        let most = self.eased.unwrap_or(rules.release_batch_max);
-        let wants = asks || (!let_go && self.queue.len() <= most / 2);
-        Some(LaneRequest {
-            key: key.map(str::to_owned),
-            settled,
-            // A lane that is let go of leaves what it holds to the next owner.
-            in_hand: if stop && self.in_flight_to == 0 { 0 } else { self.last() },
-            want: if wants { most.saturating_sub(self.queue.len()) } else { 0 },
-        })
-    }
-
-    /// The last message that came and is not settled by what is asked; 0: there is none.
-    fn last(&self) -> Sequence {
-        self.queue.back().map_or(self.settling.fresh_upto(), BufferedMessage::sequence)
-    }
-
-    /// Redis has done what was asked for, and released these.
-    pub(super) fn answered(
-        &mut self,
-        request: &LaneRequest,
-        released: Vec<Stamped>,
-        rules: &Rules,
-        now: Now,
-    ) {
-        self.settling.confirmed();
-        if !self.is_truncated {
-            self.asked = Some(now.instant);
-        }
-        let nothing_left = released.is_empty() && request.in_hand == 0;
-        self.exhausted |= request.want > 0 && (nothing_left || rules.is_single);
-        let was_refused = released.first().is_some_and(|first| first.attempts.failed > 0);
-        if was_refused && self.queue.is_empty() {
-            self.eased =
-                Some(rules.refused_max.max(1)).filter(|most| *most < rules.release_batch_max);
-        }
-        let last = self.last();
-        // A refusal, or a withdrawal, that came meanwhile has let go of all behind it.
-        if self.refused.is_none() && !self.is_truncated {
-            let after = released.into_iter().filter(|message| message.position.sequence > last);
-            let buffered =
-                |message| BufferedMessage { message: Arc::new(message), came: now.instant };
-            self.queue.extend(after.map(buffered));
-        }
-    }
-
-    /// True when nothing is left to do with it here.
-    pub(super) fn is_done(&self, stop: bool) -> bool {
-        let let_go = stop || self.yielding || self.exhausted;
-        let empty = self.queue.is_empty() || stop;
-        let nothing_left = empty && self.in_flight_to == 0 && self.settling.is_empty();
-        nothing_left && let_go && self.refused.is_none()
+        condition: impl FnOnce(&BufferedMessage) -> bool,
+    ) -> Option<BufferedMessage> {
+        condition(self.queue.front()?).then(|| self.queue.pop_front()).flatten()
     }
 }

@@ -1,24 +1,24 @@
-//! What has left a lane, and Redis does not know it yet.
+//! Messages that have left a lane, before Redis knows it.
 
 use crate::{
     domain::{Sequence, Stamped},
     store::{LogEntry, Settled},
 };
 
-/// In two parts, because a call that was not answered may have been carried out all the same: it
-/// is made again with exactly what it carried, so that nothing is counted twice, and what left
-/// later goes with the next.
+/// In two parts, because Redis may have carried out a call that it did not answer. The call is repeated
+/// with exactly the same content, so that nothing is counted twice. What left later goes with the next
+/// call.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
-    /// What a call carries that is not answered yet.
+    /// The content of a call that is not answered yet.
     carried: Settled,
     /// What left since.
     fresh: Settled,
 }
 
 impl Settling {
-    /// A message has left: accepted after an attempt of `delivery_ms`, or passed as the tombstone
-    /// that it is. `log` as in [`super::Rules`].
+    /// A message has left: accepted after an attempt of `delivery_ms`, or passed because it is a
+    /// tombstone. `log` as in [`super::Rules`].
     pub(super) fn add(
         &mut self,
         message: &Stamped,
@@ -30,7 +30,7 @@ impl Settling {
         self.fresh.add(message, entry);
     }
 
-    /// What the next call is to settle.
+    /// What the next call settles.
     pub(super) fn carry(&mut self) -> Settled {
         if self.carried.upto == 0 {
             self.carried = std::mem::take(&mut self.fresh);
@@ -38,12 +38,12 @@ impl Settling {
         self.carried.clone()
     }
 
-    /// How many messages [`Settling::carry`] would carry.
+    /// How many messages [`Settling::carry`] would return.
     pub(super) fn next_count(&self) -> usize {
         if self.carried.upto == 0 { self.fresh.count } else { self.carried.count }
     }
 
-    /// The call was carried out.
+    /// Redis has carried out the call.
     pub(super) fn confirmed(&mut self) {
         self.carried = Settled::default();
     }
@@ -52,12 +52,12 @@ impl Settling {
         self.upto() == 0
     }
 
-    /// The last that has left; 0: none.
+    /// The last message that has left; 0: none.
     pub(super) fn upto(&self) -> Sequence {
         self.carried.upto.max(self.fresh.upto)
     }
 
-    /// The last that has left and that no call carries; 0: none.
+    /// The last message that has left and is in no call; 0: none.
     pub(super) fn fresh_upto(&self) -> Sequence {
         self.fresh.upto
     }

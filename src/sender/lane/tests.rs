@@ -21,7 +21,7 @@ fn rules(batch_max: usize) -> Rules {
 }
 
 fn at(ms: u64) -> Now {
-    // Instants cannot be made, only counted from one.
+    // An instant cannot be created from a number, so all count from one.
     thread_local!(static START: Instant = Instant::now());
     Now { instant: START.with(|start| *start) + Duration::from_millis(ms), ms }
 }
@@ -49,8 +49,8 @@ fn error() -> AttemptError {
 
 fn with(rules: &Rules, messages: &[Stamped]) -> Lane {
     let mut lane = Lane::default();
-    let request = lane.request(None, rules, false).unwrap();
-    lane.answered(&request, messages.to_vec(), rules, at(0));
+    let request = lane.request(None, rules).unwrap();
+    lane.released(&request, messages.to_vec(), rules, at(0));
     lane
 }
 
@@ -58,12 +58,33 @@ fn plain(sequences: std::ops::RangeInclusive<Sequence>) -> Vec<Stamped> {
     sequences.map(|sequence| message(sequence, None)).collect()
 }
 
-/// What is sent next, if something is.
+/// Shorter names for the events.
+impl Lane {
+    fn accepted(&mut self, accepted: usize, delivery_ms: u64, rules: &Rules, now: Now) {
+        self.delivery_ended(Outcome { accepted, delivery_ms, refusal: None }, rules, now);
+    }
+
+    fn refused(&mut self, failed: u32, error: AttemptError, disposition: Disposition) {
+        let refusal = Some(Refusal::Head { failed, error, disposition });
+        self.delivery_ended(Outcome { accepted: 0, delivery_ms: 5, refusal }, &rules(1), at(0));
+    }
+
+    fn refused_together(&mut self, count: usize) {
+        let refusal = Some(Refusal::Batch { count });
+        self.delivery_ended(Outcome { accepted: 0, delivery_ms: 5, refusal }, &rules(1), at(0));
+    }
+
+    fn is_done(&self) -> bool {
+        self.next() == Next::Drop
+    }
+}
+
+/// Begins the next delivery, if it is the lane's turn.
 fn begin(lane: &mut Lane, rules: &Rules, now: Now) -> Vec<Sequence> {
     if lane.turn(rules, now) != Turn::Yes {
         return Vec::new();
     }
-    lane.begin(rules).iter().map(|message| message.position.sequence).collect()
+    lane.delivery_begun(rules).iter().map(|message| message.position.sequence).collect()
 }
 
 #[test]
@@ -77,7 +98,7 @@ fn the_next_is_not_sent_before_the_one_in_flight_is_accepted() {
 }
 
 #[test]
-fn a_refused_head_meets_its_fate_only_after_all_before_it_is_settled() {
+fn a_refused_head_is_resolved_only_after_everything_before_it_is_settled() {
     let rules = rules(1);
     for disposition in [
         Disposition::Postpone(Duration::from_millis(5)),
@@ -90,12 +111,12 @@ fn a_refused_head_meets_its_fate_only_after_all_before_it_is_settled() {
         begin(&mut lane, &rules, at(0));
         lane.refused(1, error(), disposition.clone());
         assert!(begin(&mut lane, &rules, at(0)).is_empty());
-        assert_eq!(lane.to_end(), None);
-        let request = lane.request(None, &rules, false).unwrap();
+        assert_eq!(lane.refused_head(), None);
+        let request = lane.request(None, &rules).unwrap();
         assert_eq!((request.settled.upto, request.in_hand, request.want), (1, 2, 0));
-        assert_eq!(lane.to_end(), None, "the call may not have been carried out");
-        lane.answered(&request, Vec::new(), &rules, at(0));
-        let head = lane.to_end().unwrap();
+        assert_eq!(lane.refused_head(), None, "the call may not have been carried out");
+        lane.released(&request, Vec::new(), &rules, at(0));
+        let head = lane.refused_head().unwrap();
         assert_eq!((head.sequence, head.failed, &head.disposition), (2, 1, &disposition));
     }
 }
@@ -109,11 +130,11 @@ fn behind_a_head_that_was_refused_more_is_fetched_as_deliveries_succeed() {
     let (mut wants, mut next) = (Vec::new(), 2);
     for _ in 0..3 {
         assert_eq!(begin(&mut lane, &of_one, at(0)).len(), 1);
-        assert_eq!(lane.request(None, &of_one, false), None, "nothing before it is accepted");
+        assert_eq!(lane.request(None, &of_one), None, "nothing before it is accepted");
         lane.accepted(1, 5, &of_one, at(0));
-        let request = lane.request(None, &of_one, false).unwrap();
+        let request = lane.request(None, &of_one).unwrap();
         let last = next + request.want as Sequence - 1;
-        lane.answered(&request, plain(next..=last), &of_one, at(0));
+        lane.released(&request, plain(next..=last), &of_one, at(0));
         wants.push(request.want);
         next = last + 1;
     }
@@ -141,16 +162,16 @@ fn tombstones_are_settled_by_kind_without_being_sent() {
     }
     let mut lane = with(&rules, &messages);
     assert_eq!(begin(&mut lane, &rules, at(7)), [3]);
-    let before = lane.request(None, &rules, false).unwrap().settled;
+    let before = lane.request(None, &rules).unwrap().settled;
     assert_eq!((before.upto, before.dropped, before.dead_lettered, before.cancelled), (2, 1, 1, 0));
     assert_eq!(before.log[1].1.outcome, State::DeadLettered);
     lane.accepted(1, 30, &rules, at(9));
     assert!(begin(&mut lane, &rules, at(9)).is_empty());
-    // The first call is not answered: it is made again as it was.
-    assert_eq!(lane.request(None, &rules, false).unwrap().settled, before);
-    let request = lane.request(None, &rules, false).unwrap();
-    lane.answered(&request, Vec::new(), &rules, at(9));
-    let after = lane.request(None, &rules, false).unwrap().settled;
+    // The first call is not answered, and is repeated without a change.
+    assert_eq!(lane.request(None, &rules).unwrap().settled, before);
+    let request = lane.request(None, &rules).unwrap();
+    lane.released(&request, Vec::new(), &rules, at(9));
+    let after = lane.request(None, &rules).unwrap().settled;
     assert_eq!((after.upto, after.dropped, after.dead_lettered, after.cancelled), (5, 0, 1, 1));
     assert_eq!((after.bytes, after.idempotency_keys.len()), (10 + 3 + 4, 3));
     let outcomes: Vec<_> =
@@ -161,21 +182,24 @@ fn tombstones_are_settled_by_kind_without_being_sent() {
 }
 
 #[test]
-fn a_lane_that_is_given_back_settles_what_was_delivered_and_drops_the_rest() {
+fn a_draining_lane_settles_what_was_delivered_and_drops_the_rest() {
     let rules = rules(1);
     let mut lane = with(&rules, &plain(1..=2));
     begin(&mut lane, &rules, at(0));
-    assert!(!lane.is_done(true), "one is in flight");
+    lane.draining();
+    assert!(!lane.is_done(), "one is in flight");
     lane.accepted(1, 5, &rules, at(0));
-    let request = lane.request(None, &rules, true).unwrap();
+    let request = lane.request(None, &rules).unwrap();
     assert_eq!((request.settled.upto, request.in_hand, request.want), (1, 0, 0));
-    lane.answered(&request, Vec::new(), &rules, at(0));
-    assert!(lane.is_done(true));
-    assert!(Lane::default().is_done(true), "nothing was asked for yet");
+    lane.released(&request, Vec::new(), &rules, at(0));
+    assert!(lane.is_done());
+    let mut new = Lane::default();
+    new.draining();
+    assert!(new.is_done(), "nothing was asked for yet");
 }
 
 #[test]
-fn a_batch_is_cut_by_number_and_by_bytes() {
+fn a_batch_is_limited_in_number_and_in_bytes() {
     let mut rules = rules(4);
     let mut lane = with(&rules, &plain(1..=6));
     rules.batch_bytes_max = 25;
@@ -193,11 +217,11 @@ fn a_batch_that_is_not_full_waits_and_asks_for_more() {
     let rules = Rules { linger: Duration::from_millis(40), ..rules(3) };
     let mut lane = with(&rules, &plain(1..=2));
     assert_eq!(lane.turn(&rules, at(5)), Turn::At(at(15).instant));
-    assert!(lane.request(None, &rules, false).is_none(), "it was just asked");
+    assert!(lane.request(None, &rules).is_none(), "it was just asked");
     assert_eq!(lane.turn(&rules, at(15)), Turn::At(at(25).instant));
-    let request = lane.request(None, &rules, false).unwrap();
+    let request = lane.request(None, &rules).unwrap();
     assert_eq!((request.in_hand, request.want), (2, 4));
-    lane.answered(&request, plain(3..=3), &rules, at(16));
+    lane.released(&request, plain(3..=3), &rules, at(16));
     assert_eq!(begin(&mut lane, &rules, at(16)), [1, 2, 3], "full");
 
     let mut lane = with(&rules, &plain(1..=2));
@@ -226,35 +250,34 @@ fn the_refused_of_a_window_is_the_head_also_behind_a_tombstone() {
     let tombstone = message(2, Some(Tombstone::Cancelled));
     let mut lane = with(&rules, &[message(1, None), tombstone, message(3, None), message(4, None)]);
     assert_eq!(begin(&mut lane, &rules, at(0)), [1, 3, 4]);
-    lane.accepted(1, 5, &rules, at(0));
-    lane.pass_tombstones(&rules, at(0));
-    lane.refused(1, error(), Disposition::Halt);
-    let request = lane.request(None, &rules, false).unwrap();
+    let head = Refusal::Head { failed: 1, error: error(), disposition: Disposition::Halt };
+    let outcome = Outcome { accepted: 1, delivery_ms: 5, refusal: Some(head) };
+    lane.delivery_ended(outcome, &rules, at(0));
+    let request = lane.request(None, &rules).unwrap();
     assert_eq!((request.settled.upto, request.settled.cancelled, request.in_hand), (2, 1, 3));
-    lane.answered(&request, Vec::new(), &rules, at(0));
-    assert_eq!(lane.to_end().map(|head| head.sequence), Some(3));
+    lane.released(&request, Vec::new(), &rules, at(0));
+    assert_eq!(lane.refused_head().map(|head| head.sequence), Some(3));
 }
 
 #[test]
-fn an_order_cuts_the_queue_unless_the_message_is_in_flight() {
+fn a_withdrawal_truncates_the_queue_unless_the_message_is_in_flight() {
     let rules = rules(2);
     let mut lane = with(&rules, &plain(1..=6));
     begin(&mut lane, &rules, at(0));
-    let mut apply_withdrawal =
-        |sequence| lane.apply_withdrawal(sequence, Tombstone::Cancelled, "test");
+    let mut apply_withdrawal = |sequence| lane.withdrawn(sequence, Tombstone::Cancelled, "test");
     assert!(
         !apply_withdrawal(2) && apply_withdrawal(4) && apply_withdrawal(6) && apply_withdrawal(9)
     );
-    let request = lane.request(None, &rules, false).unwrap();
+    let request = lane.request(None, &rules).unwrap();
     assert_eq!((request.in_hand, request.want), (3, 3));
-    // A withdrawal that truncates the queue while a call is in flight: what the call brings would leave a gap.
-    assert!(lane.apply_withdrawal(3, Tombstone::Cancelled, "test"));
-    lane.answered(&request, plain(4..=6), &rules, at(0));
-    assert_eq!(lane.request(None, &rules, false).unwrap().in_hand, 2);
+    // A withdrawal truncates the queue while a call is in flight: the messages of its answer would leave a gap.
+    assert!(lane.withdrawn(3, Tombstone::Cancelled, "test"));
+    lane.released(&request, plain(4..=6), &rules, at(0));
+    assert_eq!(lane.request(None, &rules).unwrap().in_hand, 2);
     lane.refused(1, error(), Disposition::Postpone(Duration::ZERO));
-    assert!(!lane.apply_withdrawal(1, Tombstone::Cancelled, "test"));
+    assert!(!lane.withdrawn(1, Tombstone::Cancelled, "test"));
     let disposition = Disposition::Withdraw(Tombstone::Cancelled, "test".into());
-    assert_eq!(lane.to_end().unwrap().disposition, disposition, "it is not tried again");
+    assert_eq!(lane.refused_head().unwrap().disposition, disposition, "it is not tried again");
 }
 
 #[test]
@@ -264,11 +287,46 @@ fn a_lane_of_one_message_asks_once_and_is_done_when_it_is_settled() {
     let mut lane = with(&rules, &plain(7..=7));
     assert_eq!(begin(&mut lane, &rules, at(0)), [7]);
     lane.accepted(1, 5, &rules, at(0));
-    let request = lane.request(Some("7"), &rules, false).unwrap();
+    let request = lane.request(Some("7"), &rules).unwrap();
     assert_eq!((request.settled.upto, request.in_hand, request.want), (7, 0, 0));
-    lane.answered(&request, Vec::new(), &rules, at(0));
-    assert!(lane.is_done(false));
-    assert!(with(&rules, &[]).is_done(false), "the name was an old one");
+    lane.released(&request, Vec::new(), &rules, at(0));
+    assert!(lane.is_done());
+    assert!(with(&rules, &[]).is_done(), "the name was an old one");
+}
+
+#[test]
+fn a_damaged_head_halts_and_what_is_before_it_is_sent_first() {
+    let rules = rules(3);
+    let damaged = Stamped { damaged: Some("no record".into()), ..message(2, None) };
+    let mut lane = with(&rules, &[message(1, None), damaged, message(3, None)]);
+    assert_eq!(begin(&mut lane, &rules, at(0)), [1], "a batch ends before it");
+    lane.accepted(1, 5, &rules, at(0));
+    assert_eq!(lane.turn(&rules, at(0)), Turn::No);
+    assert_eq!(lane.next(), Next::Continue, "the first is not settled yet");
+    let request = lane.request(None, &rules).unwrap();
+    assert_eq!((request.settled.upto, request.in_hand, request.want), (1, 2, 0));
+    lane.released(&request, Vec::new(), &rules, at(0));
+    assert_eq!(lane.next(), Next::Resolve);
+    let head = lane.refused_head().unwrap();
+    assert_eq!((head.sequence, &head.disposition), (2, &Disposition::Halt));
+    assert_eq!(head.error.kind, ErrorKind::Damaged);
+}
+
+#[test]
+fn a_lane_that_delivered_much_makes_room_for_others_but_sends_what_it_holds() {
+    let rules = Rules { linger: Duration::from_secs(1), ..rules(2) };
+    let mut lane = with(&rules, &plain(1..=3));
+    assert_eq!(begin(&mut lane, &rules, at(0)), [1, 2]);
+    lane.others_wait(1);
+    lane.accepted(2, 5, &rules, at(0));
+    assert_eq!(lane.turn(&rules, at(0)), Turn::At(at(250).instant), "it had not delivered enough");
+    lane.others_wait(2);
+    assert_eq!(begin(&mut lane, &rules, at(0)), [3], "nothing more comes to fill the batch");
+    lane.accepted(1, 5, &rules, at(0));
+    let request = lane.request(None, &rules).unwrap();
+    assert_eq!((request.settled.upto, request.want), (3, 0));
+    lane.released(&request, Vec::new(), &rules, at(0));
+    assert_eq!((lane.next(), lane.is_yielding()), (Next::Drop, true));
 }
 
 /// What may happen to a lane, as its destination drives it.
@@ -276,48 +334,54 @@ fn a_lane_of_one_message_asks_once_and_is_done_when_it_is_settled() {
 enum Step {
     Begin,
     Accept(usize),
-    Refuse(u8),
+    /// The receiver accepts the first so many, and refuses the next in one of three ways.
+    Refuse(usize, u8),
     RefuseTogether,
     Ask,
     Answer,
     /// The call fails, before or after it was carried out.
     Fail(bool),
     Finish(Sequence),
-    Order(Sequence),
+    /// Somebody requests that the message leaves.
+    RequestWithdrawal(Sequence),
     ApplyWithdrawal,
     Tick(u64),
+    /// The partition is given back; the next lane is the next owner's.
+    Drain,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => Just(Step::Begin),
         4 => (1usize..5).prop_map(Step::Accept),
-        1 => (0u8..3).prop_map(Step::Refuse),
+        1 => (0usize..3, 0u8..3).prop_map(|(accepted, kind)| Step::Refuse(accepted, kind)),
         1 => Just(Step::RefuseTogether),
         3 => Just(Step::Ask),
         3 => Just(Step::Answer),
         1 => any::<bool>().prop_map(Step::Fail),
         4 => (1..=LAST).prop_map(Step::Finish),
-        1 => (1..=LAST).prop_map(Step::Order),
+        1 => (1..=LAST).prop_map(Step::RequestWithdrawal),
         1 => Just(Step::ApplyWithdrawal),
         1 => (1u64..30).prop_map(Step::Tick),
+        1 => Just(Step::Drain),
     ];
     prop::collection::vec(step, 0..500)
 }
 
-/// Redis's side of one lane, and the receiver's.
+/// One lane as Redis and the receiver see it.
 #[derive(Default)]
 struct World {
     finished: BTreeSet<Sequence>,
     tombstones: BTreeMap<Sequence, Tombstone>,
     withdrawals: BTreeSet<Sequence>,
-    /// What left, in order, as it was told.
+    /// What left, in the order in which the calls settled it.
     log: Vec<(Sequence, State)>,
     counts: (u64, u64, u64, u64),
     keys: Vec<String>,
     accepted: BTreeSet<Sequence>,
     in_flight: Vec<Sequence>,
     asked: Option<LaneRequest>,
+    is_draining: bool,
     ms: u64,
 }
 
@@ -332,7 +396,7 @@ impl World {
         self.log.last().map_or(0, |(sequence, _)| *sequence)
     }
 
-    /// As `release.lua`: a call that comes again settles nothing.
+    /// Like `release.lua`: a repeated call settles nothing.
     fn carry_out(&mut self, request: &LaneRequest) -> Vec<Stamped> {
         let settled = &request.settled;
         if settled.upto > self.settled() {
@@ -379,28 +443,33 @@ impl World {
         let count = count.min(in_flight.len());
         self.accepted.extend(&in_flight[..count]);
         lane.accepted(count, 5, rules, at(self.ms));
-        // What is to leave must not be sent next; the withdrawal is carried out by the next look.
+        // What is to leave must not be sent next. The next `ApplyWithdrawal` carries it out.
         for sequence in &self.withdrawals {
-            lane.apply_withdrawal(*sequence, Tombstone::Cancelled, "ordered");
+            lane.withdrawn(*sequence, Tombstone::Cancelled, "requested");
         }
     }
 
-    fn refuse(&mut self, lane: &mut Lane, kind: u8) {
-        let head = std::mem::take(&mut self.in_flight)[0];
+    fn refuse(&mut self, lane: &mut Lane, accepted: usize, kind: u8, rules: &Rules) {
+        let in_flight = std::mem::take(&mut self.in_flight);
+        let accepted = accepted.min(in_flight.len() - 1);
+        self.accepted.extend(&in_flight[..accepted]);
+        let head = in_flight[accepted];
         let disposition = match kind {
             _ if self.withdrawals.contains(&head) => {
-                Disposition::Withdraw(Tombstone::Cancelled, "ordered".into())
+                Disposition::Withdraw(Tombstone::Cancelled, "requested".into())
             }
             0 => Disposition::Postpone(Duration::ZERO),
             1 => Disposition::Halt,
             _ => Disposition::Withdraw(Tombstone::DeadLettered, "used up".into()),
         };
-        lane.refused(1, error(), disposition);
+        let refusal = Some(Refusal::Head { failed: 1, error: error(), disposition });
+        let outcome = Outcome { accepted, delivery_ms: 5, refusal };
+        lane.delivery_ended(outcome, rules, at(self.ms));
     }
 
     fn apply_withdrawal(&mut self, lane: &mut Lane) {
         for sequence in self.withdrawals.clone() {
-            if lane.apply_withdrawal(sequence, Tombstone::Cancelled, "ordered") {
+            if lane.withdrawn(sequence, Tombstone::Cancelled, "requested") {
                 self.withdraw(sequence, Tombstone::Cancelled);
             }
         }
@@ -410,21 +479,21 @@ impl World {
         let held = lane.get_or_insert_with(Lane::default);
         let is_sending = !self.in_flight.is_empty();
         match step {
-            Step::Begin => self.begin(held, rules),
+            Step::Begin if !self.is_draining => self.begin(held, rules),
             Step::Accept(count) if is_sending => self.accept(held, count, rules),
-            Step::Refuse(kind) if is_sending => self.refuse(held, kind),
+            Step::Refuse(accepted, kind) if is_sending => self.refuse(held, accepted, kind, rules),
             Step::RefuseTogether if self.in_flight.len() > 1 => {
                 held.refused_together(self.in_flight.len());
                 self.in_flight.clear();
                 for sequence in &self.withdrawals {
-                    held.apply_withdrawal(*sequence, Tombstone::Cancelled, "ordered");
+                    held.withdrawn(*sequence, Tombstone::Cancelled, "requested");
                 }
             }
-            Step::Ask if self.asked.is_none() => self.asked = held.request(None, rules, false),
+            Step::Ask if self.asked.is_none() => self.asked = held.request(None, rules),
             Step::Answer => {
                 if let Some(request) = self.asked.take() {
                     let released = self.carry_out(&request);
-                    held.answered(&request, released, rules, at(self.ms));
+                    held.released(&request, released, rules, at(self.ms));
                 }
             }
             Step::Fail(was_carried_out) => {
@@ -433,24 +502,29 @@ impl World {
                 }
             }
             Step::Finish(sequence) => drop(self.finished.insert(sequence)),
-            Step::Order(sequence)
+            Step::RequestWithdrawal(sequence)
                 if sequence > self.settled() && !self.tombstones.contains_key(&sequence) =>
             {
                 self.withdrawals.insert(sequence);
             }
             Step::ApplyWithdrawal if self.asked.is_none() => self.apply_withdrawal(held),
             Step::Tick(ms) => self.ms += ms,
+            Step::Drain => {
+                held.draining();
+                self.is_draining = true;
+            }
             _ => {}
         }
         if self.asked.is_some() {
             return;
         }
-        let ended = held.to_end().cloned();
+        let ended = held.refused_head().cloned();
         if let Some(Refused { sequence, disposition: Disposition::Withdraw(how, _), .. }) = ended {
             self.withdraw(sequence, how);
         }
-        if held.to_end().is_some() || held.is_done(false) {
+        if held.refused_head().is_some() || held.is_done() {
             *lane = None;
+            self.is_draining = false;
         }
     }
 
@@ -488,7 +562,7 @@ proptest! {
         for step in steps {
             world.step(&mut lane, &rules, step);
         }
-        // Everything is finished, and the receiver accepts: all must leave within a bound.
+        // Every message is finished, and the receiver accepts: all must leave within a bound.
         for sequence in 1..=LAST {
             world.step(&mut lane, &rules, Step::Finish(sequence));
         }

@@ -1,4 +1,4 @@
-//! What becomes of a head that was refused: it is tried again, or its attempts are used up.
+//! What becomes of a refused head: it is tried again, or its attempts are used up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use futures::{
 
 use tokio::time::Instant;
 
-use super::{Answer, CALL_LANES_MAX, DestinationSender, LaneKey};
+use super::{Answer, DestinationSender, LaneKey, calls::CALL_LANES_MAX, scheduler::Due};
 use crate::{
     domain::{Destination, ErrorKind, OnExhausted, Tombstone},
     faults::{
@@ -25,8 +25,8 @@ use crate::{
     wire::answer::excerpt,
 };
 
-/// What a definition says of a head whose attempt number `failed` was refused. `chance` is a
-/// random number in `[0, 1)`.
+/// What a definition says of a head whose attempt number `failed` was refused. `chance` is a random
+/// number in `[0, 1)`.
 pub(super) fn disposition(
     destination: &Destination,
     failed: u32,
@@ -54,34 +54,35 @@ pub(super) fn disposition(
     }
 }
 
-/// When it is tried again to carry out what is to become of a head, where what Redis holds is damaged.
-const END_AGAIN: Duration = Duration::from_secs(1);
+/// The wait before a disposition is carried out again, if what Redis holds is damaged.
+const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
 
-/// A head whose disposition is carried out, and what came of it.
-pub(super) type Ended = (LaneKey, Refused, Result<(), StoreError>);
+/// A refused head whose disposition a call carried out, and the result.
+pub(super) type Resolved = (LaneKey, Refused, Result<(), StoreError>);
 
 impl DestinationSender {
-    /// Carries out the fates of heads that were refused, where all before them is settled.
-    pub(super) fn end_call(
+    /// A call that carries out the dispositions of refused heads before which everything is settled.
+    pub(super) fn resolve_call(
         &mut self,
-        known: &Arc<CatalogEntry>,
+        entry: &Arc<CatalogEntry>,
     ) -> Option<BoxFuture<'static, Answer>> {
         let mut heads: Vec<(LaneKey, Refused)> = Vec::new();
         while heads.len() < CALL_LANES_MAX
-            && let Some(key) = self.to_end.pop()
+            && let Some(key) = self.scheduler.next_to_resolve()
         {
-            let head = self.lanes.get(&key).and_then(|lane| lane.to_end()).cloned();
+            let head = self.lanes.get(&key).and_then(|lane| lane.refused_head()).cloned();
             heads.extend(head.map(|head| (key, head)));
         }
         if heads.is_empty() {
             return None;
         }
-        let (store, owner, known) = (self.store.clone(), self.lease.owner.clone(), known.clone());
+        let (store, owner) = (self.deps.store.clone(), self.deps.lease.owner.clone());
+        let entry = entry.clone();
         let call = async move {
             let calls = heads.into_iter().map(|(key, head)| {
-                let (store, owner, known) = (&store, &owner, &known);
+                let (store, owner, entry) = (&store, &owner, &entry);
                 async move {
-                    let done = carry_out(store, owner, known, &key, &head).await;
+                    let done = carry_out(store, owner, entry, &key, &head).await;
                     let (disposition, done) = match done {
                         Ok(disposition) => (disposition, Ok(())),
                         Err(error) => (head.disposition, Err(error)),
@@ -89,86 +90,89 @@ impl DestinationSender {
                     (key, Refused { disposition, ..head }, done)
                 }
             });
-            let ended = join_all(calls).await;
+            let resolved = join_all(calls).await;
             point(Point::SenderEnded).await;
-            Answer::Ended(ended)
+            Answer::Resolved(resolved)
         };
         Some(call.boxed())
     }
 
-    /// The lanes of these heads are let go of.
-    pub(super) fn ended(&mut self, answers: Vec<Ended>) {
+    /// The call has ended. The lanes of these heads are dropped.
+    pub(super) fn resolved(&mut self, answers: Vec<Resolved>) {
         for (key, head, done) in answers {
             match done {
                 Ok(()) => {
-                    self.let_go(&key);
-                    self.tell(&key, &head);
+                    self.drop_lane(&key);
+                    self.report(&key, &head);
                 }
-                // Somebody else saw to it, or it is not the head any more.
+                // It is not the head any more, or somebody else has handled it.
                 Err(StoreError::WrongHead) => {
-                    self.let_go(&key);
-                    self.look = true;
+                    self.drop_lane(&key);
+                    self.scheduler.wants_scan();
                 }
-                // What it needs is damaged. It stays in hand, so that it is not sent again at once, and holds up
-                // no other lane.
+                // Redis cannot read what it needs. The lane stays loaded, so that it is not sent again at
+                // once. No other lane waits for it.
                 Err(StoreError::Failed(_)) => {
-                    self.lingering.insert((Instant::now() + END_AGAIN, key));
+                    self.scheduler.at(Instant::now() + RESOLVE_PAUSE, &key, Due::Resolve);
                 }
                 Err(error) => {
-                    self.to_end.push(&key);
-                    self.failed(error);
+                    self.scheduler.wants_resolve(&key);
+                    self.call_failed(error);
                 }
             }
         }
     }
 
-    fn tell(&mut self, key: &LaneKey, head: &Refused) {
-        let (destination, sequence) = (self.name.as_str(), head.sequence);
+    /// Logs and counts what became of a head, and scans for its lane when it may be released.
+    fn report(&mut self, key: &LaneKey, head: &Refused) {
+        let (destination, sequence) = (self.deps.name.as_str(), head.sequence);
+        let (key, attempts) = (key.as_deref(), head.failed);
+        let error = excerpt(head.error.detail.as_bytes());
         let outcome = match &head.disposition {
-            Disposition::Postpone(wait) => return self.look_after(*wait),
+            Disposition::Postpone(wait) => {
+                return self.scheduler.scan_after(Instant::now(), *wait);
+            }
             Disposition::Halt => "halted",
             Disposition::Withdraw(Tombstone::Dropped, _) => "dropped",
             Disposition::Withdraw(Tombstone::DeadLettered, _) => "dead_lettered",
             Disposition::Withdraw(Tombstone::Cancelled, _) => "cancelled",
         };
         telemetry::exhausted(destination, outcome);
-        let (attempts, error) = (head.failed, excerpt(head.error.detail.as_bytes()));
-        if head.disposition == Disposition::Halt {
-            if head.error.kind == ErrorKind::Damaged
-                && let Some(current) = &self.current
-            {
-                self.store.note_damaged_messages(&current.known, &[sequence]);
-            }
-            tracing::error!(
-                destination,
-                sequence,
-                key = key.as_deref(),
-                attempts,
-                error,
-                "a lane is halted: its head was not delivered, and waits for a person"
-            );
-        } else {
+        if head.disposition != Disposition::Halt {
             tracing::warn!(
                 destination,
                 sequence,
-                key = key.as_deref(),
+                key,
                 attempts,
                 error,
                 outcome,
                 "a message leaves without being delivered"
             );
             // The tombstone can be passed at once.
-            self.look = true;
+            return self.scheduler.wants_scan();
         }
+        if head.error.kind == ErrorKind::Damaged
+            && let Some(definition) = &self.definition
+        {
+            self.deps.store.note_damaged_messages(&definition.entry, &[sequence]);
+        }
+        tracing::error!(
+            destination,
+            sequence,
+            key,
+            attempts,
+            error,
+            "a lane is halted: its head was not delivered, and waits for a person"
+        );
     }
 }
 
-/// Carries out what is to become of a head. Tells what became of it: where there is no room for
-/// another dead letter it is halted.
+/// Carries out the disposition of a head. Returns what became of it: it is halted if there is no room
+/// for another dead letter.
 async fn carry_out(
     store: &Store,
     owner: &Owner,
-    known: &CatalogEntry,
+    entry: &CatalogEntry,
     key: &LaneKey,
     head: &Refused,
 ) -> Result<Disposition, StoreError> {
@@ -177,8 +181,8 @@ async fn carry_out(
     let refused = RefusedHead { lane: key.as_deref(), sequence, failed, error };
     match disposition {
         Disposition::Postpone(_) if planted::is("backoff_forgotten") => {}
-        Disposition::Postpone(wait) => store.postpone(owner, known, refused, *wait).await?,
-        Disposition::Halt => store.halt(owner, known, refused).await?,
+        Disposition::Postpone(wait) => store.postpone(owner, entry, refused, *wait).await?,
+        Disposition::Halt => store.halt(owner, entry, refused).await?,
         Disposition::Withdraw(how, reason) => {
             let withdrawal = Withdrawal {
                 how: *how,
@@ -186,13 +190,13 @@ async fn carry_out(
                 error: Some((failed, error)),
                 messages: &[(key.clone(), sequence)],
             };
-            let answers = store.withdraw(known, Who::Owner(owner), &withdrawal).await?;
-            // Its lane is let go of: nothing of it can be released before it can be read.
+            let answers = store.withdraw(entry, Who::Owner(owner), &withdrawal).await?;
+            // Its lane is dropped: nothing of it can be released before it can be read.
             if answers.first() == Some(&Withdrawn::Damaged) {
                 return Err(StoreError::WrongHead);
             }
             if answers.first() == Some(&Withdrawn::Full) {
-                store.halt(owner, known, refused).await?;
+                store.halt(owner, entry, refused).await?;
                 return Ok(Disposition::Halt);
             }
         }

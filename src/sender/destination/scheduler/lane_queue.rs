@@ -1,0 +1,86 @@
+//! Lanes in the order in which they get their turn.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::LaneKey;
+
+/// So many removed lanes may stay in `order`, however short the queue is.
+const REMOVED_MAX: usize = 64;
+
+/// A queue that holds each lane at most once.
+#[derive(Default)]
+pub(super) struct LaneQueue {
+    /// May hold lanes that were removed, and are not members any more.
+    order: VecDeque<LaneKey>,
+    members: HashSet<LaneKey>,
+}
+
+impl LaneQueue {
+    pub(super) fn push(&mut self, key: &LaneKey) {
+        if self.members.insert(key.clone()) {
+            self.order.push_back(key.clone());
+        }
+    }
+
+    /// Returns a lane that was popped to the front.
+    pub(super) fn push_front(&mut self, key: LaneKey) {
+        if self.members.insert(key.clone()) {
+            self.order.push_front(key);
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<LaneKey> {
+        while let Some(key) = self.order.pop_front() {
+            if self.members.remove(&key) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Removes a lane. A few removed lanes stay in `order`, so that a removal seldom looks at all of it.
+    pub(super) fn remove(&mut self, key: &LaneKey) {
+        if self.members.remove(key) && self.order.len() > 2 * self.members.len() + REMOVED_MAX {
+            let mut seen = HashSet::new();
+            self.order.retain(|key| self.members.contains(key) && seen.insert(key.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_lane_is_queued_once_and_the_first_comes_first() {
+        let mut queue = LaneQueue::default();
+        for key in ["a", "b", "a"] {
+            queue.push(&Some(key.to_owned()));
+        }
+        let first = queue.pop().unwrap();
+        queue.push(&Some("a".to_owned()));
+        queue.push_front(Some("c".to_owned()));
+        let rest: Vec<_> = std::iter::from_fn(|| queue.pop()).flatten().collect();
+        assert_eq!((first.as_deref(), rest), (Some("a"), vec!["c".into(), "b".into(), "a".into()]));
+    }
+
+    #[test]
+    fn removed_lanes_are_not_returned_and_do_not_pile_up() {
+        let mut queue = LaneQueue::default();
+        queue.push(&Some("stays".to_owned()));
+        for number in 0..10_000 {
+            let key = Some(number.to_string());
+            queue.push(&key);
+            queue.remove(&key);
+            queue.remove(&key);
+            assert!(queue.order.len() <= REMOVED_MAX + 3, "{}", queue.order.len());
+        }
+        assert_eq!((queue.pop(), queue.pop()), (Some(Some("stays".to_owned())), None));
+        for _ in 0..1_000 {
+            queue.push(&None);
+            queue.remove(&None);
+        }
+        queue.push(&None);
+        assert_eq!((queue.pop(), queue.pop()), (Some(None), None));
+    }
+}

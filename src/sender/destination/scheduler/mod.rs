@@ -1,0 +1,261 @@
+//! All queues and timers of one destination: whose turn it is, and when to do something without an
+//! event. No I/O; the caller passes the time in.
+//!
+//! Each event puts the lane that it concerns into the queues below. So nothing looks at all lanes,
+//! except the event that a partition is given back.
+//!
+//! ```text
+//!   queue        which lanes are in it                   put there by a timer, when
+//!   named        a scan found them                       a backoff is over: another scan
+//!   to ask       loaded lanes, after each event          a request is to be repeated
+//!   to send      loaded lanes, after each event          a batch has waited; there is a slot
+//!   resting      lanes to send of a paused destination
+//!   to resolve   their head was refused                  a call is to be repeated
+//! ```
+
+mod lane_queue;
+mod pace;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::LaneKey;
+use lane_queue::LaneQueue;
+use pace::Pace;
+
+/// A destination that had nothing to do for so long ends its task; the next poke starts another.
+const IDLE: Duration = Duration::from_secs(60);
+/// Redis compares whole milliseconds, so a scan at the very end of a backoff is too early.
+const SCAN_DELAY: Duration = Duration::from_millis(2);
+
+/// What a lane does when its time has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    /// Its batch has waited long enough, or asks for more messages.
+    Send,
+    /// It repeats a call that Redis could not carry out for it.
+    Ask,
+    /// It tries again to resolve its refused head.
+    Resolve,
+}
+
+#[derive(Default)]
+pub(super) struct Scheduler {
+    /// Lanes that may have something to send.
+    to_send: LaneQueue,
+    /// Lanes that may have something to send once the destination is resumed.
+    resting: LaneQueue,
+    /// Lanes that may have something to settle or to ask.
+    to_ask: LaneQueue,
+    /// Lanes whose refused head has to be resolved.
+    to_resolve: LaneQueue,
+    /// Lanes that Redis named, and for which there was no room yet.
+    named: VecDeque<String>,
+    /// There may be lanes that nobody has named yet.
+    wants_scan: bool,
+    /// The partition is given back: no lane is loaded any more.
+    is_draining: bool,
+    pace: Pace,
+    /// When the next delivery may begin, if the rate limit is reached.
+    next_slot: Option<Instant>,
+    /// Lanes that do something at a time.
+    lanes_due: BTreeSet<(Instant, LaneKey, Due)>,
+    /// When to scan for lanes whose backoff is over.
+    scans_due: BTreeSet<Instant>,
+    /// When to ask for the withdrawals again.
+    withdrawals_due: Option<Instant>,
+    /// No call begins before this time, because one has failed.
+    calls_from: Option<Instant>,
+    idle_since: Option<Instant>,
+}
+
+/// Sending.
+impl Scheduler {
+    /// Follows the definition.
+    pub(super) fn set_rate(&mut self, rate_per_second_max: u32, now: Instant) {
+        self.pace.set(rate_per_second_max, now);
+    }
+
+    pub(super) fn wants_send(&mut self, key: &LaneKey) {
+        self.to_send.push(key);
+    }
+
+    /// The next lane that may have something to send.
+    pub(super) fn next_to_send(&mut self) -> Option<LaneKey> {
+        self.next_slot = None;
+        self.to_send.pop()
+    }
+
+    /// Takes the slot of one delivery of the rate limit. If there is none, the lane stays the next one.
+    /// False then: no other lane may send either.
+    pub(super) fn take_slot(&mut self, key: &LaneKey, now: Instant) -> bool {
+        let Err(wait) = self.pace.take(now) else { return true };
+        self.to_send.push_front(key.clone());
+        self.next_slot = Some(now + wait);
+        false
+    }
+
+    /// The destination is paused: the lane sends after it is resumed.
+    pub(super) fn rest(&mut self, key: &LaneKey) {
+        self.resting.push(key);
+    }
+
+    /// The lane was dropped while the destination was paused, for example because its messages were withdrawn.
+    pub(super) fn dropped(&mut self, key: &LaneKey) {
+        self.resting.remove(key);
+    }
+
+    /// The destination is not paused (any more).
+    pub(super) fn resume(&mut self) {
+        while let Some(key) = self.resting.pop() {
+            self.to_send.push(&key);
+        }
+    }
+}
+
+/// Calls to Redis.
+impl Scheduler {
+    pub(super) fn wants_ask(&mut self, key: &LaneKey) {
+        self.to_ask.push(key);
+    }
+
+    pub(super) fn next_to_ask(&mut self) -> Option<LaneKey> {
+        self.to_ask.pop()
+    }
+
+    /// There was no room for the lane in this call: it is the first of the next call.
+    pub(super) fn ask_first(&mut self, key: LaneKey) {
+        self.to_ask.push_front(key);
+    }
+
+    pub(super) fn wants_resolve(&mut self, key: &LaneKey) {
+        self.to_resolve.push(key);
+    }
+
+    pub(super) fn next_to_resolve(&mut self) -> Option<LaneKey> {
+        self.to_resolve.pop()
+    }
+
+    /// No call begins for this time: one has failed.
+    pub(super) fn pause_calls(&mut self, now: Instant, wait: Duration) {
+        self.calls_from = Some(now + wait);
+    }
+
+    pub(super) fn may_call(&self, now: Instant) -> bool {
+        self.calls_from.is_none_or(|from| from <= now)
+    }
+
+    /// Withdrawals are asked for at this time, or not before another event.
+    pub(super) fn ask_withdrawals(&mut self, at: Option<Instant>) {
+        self.withdrawals_due = at;
+    }
+}
+
+/// Which lanes are loaded.
+impl Scheduler {
+    /// There may be lanes that nobody has named yet.
+    pub(super) fn wants_scan(&mut self) {
+        self.wants_scan = true;
+    }
+
+    /// Scans for lanes when a backoff is over.
+    pub(super) fn scan_after(&mut self, now: Instant, wait: Duration) {
+        self.scans_due.insert(now + wait + SCAN_DELAY);
+    }
+
+    /// True if lanes wait that are not loaded.
+    pub(super) fn others_wait(&self) -> bool {
+        self.wants_scan || !self.named.is_empty()
+    }
+
+    /// True if a scan is to begin now, which then is no longer wanted.
+    pub(super) fn take_scan(&mut self) -> bool {
+        let begins = self.wants_scan && self.named.is_empty() && !self.is_draining;
+        self.wants_scan &= !begins;
+        begins
+    }
+
+    /// A scan for at most `max` names found these. `is_new` is false for those that are loaded.
+    pub(super) fn named(
+        &mut self,
+        names: Vec<String>,
+        max: usize,
+        is_new: impl Fn(&String) -> bool,
+    ) {
+        // As many as the scan asked for: there may be more.
+        self.wants_scan |= names.len() == max;
+        self.named.extend(names.into_iter().filter(is_new));
+    }
+
+    /// The next lane to load.
+    pub(super) fn next_to_load(&mut self) -> Option<String> {
+        if self.is_draining { None } else { self.named.pop_front() }
+    }
+
+    /// The partition is given back.
+    pub(super) fn drain(&mut self) {
+        self.is_draining = true;
+        self.next_slot = None;
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining
+    }
+
+    /// Forgets every lane, because the destination has other lanes now.
+    pub(super) fn forget_lanes(&mut self) {
+        let pace = std::mem::take(&mut self.pace);
+        let is_draining = self.is_draining;
+        *self = Scheduler { pace, is_draining, wants_scan: true, ..Scheduler::default() };
+    }
+}
+
+/// Timers.
+impl Scheduler {
+    /// The lane does something at this time.
+    pub(super) fn at(&mut self, at: Instant, key: &LaneKey, due: Due) {
+        self.lanes_due.insert((at, key.clone(), due));
+    }
+
+    /// When something is due, even if nothing else happens.
+    pub(super) fn next_time(&self) -> Option<Instant> {
+        let lane = self.lanes_due.first().map(|(at, ..)| *at);
+        let scan = self.scans_due.first().copied();
+        [lane, scan, self.next_slot, self.calls_from, self.withdrawals_due]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Moves what is due into its queue. True if withdrawals are to be asked for.
+    pub(super) fn advance(&mut self, now: Instant) -> bool {
+        while self.scans_due.first().is_some_and(|due| *due <= now) {
+            self.scans_due.pop_first();
+            self.wants_scan = true;
+        }
+        while self.lanes_due.first().is_some_and(|(due, ..)| *due <= now) {
+            let Some((_, key, due)) = self.lanes_due.pop_first() else { break };
+            match due {
+                Due::Send => self.to_send.push(&key),
+                Due::Ask => self.to_ask.push(&key),
+                Due::Resolve => self.to_resolve.push(&key),
+            }
+        }
+        self.next_slot.take_if(|slot| *slot <= now);
+        self.calls_from.take_if(|from| *from <= now);
+        self.withdrawals_due.take_if(|due| *due <= now).is_some()
+    }
+
+    /// When the task ends, if it has nothing to do. `is_busy`: lanes are loaded, or calls in flight.
+    pub(super) fn idle_end(&mut self, is_busy: bool, now: Instant) -> Option<Instant> {
+        let is_idle = !is_busy && self.named.is_empty() && self.next_time().is_none();
+        self.idle_since = is_idle.then(|| self.idle_since.unwrap_or(now));
+        self.idle_since.map(|since| since + IDLE)
+    }
+}
