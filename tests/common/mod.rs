@@ -1,5 +1,5 @@
-//! What the tests of transform and delivery share: a message, and a receiver over HTTP that
-//! records what it was sent and answers as told.
+//! Shared by the tests of transforms and deliveries: a message, and an HTTP receiver that records
+//! requests and answers as configured.
 #![allow(dead_code)] // Each test file uses its own part.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -18,7 +18,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// A message at epoch 3, sequence 42, with nothing optional.
+/// A message with epoch 3 and sequence 42, and no optional fields.
 pub fn message(body: &str) -> Stamped {
     let message = Message {
         id: "order-7".into(),
@@ -30,7 +30,7 @@ pub fn message(body: &str) -> Stamped {
     Stamped::new("erp".parse().unwrap(), Position { epoch: 3, sequence: 42 }, 41, message)
 }
 
-/// The same with a key and headers that need care.
+/// A message with a key, and with headers that need encoding.
 pub fn message_with_everything() -> Stamped {
     let mut message = message("body");
     message.message.key = Some(" kontō 7%".into());
@@ -41,7 +41,7 @@ pub fn message_with_everything() -> Stamped {
     message
 }
 
-/// The headers that [`message_with_everything`] is sent with, `x-static` being static.
+/// The headers of [`message_with_everything`] on the wire, with `x-static` as a static header.
 pub fn headers_with_everything(address: &str, attempt: &str) -> BTreeMap<String, String> {
     [
         ("accept", "*/*"),
@@ -65,13 +65,13 @@ pub fn headers_with_everything(address: &str, attempt: &str) -> BTreeMap<String,
     .into()
 }
 
-/// A request as the receiver saw it.
+/// A request, as the receiver got it.
 pub struct Seen {
     pub method: String,
     pub uri: Uri,
     pub headers: BTreeMap<String, String>,
     pub body: Bytes,
-    /// The port of the client: the same port is the same connection.
+    /// The client's port, which identifies the connection.
     pub port: u16,
 }
 
@@ -93,7 +93,7 @@ impl Receiver {
     }
 }
 
-/// Starts a receiver that answers each request with what `answer` makes.
+/// Starts a receiver that answers each request with the result of `answer`.
 pub async fn receiver<A: IntoResponse>(answer: impl Fn() -> A + Send + Sync + 'static) -> Receiver {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -142,14 +142,14 @@ pub fn endless() -> Response<AxumBody> {
     Response::new(AxumBody::from_stream(futures::StreamExt::chain(bytes, never)))
 }
 
-/// A server that answers each request with these very bytes, and closes the connection.
+/// A server that answers each request with exactly these bytes, and closes the connection.
 pub async fn answering(answer: &'static str) -> (String, AbortOnDropHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let server = tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
-            // The requests of these tests are short: they come in one piece, or in two.
+            // The requests of these tests are short, and arrive in one or two pieces.
             let mut request = Vec::new();
             while !is_whole(&request) {
                 assert!(stream.read_buf(&mut request).await.unwrap() > 0, "a whole request comes");
@@ -160,7 +160,7 @@ pub async fn answering(answer: &'static str) -> (String, AbortOnDropHandle<()>) 
     (address, AbortOnDropHandle::new(server))
 }
 
-/// True when a request with a `content-length` has been read to its end.
+/// True if a request with a `content-length` is complete.
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

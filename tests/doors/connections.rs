@@ -1,4 +1,4 @@
-//! Clients that are slow, or many, or send nothing: others are served all the same.
+//! Slow clients, many clients, and clients that send nothing: others are served all the same.
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -22,19 +22,19 @@ async fn connect(service: &Service) -> TcpStream {
     TcpStream::connect(service.pod.addresses.http().unwrap()).await.unwrap()
 }
 
-/// A connection over which these bytes were sent.
+/// A connection after sending these bytes.
 async fn begun(service: &Service, bytes: &str) -> TcpStream {
     let mut stream = connect(service).await;
     stream.write_all(bytes.as_bytes()).await.unwrap();
     stream
 }
 
-/// The head of a request whose body is to have so many bytes.
+/// The head of a request with a body of this many bytes.
 fn head(length: usize) -> String {
     format!("POST {RAW} HTTP/1.1\r\nhost: reseq\r\ncontent-length: {length}\r\n\r\n")
 }
 
-/// All that comes until the other side closes.
+/// All input until the other side closes.
 async fn rest(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
     let _ = within("the connection is closed", stream.read_to_end(&mut answer)).await;
@@ -55,7 +55,7 @@ async fn a_head_that_does_not_end_is_answered_408_and_a_silent_connection_closed
         assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer:?}");
         assert!(answer.contains("\"code\":\"request_timeout\""), "{answer:?}");
     }
-    // The next one on a connection that was used before.
+    // The second request on a connection.
     let mut stream = connect(&service).await;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: reseq\r\n\r\nGET").await.unwrap();
     let answer = rest(stream).await;
@@ -113,7 +113,7 @@ async fn a_client_that_closes_its_direction_after_the_request_gets_its_answer() 
     })
     .await;
     for (sequence, over_http) in [(1, true), (2, false)] {
-        // The end of what it sends comes before its message is in Redis.
+        // The client closes its direction before its message is in Redis.
         control.catch("ingest.gathered");
         let mut stream = match over_http {
             true => begun(&service, &(head(3) + "abc")).await,
@@ -153,7 +153,7 @@ async fn what_is_only_announced_takes_no_room_from_others() {
     for _ in 0..300 {
         slow.push(begun(&service, &(head(1 << 20) + "and no more")).await);
     }
-    // Some that have sent so much that it does take room.
+    // Some have sent enough to need a memory permit.
     for _ in 0..8 {
         slow.push(begun(&service, &(head(1 << 20) + &"x".repeat(100 << 10))).await);
     }
@@ -176,11 +176,11 @@ async fn a_connection_without_a_request_gives_its_place_to_one_that_has_one() {
     }
     let half = begun(&service, "POST / HTTP/1.1\r\n").await;
     for sequence in 1..=5 {
-        // Each over a connection of its own.
+        // Each on its own connection.
         let sent = said(service.post(RAW, "text/plain", "x")).await;
         assert_eq!((sent.status, position(&sent.body)), (202, (sequence, false)));
     }
-    // Those that had been there longest are closed.
+    // The oldest connections are closed.
     for stream in silent.into_iter().take(2) {
         assert_eq!(rest(stream).await, "");
     }
@@ -199,7 +199,7 @@ async fn where_all_connections_are_at_work_health_is_told_and_others_are_refused
         if said.status == 503 { Ok(said) } else { Err(said.body.to_string()) }
     });
     assert_eq!(refused.await.headers["connection"], "close");
-    // Silent ones do not keep a health check out.
+    // Idle connections do not block a health check.
     let mut silent = Vec::new();
     for _ in 0..100 {
         silent.push(connect(&service).await);
@@ -211,7 +211,7 @@ async fn where_all_connections_are_at_work_health_is_told_and_others_are_refused
     }
     let said_now = said(service.post(RAW, "text/plain", "x")).await;
     said_now.is_problem(503, "connections_full", "http.connections_max");
-    // Those at work were left alone.
+    // Busy connections were not closed.
     for mut stream in busy {
         stream.write_all(b"defghij").await.unwrap();
         let mut answer = [0; 12];

@@ -1,5 +1,5 @@
-//! JSON that some parsers refuse: too deep, with a number beyond a double, with half of a surrogate
-//! pair. It is refused where it can be, and never breaks an answer that others share.
+//! JSON that some parsers refuse: too deep, a number beyond a double, half of a surrogate pair. It
+//! is refused where possible, and never breaks an answer that contains other messages.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ async fn one_message_that_parsers_refuse_does_not_break_the_leases_of_others() {
         let good = service.post(raw, JSON, r#"{"good": 1.0}"#);
         assert_eq!(said(good).await.status, 202);
     }
-    // Over TCP as bytes that are called JSON.
+    // Over TCP, as bytes with a JSON content type.
     let frame = json!({"body_base64": STANDARD.encode(nested(300)), "content_type": JSON});
     let mut stream = TcpStream::connect(service.pod.addresses.tcp(3)).await.unwrap();
     stream.write_all(format!("{frame}\n").as_bytes()).await.unwrap();
@@ -95,7 +95,7 @@ async fn one_message_that_parsers_refuse_does_not_break_the_leases_of_others() {
     assert_eq!(said(shown(2)).await.body["body"], json!({"good": 1.0}));
 
     let request = json!({"destinations": ["small"], "max": 20, "lease_ms": 60000});
-    // The test reads it with a parser that has limits, as that of a worker.
+    // The test parses it with limits, like a worker's parser.
     let leased = said(service.json("/v1/leases", &request)).await.body;
     let leases = leased["leases"].as_array().expect("a worker can read the answer");
     assert_eq!(leases.len(), 11);

@@ -89,7 +89,7 @@ async fn a_definition_that_cannot_be_is_refused_by_name_and_changes_nothing() {
         said(request).await.is_problem(404, "unknown_destination", "");
     }
     assert_eq!(service.holds().await, before);
-    // What was refused would have been seen; secrets are not.
+    // Refused definitions do not show; secrets are masked.
     let shown = said(client.get(service.pod.url("/v1/destinations/crm"))).await.body;
     assert_eq!(
         (&shown["headers"]["authorization"], &shown["url"]),
@@ -143,7 +143,7 @@ async fn a_destination_with_pending_messages_is_only_changed_and_removed_by_expl
     assert!(of_crm.is_empty(), "{of_crm:?}");
     said(service.post(path, "text/plain", "4")).await.is_problem(404, "unknown_destination", "crm");
 
-    // One of the same name begins anew, and no place is ever handed out twice.
+    // A new destination of this name starts over, and never repeats a position.
     service.desk.gate.let_go();
     service.define("crm", json!({"ordering": "key"})).await;
     let anew = said(service.post(path, "text/plain", "new")).await;

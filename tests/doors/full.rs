@@ -1,4 +1,4 @@
-//! TCP producers of a destination that has no room: they wait, and are told nothing.
+//! TCP producers of a destination with a full backlog: they wait, without an answer.
 
 use serde_json::json;
 use tokio::{
@@ -17,8 +17,8 @@ use crate::support::{
 const ROOM: usize = 5;
 const COUNT: usize = 50;
 
-/// A service whose destination `small` delivers nothing, and a producer that has written
-/// [`COUNT`] frames for it, of which [`ROOM`] were taken.
+/// A service whose destination `small` delivers nothing, and a producer that has written [`COUNT`]
+/// frames for it, of which [`ROOM`] were accepted.
 async fn filled() -> (Service, BufReader<TcpStream>) {
     let service = Service::start().await;
     service.define("small", json!({"backlog_max": ROOM})).await;
@@ -40,7 +40,7 @@ async fn line(stream: &mut BufReader<TcpStream>) -> String {
     line
 }
 
-/// Waits until so many connections wait.
+/// Waits until this many connections wait.
 async fn waiting(service: &Service, count: f64) {
     eventually("connections wait", async || {
         let now = service.pod.metric("reseq_ingest_tcp_paused").await;
@@ -56,7 +56,7 @@ async fn last(service: &Service) -> u64 {
 #[tokio::test]
 async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_order() {
     let (service, mut stream) = filled().await;
-    // The frames are tried again meanwhile, and stay out.
+    // The frames are submitted again meanwhile, and still refused.
     let refused = "reseq_refused_total{destination=\"small\",code=\"backlog_full\"}";
     let before = service.pod.metric(refused).await;
     eventually("it is tried again", async || {
@@ -65,7 +65,7 @@ async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_
     })
     .await;
     assert_eq!(last(&service).await, ROOM as u64);
-    // Whoever is to be told is told.
+    // HTTP producers get an answer.
     let path = "/v1/destinations/small/messages";
     said(service.post(path, "", "x")).await.is_problem(429, "backlog_full", "backlog_bytes_max");
 
@@ -74,7 +74,7 @@ async fn a_tcp_producer_waits_for_room_and_all_its_frames_are_taken_once_and_in_
         assert_eq!(line(&mut stream).await, format!("OK {number}\n"));
     }
     waiting(&service, 0.0).await;
-    // It reads again.
+    // The connection is read again.
     stream.write_all(format!("{COUNT}\n").as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut rest = String::new();
@@ -143,7 +143,7 @@ async fn a_pod_that_stops_tells_the_tcp_producers_that_wait() {
     let (mut service, mut stream) = filled().await;
     service.pod.terminate();
     let mut told = Vec::new();
-    // With frames that were not read, the end is a reset; what was answered before counts.
+    // With unread frames, closing resets the connection; earlier answers count.
     let _ = within("the connection is closed", stream.read_to_end(&mut told)).await;
     let told = text(told);
     let told: Vec<&str> = told.lines().collect();
@@ -159,7 +159,7 @@ async fn a_pod_that_stops_tells_the_tcp_producers_that_wait() {
 #[tokio::test]
 async fn a_tcp_producer_that_is_gone_does_not_keep_its_place() {
     let (service, stream) = filled().await;
-    // With no linger, closing is a reset: nobody is there to be answered.
+    // Without linger, closing resets the connection: nobody reads answers.
     let socket = socket2::SockRef::from(stream.get_ref());
     socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
     drop(stream);

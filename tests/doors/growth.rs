@@ -1,4 +1,5 @@
-//! What destinations cost: nothing once they are gone, and a change the same however many there are.
+//! The cost of destinations: none once they are removed, and constant per change, however many
+//! there are.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use crate::support::{
 
 /// Nobody listens there.
 const URL: &str = "http://127.0.0.1:9/";
-/// Requests under way at once.
+/// Requests in flight at once.
 const AT_ONCE: usize = 16;
 
-/// Does something to so many names, side by side.
+/// Does something for each of these names, in parallel.
 async fn each<F: Future<Output = ()>>(names: &[String], act: impl Fn(String) -> F) {
     stream::iter(names.iter().cloned().map(act)).buffer_unordered(AT_ONCE).collect::<()>().await;
 }
@@ -27,7 +28,7 @@ fn names(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}-{number}")).collect()
 }
 
-/// What a process holds, as far as it shows.
+/// What a process holds, as far as it is visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     series: usize,
@@ -59,7 +60,7 @@ async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory()
     let mut rounds = Vec::new();
     for round in 0..4 {
         let names = names(&format!("round-{round}"), COUNT);
-        // Some are processed by workers, some by nobody, some by Reseq.
+        // Some are processed by workers, some not at all, some by Reseq.
         each(&names, async |name| {
             let number: usize = name.rsplit('-').next().unwrap().parse().unwrap();
             let plain = match number % 3 {
@@ -96,7 +97,7 @@ async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory()
         .await;
         let after = eventually("what belonged to them is gone", async || {
             let after = held(&pod).await;
-            // Connections, to this test and to the receiver, are kept for others.
+            // Connections to this test and to the receiver are kept for reuse.
             let is_gone =
                 after.series <= before.series && after.tasks <= before.tasks + 4 * AT_ONCE;
             if is_gone { Ok(after) } else { Err(format!("{after:?}; before: {before:?}")) }
@@ -105,12 +106,12 @@ async fn destinations_that_came_and_went_leave_no_series_no_task_and_no_memory()
         println!("round {round}: used {used:?}, after {after:?}");
         rounds.push(after.resident_kib);
     }
-    // The allocator keeps now more, now less.
+    // The allocator's reserve varies.
     let (early, late) = (rounds[0].max(rounds[1]), rounds[2].min(rounds[3]));
     assert!(late as f64 <= early as f64 * 1.1, "{rounds:?} KiB resident after each round");
 }
 
-/// What a change of one definition makes Redis do, on average of some: commands, and bytes that it sends.
+/// The average cost of a definition change in Redis: commands, and bytes sent.
 async fn cost(redis: &TestRedis, pods: [&Pod; 2], names: &[String], url: &str) -> (f64, f64) {
     let client = client();
     let before = usage(redis).await;
@@ -119,7 +120,7 @@ async fn cost(redis: &TestRedis, pods: [&Pod; 2], names: &[String], url: &str) -
         let path = pods[0].url(&format!("/v1/destinations/{name}"));
         assert_eq!(said(client.put(&path).json(&definition)).await.status, 200);
     };
-    // One after the other: nothing of what two changes cost is shared.
+    // One after the other, so that two changes share no cost.
     for name in names {
         change(name.clone()).await;
     }
@@ -129,11 +130,11 @@ async fn cost(redis: &TestRedis, pods: [&Pod; 2], names: &[String], url: &str) -
     (each(|usage| usage.0), each(|usage| usage.1))
 }
 
-/// Waits until this pod knows this URL of a destination; none: that it is gone.
+/// Waits until this pod knows this URL of a destination; `None`: that it is gone.
 async fn follow(pod: &Pod, name: &str, url: Option<&str>) {
     let client = client();
     eventually("a pod follows", async || {
-        // The list is what the pod knows: it asks Redis for nothing.
+        // The list shows the pod's catalog; it does not ask Redis.
         let list = said(client.get(pod.url("/v1/destinations"))).await.body;
         let items = list["items"].as_array().unwrap();
         let known = items.iter().find(|item| item["name"] == name);
@@ -156,7 +157,7 @@ async fn usage(redis: &TestRedis) -> (f64, f64) {
 async fn a_change_costs_the_same_however_many_destinations_there_are() {
     let redis = TestRedis::start().await;
     let settings = Settings::new(redis.url());
-    // Without senders, which look after their destinations meanwhile.
+    // Without senders, which would work on their destinations meanwhile.
     let first = Pod::start("first", "ingest", &settings).await;
     let second = Pod::start("second", "ingest", &settings).await;
     let client = client();
@@ -183,8 +184,7 @@ async fn a_change_costs_the_same_however_many_destinations_there_are() {
     assert!(many.1 < few.1 * 1.5, "bytes: {costs:?}");
 }
 
-/// A pod that stood still while destinations came and went, and Redis then remembers no more which: in
-/// what is read in place of the changes.
+/// A pod was suspended while destinations came and went, and Redis no longer knows which.
 #[tokio::test]
 async fn a_pod_that_cannot_follow_the_changes_reads_everything() {
     let redis = TestRedis::start().await;
@@ -218,7 +218,7 @@ async fn a_pod_that_cannot_follow_the_changes_reads_everything() {
                 let () = redis.ask(&["ZREM", changes, &gone]).await.unwrap();
                 let () = redis.ask(&["ZREM", removed, &gone]).await.unwrap();
             }
-            // As after a takeover by a replica that counted on from an older revision.
+            // As after a takeover by a replica that continued from an older revision.
             "history" => {
                 let other = "0".repeat(40);
                 let () = redis.ask(&["HSET", index, "*history", &other]).await.unwrap();

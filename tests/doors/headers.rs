@@ -1,5 +1,5 @@
-//! Headers that say what belongs to a message: beside a raw body, beside one message as JSON, and where
-//! they cannot be meant.
+//! Headers that describe a message: beside a raw body, beside a message as JSON, and where they are
+//! not allowed.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::checker::stats;
 const ITEMS: &str = "/v1/messages";
 const NDJSON: &str = "application/x-ndjson";
 
-/// A message for these destinations, with these further fields.
+/// A message for this destination, with these additional fields.
 fn item(destination: &str, more: Value) -> Value {
     let mut item = json!({"destinations": [destination], "body": 1});
     item.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -23,7 +23,7 @@ async fn a_message_as_json_is_stamped_once_under_the_key_of_its_header() {
         |body: Value| service.json(ITEMS, &item("erp", body)).header("Idempotency-Key", "order-7");
     assert_eq!(position(&said(send(json!({}))).await.body), (1, false));
     assert_eq!(position(&said(send(json!({}))).await.body), (1, true));
-    // The field, both, and the header beside a raw body are the same key.
+    // The field, both, and the header beside a raw body mean the same key.
     let field = json!({"idempotency_key": "order-7"});
     assert_eq!(position(&said(send(field.clone())).await.body), (1, true));
     assert_eq!(position(&said(service.json(ITEMS, &item("erp", field))).await.body), (1, true));

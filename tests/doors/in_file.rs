@@ -1,4 +1,4 @@
-//! A destination or topic of a pod's file that another process removes.
+//! Another process removes a destination or topic of a pod's configuration file.
 
 use serde_json::json;
 
@@ -10,8 +10,8 @@ use crate::support::{
     wait::eventually,
 };
 
-/// A pod whose file has the destination `erp` and the topic `orders`, and one without them; both take
-/// messages in.
+/// A pod whose file has the destination `erp` and the topic `orders`, and one without them; both
+/// have the role ingest.
 struct Two {
     _redis: TestRedis,
     desk: std::sync::Arc<Desk>,
@@ -37,7 +37,7 @@ impl Two {
         Two { _redis: redis, desk, receiver, with_file, without }
     }
 
-    /// Sends a message in through the pod that has the file; tells the status.
+    /// Sends a message through the pod with the file; returns the status.
     async fn send(&self) -> u16 {
         let request = client().post(self.with_file.url(&format!("{ERP}/messages"))).body("x");
         said(request).await.status
@@ -74,7 +74,7 @@ async fn a_destination_of_the_file_that_another_pod_removes_can_be_made_again_an
         "erp",
     );
 
-    // Nobody is stuck: what the file says counts again from the next start.
+    // Nobody is stuck: the file applies again from the next start.
     let made = said(put(&two.with_file)).await;
     assert_eq!((made.status, &made.body["defined_in_file"]), (201, &json!(false)), "{}", made.body);
     assert_eq!(two.send().await, 202);
@@ -97,7 +97,7 @@ async fn a_destination_that_is_as_the_file_says_again_belongs_to_the_file_again(
     let two = Two::start().await;
     assert_eq!(said(client().delete(two.without.url(ERP))).await.status, 200);
     two.the_log_says("a destination of the configuration file is no longer in Redis").await;
-    // As a pod with the same file does when it starts.
+    // Like a pod with the same file when it starts.
     let same = json!({"url": two.receiver.url()});
     assert_eq!(said(client().put(two.without.url(ERP)).json(&same)).await.status, 201);
     let refused = said(client().put(two.with_file.url(ERP)).json(&same)).await;
@@ -119,7 +119,7 @@ async fn a_topic_of_the_file_that_another_pod_removes_can_be_made_again_anywhere
     let gone = said(client().delete(two.with_file.url(ORDERS))).await;
     gone.is_problem(404, "unknown_topic", "orders");
     let made = said(put()).await;
-    // It is as the file says, so it belongs to the file.
+    // It matches the file, so it belongs to the file.
     assert_eq!((made.status, &made.body["defined_in_file"]), (201, &json!(true)), "{}", made.body);
     said(put()).await.is_problem(409, "defined_in_file", "orders");
 }

@@ -225,7 +225,8 @@ async fn delays_and_priorities_are_taken_where_they_can_be() {
     }
     let item = json!({"destinations": ["any"], "body": "all", "delay_ms": 1, "priority": 0});
     assert_eq!(said(service.json(ITEMS, &item)).await.status, 202);
-    // Of two destinations one takes a priority: it has it, and the other says why it has not.
+    // Only one of two destinations accepts a priority: it stores the message, and the other says
+    // why not.
     let item = json!({"destinations": ["any", "erp"], "body": 1, "priority": 0});
     let refused = said(service.json(ITEMS, &item)).await;
     refused.is_problem(400, "invalid_field", "ordering");
@@ -243,7 +244,7 @@ async fn a_body_without_a_length_is_measured_while_it_comes() {
             "POST {path} HTTP/1.1\r\nhost: h\r\ncontent-type: {JSON}\r\n\
              transfer-encoding: chunked\r\n\r\n1388\r\n"
         );
-        // Its end never comes: it must not be waited for.
+        // It never ends: the service must not wait for its end.
         stream.write_all((head + &" ".repeat(0x1388)).as_bytes()).await.unwrap();
         let mut answer = String::new();
         let read = stream.read_to_string(&mut answer);
@@ -264,7 +265,7 @@ async fn long_bodies_arrive_whole_with_and_without_a_length() {
     let redis = TestRedis::start().await;
     let (desk, mut settings) = (Arc::new(Desk::default()), Settings::new(redis.url()));
     let receiver = Receiver::http(&desk).await;
-    // Room for one at a time.
+    // The memory budget is enough for one body at a time.
     settings.ingest = "bytes_in_flight_max = 1048576".into();
     let settings = settings.destination("erp", &format!("url = \"{}\"", receiver.url()));
     let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
@@ -362,7 +363,7 @@ async fn the_same_idempotency_key_stamps_once_and_refuses_another_body() {
     assert_eq!((again.status, position(&again.body)), (202, (1, true)));
     assert_eq!(again.body["deliveries"][0]["epoch"], first.body["deliveries"][0]["epoch"]);
     assert_eq!(again.body["id"], first.body["id"], "a duplicate is told the id that is delivered");
-    // The other way in has the same keys.
+    // The other route uses the same keys.
     let raw = service.post(RAW, JSON, "1").header("Idempotency-Key", "k");
     assert_eq!(position(&said(raw).await.body), (1, true));
     let other = service.post(RAW, JSON, "2").header("Idempotency-Key", "k");
@@ -416,7 +417,7 @@ async fn a_full_backlog_refuses_until_there_is_room_again() {
     let batch = service.post(ITEMS, "application/x-ndjson", lines.join("\n"));
     let text = batch.send().await.unwrap().text().await.unwrap();
     let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // What comes after a refusal must not overtake it.
+    // Messages after a refused one must not overtake it.
     assert_eq!((&told[0]["code"], &told[1]["code"]), (&json!("backlog_full"), &json!("aborted")));
     assert_eq!(service.holds().await, before);
     gate.let_go();
@@ -438,7 +439,7 @@ async fn a_delayed_message_is_taken_up_by_the_pod_that_took_it_in() {
     let pod = Pod::start("ingest", "ingest", &settings).await;
     let post = client().post(pod.url("/v1/destinations/erp/messages")).body("x");
     assert_eq!(said(post.header("reseq-delay", "50ms")).await.status, 202);
-    // No sender lives that would find it, within a second, as the owner of its partition.
+    // There is no sender that would find it within a second as owner of its partition.
     eventually("it may be claimed", async || {
         let stats = stats(&pod, "erp").await?;
         if stats["waiting"] == 1 && stats["delayed"] == 0 { Ok(()) } else { Err(stats.to_string()) }

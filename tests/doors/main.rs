@@ -1,5 +1,4 @@
-//! What comes to the doors and should not: each gets the answer that is documented for it, and
-//! nothing changes in Redis.
+//! Invalid input over HTTP and TCP: each gets its documented answer, and nothing changes in Redis.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,8 +34,8 @@ mod workers_gone;
 const BODY_MAX: usize = 1000;
 const BATCH_MAX: usize = 4000;
 
-/// One pod with all roles, with a destination `erp` of its file, two TCP listeners for it, and two
-/// for `small`, which a test may define: the second takes envelopes.
+/// One pod with all roles, a destination `erp` of its file, two TCP listeners for it, and two for
+/// `small`, which a test may define: the second accepts envelopes.
 struct Service {
     redis: TestRedis,
     pod: Pod,
@@ -49,7 +48,7 @@ impl Service {
         Service::start_with(|settings| settings).await
     }
 
-    /// The same with other settings.
+    /// Like `start`, with other settings.
     async fn start_with(other: impl FnOnce(Settings) -> Settings) -> Service {
         let redis = TestRedis::start().await;
         let desk = Arc::new(Desk::default());
@@ -93,14 +92,14 @@ impl Service {
         client().delete(self.pod.url(path))
     }
 
-    /// Makes a destination; its other fields are given.
+    /// Creates a destination with these additional fields.
     async fn define(&self, name: &str, mut fields: Value) {
         fields["url"] = self.receiver.url().into();
         let made = said(self.put(name, &fields)).await;
         assert_eq!(made.status, 201, "{:?}", made.body);
     }
 
-    /// Everything that Redis holds and that does not change by itself.
+    /// Everything in Redis that does not change on its own.
     async fn holds(&self) -> BTreeMap<String, Vec<Vec<u8>>> {
         let mut redis = self.redis.connection().await;
         let changing = |key: &str| {
@@ -110,7 +109,7 @@ impl Service {
         };
         let mut held = BTreeMap::new();
         for key in keys(&mut redis).await.into_iter().filter(|key| !changing(key)) {
-            // A hash is dumped in an order that changes by itself.
+            // The order in a dump of a hash changes on its own.
             let fields = ::redis::cmd("HGETALL").arg(&key).query_async(&mut redis).await;
             let value = match fields.map(|fields: BTreeMap<Vec<u8>, Vec<u8>>| fields) {
                 Ok(fields) => fields.into_iter().flat_map(|(name, value)| [name, value]).collect(),
@@ -125,14 +124,14 @@ impl Service {
     }
 }
 
-/// What was answered.
+/// An answer.
 struct Said {
     status: u16,
     headers: HeaderMap,
     body: Value,
 }
 
-/// Sends a request. A problem must have the shape that all problems have.
+/// Sends a request. A problem must have the common shape.
 async fn said(request: RequestBuilder) -> Said {
     let answer = request.send().await.unwrap();
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
@@ -154,7 +153,7 @@ async fn said(request: RequestBuilder) -> Said {
 }
 
 impl Said {
-    /// Holds it to be this problem, whose detail names `named`.
+    /// Asserts that it is this problem, and that its detail contains `named`.
     fn is_problem(&self, status: u16, code: &str, named: &str) {
         let seen = (self.status, self.body["code"].as_str().unwrap_or("no code"));
         assert_eq!(seen, (status, code), "{}", self.body);
@@ -163,7 +162,7 @@ impl Said {
     }
 }
 
-/// The sequence and whether it is a duplicate, of the only delivery of an answer.
+/// Sequence and duplicate flag of the only delivery in an answer.
 fn position(answer: &Value) -> (u64, bool) {
     let delivery = &answer["deliveries"][0];
     let sequence = delivery["sequence"].as_u64();

@@ -1,4 +1,4 @@
-//! Redis comes near its `maxmemory`: nothing is taken in, what is there drains.
+//! Redis comes near its `maxmemory`: ingest refuses, and pending messages drain.
 
 use ::redis::aio::MultiplexedConnection;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 const RAW: &str = "/v1/destinations/erp/messages";
-/// So much that what the service itself uses does not matter, in bytes.
+/// So much that the service's own use does not matter, in bytes.
 const FILLER: u64 = 64 << 20;
 
 async fn last(service: &Service) -> Value {
@@ -60,7 +60,7 @@ async fn above_the_mark_nothing_is_taken_and_what_is_there_is_delivered() {
     let used = service.pod.metric("reseq_redis_memory_used_bytes").await;
     assert!(used > limit * 0.9 && limit as u64 == max, "{used} of {limit}");
 
-    // Over TCP it is not told: the connection waits.
+    // Over TCP there is no answer: the connection waits.
     let mut stream = TcpStream::connect(service.pod.addresses.tcp(0)).await.unwrap();
     stream.write_all(b"over tcp\n").await.unwrap();
     eventually("the connection waits", async || {

@@ -24,8 +24,8 @@ fn is_temporary(said: &Said) {
     assert!(said.status == 503 && expected, "{} {}", said.status, said.body);
 }
 
-/// Sends message `number`, as often as it takes to know what became of it; whether the first
-/// answer was a promise.
+/// Sends message `number` until its outcome is known; returns whether the first answer was a
+/// promise.
 async fn send(service: &Service, number: usize) -> bool {
     let body =
         json!({"destinations": ["erp"], "body": number, "idempotency_key": number.to_string()});
@@ -54,7 +54,7 @@ async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_i
     is_temporary(&said(client().get(pod.url("/v1/destinations/erp/stats"))).await);
     is_temporary(&said(client().get(pod.url("/readyz"))).await);
     is_temporary(&said(service.json("/v1/leases", &json!({"destinations": ["work"]}))).await);
-    // Whether there is such a destination cannot be known.
+    // Whether the destination exists cannot be known.
     is_temporary(&said(service.post("/v1/destinations/nowhere/messages", "", "x")).await);
     assert_eq!(said(client().get(pod.url("/healthz"))).await.status, 200);
     let lines = [2, 3].map(|n| json!({"destinations": ["erp"], "body": n}).to_string());
@@ -70,7 +70,7 @@ async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_i
 
     service.redis.restart().await;
     consistent(&service, 1).await;
-    // It works again by itself.
+    // It recovers on its own.
     eventually("messages are taken again", async || match send(&service, 1).await {
         true => Ok(()),
         false => Err("not yet".to_owned()),
@@ -85,7 +85,7 @@ async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
     const COUNT: usize = 600;
     let service = Service::start().await;
     service.desk.gate.hold(Point::Arrived);
-    // Half of them are not sent before Redis is killed, so that it always is in the middle.
+    // Half of them are sent only after the kill, so that it always happens in the middle.
     let killed = CancellationToken::new();
     let sends = (0..COUNT).map(|number| {
         let (service, killed) = (&service, &killed);
@@ -97,7 +97,7 @@ async fn redis_dies_under_load_and_each_message_is_there_once_or_not_at_all() {
         }
     });
     let mut redis = service.redis.connection().await;
-    // By its id, as the service itself is in use meanwhile.
+    // By its id, because the service itself is in use meanwhile.
     let id = rustix::process::Pid::from_raw(service.redis.pid() as i32).unwrap();
     let kill = async {
         eventually("some are stored", async || {
@@ -138,7 +138,7 @@ async fn key_of_erp(redis: &mut ::redis::aio::MultiplexedConnection) -> String {
     found.pop().expect("erp is defined")
 }
 
-/// Sequences, lanes and records agree; at least `promised` are there.
+/// Sequences, lanes and records agree; there are at least `promised` messages.
 async fn consistent(service: &Service, promised: u64) {
     let mut redis = service.redis.connection().await;
     let (last, settled) = (field(&mut redis, "last").await, field(&mut redis, "settled").await);
@@ -152,7 +152,7 @@ async fn consistent(service: &Service, promised: u64) {
     assert_eq!((in_progress, ready, records), (last - settled, last - settled, last - settled));
 }
 
-/// Everything is delivered, each message once by its number.
+/// All messages are delivered, each once by its number.
 async fn drained_to(service: &Service, count: usize) {
     service.desk.journal.reaches(count).await;
     forgotten(&mut service.redis.connection().await).await;
@@ -162,7 +162,8 @@ async fn drained_to(service: &Service, count: usize) {
     numbers.sort_by_key(Value::as_u64);
     numbers.dedup();
     assert_eq!(numbers, (0..count).map(|number| json!(number)).collect::<Vec<_>>());
-    // What was accepted when Redis died, and not yet settled, comes again: it is not above the last.
+    // Messages that were accepted but not settled when Redis died are repeated: not above the last
+    // position.
     let places =
         all.iter().map(|one| one.headers.clone().map(|said| (said.epoch, said.sequence)).unwrap());
     let mut firsts = Vec::new();
@@ -186,7 +187,7 @@ async fn what_may_have_been_stored_is_not_called_aborted() {
     let batch = service.post(MESSAGES, "application/x-ndjson", lines.join("\n"));
     let text = batch.send().await.unwrap().text().await.unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::CONT).unwrap();
-    // Both travelled in one call, and Redis carries it out now that it can.
+    // Both were in one call, which Redis runs now that it can.
     assert_eq!(text.matches("\"not_confirmed\"").count(), 2, "{text}");
     drained_to(&service, 3).await;
 }

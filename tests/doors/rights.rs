@@ -1,5 +1,5 @@
-//! A Redis user who lacks rights: what is missing is named, nothing is doubled, and all goes on when
-//! the right is given back.
+//! A Redis user who lacks rights: the missing right is named, nothing is duplicated, and the pod
+//! continues when the right is granted again.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::support::{
     wait::{eventually, within},
 };
 
-/// A user made the ordinary way: no channels.
+/// A user created in the ordinary way has no channels.
 const ORDINARY: [&str; 2] = ["~reseq*", "+@all"];
 
 /// Pods whose Redis user is `svc`.
@@ -60,7 +60,7 @@ impl Limited {
         said(client().post(self.pod.url(path)).json(&body)).await
     }
 
-    /// The same, which must succeed.
+    /// Like `post`, but it must succeed.
     async fn does(&self, path: &str, body: Value) -> Value {
         let answer = self.post(path, body).await;
         assert!((200..300).contains(&answer.status), "{path}: {} {}", answer.status, answer.body);
@@ -72,7 +72,7 @@ impl Limited {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
-    /// What was refused to the user since it was last asked.
+    /// The commands refused to the user since the last call.
     async fn refused(&self) -> String {
         let log: ::redis::Value = self.redis.ask(&["ACL", "LOG"]).await.unwrap();
         self.redis.ask::<()>(&["ACL", "LOG", "RESET"]).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_user_without_channels_stores_each_message_once_and_delivers_it() {
         count => Err(format!("{count} lines")),
     })
     .await;
-    // With the channels, wake-ups are heard, and nothing is to be said any more.
+    // With the channels, wake-ups arrive, and there is no warning any more.
     limited.redis.acl(&["&reseq:*"]).await;
     eventually("wake-ups are heard", async || {
         limited.send("erp", json!("more")).await;
@@ -121,7 +121,7 @@ async fn a_user_without_channels_stores_each_message_once_and_delivers_it() {
     assert!(!limited.pod.log().contains(PASSWORD));
 }
 
-/// Under the rules of the reference no command is refused, whatever is done.
+/// With the rules of the reference, no command is ever refused.
 #[tokio::test]
 async fn everything_runs_under_the_rights_that_the_reference_names() {
     let rules = minimal_rules();
@@ -147,7 +147,7 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
     put("/v1/destinations/work", work).await;
     put("/v1/topics/all", json!({"destinations": ["erp", "keyed", "bag"]})).await;
 
-    // In: HTTP, batches, topics, TCP, with everything that a message may have.
+    // Ingest: HTTP, batches, topics, TCP, with all fields that a message may have.
     limited
         .does("/v1/messages", json!({"topic": "all", "body": "t", "idempotency_key": "k"}))
         .await;
@@ -163,7 +163,7 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
     assert!(line.starts_with("OK "), "{line}");
     limited.desk.journal.reaches(7).await;
 
-    // Workers: a lease extended, completed, given back, failed; a dead letter redriven and discarded.
+    // Workers: a lease extended, completed, requeued, failed; a dead letter redriven and discarded.
     for number in 0..4 {
         assert_eq!(limited.send("work", json!(format!("w{number}"))).await.status, 202);
     }
@@ -193,7 +193,7 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
     limited.does("/v1/destinations/work/dead-letters/redrive", json!({"filter": {"to": 3}})).await;
     limited.does("/v1/destinations/work/dead-letters/discard", json!({"all": true})).await;
 
-    // Steering.
+    // Interventions.
     limited.does("/v1/destinations/erp/pause", json!({"what": "delivery"})).await;
     for number in 0..3 {
         assert_eq!(limited.send("erp", json!(number)).await.status, 202);
@@ -281,7 +281,7 @@ async fn what_redis_does_not_accept_is_named_and_the_password_is_not() {
     assert!(!is_fit && text.contains("password of redis.url"), "{text}");
 }
 
-/// Rights are taken away from a pod that runs, and given back.
+/// Rights are revoked while a pod runs, and granted again.
 #[tokio::test]
 async fn without_a_right_a_pod_is_not_ready_and_with_it_goes_on_without_loss() {
     let limited = Limited::start(&["~reseq*", "&reseq*", "+@all"]).await;
@@ -303,7 +303,7 @@ async fn without_a_right_a_pod_is_not_ready_and_with_it_goes_on_without_loss() {
                 _ => answer.is_problem(503, "no_rights", &rule),
             }
         }
-        // Each command of a script is asked for before the script does anything.
+        // A script checks the rights for its commands before it does anything.
         let is_needed = command != "publish";
         assert_eq!(stored, if is_needed { 0 } else { 5 }, "{command}");
         eventually("it is logged once", async || match limited.log_lines(&["ERROR", &rule]) {
@@ -324,7 +324,7 @@ async fn without_a_right_a_pod_is_not_ready_and_with_it_goes_on_without_loss() {
     }
     let mut places = BTreeSet::new();
     let all = limited.desk.journal.all().into_iter();
-    // What was delivered and could not be settled comes again, and can be told by its place.
+    // Deliveries that could not be settled are repeated, and recognisable by their position.
     let firsts = all.filter(|one| {
         let headers = one.headers.clone().unwrap();
         places.insert((headers.epoch, headers.sequence))
@@ -343,7 +343,7 @@ async fn what_is_damaged_is_named_and_the_pod_stays_ready() {
     let messages = format!("{}:messages", keys[0]);
     limited.redis.ask::<()>(&["SET", &messages, "spoilt"]).await.unwrap();
     for _ in 0..3 {
-        // Some of it might be there: nobody is told that nothing is.
+        // It may be stored, so the answer must not deny it.
         limited.send("erp", json!("while")).await.is_problem(503, "not_confirmed", "may be stored");
     }
     assert_eq!(limited.send("shaped", json!("others go on")).await.status, 202);

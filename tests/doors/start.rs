@@ -1,4 +1,4 @@
-//! What cannot be started says why in plain words, by name, and ends.
+//! A start that fails names the cause in a plain sentence, and the process ends.
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
@@ -59,7 +59,7 @@ async fn a_deployment_of_another_number_of_partitions_is_refused() {
     assert!(pod.ended().await.success());
     let config = format!("[redis]\nurl = \"{}\"\npartitions = 64\n", redis.url());
     refused(&config, &["redis.partitions", "32", "64"]).await;
-    // Nothing was changed by the attempt.
+    // The attempt changed nothing.
     pod.restart().await;
 }
 
@@ -92,7 +92,7 @@ async fn an_address_that_is_taken_is_refused_by_the_field() {
     refused(&config, &["http.listen", &address.to_string()]).await;
 }
 
-/// As much of an old Redis as a client asks for before it knows.
+/// The part of an old Redis that a client queries before it knows the version.
 async fn old_redis(stream: TcpStream) -> std::io::Result<()> {
     let mut stream = BufStream::new(stream);
     loop {
@@ -116,7 +116,7 @@ async fn old_redis(stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// The number of a line such as `*3` or `$5`; 0 at the end.
+/// The number in a line such as `*3` or `$5`; 0 at the end.
 async fn number(stream: &mut BufStream<TcpStream>) -> std::io::Result<usize> {
     let mut line = String::new();
     stream.read_line(&mut line).await?;

@@ -18,7 +18,7 @@ use crate::support::{
     wait::within,
 };
 
-/// Writes these bytes, ends the writing if told so, and reads until the other side closes.
+/// Writes these bytes, closes the writing side if `ends`, and reads until the other side closes.
 async fn say(address: SocketAddr, bytes: &[u8], ends: bool) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -26,7 +26,7 @@ async fn say(address: SocketAddr, bytes: &[u8], ends: bool) -> String {
         stream.shutdown().await.unwrap();
     }
     let mut answer = Vec::new();
-    // A connection that is reset has been closed too; what was answered before counts.
+    // A reset also closes the connection; earlier answers count.
     let _ = within("the connection is closed", stream.read_to_end(&mut answer)).await;
     text(answer)
 }
@@ -37,7 +37,7 @@ async fn a_line_that_cannot_be_taken_gets_an_error_line_and_the_connection_ends(
     let lines = service.pod.addresses.tcp(0);
     let long = vec![b'x'; BODY_MAX + 1];
     let before = service.holds().await;
-    // It need not come to its end to be too long.
+    // The limit applies even before the frame ends.
     let said = say(lines, &long, false).await;
     assert!(said.starts_with("ERR body_too_large the frame is longer than 1000 bytes"), "{said:?}");
     let said = say(lines, &[&long[..], b"\n"].concat(), false).await;
@@ -48,12 +48,12 @@ async fn a_line_that_cannot_be_taken_gets_an_error_line_and_the_connection_ends(
     assert_eq!(say(lines, b"", true).await, "");
     assert_eq!(service.holds().await, before);
 
-    // What came before is taken and answered, in order; after the error nothing is.
+    // Earlier frames are stored and answered in order; later ones are not.
     let said = say(lines, &[b"one\ntwo\n", &long[..], b"\nthree\n"].concat(), false).await;
     let answers: Vec<&str> = said.lines().collect();
     assert_eq!((answers.len(), &answers[..2]), (3, &["OK 1", "OK 2"][..]), "{said:?}");
     assert!(answers[2].starts_with("ERR body_too_large "), "{said:?}");
-    // Anything else is bytes: an empty line, carriage returns, what is not UTF-8.
+    // Anything else is bytes: an empty line, carriage returns, invalid UTF-8.
     let said = say(lines, b"\n\r\n\x00\xFF\xFE\nGET / HTTP/1.1\r\n", true).await;
     assert_eq!(said, "OK 3\nOK 4\nOK 5\nOK 6\n");
     service.desk.journal.reaches(6).await;
@@ -160,7 +160,7 @@ async fn a_listener_without_connections_takes_no_place_from_another() {
     let pod = Pod::start("reseq", "ingest", &settings).await;
     assert_eq!(say(pod.addresses.tcp(1), b"one\n", true).await, "OK 1\n");
     assert_eq!(say(pod.addresses.tcp(0), b"two\n", true).await, "OK 2\n");
-    // Beyond the limit whoever comes waits, and has a place when there is one.
+    // At the limit, new connections wait for a free slot.
     let open = TcpStream::connect(pod.addresses.tcp(0)).await.unwrap();
     let mut open = BufReader::new(open);
     open.write_all(b"three\n").await.unwrap();

@@ -36,7 +36,7 @@ async fn forged_and_garbled_lease_tokens_change_nothing() {
     forged.push(encoded(["work", sequence, &other_secret, claimed, key]));
     forged.push(encoded(["work", sequence, "", claimed, key]));
     forged.push(encoded(["work", sequence, secret, "yesterday", key]));
-    // Cut short, so that it is not base64.
+    // Truncated, so that it is not valid base64.
     forged.push(token[..token.len() / 4 * 4 - 3].to_owned());
     let before = service.holds().await;
     for token in &forged {
@@ -57,12 +57,12 @@ async fn forged_and_garbled_lease_tokens_change_nothing() {
         }
     }
     assert_eq!(service.holds().await, before);
-    // The holder cannot complete it in another lane than its own.
+    // The holder cannot complete it in another lane.
     let astray =
         json!([{"token": encoded(["work", sequence, secret, claimed, "other lane"]), "body": 2}]);
     assert_eq!(results(&service, "complete", astray).await, ["stale_lease"]);
     assert_eq!(service.holds().await, before);
-    // The true one among forged ones counts, and counts once.
+    // The valid token among forged ones counts, and only once.
     let items = json!([
         {"token": "garbage", "body": 0}, {"token": forged[6], "body": 0}, {"token": token, "body": "done"},
     ]);

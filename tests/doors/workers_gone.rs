@@ -1,5 +1,5 @@
-//! Workers that are gone before they have their answer: what it named is given back at once, and
-//! nothing is counted. A lease lasts far longer than any test.
+//! Workers that are gone before they get their answer: its messages are requeued at once, and no
+//! attempt is counted. Leases last far longer than any test.
 
 use serde_json::{Value, json};
 use tokio::{
@@ -36,7 +36,7 @@ async fn begun(service: &Service, more: Value) -> TcpStream {
     stream
 }
 
-/// One pod with a destination `work`, and so many messages for it.
+/// One pod with a destination `work`, and this many messages for it.
 async fn service(messages: usize, bytes: usize) -> Service {
     let service = Service::start_with(|settings| Settings {
         http: "body_bytes_max = 1048576".into(),
@@ -56,7 +56,7 @@ async fn send(service: &Service, bytes: usize) {
     assert_eq!(sent.status, 202, "{}", sent.body);
 }
 
-/// Leases of one call.
+/// The leases of one call.
 async fn leased(pod: &Pod) -> Vec<Value> {
     let request = json!({"destinations": ["work"], "max": 16, "lease_ms": LEASE_MS});
     let answer = client().post(pod.url("/v1/leases")).json(&request).send().await.unwrap();
@@ -65,7 +65,7 @@ async fn leased(pod: &Pod) -> Vec<Value> {
     if status == 200 { body["leases"].as_array().unwrap().clone() } else { Vec::new() }
 }
 
-/// Waits until all of these are to be had, and nothing was counted: each is at its first attempt.
+/// Waits until all of these can be leased, each at its first attempt.
 async fn all_are_there(pod: &Pod, count: usize) -> Vec<Value> {
     let mut all = Vec::new();
     eventually("what was not received is given back", async || {
@@ -128,7 +128,7 @@ async fn what_was_in_an_answer_that_is_never_acknowledged_is_given_back() {
     for _ in 0..8 {
         send(&service, 1 << 20).await;
     }
-    // A worker whose process stands still: its system has room for little, and takes no more.
+    // A suspended worker: its system has a small buffer, and accepts no more.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let address = service.pod.addresses.http().unwrap();
@@ -150,7 +150,7 @@ async fn a_worker_that_has_closed_its_direction_gets_its_leases_and_keeps_them()
     let leases = serde_json::from_str::<Value>(body).unwrap()["leases"].clone();
     assert_eq!(leases.as_array().unwrap().len(), 2, "{answer}");
     release(&service, leases.as_array().unwrap()).await;
-    // A long poll has its answer at once: nothing more can come from it.
+    // A long poll gets its answer at once, because nothing more can come from the client.
     let leases = all_are_there(&service.pod, 2).await;
     let mut stream = begun(&service, json!({"wait_ms": 60_000})).await;
     stream.shutdown().await.unwrap();
@@ -180,7 +180,7 @@ async fn a_worker_that_read_its_answer_and_died_is_counted() {
     assert_eq!(service.pod.metric("reseq_leases_requeued_total").await, 0.0);
 }
 
-/// A pod that reaches Redis on a way that can be cut, with a destination `work`.
+/// A pod with a proxy before Redis, and a destination `work`.
 async fn behind_proxy(roles: &str, kind: &str) -> (TestRedis, Proxy, Pod) {
     let redis = TestRedis::start().await;
     let proxy = Proxy::unix(redis.url());
@@ -204,13 +204,13 @@ async fn leases_in(redis: &TestRedis) -> usize {
 #[tokio::test]
 async fn what_was_claimed_in_a_call_whose_answer_redis_could_not_give_is_given_back() {
     let (redis, proxy, pod) = behind_proxy("ingest,processor,sender", "worker").await;
-    // From now on Redis knows the script.
+    // From now on, Redis knows the script.
     assert!(leased(&pod).await.is_empty());
     let send = client().post(pod.url("/v1/destinations/work/messages")).body("x");
     let sent: Value = send.send().await.unwrap().json().await.unwrap();
     assert_eq!(position(&sent), (1, false));
     proxy.keep_answers_when_asked(":d:work:waiting");
-    // The call is carried out, and its answer does not come.
+    // The call runs, and its answer is lost.
     assert!(leased(&pod).await.is_empty());
     assert_eq!(leases_in(&redis).await, 1);
     proxy.cut();
@@ -232,7 +232,7 @@ async fn a_processor_that_ends_gives_back_what_a_lost_answer_gave_it() {
         let send = client().post(ingest.url("/v1/destinations/work/messages")).body(body);
         assert_eq!(send.send().await.unwrap().status(), 202);
     };
-    // From the first one on Redis knows the scripts.
+    // From the first one on, Redis knows the scripts.
     send("1").await;
     eventually("it is processed", async || {
         let ready = stats(&ingest, "work").await.map(|numbers| numbers["ready"] == 1);

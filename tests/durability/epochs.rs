@@ -1,5 +1,5 @@
-//! `(epoch, sequence)` never repeats and never goes down, whatever Redis has forgotten; and releases
-//! wait until a forgotten owner must have stopped.
+//! `(epoch, sequence)` never repeats and never goes down, whatever Redis has forgotten. After Redis
+//! has forgotten, releases wait until every forgotten owner must have stopped.
 
 use std::time::Duration;
 
@@ -14,12 +14,13 @@ use super::{
 };
 use crate::support::{redis::TestRedis, wait::eventually};
 
-/// A takeover wait of this length that has just begun: the test's own time is all that is off.
+/// Whether this is a takeover wait of the full length that has just begun. It allows for the time
+/// that the test itself takes.
 fn is_whole(takeover_wait: Duration, lease: Duration) -> bool {
     takeover_wait <= lease && takeover_wait + Duration::from_secs(600) > lease
 }
 
-/// What is noted of partition 0.
+/// A field of what Redis stores about the epoch of partition 0.
 async fn noted(server: &TestRedis, field: &str) -> String {
     ask(&mut server.connection().await, &["HGET", "reseq:{p00}:epoch", field]).await
 }
@@ -37,7 +38,7 @@ async fn a_new_deployment_waits_for_nobody_and_a_redis_that_forgot_everything_do
         world.stamp().await;
         assert!(matches!(world.release(owned.epoch).await, Err(StoreError::TakeoverWait(_))));
     }
-    // Another pod that starts is told, too: what was noted stays.
+    // A pod that starts later reads the same state from Redis.
     let other = World::new(redis.url(), LONG).await;
     assert!(matches!(
         other.store.acquire_partition(0, &other.token, LONG).await,
@@ -61,7 +62,7 @@ async fn after_a_restart_releases_wait_out_the_longest_lease_that_was_ever_given
             && !owned.takeover_wait.is_zero()
             && owned.takeover_wait <= lease
     );
-    // Renewed all the time, it is handed out when the takeover wait is over, and not before.
+    // The owner renews all the time and may release when the takeover wait is over, not before.
     let mut refused = 0;
     eventually("releases go on", async || {
         let epoch = world.acquire_partition(lease).await.epoch;
@@ -80,7 +81,8 @@ async fn after_a_restart_releases_wait_out_the_longest_lease_that_was_ever_given
     .await;
     assert!(refused > 0);
 
-    // Once a pod had a longer lease; the pod that sees the restart has a short one.
+    // One pod had a longer lease; the pod that sees the restart has a short one. The wait is the
+    // long one.
     world.store.resign_partition(0, &world.token, None).await.unwrap();
     world.acquire_partition(LONG).await;
     redis.kill_and_restart().await;
@@ -99,7 +101,7 @@ async fn a_failover_and_a_failover_back_each_begin_an_epoch() {
     let mut epochs = vec![world.acquire_partition(LONG).await.epoch];
     let mut identities = vec![noted(&a, "server").await];
     world.stamp().await;
-    // To and fro: who was left becomes a replica of who took over, and then takes over.
+    // Back and forth: the old primary becomes a replica of the new one, and then takes over.
     for (from, to) in [(&a, &b), (&b, &a), (&a, &b)] {
         caught_up(to, from).await;
         promote(to).await;
@@ -113,7 +115,7 @@ async fn a_failover_and_a_failover_back_each_begin_an_epoch() {
         identities.push(noted(to, "server").await);
         follow(from, address_of(to)).await;
     }
-    // None was restarted; each time the history of replication has another name.
+    // No server was restarted, but each promotion gives the replication history another id.
     let runs = [info(&a, "run_id").await, info(&b, "run_id").await];
     for (at, identity) in identities.iter().enumerate() {
         assert!(identity.starts_with(&runs[at % 2]), "{identity}");
@@ -136,7 +138,7 @@ async fn an_epoch_that_was_lost_is_never_gone_behind() {
     door.lead_to(&b);
     let Position { epoch: lost, .. } = world.stamp().await;
     world.acquire_partition(LONG).await;
-    // B is gone with all that it had, and A is as it was: the same server to the letter.
+    // B is gone with all its data. A is exactly as it was, with the same identity.
     door.lead_to(&a);
     let owned = world.acquire_partition(LONG).await;
     assert!(owned.epoch > lost && is_whole(owned.takeover_wait, LONG), "{owned:?} after {lost}");
@@ -151,12 +153,12 @@ async fn a_clock_that_is_behind_takes_no_epoch_back() {
     let mut at = redis.connection().await;
     let key = "reseq:{p00}:epoch";
     let first: u64 = ask(&mut at, &["HGET", key, "epoch"]).await;
-    // A primary whose clock was an hour ahead has begun an epoch, and a message was stamped in it.
+    // A primary whose clock was an hour ahead began an epoch, and stamped a message in it.
     let ahead = (first + 3_600_000).to_string();
     ask::<u64>(&mut at, &["HSET", key, "epoch", &ahead]).await;
     let position = world.stamp().await;
     assert_eq!(position.epoch.to_string(), ahead);
-    // The next one has not heard of it, in three ways.
+    // The next primary does not know that epoch. There are three ways to have forgotten it.
     let older = first.to_string();
     let forgotten = [
         &["HSET", key, "epoch", &older][..],
@@ -169,7 +171,7 @@ async fn a_clock_that_is_behind_takes_no_epoch_back() {
         assert!(is_whole(owned.takeover_wait, LONG), "{owned:?}");
         assert_eq!(world.stamp().await.epoch, owned.epoch);
     }
-    // And each script that may be the first to look is told what the pod has seen.
+    // Every script that may be the first to notice learns the newest epoch that the pod has seen.
     ask::<u64>(&mut at, &["HSET", key, "epoch", &older]).await;
     world.stamp().await;
     let last = world.acquire_partition(LONG).await.epoch;
@@ -196,11 +198,11 @@ async fn a_destination_that_is_made_again_counts_anew_in_a_higher_epoch() {
     world.store.remove(world.name(), true).await.unwrap();
     let position = world.stamp().await;
     assert!(position.sequence == 1 && position.epoch > owned.epoch);
-    // The key of a message that is gone with its destination stands for nothing.
+    // The idempotency key of a message is gone with its destination.
     assert!(
         matches!(world.stamp_once("order-7").await, Ingested::Stamped(position) if position.sequence == 2)
     );
-    // Whoever delivered the old one has nothing to say any more; but it is the owner as before.
+    // A release for the removed destination is refused, but the sender still owns the partition.
     let new = std::mem::replace(&mut world.known, old);
     assert!(matches!(world.release(owned.epoch).await, Err(StoreError::StaleDefinition)));
     world.known = new;
@@ -224,13 +226,13 @@ async fn what_is_made_again_is_above_all_before_whatever_the_clock_says() {
     let mut versions = vec![ahead];
     for _ in 0..3 {
         world.store.remove(world.name(), true).await.unwrap();
-        // Checked as it is stamped: above all places before.
+        // `stamp` checks that the position is above all earlier ones.
         let position = world.stamp().await;
         assert_eq!(position.sequence, 1);
         versions.push(world.known.version);
     }
     assert!(versions.is_sorted_by(|one, next| one < next), "{versions:?}");
-    // A restart goes above what the destinations carry, too.
+    // The epoch after a restart is above those of the destinations, too.
     redis.kill_and_restart().await;
     world.stamp().await;
 }
@@ -248,14 +250,14 @@ async fn what_was_made_again_and_lost_is_never_gone_behind() {
     promote(&b).await;
     door.lead_to(&b);
     world.stamp().await;
-    // Its clock is far ahead of A's: only who has seen its epochs can tell.
+    // B's clock is far ahead of A's: only a pod that has seen B's epochs can know them.
     let mut at_b = b.connection().await;
     let epoch = ahead.to_string();
     ask::<u64>(&mut at_b, &["HSET", "reseq:{p00}:epoch", "removed_epoch", &epoch]).await;
     world.store.remove(world.name(), true).await.unwrap();
     let lost = world.stamp().await;
     assert!(lost.sequence == 1 && lost.epoch > ahead, "{lost:?}");
-    // B is gone with all that it had. A has the destination that was removed, and its message.
+    // B is gone with all its data. A has the removed destination and its message.
     door.lead_to(&a);
     let again = world.stamp().await;
     assert!(again.epoch > lost.epoch && again.sequence == 2, "{again:?} after {lost:?}");

@@ -1,4 +1,4 @@
-//! The levels of durability: what is confirmed, and what is not.
+//! The levels of durability: what Reseq confirms, and what it refuses to confirm.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::support::{
     wait::eventually,
 };
 
-/// A pod with all roles: a destination of each of these levels, named by it.
+/// A pod with all roles, and one destination for each of these levels, named after it.
 async fn pod(redis: &TestRedis, replicas: usize, levels: &[&str]) -> Pod {
     let mut settings = Settings {
         redis: format!("replicas = {replicas}\ntimeout_ms = 2000"),
@@ -33,7 +33,7 @@ async fn pod(redis: &TestRedis, replicas: usize, levels: &[&str]) -> Pod {
     Pod::start("reseq", "ingest,processor,sender", &settings).await
 }
 
-/// Sends one message under an idempotency key: the status and the answer.
+/// Sends one message under an idempotency key. Returns the status and the answer.
 async fn send(pod: &Pod, destinations: &[&str], key: &str) -> (StatusCode, Value) {
     let body = json!({"destinations": destinations, "body": key, "idempotency_key": key});
     let request = client().post(pod.url("/v1/messages")).header("content-type", "application/json");
@@ -59,7 +59,7 @@ async fn replicated_waits_for_all_replicas_and_a_duplicate_does_too() {
     assert_eq!(levels, ["replicated", "memory"]);
 
     let frozen = Frozen::new(&replicas[1]);
-    // What is new is not confirmed, and what was confirmed before is not now.
+    // A new message cannot be confirmed, nor can a duplicate of one that was confirmed before.
     for key in ["two", "one"] {
         let (status, said) = send(&pod, &["replicated"], key).await;
         assert_eq!(
@@ -67,13 +67,14 @@ async fn replicated_waits_for_all_replicas_and_a_duplicate_does_too() {
             (StatusCode::SERVICE_UNAVAILABLE, &json!("not_confirmed"))
         );
     }
-    // Others do not wait for it; and of several destinations those that have it are told.
+    // Destinations with other levels do not wait. The answer lists the deliveries that are
+    // confirmed.
     let (status, said) = send(&pod, &["memory"], "two").await;
     assert_eq!((status, &said["deliveries"][0]["sequence"]), (StatusCode::ACCEPTED, &json!(2)));
     let (status, said) = send(&pod, &["memory", "replicated"], "three").await;
     assert_eq!((status, &said["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("not_confirmed")));
     assert_eq!(said["deliveries"].as_array().unwrap().len(), 1, "{said}");
-    // A message that was refused is not waited for: it promises nothing.
+    // A refused message promises nothing, so it is not confirmed either.
     let other = json!({"destinations": ["replicated"], "body": "other", "idempotency_key": "one"});
     let request = client().post(pod.url("/v1/messages")).header("content-type", "application/json");
     let answer = request.body(other.to_string()).send().await.unwrap();
@@ -101,7 +102,7 @@ async fn a_failover_to_the_replica_that_lags_loses_nothing_that_was_replicated()
     for _ in 0..20 {
         world.stamp().await;
     }
-    // From here on it gets nothing: what is stamped now is on the primary and one replica alone.
+    // From here on `lagging` gets nothing: new messages are on the primary and one replica only.
     door.close();
     let mut unsure = World::with(open(primary.url(), 1, LONG).await, Durability::Replicated).await;
     for _ in 0..5 {
@@ -133,14 +134,15 @@ async fn every_call_that_promises_something_writes_something() {
         super::servers::info(&redis, "master_repl_offset").await.parse().unwrap()
     };
     let mut last = written().await;
-    // New; replayed; a duplicate; replayed, which is refused when a later call was made.
+    // New; repeated; a duplicate; the duplicate repeated; the first one repeated too late, after a
+    // later call, which is refused.
     for (call, is_late) in
         [(&first, false), (&first, false), (&second, false), (&second, false), (&first, true)]
     {
         let answer = call.run(&mut redis.connection().await).await;
         assert_eq!(answer.is_err(), is_late, "{answer:?}");
         let now = written().await;
-        // The server itself pings its replicas now and then, which is less than what is kept.
+        // The server pings its replicas now and then. A ping is shorter than what a call writes.
         assert!(is_late || now >= last + 60, "{now} after {last}");
         last = now;
     }
@@ -161,7 +163,7 @@ async fn fsynced_is_taken_by_a_server_that_syncs_before_it_answers_and_by_no_oth
     );
     assert_eq!(put(&pod, "other", "fsynced").await.0, 201);
 
-    // A person changes the server: nothing is promised that is not so.
+    // Someone reconfigures the server: Reseq promises nothing that it cannot keep.
     let mut at = redis.connection().await;
     ask::<()>(&mut at, &["CONFIG", "SET", "appendfsync", "everysec"]).await;
     let (status, said) = send(&pod, &["fsynced"], "two").await;
@@ -200,7 +202,7 @@ async fn what_the_deployment_cannot_give_is_refused_with_what_to_change() {
     assert!(!status.success() && said.contains("redis.replicas"), "{said}");
 }
 
-/// What reaches a receiver is the same at every level.
+/// The receiver gets the same messages at every level.
 #[tokio::test]
 async fn messages_of_each_level_are_delivered() {
     let (redis, _replicas) = primary_with(1).await;

@@ -1,5 +1,5 @@
-//! What an acknowledgement is worth, and what happens when Redis has forgotten something: no place is
-//! given twice, none comes before one that was given, and no two senders deliver at once.
+//! What an acknowledgement is worth, and what happens when Redis has forgotten something. No
+//! position is given twice, none is below an earlier one, and no two senders deliver at once.
 
 #[path = "../scripts/mod.rs"]
 mod scripts;

@@ -1,4 +1,4 @@
-//! Where there are replicas, ownership counts only once they know of it.
+//! Where there are replicas, a partition lease counts only once they have it.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -34,7 +34,8 @@ async fn ownership_needs_half_of_the_replicas() {
     own().await.unwrap();
     let one = Frozen::new(&replicas[0]);
     own().await.unwrap();
-    // With the primary that is a majority: no other primary can be made without one of them.
+    // One replica and the primary are a majority: no other primary is elected without one of the
+    // two.
     let two = Frozen::new(&replicas[1]);
     let settings = reseq::config::Redis {
         url: redis.url().to_owned(),
@@ -86,7 +87,7 @@ async fn a_primary_that_is_cut_off_keeps_no_owner() {
     owned(4.0).await;
     let cut_off = Frozen::new(&replicas[0]);
     owned(0.0).await;
-    // The primary takes it, as it is asked for no more; nobody delivers it.
+    // The primary accepts the message, because `memory` asks for no more. No sender delivers it.
     send(2).await;
     eventually("the pod says why", async || {
         let log = pod.log();
@@ -102,7 +103,7 @@ async fn a_primary_that_is_cut_off_keeps_no_owner() {
     assert_eq!(sequences, [1, 2]);
 }
 
-/// A connection with a request that is never answered.
+/// Whether this connection, whose request was never answered, is still open.
 fn is_open(mut request: &TcpStream) -> bool {
     let mut rest = [0; 4096];
     loop {
@@ -114,8 +115,8 @@ fn is_open(mut request: &TcpStream) -> bool {
     }
 }
 
-/// The lease is the default, so that a busy machine does not hold the first pod up for longer than
-/// what it takes off its lease.
+/// The partition lease has its default length, so that a slow machine does not use up the margin
+/// within which the first pod must stop.
 #[tokio::test]
 async fn a_delivery_ends_with_its_lease_though_redis_does_not_answer() {
     let redis = TestRedis::start().await;
@@ -158,9 +159,9 @@ async fn a_delivery_ends_with_its_lease_though_redis_does_not_answer() {
     arrives(1).await;
     send("two", "b").await;
     arrives(2).await;
-    // Another definition than the index says. The receiver takes the second message, so that the release
-    // of its lane is refused, and the task that delivers looks the destination up itself, as nobody else
-    // does; and no answer comes any more.
+    // Redis has another definition than the index. The receiver takes the second message, so the
+    // release of its lane is refused. Then the delivering task itself reads the destination, which
+    // nobody else does, and gets no answer.
     way.keep_answers_when_asked("HMGET\r\n$17\r\nreseq:{p00}:d:erp\r\n$7\r\nversion");
     redis.ask::<u64>(&["HINCRBY", "reseq:{p00}:d:erp", "version", "1"]).await.unwrap();
     requests.lock().unwrap()[1].write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
@@ -169,7 +170,7 @@ async fn a_delivery_ends_with_its_lease_though_redis_does_not_answer() {
     })
     .await;
     assert!(is_open(&requests.lock().unwrap()[0]), "its lease lasts");
-    // Another owner has both lanes when the lease has run out.
+    // Another sender takes both lanes over when the lease has expired.
     let _second = Pod::start("second", "sender", &settings(redis.url())).await;
     arrives(4).await;
     assert!(!is_open(&requests.lock().unwrap()[0]), "two senders deliver one lane at once");

@@ -1,5 +1,5 @@
-//! How long deliveries wait after a failover or a restart: not for an owner that says that it has
-//! stopped, nor for one that cannot be.
+//! How long deliveries wait after a failover or a restart. They do not wait for an owner that has
+//! said that it stopped, nor for one that cannot exist.
 
 use std::{
     os::unix::net::UnixStream,
@@ -23,7 +23,7 @@ use crate::support::{
     wait::eventually,
 };
 
-/// Longer than any test waits: what must wait for it to end is never seen.
+/// Longer than any test waits, so no test sees the end of such a takeover wait.
 const LEASE_MS: u64 = 600_000;
 
 fn settings(url: &str, receiver: &Receiver) -> Settings {
@@ -59,7 +59,7 @@ async fn after_a_failover_the_owner_that_still_holds_its_lease_need_not_be_waite
     assert!(epochs[0] < epochs[1], "{epochs:?}");
 }
 
-/// What is found of an owner proves nothing, and neither does a token that was given back.
+/// An owner key in Redis proves nothing, nor does resigning without vouching for this very epoch.
 #[tokio::test]
 async fn only_who_vouches_for_this_very_epoch_ends_the_quarantine() {
     let redis = TestRedis::start().await;
@@ -67,7 +67,7 @@ async fn only_who_vouches_for_this_very_epoch_ends_the_quarantine() {
     let before = world.acquire_partition(LONG).await;
     world.stamp().await;
     redis.kill_and_restart().await;
-    // The key of the owner is there, under its token.
+    // Redis still has the owner's key with its token.
     let owned = world.acquire_partition(LONG).await;
     assert!(owned.epoch > before.epoch && !owned.takeover_wait.is_zero());
     let resign_partition =
@@ -77,7 +77,7 @@ async fn only_who_vouches_for_this_very_epoch_ends_the_quarantine() {
         assert!(!world.acquire_partition(LONG).await.takeover_wait.is_zero(), "{vouched:?}");
     }
     assert!(matches!(world.release(owned.epoch).await, Err(StoreError::TakeoverWait(_))));
-    // Whoever owns it meanwhile is told when it renews.
+    // A later owner learns at its next renewal that the takeover wait is over.
     resign_partition(None).await;
     let other = World::new(redis.url(), LONG).await;
     assert!(!other.acquire_partition(LONG).await.takeover_wait.is_zero());
@@ -87,7 +87,7 @@ async fn only_who_vouches_for_this_very_epoch_ends_the_quarantine() {
     assert_eq!(other.release(owned.epoch).await.unwrap(), 1);
 }
 
-/// The server in a data directory. That of a pod which is ended by SIGKILL goes on without it: it ends with this.
+/// The server in a data directory. It survives the SIGKILL of its pod; dropping this ends it.
 struct ServerIn(PathBuf);
 
 impl ServerIn {
@@ -108,7 +108,7 @@ impl Drop for ServerIn {
     }
 }
 
-/// How long releases waited when the epoch began, in each partition.
+/// How long the takeover wait of each partition was when its epoch began.
 async fn quarantines(data_dir: &Path) -> Vec<u64> {
     let url = format!("unix://{}/redis.sock", data_dir.display());
     let client = redis::Client::open(url).unwrap();
@@ -117,7 +117,7 @@ async fn quarantines(data_dir: &Path) -> Vec<u64> {
     for partition in 0..4 {
         let mut ask = redis::cmd("HMGET");
         ask.arg(format!("reseq:{{p0{partition}}}:epoch")).arg(&["epoch", "takeover_wait_ends_ms"]);
-        // An epoch is the time at which it began, or later.
+        // An epoch is the time at which it began, or a later one.
         let (began, ends): (u64, u64) = ask.query_async(&mut redis).await.unwrap();
         all.push(ends.saturating_sub(began));
     }
@@ -141,14 +141,14 @@ async fn after_a_clean_stop_of_an_embedded_redis_nobody_is_waited_for_and_after_
     send(&pod, "after a clean stop").await;
     desk.journal.reaches(2).await;
 
-    // Somebody who only looks leaves it as it is.
+    // Starting and stopping the server without a pod changes nothing.
     pod.drains().await;
     EmbeddedRedis::start(&data_dir).await.unwrap().stop().await.unwrap();
     pod.restart().await;
     assert!(quarantines(&data_dir).await.iter().all(|wait| *wait < LEASE_MS));
 
     let is_whole = |waits: Vec<u64>| waits.iter().all(|wait| *wait >= LEASE_MS);
-    // Copied back, the data may be older than what somebody sends.
+    // Data copied back may be older than what a running pod has seen.
     pod.drains().await;
     let status = Command::new("cp").arg("-a").arg(&data_dir).arg(home.path().join("copy")).status();
     assert!(status.unwrap().success());
@@ -158,7 +158,7 @@ async fn after_a_clean_stop_of_an_embedded_redis_nobody_is_waited_for_and_after_
     send(&pod, "on a copy").await;
     assert!(is_whole(quarantines(&data_dir).await));
 
-    // A server that dies leaves no evidence, and neither does one before it.
+    // A server that dies leaves no proof of a clean stop, nor does an earlier clean stop count.
     pod.drains().await;
     let redis = EmbeddedRedis::start(&data_dir).await.unwrap();
     let id = Pid::from_raw(redis.process_id().try_into().unwrap()).unwrap();
@@ -168,7 +168,7 @@ async fn after_a_clean_stop_of_an_embedded_redis_nobody_is_waited_for_and_after_
     send(&pod, "after a crash").await;
     assert!(is_whole(quarantines(&data_dir).await));
 
-    // The pod ends by SIGKILL; nothing of it is left.
+    // The pod ends by SIGKILL. Its server goes on until it is killed, too.
     drop(pod);
     assert!(server.process().is_some());
     drop(server);

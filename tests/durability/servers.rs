@@ -1,4 +1,4 @@
-//! A primary with replicas, and a door in front of servers that can be turned to another.
+//! A primary with replicas, and a proxy that can be pointed at another server.
 
 use std::net::SocketAddr;
 
@@ -9,18 +9,18 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::{http, redis::TestRedis, wait::eventually};
 
-/// A server on a port, which sends what it has to a new replica at once.
+/// A server on a port. It sends its data to a new replica without a delay.
 pub async fn server() -> TestRedis {
     server_with(&[]).await
 }
 
-/// The same with extra arguments.
+/// Such a server with extra arguments.
 pub async fn server_with(extra_args: &[&str]) -> TestRedis {
     let args = ["--repl-diskless-sync-delay", "0"];
     TestRedis::start_on_tcp(&[&args[..], extra_args].concat()).await
 }
 
-/// A primary, and so many replicas that have all it has.
+/// A primary, and this many replicas that have all its data.
 pub async fn primary_with(replicas: usize) -> (TestRedis, Vec<TestRedis>) {
     let primary = server().await;
     let mut all = Vec::new();
@@ -32,7 +32,7 @@ pub async fn primary_with(replicas: usize) -> (TestRedis, Vec<TestRedis>) {
     (primary, all)
 }
 
-/// Where a server listens.
+/// The address of a server.
 pub fn address_of(server: &TestRedis) -> SocketAddr {
     server.url()["redis://".len()..].parse().unwrap()
 }
@@ -41,7 +41,7 @@ async fn run<T: redis::FromRedisValue>(server: &TestRedis, words: &[&str]) -> T 
     ask(&mut server.connection().await, words).await
 }
 
-/// Asks a server.
+/// Sends a command to a server.
 pub async fn ask<T: redis::FromRedisValue>(at: &mut MultiplexedConnection, words: &[&str]) -> T {
     let answer = redis::cmd(words[0]).arg(&words[1..]).query_async(at).await;
     answer.unwrap_or_else(|error| panic!("{words:?}: {error}"))
@@ -53,7 +53,7 @@ pub async fn info(server: &TestRedis, field: &str) -> String {
     all.get(field).unwrap_or_default()
 }
 
-/// Makes it a replica of what listens there, and waits until it has all of it.
+/// Makes a server a replica of the primary at this address. Waits until it has all data.
 pub async fn follow(replica: &TestRedis, primary: SocketAddr) {
     let (host, port) = (primary.ip().to_string(), primary.port().to_string());
     run::<()>(replica, &["REPLICAOF", &host, &port]).await;
@@ -66,7 +66,7 @@ pub async fn follow(replica: &TestRedis, primary: SocketAddr) {
     .await;
 }
 
-/// Waits until it has all that its primary has.
+/// Waits until a replica has everything that its primary has.
 pub async fn caught_up(replica: &TestRedis, primary: &TestRedis) {
     eventually("the replica has caught up", async || {
         let has = info(replica, "slave_repl_offset").await;
@@ -82,7 +82,7 @@ pub async fn promote(replica: &TestRedis) {
     assert_eq!(info(replica, "role").await, "master");
 }
 
-/// A server that is stopped in its tracks until this is dropped.
+/// A server process that is stopped (SIGSTOP) until this is dropped.
 pub struct Frozen(Pid);
 
 impl Frozen {
@@ -99,7 +99,7 @@ impl Drop for Frozen {
     }
 }
 
-/// A port in front of servers. It leads to one of them at a time, or to none.
+/// A TCP proxy that leads to one server at a time, or to none.
 pub struct Door {
     pub address: SocketAddr,
     leads_to: watch::Sender<Option<SocketAddr>>,
@@ -128,12 +128,12 @@ impl Door {
         format!("redis://{}", self.address)
     }
 
-    /// Cuts what passes, and leads to this server from now on.
+    /// Cuts all connections, and leads to this server from now on.
     pub fn lead_to(&self, server: &TestRedis) {
         self.leads_to.send_replace(Some(address_of(server)));
     }
 
-    /// Cuts what passes, and lets nothing through.
+    /// Cuts all connections, and accepts no data from now on.
     pub fn close(&self) {
         self.leads_to.send_replace(None);
     }

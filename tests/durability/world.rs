@@ -1,4 +1,4 @@
-//! A store, and one destination that messages are put into.
+//! A store, and one destination that the tests put messages into.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use reseq::{
 
 use crate::support::wait::eventually;
 
-/// Leases and takeover waits that no test outlives.
+/// Leases and takeover waits that outlast every test.
 pub const LONG: Duration = Duration::from_secs(3600);
 
 pub struct World {
@@ -25,11 +25,11 @@ pub struct World {
     pub token: OwnerToken,
     caller: CallSequence,
     epoch: Epoch,
-    /// Every place that was given, in order.
+    /// All stamped positions, in order.
     pub places: Vec<Position>,
 }
 
-/// What a destination of this name is in these tests: nothing of it leaves by itself.
+/// The definition of the tests' destination. Nothing leaves it without a release.
 pub fn destination(durability: Durability) -> Destination {
     let mut made = Destination::new("erp".parse().unwrap(), "http://127.0.0.1:9/in");
     made.durability = durability;
@@ -60,7 +60,7 @@ fn arrival(number: usize, idempotency_key: Option<&str>) -> Arrival {
 }
 
 impl World {
-    /// A pod that knows nothing, with this lease of owners.
+    /// A new pod, which has seen nothing yet, with partition leases of this length.
     pub async fn new(url: &str, lease: Duration) -> World {
         World::with(open(url, 0, lease).await, Durability::Memory).await
     }
@@ -72,7 +72,8 @@ impl World {
         World { store, known, token, caller, epoch: 0, places: Vec::new() }
     }
 
-    /// Stamps one message; it comes after all before. Calls that are cut off are made again.
+    /// Stamps one message, and checks that its position is above all earlier ones. Repeats
+    /// interrupted calls.
     pub async fn stamp(&mut self) -> Position {
         let arrival = arrival(self.places.len(), None);
         let ingested = self.ingest(&arrival).await;
@@ -83,7 +84,7 @@ impl World {
         position
     }
 
-    /// Stamps one under this idempotency key.
+    /// Stamps one message under this idempotency key.
     pub async fn stamp_once(&mut self, key: &str) -> Ingested {
         self.ingest(&arrival(0, Some(key))).await
     }
@@ -104,7 +105,7 @@ impl World {
         .await
     }
 
-    /// Takes or renews the partition.
+    /// Acquires the partition or renews its lease.
     pub async fn acquire_partition(&self, lease: Duration) -> Owned {
         eventually("the partition is owned", async || {
             self.store
@@ -115,7 +116,7 @@ impl World {
         .await
     }
 
-    /// Tries to release the destination's lane: how many messages are handed out.
+    /// Tries to release the destination's lane. Returns how many messages were released.
     pub async fn release(&self, epoch: Epoch) -> Result<usize, StoreError> {
         let owner = Owner { token: self.token.clone(), epoch };
         let lane = LaneRequest { key: None, settled: Settled::default(), in_hand: 0, want: 100 };

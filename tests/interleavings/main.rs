@@ -1,10 +1,10 @@
-//! Small worlds: a few producers, processors and senders, one destination, a few messages, and
-//! something that goes wrong. Every order in which their calls can reach Redis is tried, on the
-//! reference model and with the real scripts in a real Redis: after each call answer and whole state
-//! must be the model's, and what was promised must hold.
+//! Small worlds: a few producers, processors and senders, one destination, a few messages, and a
+//! fault. Tries every order in which their calls can reach Redis, on the reference model and with
+//! the real scripts in a real Redis. After each call, the answer and the whole state must equal the
+//! model's, and all promises must hold.
 //!
-//! `RESEQ_INTERLEAVINGS=all` tries every one of them; otherwise a tenth is tried, the same each time.
-//! `RESEQ_WORLD` names one world.
+//! `RESEQ_INTERLEAVINGS=all` tries all of them; otherwise a tenth is tried, always the same.
+//! `RESEQ_WORLD` selects one world.
 
 #[path = "../model/mod.rs"]
 mod model;
@@ -26,11 +26,11 @@ use small::{
     worlds::{larger, small},
 };
 
-/// So many threads, each with a Redis of its own.
+/// The number of threads, each with its own Redis.
 const THREADS: u128 = 2;
-/// Of so many interleavings one is tried, unless all are.
+/// One of this many interleavings is tried, unless all are.
 const ONE_OF: u128 = 10;
-/// A world with so few is tried as a whole.
+/// A world with at most this many is tried completely.
 const FEW: u128 = 500;
 
 fn is_chosen(world: &World) -> bool {
@@ -84,7 +84,7 @@ fn every_interleaving_of_small_worlds_keeps_the_promises() {
     println!("{tried} interleavings, {calls} calls to the real scripts");
 }
 
-/// Of each world, what was tried and how many calls to the real scripts that took.
+/// For each world, what was tried and how many calls to the real scripts that took.
 fn explore_all(surveyed: &[(World, Survey)], at: u128) -> Vec<(Done, u64)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

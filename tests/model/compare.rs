@@ -1,5 +1,5 @@
-//! One sequence of operations on the model and on the real scripts: after each, the answers and the
-//! whole state must be the same.
+//! Runs one sequence of operations on the model and on the real scripts. After each, the answers
+//! and the whole state must be equal.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,13 @@ use super::{
     tally::Tally,
 };
 
-/// The last place settled in each lane, over all removals.
+/// The last settled position of each lane, across removals.
 type Settled = BTreeMap<(Name, Lane), (u64, Sequence)>;
 
-/// So many shorter sequences are tried, at the most, when one has failed.
+/// The most shorter sequences to try after a failure.
 const SHORTENED_MAX: usize = 1000;
 
-/// Carries out what was drawn on both sides. Counts the operations, also those before a failure.
+/// Runs the drawn operations on both sides. Counts them, including those before a failure.
 pub async fn compare(
     real: &mut Real,
     draws: &[Draw],
@@ -54,7 +54,8 @@ pub async fn compare(
     Ok(())
 }
 
-/// Leaves out of a failing sequence what it fails without. Returns what the shortest one says.
+/// Removes operations that are not needed for the failure. Returns the failure of the shortest
+/// sequence.
 pub async fn shortest(real: &mut Real, mut draws: Vec<Draw>, mut failure: String) -> String {
     let mut length = draws.len() / 2;
     let mut tries = 0;
@@ -87,7 +88,7 @@ struct Both<'a> {
 }
 
 impl Both<'_> {
-    /// Carries out an operation on both sides and compares.
+    /// Runs an operation on both sides and compares.
     async fn check(&mut self, op: &Op, memory_full: bool, repeat: bool) -> Result<(), String> {
         self.operations.fetch_add(1, Relaxed);
         let before = self.state.clone();
@@ -102,7 +103,7 @@ impl Both<'_> {
             return fail(&self.trace, format!("answered {found:?}"));
         }
         let dump = self.real.dump().await;
-        // What neither side has touched was the same before.
+        // Destinations that neither side has changed were equal before.
         let names = touched((&before, &self.dump), (&self.state, &dump));
         let snapshot = of_real(self.real, &dump, &names).await;
         if let Some(lines) = difference(&of_model(&self.state, &names), &snapshot) {
@@ -116,7 +117,7 @@ impl Both<'_> {
         }
         let changed = dump.digest != self.dump.digest;
         let refused = matches!(expected, Reply::Refused(_)) && before == self.state;
-        // A repeated claim halts what has been damaged meanwhile.
+        // A repeated claim halts messages that were damaged meanwhile.
         if (refused || repeat && !memory_full && before == self.state) && changed {
             return fail(&self.trace, "a refused or repeated call changed something".to_owned());
         }
@@ -134,7 +135,8 @@ impl Both<'_> {
         Ok(())
     }
 
-    /// What is handed out is the front of its lane; what is settled goes up, over all removals.
+    /// Checks that each run is the front of its lane, and that settled positions ascend, across
+    /// removals.
     fn broken_order(&mut self, op: &Op, reply: &Reply, before: &State) -> Option<String> {
         let (Op::Release { known, lanes, .. }, Reply::Runs { runs, .. }) = (op, reply) else {
             return None;

@@ -1,13 +1,13 @@
-//! Random numbers for operations, of which [`generate`](super::generate) makes sense.
+//! Random numbers for operations; [`generate`](super::generate) turns them into valid ones.
 
 use rand::{Rng, rngs::StdRng};
 
 use super::state::NAMES;
 
-/// Those who make calls.
+/// The callers.
 pub const CALLERS: usize = 3;
 
-/// An operation as it is drawn, before it is known what there is.
+/// An operation as drawn, before the state is known.
 #[derive(Debug, Clone)]
 pub struct Draw {
     pub kind: Kind,
@@ -59,7 +59,7 @@ pub enum Twist {
     MemoryFull,
 }
 
-/// How often each kind comes up, of their sum.
+/// The weight of each kind.
 const KINDS: [(u32, Kind); 30] = [
     (16, Kind::Ingest),
     (20, Kind::Claim),
@@ -93,7 +93,7 @@ const KINDS: [(u32, Kind); 30] = [
     (1, Kind::Late),
 ];
 
-/// As [`KINDS`].
+/// The weights of the twists.
 const TWISTS: [(u32, Twist); 4] = [
     (40, Twist::Nothing),
     (2, Twist::StaleDefinition),
@@ -101,12 +101,12 @@ const TWISTS: [(u32, Twist); 4] = [
     (1, Twist::MemoryFull),
 ];
 
-/// A sequence of operations, with fewer than so many.
+/// A sequence of operations, fewer than `most`.
 pub fn draws(rng: &mut StdRng, most: usize) -> Vec<Draw> {
     draws_with_more_of(rng, most, &[])
 }
 
-/// The same, with more of these kinds than otherwise.
+/// Like `draws`, with higher weights for these kinds.
 pub fn draws_with_more_of(rng: &mut StdRng, most: usize, wanted: &[Kind]) -> Vec<Draw> {
     let kinds = KINDS.map(|(weight, kind)| match wanted.contains(&kind) {
         true => (12 * weight.min(4), kind),

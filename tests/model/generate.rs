@@ -1,5 +1,5 @@
-//! Random numbers made into sensible questions: mostly about what is there, sometimes stale,
-//! forged, late or repeated.
+//! Turns random numbers into sensible operations: mostly valid ones, sometimes stale, forged, late
+//! or repeated.
 
 mod learn;
 mod pick;
@@ -24,20 +24,20 @@ const PAUSES: [&str; 4] = ["", "ingest", "delivery", "ingest,delivery"];
 #[derive(Debug, Default)]
 pub struct CallSequences {
     numbers: [u64; CALLERS],
-    /// Each caller's last numbered call, and whether it was answered.
+    /// Each caller's last numbered call.
     last: BTreeMap<usize, Op>,
     known: BTreeMap<Name, Vec<CatalogEntry>>,
     tokens: BTreeMap<Name, Vec<Token>>,
-    /// What the owner holds.
+    /// The messages that the owner holds.
     in_hand: BTreeMap<(Name, Lane), Vec<Gone>>,
-    /// The last who took the partition.
+    /// The last caller that acquired the partition.
     owner: usize,
-    /// Attempts at deliveries so far.
+    /// Delivery attempts so far.
     attempts: u32,
 }
 
 impl CallSequences {
-    /// The destinations as they are at first, each of another kind.
+    /// The initial destinations, each of another kind.
     pub fn beginning() -> Vec<Op> {
         let plain = Definition {
             ordering: Ordering::Destination,
@@ -71,7 +71,7 @@ impl CallSequences {
         NAMES.into_iter().zip(kinds).map(define).chain([Op::AcquirePartition { who: 0 }]).collect()
     }
 
-    /// The operation that was meant; none if there is nothing to do it with.
+    /// The operation for a draw; `None` if the state has nothing for it.
     pub fn resolve(&mut self, draw: &Draw, state: &State) -> Option<(Op, bool)> {
         let name = self.name_for(draw, state);
         let by_hand = [Kind::Restart, Kind::Pass, Kind::Damage, Kind::Repair];
@@ -107,7 +107,7 @@ impl CallSequences {
         Some((op, memory_full))
     }
 
-    /// The destination that was drawn; or one where there is something to do, if that is rare.
+    /// The drawn destination, or, for rare operations, one where they are possible.
     fn name_for(&self, draw: &Draw, state: &State) -> Name {
         let drawn = NAMES[draw.name];
         let has_hand = |name: Name| self.some_hand(draw, name).is_some();
@@ -124,7 +124,7 @@ impl CallSequences {
         found.unwrap_or(drawn)
     }
 
-    /// What is done first, mostly, so that the operation that was drawn can do something next time.
+    /// Usually, an operation that enables the drawn one next time.
     fn mend(&self, draw: &Draw, name: Name, state: &State) -> Option<Op> {
         if draw.many[0].2 < 56 || draw.twist != Twist::Nothing {
             return None;
@@ -169,7 +169,7 @@ impl CallSequences {
         }
     }
 
-    /// An operation by somebody who knows the destination.
+    /// An operation by a caller that knows the destination.
     fn about(&mut self, draw: &Draw, name: Name, state: &State) -> Option<Op> {
         let all = self.known.get(name)?;
         let known = match draw.twist {
@@ -194,7 +194,7 @@ impl CallSequences {
                 let min = if draw.many[0].1 < 40 { max } else { 1 };
                 Some(Op::Claim { call, known, min, max })
             }
-            // Nothing is held: something is to be claimed first, mostly.
+            // Nothing is leased: usually claim something first.
             Kind::Complete | Kind::Fail | Kind::Requeue | Kind::Extend
                 if !pick::is_leased(name, state) && draw.many[0].2 >= 56 =>
             {
@@ -259,7 +259,7 @@ impl CallSequences {
         })
     }
 
-    /// The end of an attempt at delivering a head; a look for what to deliver if nothing is in hand.
+    /// The end of a delivery attempt at a head; a release if the owner holds nothing.
     fn refused(
         &mut self,
         draw: &Draw,
@@ -297,7 +297,7 @@ impl CallSequences {
         })
     }
 
-    /// What is asked for by people, and by the owner in their name.
+    /// An operation by an operator, or by the owner on an operator's behalf.
     fn person(&self, draw: &Draw, who: usize, known: CatalogEntry, state: &State) -> Option<Op> {
         let name = known.name;
         let (first, second, third) = draw.many[0];
@@ -327,13 +327,13 @@ impl CallSequences {
         })
     }
 
-    /// The owner, mostly.
+    /// Usually the owner.
     fn someone(&self, draw: &Draw, state: &State) -> usize {
         let owner = state.owner.map_or(0, |(owner, _)| owner);
         if draw.many[0].2 < 12 { (owner + 1) % OWNERS } else { owner }
     }
 
-    /// A token: mostly one that holds, else an old or a forged one.
+    /// A token: usually a valid one, otherwise an old or forged one.
     fn token(&self, pick: &(u8, u8, u8), name: Name, state: &State) -> Option<Token> {
         let all = self.tokens.get(name).filter(|all| !all.is_empty())?;
         let holds = |token: &&Token| {
@@ -348,9 +348,9 @@ impl CallSequences {
             Some(message.left.errors.len())
         };
         let mut token = match pick.0 {
-            // Those that have the most error, sometimes.
+            // Sometimes the one with most errors.
             0..48 if !held.is_empty() => (*held.iter().max_by_key(errors)?).clone(),
-            // Those that block a head, mostly.
+            // Usually one that blocks a head.
             48..128 if !held.is_empty() => held[pick.1 as usize % held.len().min(2)].clone(),
             128..228 if !held.is_empty() => held[pick.1 as usize % held.len()].clone(),
             _ => all[pick.1 as usize % all.len()].clone(),
@@ -372,7 +372,8 @@ impl CallSequences {
         Some((*lane, hand))
     }
 
-    /// What the owner asks of one or more lanes: settles some of what it holds, and wants more.
+    /// The owner's request for one or more lanes: settles some of the messages it holds, and asks
+    /// for more.
     fn requests(
         &self,
         draw: &Draw,
@@ -384,9 +385,9 @@ impl CallSequences {
         lanes.rotate_left(start);
         let requests = lanes.into_iter().zip(&draw.many).map(|(lane, &(_, share, want))| {
             let hand = self.in_hand.get(&(known.name, lane)).map_or(&[][..], |hand| hand);
-            // What cannot be read is not delivered, nor what is behind it.
+            // Unreadable messages, and those behind them, are not delivered.
             let whole = hand.iter().take_while(|one| !one.is_damaged).count();
-            // All of it, some of it, or nothing yet; or a new start that knows of nothing.
+            // All of them, some, or none yet; or a restarted owner that holds nothing.
             let settled = match share {
                 0..110 => whole,
                 110..240 => share as usize % (whole + 1),
@@ -406,7 +407,7 @@ impl CallSequences {
     }
 }
 
-/// Who has a lane in hand knows what is in order.
+/// A holder of a lane knows the destination's ordering.
 fn known_of(lane: Lane, known: CatalogEntry) -> Option<CatalogEntry> {
     let is_so = match known.definition.ordering {
         Ordering::Destination => lane == Lane::Whole,

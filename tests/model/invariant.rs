@@ -1,4 +1,4 @@
-//! What must hold in every state of the model.
+//! Invariants that hold in every state of the model.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use reseq::{
 use super::state::{Destination, Lane, Name, Stand, State, Until};
 
 impl State {
-    /// The first rule that does not hold.
+    /// The first invariant that is broken.
     pub fn broken_invariant(&self) -> Option<String> {
         self.destinations.iter().find_map(|(name, destination)| {
             let broken = broken(destination).or_else(|| {
@@ -30,7 +30,7 @@ impl State {
         if !destination.waiting.is_empty() && !active.contains(name) {
             return Some("its claimers are not told that messages wait".to_owned());
         }
-        // Where there is one lane the hint is its head's not-before, which withdrawals wait for.
+        // With a single lane, the hint is its head's earliest time, and withdrawals wait for it.
         let told = match destination.definition.ordering {
             Ordering::Destination => self.releasable.contains_key(name),
             _ => self.releasable.get(name) == Some(&Until::Past),
@@ -92,7 +92,7 @@ fn broken(destination: &Destination) -> Option<String> {
     (held > 0).then(|| "a message is held where nothing is serial".to_owned())
 }
 
-/// Of a serial lane one message at a time is on its way: the first that is not finished.
+/// In a serial lane, only one message at a time may be processed: the first unfinished one.
 fn broken_serial(destination: &Destination, lane: Lane) -> Option<String> {
     let first = destination.unfinished(lane);
     for (sequence, message) in destination.lane(lane).filter(|(_, m)| !m.is_finished()) {

@@ -1,10 +1,9 @@
-//! The reference model of one partition, and what it takes to hold Redis against it.
+//! The reference model of one partition, and the comparison with Redis.
 //!
-//! In reading order: what a partition is ([`state`]), what always holds of it ([`invariant`]), what
-//! can be asked of it ([`op`]), what that does ([`step`]), how random numbers ([`draw`]) become
-//! sensible questions ([`generate`]), how the same question is put to the real scripts ([`real`]), how
-//! both states are written down alike ([`snapshot`]), what has happened ([`tally`]), and how all of it is
-//! put together ([`compare`]).
+//! In reading order: the state of a partition ([`state`]), its invariants ([`invariant`]), the
+//! operations ([`op`]), their effects ([`step`]), how random numbers ([`draw`]) become sensible
+//! operations ([`generate`]), how these run on the real scripts ([`real`]), the common form of both
+//! states ([`snapshot`]), the coverage ([`tally`]), and the comparison of all ([`compare`]).
 #![allow(dead_code)] // Each test file uses its own part.
 
 pub mod compare;

@@ -1,4 +1,4 @@
-//! What can be asked of a partition, and what it may answer.
+//! The operations on a partition, and their possible answers.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use reseq::{
 
 use super::state::{Damage, Definition, Key, Lane, Left, Name, Until};
 
-/// A call that must not be carried out twice: who makes it, and the how-manieth it is.
+/// A call that must not run twice: its caller and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Call {
     pub caller: usize,
@@ -17,13 +17,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// What stands for the secret of the leases that this call claims.
+    /// Stands for the lease secret of a claim by this call.
     pub fn secret(&self) -> String {
         format!("caller{}.{}", self.caller, self.number)
     }
 }
 
-/// A destination as the caller knows it; not necessarily as it is.
+/// A destination as the caller knows it, which may be outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CatalogEntry {
     pub name: Name,
@@ -36,7 +36,7 @@ pub struct Arrival {
     pub key: Key,
     pub idempotency_key: Option<String>,
     pub body: String,
-    /// The bytes that it counts for.
+    /// Its accounted bytes.
     pub accounted_bytes: u64,
     pub due: Option<Due>,
     pub priority: Option<u8>,
@@ -52,9 +52,9 @@ pub enum Due {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Redrive {
     pub letter: Sequence,
-    /// The epoch of its place: it may be of an earlier destination of this name.
+    /// The epoch of its position, perhaps of an earlier destination of this name.
     pub epoch: u64,
-    /// It is not processed again.
+    /// True if it is not processed again.
     pub processed: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Token {
     pub key: Key,
 }
 
-/// What processing made of a message; the rest as the claim told it.
+/// The output of processing; the rest as the claim returned it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Output {
     pub epoch: u64,
@@ -76,7 +76,7 @@ pub struct Output {
     pub idempotency_key: Option<String>,
     pub body: String,
     pub dropped: bool,
-    /// It says nothing but that the message is as it was.
+    /// True if the output equals the input.
     pub is_unchanged: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct Failure {
 pub struct LaneRequest {
     pub lane: Lane,
     pub settled_to: Sequence,
-    /// What has left: the tombstones of each kind, the bytes, the rest of what the owner knows.
+    /// The messages that left, with what the owner knows about them.
     pub settled: Vec<Gone>,
     pub in_hand: Sequence,
     pub want: usize,
@@ -106,12 +106,12 @@ pub struct Gone {
     pub idempotency_key: Option<String>,
     /// Its body is stored apart from its record.
     pub is_apart: bool,
-    /// It could not be read: it is never delivered.
+    /// It was unreadable, so it is never delivered.
     pub is_damaged: bool,
 }
 
 impl Gone {
-    /// A message that was released and has left.
+    /// A released message that has left.
     pub fn of(message: &Given) -> Gone {
         Gone {
             sequence: message.sequence,
@@ -144,14 +144,14 @@ pub enum Deadline {
         name: Name,
         idempotency_key: String,
     },
-    /// A dead letter gets too old.
+    /// A dead letter exceeds the age limit.
     Letter {
         name: Name,
         sequence: Sequence,
     },
 }
 
-/// A lane's head and what came of the attempt at its delivery.
+/// A lane's head and the result of its delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Refused {
     pub who: usize,
@@ -162,21 +162,21 @@ pub struct Refused {
     pub attempts: u32,
 }
 
-/// What is done by hand just before a repair, so that sets and records disagree.
+/// Manual changes in Redis before a repair, to create contradictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Harm {
     Nothing,
-    /// No hint says any more that there is anything to do.
+    /// Removes all hints.
     Hints,
-    /// What waits is listed nowhere.
+    /// Removes all waiting messages from the list.
     Waiting,
-    /// Counters count something else.
+    /// Changes the counters.
     Counters,
-    /// A message stands among the delayed, too.
+    /// Also adds a message to the delayed ones.
     Twice(Sequence),
-    /// Traces of messages that are not there, and a body of one.
+    /// Adds traces and a body of messages that do not exist.
     LeftOver,
-    /// Dead letters that are there are not listed, and the other way round.
+    /// Removes list entries of dead letters, and adds entries for missing ones.
     Letters,
 }
 
@@ -214,18 +214,18 @@ pub enum Op {
         known: CatalogEntry,
         items: Vec<(Token, Option<String>)>,
     },
-    /// With all leases and delays of the destination as hints, over or not.
+    /// With all leases and delays of the destination as hints, expired or not.
     Reap {
         known: CatalogEntry,
     },
-    /// A look for what is over.
+    /// A query of expired leases and delays.
     Overdue,
     AcquirePartition {
         who: usize,
     },
     ResignPartition {
         who: usize,
-        /// It vouches that no sender from before this epoch sends any more.
+        /// Vouches that no sender from before this epoch still sends.
         vouched: Option<u64>,
     },
     Release {
@@ -241,12 +241,12 @@ pub enum Op {
     Halt {
         refused: Refused,
     },
-    /// By a stranger, or by who takes itself for the owner.
+    /// By an operator, or by a caller that believes it is the owner.
     Withdraw {
         who: Option<usize>,
         known: CatalogEntry,
         how: Tombstone,
-        /// Failed attempts at delivery, if that is the reason.
+        /// Failed delivery attempts, if that is the reason.
         failed: Option<u32>,
         messages: Vec<(Lane, Sequence)>,
     },
@@ -260,21 +260,21 @@ pub enum Op {
         known: CatalogEntry,
         letters: Vec<Sequence>,
     },
-    /// Dead letters go that are too old.
+    /// Removes dead letters that exceed the age limit.
     Expire {
         known: CatalogEntry,
     },
-    /// What is to become of messages whose attempts at processing are used up.
+    /// Applies `on_exhausted` to messages that used up their processing attempts.
     GiveUp {
         known: CatalogEntry,
     },
-    /// By hand, in Redis.
+    /// Manual damage in Redis.
     Damage {
         name: Name,
         sequence: Sequence,
         damage: Damage,
     },
-    /// After this harm: a look that changes nothing, a repair, and another look that finds nothing.
+    /// After this harm: a dry run that changes nothing, a repair, and a dry run that finds nothing.
     Repair {
         known: CatalogEntry,
         harm: Harm,
@@ -288,11 +288,11 @@ pub enum Op {
         name: Name,
         definition: Definition,
     },
-    /// The first step of a removal that then breaks off.
+    /// The first step of an interrupted removal.
     BeginRemove {
         name: Name,
     },
-    /// The last step of a removal that had broken off, or was slow, after its first.
+    /// The last step of a removal that was interrupted or slow after its first.
     EndRemove {
         name: Name,
     },
@@ -300,14 +300,14 @@ pub enum Op {
         name: Name,
         purge: bool,
     },
-    /// Removed with what is pending, and made again at once.
+    /// Removes it with all pending messages, and creates it again at once.
     Remake {
         name: Name,
         definition: Definition,
     },
     /// Another server process answers from here on.
     Restart,
-    /// Redis forgets which epoch it is.
+    /// Redis loses the stored epoch.
     LoseEpoch,
     Pass(Deadline),
     ScriptFlush,
@@ -325,7 +325,7 @@ impl Op {
         }
     }
 
-    /// The same under the number before.
+    /// The same operation with the previous call number.
     pub fn late(mut self) -> Op {
         match &mut self {
             Op::Ingest { call, .. }
@@ -348,7 +348,7 @@ pub enum Ingested {
     Gone,
 }
 
-/// A message as a processor or the sender gets it.
+/// A message as a processor or sender receives it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Given {
     pub sequence: Sequence,
@@ -382,7 +382,7 @@ pub enum Refusal {
     WrongHead,
     WrongState,
     OutOfMemory,
-    /// Nothing that the model knows.
+    /// An answer that the model does not know.
     Other(String),
 }
 
@@ -396,7 +396,7 @@ pub enum Reply {
         delays: usize,
         halted: usize,
     },
-    /// Sequences of leases and of delays that are over, by destination.
+    /// Sequences of expired leases and delays, by destination.
     Overdue(Vec<(Name, Vec<Sequence>, Vec<Sequence>)>),
     Owned {
         epoch: u64,
@@ -411,14 +411,14 @@ pub enum Reply {
         runs: Vec<Run>,
     },
     Withdrawn(Vec<Withdrawn>),
-    /// True if it waits to be processed now; false if it is ready.
+    /// True if it now waits for processing; false if it is ready.
     Retried {
         waits: bool,
     },
     Discarded(u64),
     Expired(u64),
     GivenUp(usize),
-    /// The kinds of what was found, and repaired.
+    /// The kinds of what was found and repaired.
     Repaired(BTreeSet<String>),
     Paused {
         changed: bool,

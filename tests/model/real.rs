@@ -1,5 +1,5 @@
-//! The same questions, put to the real scripts in a real Redis through the store; and the answers
-//! in the model's words.
+//! Runs the operations on the real scripts in a real Redis through the store, and translates the
+//! answers into the model's types.
 
 mod ask;
 mod harm;
@@ -30,10 +30,10 @@ use super::{
 };
 use crate::support::redis::TestRedis;
 
-/// How long leases, delays and takeover waits last: none ends by itself while a test runs.
+/// The length of leases, delays and takeover waits: none ends while a test runs.
 pub const LONG: std::time::Duration = std::time::Duration::from_secs(3600);
 
-/// Reads all keys in one round trip: the server's time, and per key its name, type and content.
+/// Reads all keys in one round trip: the server's time, and the name, type and content of each key.
 const DUMP: &str = r"
 local all = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -48,7 +48,7 @@ end
 local time = redis.call('TIME')
 return {time[1] * 1000 + math.floor(time[2] / 1000), all}";
 
-/// The digest of a body, without the id behind it.
+/// The digest of a body, without the id after it.
 fn digest_of(digest_and_id: &str) -> String {
     digest_and_id.split(' ').next().unwrap_or_default().to_owned()
 }
@@ -57,18 +57,18 @@ pub fn digest(body: &str) -> String {
     Sha256::digest(body)[..16].iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Text that [`Real::dump`] made of bytes that are no text.
+/// The bytes of a text that [`Real::dump`] made of non-text bytes.
 pub fn bytes_of(text: &str) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
 
-/// All that Redis holds.
+/// The whole content of Redis.
 #[derive(Debug, Clone, Default)]
 pub struct Dump {
     pub digest: String,
     /// The server's time.
     pub now_ms: u64,
-    /// Of each key its type and content.
+    /// The type and content of each key.
     pub keys: BTreeMap<String, (String, Vec<String>)>,
 }
 
@@ -78,17 +78,17 @@ pub struct Real {
     pub store: Store,
     keys: Keys,
     owners: [OwnerToken; 2],
-    /// The identity that the scripts note of the server.
+    /// The server identity that the scripts store.
     server: String,
     epochs: BTreeMap<u64, u64>,
     /// The model's epoch of the partition.
     epoch: u64,
-    /// Per destination: two may have been defined in the same millisecond.
+    /// By destination, because two may be defined in the same millisecond.
     versions: BTreeMap<(Name, u64), u64>,
     secrets: BTreeMap<String, String>,
-    /// The last definition of each destination, which its messages are read by.
+    /// The last definition of each destination, needed to read its messages.
     known: BTreeMap<Name, CatalogEntry>,
-    /// What was read of keys, by what they held, and under which definition.
+    /// The parsed content of keys, by raw content and definition version.
     read: BTreeMap<String, (u64, Vec<String>, Fields)>,
 }
 
@@ -129,11 +129,11 @@ pub fn definition_json(name: Name, definition: &Definition) -> String {
 
 impl Real {
     pub async fn start() -> Real {
-        // Nothing is to outlast the test. The logical databases are for `Real::save`.
+        // Nothing needs to outlast the test. `Real::save` uses the logical databases.
         let databases = keep::DATABASES.to_string();
         let args = ["--appendonly", "no", "--databases", &databases];
         let redis = TestRedis::start_with(&args).await;
-        // Without channels: what scripts do does not depend on whether they may publish.
+        // Without channels: scripts must work the same whether or not they may publish.
         redis.acl(&["~*", "resetchannels", "+@all"]).await;
         let settings = config::Redis {
             url: redis.url_as_svc(),
@@ -183,14 +183,15 @@ impl Real {
         self.learn(&State::default()).await.unwrap();
     }
 
-    /// What was read of a key when it last held this, under the same definition.
+    /// The parsed content of a key from when it last had this raw content, under the same
+    /// definition.
     pub fn read_before(&self, name: Name, key: &str, raw: &[String]) -> Option<Fields> {
         let version = self.known.get(name)?.version;
         let (under, held, fields) = self.read.get(key)?;
         (*under == version && held == raw).then(|| fields.clone())
     }
 
-    /// Notes what was read of a key.
+    /// Stores the parsed content of a key.
     pub fn note_read(&mut self, name: Name, key: &str, raw: Vec<String>, fields: Fields) {
         let Some(known) = self.known.get(name) else { return };
         self.read.insert(key.to_owned(), (known.version, raw, fields));
@@ -204,7 +205,7 @@ impl Real {
             pipe.query_async(&mut self.connection).await.expect("the test's Redis answers");
         let text = |value| {
             let bytes: Vec<u8> = redis::from_redis_value(value).unwrap();
-            // Records are not text; they are read otherwise.
+            // Records are not text; other code parses them.
             String::from_utf8(bytes.clone())
                 .unwrap_or_else(|_| bytes.iter().map(|b| *b as char).collect())
         };
@@ -235,7 +236,7 @@ impl Real {
         letters
     }
 
-    /// The log of a destination, the oldest entry first.
+    /// The log of a destination, oldest entry first.
     pub async fn log(&mut self, name: Name) -> Vec<(Sequence, LogEntry)> {
         let Some(known) = self.known.get(name).copied() else { return Vec::new() };
         let known = self.known_of(&known);
@@ -247,7 +248,7 @@ impl Real {
         order.into_iter().zip(entries).collect()
     }
 
-    /// Which of the model's epochs this is; 0 if none.
+    /// The model's number for this epoch; 0 if it has none.
     pub fn epoch(&self, actual: u64) -> u64 {
         self.epochs.iter().find(|(_, known)| **known == actual).map_or(0, |(epoch, _)| *epoch)
     }
@@ -257,7 +258,7 @@ impl Real {
         of_name.find(|(_, known)| **known == actual).map_or(0, |((_, version), _)| *version)
     }
 
-    /// A member of the leases, its secret replaced by the claim it comes from.
+    /// A member of the leases, with its secret replaced by the claim that created it.
     pub fn lease(&self, member: &str) -> String {
         let (position, secret) = member.rsplit_once('/').expect("destination/sequence/secret");
         let known = self.secrets.iter().find(|(_, real)| *real == secret);
@@ -284,7 +285,7 @@ impl Real {
         format!("{epoch} {} {} {body}", words[1], when(words[2]))
     }
 
-    /// What was stamped under an idempotency key while its message is pending.
+    /// The message stamped under an idempotency key, while it is pending.
     fn unique(&self, value: &str) -> String {
         let words: Vec<&str> = value.splitn(4, ' ').collect();
         let (epoch, body) = (self.epoch(number(words[0])), digest_of(words[3]));
@@ -305,7 +306,7 @@ impl Real {
                 self.epoch(number(value)).to_string()
             }
             ("epoch", "lease_ms") => value.to_owned(),
-            // A version of any destination: what it is for is seen when one is made again.
+            // A version of any destination; its effect shows when one is created again.
             ("epoch", "removed_version") => String::new(),
             ("epoch", _) => when(value),
             ("destinations", "*history") if self.server.ends_with(value) => "This".to_owned(),
@@ -322,8 +323,8 @@ impl Real {
         }
     }
 
-    /// Learns which instants the epoch and the versions of this state are; each is later than all
-    /// before, or something is wrong.
+    /// Learns the times that stand for this state's epoch and versions. Each must be later than all
+    /// before.
     async fn learn(&mut self, state: &State) -> Result<(), String> {
         if !self.epochs.contains_key(&state.epoch) {
             let key = self.keys.partition(0).epoch();
@@ -353,7 +354,7 @@ impl Real {
         Ok(())
     }
 
-    /// A destination may be born above the epoch of the partition.
+    /// A destination may be created in an epoch above that of the partition.
     async fn learn_birth(&mut self, name: Name, born: u64) -> Result<(), String> {
         if self.epochs.contains_key(&born) {
             return Ok(());
@@ -386,7 +387,7 @@ impl Real {
         }
     }
 
-    /// Puts the operation to Redis, of which the model says that it leads to `state`.
+    /// Runs the operation on Redis. The model says that it leads to `state`.
     pub async fn apply(&mut self, op: &Op, memory_full: bool, state: &State) -> Reply {
         if memory_full {
             self.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;

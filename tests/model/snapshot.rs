@@ -1,5 +1,5 @@
-//! The whole state, written down: the name of each key, and each of its fields or members. Of
-//! instants only whether they are over is written, of epochs and versions which they are.
+//! The whole state as text: the name of each key, and each of its fields or members. Times are only
+//! past or future; epochs and versions are the model's numbers.
 
 mod of_model;
 mod of_real;
@@ -15,9 +15,9 @@ use super::{
 pub use of_model::of_model;
 pub use of_real::{of_real, touched};
 
-/// What a key holds, by field, member or place.
+/// The content of a key, by field, member or index.
 pub type Fields = BTreeMap<String, String>;
-/// All keys, without what all their names start with.
+/// All keys, without their common prefix.
 pub type Snapshot = BTreeMap<String, Fields>;
 
 /// The lines in which two snapshots differ.
@@ -50,7 +50,7 @@ fn when(until: Until) -> String {
     }
 }
 
-/// Of a dead letter.
+/// The age of a dead letter.
 fn age(is_old: bool) -> String {
     if is_old { "too old".to_owned() } else { "kept".to_owned() }
 }
@@ -63,7 +63,7 @@ fn letter(tombstone: Tombstone) -> char {
     }
 }
 
-/// A message, without what attempts left behind.
+/// A message without its attempts.
 fn record(given: &Given) -> String {
     let Given {
         epoch,
@@ -82,7 +82,7 @@ fn record(given: &Given) -> String {
     )
 }
 
-/// What attempts left behind; nothing if that is as good as nothing.
+/// The stored attempts; `None` if they equal the default.
 fn attempts(left: &Left, halted_in: Option<Stage>, is_delayed: bool) -> Option<String> {
     let is_nothing = *left == Left::default() && halted_in.is_none() && !is_delayed;
     let text = || format!("{left:?}, halted in {halted_in:?}, delayed while held {is_delayed}");

@@ -1,8 +1,8 @@
-//! What a partition is: destinations, their messages, and where each message stands.
+//! The state of a partition: destinations, their messages, and the state of each message.
 //!
-//! The model says of each message where it is, once; Redis keeps that as membership in several
-//! keys. Time is only before or after now. Epochs and versions are counted from 1: the real ones
-//! are instants, of which only the order matters.
+//! The model stores the state of each message once; Redis stores it as membership in several keys.
+//! Times are only before or after now. Epochs and versions count from 1: the real ones are times,
+//! of which only the order matters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,19 +18,19 @@ pub type Name = &'static str;
 /// An ordering key.
 pub type Key = Option<&'static str>;
 
-/// What must stay in order.
+/// What stays in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// The destination is one lane.
     Whole,
     /// The messages of one ordering key.
     Key(&'static str),
-    /// Nothing is in order: each message is a lane.
+    /// Without ordering, each message is a lane.
     Single(Sequence),
 }
 
 impl Lane {
-    /// As the store names it.
+    /// The name in the store.
     pub fn name(self) -> Option<String> {
         match self {
             Lane::Whole => None,
@@ -40,7 +40,7 @@ impl Lane {
     }
 }
 
-/// A deadline, seen from now.
+/// A deadline, relative to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Until {
     Past,
@@ -62,9 +62,9 @@ pub struct Definition {
     pub log_max: u64,
     /// 0: no limit.
     pub dead_letters_max: u64,
-    /// Dead letters that are too old go.
+    /// True if dead letters have an age limit.
     pub letters_age: bool,
-    /// As what messages leave whose attempts are used up, if they do not stay halted.
+    /// The tombstone for exhausted messages, if they do not stay halted.
     pub gives_up: Option<Tombstone>,
     pub previous_keys_max: u64,
 }
@@ -85,7 +85,7 @@ impl Definition {
         }
     }
 
-    /// The key of the sets that a message with this ordering key stands in.
+    /// The key in the names of the sets for a message with this ordering key.
     pub fn set_of(&self, key: Key) -> Key {
         (self.ordering == Ordering::Key).then(|| key.unwrap_or_default())
     }
@@ -94,7 +94,7 @@ impl Definition {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Stand {
     Waiting,
-    /// Behind another of its serial lane; if delayed, its time has not come either.
+    /// Awaits its turn in a serial lane; `delayed` if it is not due yet either.
     Held {
         delayed: bool,
     },
@@ -109,7 +109,7 @@ pub enum Stand {
     Halted(Stage),
 }
 
-/// What attempts left behind. Of errors only the kinds, the latest first.
+/// The stored attempts. Only the kinds of errors, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Left {
     pub failed: u32,
@@ -125,40 +125,40 @@ impl Left {
     }
 }
 
-/// What was done to a message by hand, in Redis.
+/// Manual damage to a message in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Damage {
     /// Its record is missing.
     Missing,
     /// Its record cannot be read.
     Unreadable,
-    /// Its record is whole; its body, which is stored apart, is missing.
+    /// Its record is whole, but its body, which is stored apart, is missing.
     NoBody,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
     pub epoch: u64,
-    /// None if it is not known any more.
+    /// `None` if it is no longer known.
     pub previous: Option<Sequence>,
     pub key: Key,
     pub body: String,
     pub priority: u8,
-    /// The bytes that it counts for.
+    /// Its accounted bytes.
     pub accounted_bytes: u64,
-    /// Where it is forgotten together with the message.
+    /// Set if the key is forgotten together with the message.
     pub idempotency_key: Option<String>,
     pub tombstone: Option<Tombstone>,
     pub left: Left,
-    /// How it is to leave when it comes out of the hand it is in.
+    /// The kind of a pending withdrawal.
     pub order: Option<Tombstone>,
     pub stand: Stand,
-    /// What Redis does not hold of it. All else stays known here.
+    /// What is missing in Redis. The model still knows everything.
     pub damage: Option<Damage>,
 }
 
 impl Message {
-    /// True if its processing has finished, or it is a tombstone.
+    /// True if its processing is finished, or it is a tombstone.
     pub fn is_finished(&self) -> bool {
         matches!(self.stand, Stand::Ready | Stand::Halted(Stage::Delivery))
     }
@@ -167,28 +167,28 @@ impl Message {
         matches!(self.stand, Stand::Halted(_))
     }
 
-    /// True if Redis has a record of it, whatever the record says.
+    /// True if Redis has a record of it, readable or not.
     pub fn has_record(&self) -> bool {
         self.damage != Some(Damage::Missing)
     }
 
-    /// True if nothing can be read of it.
+    /// True if nothing of it is readable.
     pub fn is_unreadable(&self) -> bool {
         matches!(self.damage, Some(Damage::Missing | Damage::Unreadable))
     }
 
-    /// True if it is to be halted: of what is damaged a tombstone keeps only its place.
+    /// True if it must be halted. A damaged tombstone is not: it only holds its position.
     pub fn is_damaged(&self) -> bool {
         self.damage.is_some() && self.tombstone.is_none()
     }
 
-    /// The length of its body, if Redis holds it apart from the record.
+    /// The length of its body, if it is stored apart.
     pub fn length_apart(&self) -> Option<usize> {
         let is_apart = self.tombstone.is_none() && self.body.len() > INLINE_MAX;
         (is_apart && self.damage != Some(Damage::NoBody)).then_some(self.body.len())
     }
 
-    /// True if it may be handed to a sender when its turn comes.
+    /// True if it may be released when its turn comes.
     pub fn may_leave(&self) -> bool {
         self.stand == Stand::Ready
     }
@@ -200,9 +200,9 @@ pub struct Letter {
     pub stage: Stage,
     pub was_halted: bool,
     pub reason: &'static str,
-    /// It is older than any destination keeps dead letters.
+    /// It exceeds every age limit.
     pub is_old: bool,
-    /// As it was when it was set aside.
+    /// The message when it became a dead letter.
     pub message: Message,
 }
 
@@ -211,7 +211,7 @@ pub struct Destination {
     pub version: u64,
     pub definition: Definition,
     pub paused: &'static str,
-    /// The epoch in which it was made: its messages carry no lower one.
+    /// The epoch in which it was created: its messages carry no lower one.
     pub born: u64,
     pub deleted: bool,
     pub last: Sequence,
@@ -221,23 +221,23 @@ pub struct Destination {
     pub cancelled: u64,
     pub discarded: u64,
     pub expired: u64,
-    /// What damaged messages counted for that have left: nobody could tell.
+    /// The accounted bytes of damaged messages that have left, which nobody could know.
     pub lost_bytes: i64,
-    /// The lengths of bodies that no record names any more.
+    /// The lengths of bodies that no record refers to any more.
     pub left_bodies: BTreeMap<Sequence, usize>,
     pub messages: BTreeMap<Sequence, Message>,
-    /// Those that are waiting, in the order in which they will be claimed.
+    /// The waiting messages, in the order in which they will be claimed.
     pub waiting: Vec<Sequence>,
-    /// Where there are several lanes: which may have a head to release, and not before when.
+    /// With several lanes: which may have a releasable head, and when at the earliest.
     pub lanes: BTreeMap<String, Until>,
     /// Idempotency keys that are remembered while their messages are pending.
     pub unique: BTreeMap<String, Seen>,
     pub letters: BTreeMap<Sequence, Letter>,
-    /// What became of the last messages, the oldest first.
+    /// The outcomes of the last messages, oldest first.
     pub log: Vec<(Sequence, Option<Tombstone>)>,
-    /// The last sequences of the keys that were used last and have nothing pending.
+    /// The last sequences of the most recently used keys without pending messages.
     pub previous: BTreeMap<&'static str, Sequence>,
-    /// No key was forgotten, so one that is not among them had no message yet.
+    /// True if no key was forgotten: any other key had no message yet.
     pub all_keys_known: bool,
 }
 
@@ -274,7 +274,7 @@ impl Destination {
         self.head(self.lane_of(sequence, message)).is_some_and(|(head, _)| head == sequence)
     }
 
-    /// The first message of a lane that is not finished.
+    /// The first unfinished message of a lane.
     pub fn unfinished(&self, lane: Lane) -> Option<Sequence> {
         self.lane(lane).find(|(_, message)| !message.is_finished()).map(|(sequence, _)| sequence)
     }
@@ -288,7 +288,7 @@ impl Destination {
     }
 }
 
-/// What was stamped under an idempotency key.
+/// The message stamped under an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Seen {
     pub epoch: u64,
@@ -297,22 +297,22 @@ pub struct Seen {
     pub until: Until,
 }
 
-/// The identity of the Redis server, as it is noted.
+/// The server identity that the partition stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Server {
-    /// None is noted any more: what was noted was forgotten.
+    /// None: it was lost.
     Unknown,
-    /// The one that answers.
+    /// This server.
     This,
-    /// Another one: this one may have forgotten something.
+    /// Another one: this server may have lost data.
     Other,
 }
 
-/// The answer that is kept of a caller's last call.
+/// The kept answer to a caller's last call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Kept {
     Whole(super::op::Reply),
-    /// Of a claim, which messages; what they hold is read again.
+    /// The messages of a claim; their content is read again.
     Claimed {
         name: Name,
         sequences: Vec<Sequence>,
@@ -323,12 +323,12 @@ pub enum Kept {
 pub struct State {
     pub server: Server,
     pub epoch: u64,
-    /// The highest epoch that a message of a removed destination can have carried.
+    /// The highest epoch that a message of a removed destination may have carried.
     pub removed_epoch: u64,
-    /// The highest epoch that there ever was. Redis may forget it; its clock does not.
+    /// The highest epoch ever. Redis may lose it, but its clock does not.
     pub epoch_max: u64,
     pub takeover_wait: Option<Until>,
-    /// The length of an owner's lease is noted.
+    /// True if the length of an owner's lease is stored.
     pub lease_noted: bool,
     pub owner: Option<(usize, Until)>,
     pub destinations: BTreeMap<Name, Destination>,
@@ -337,14 +337,14 @@ pub struct State {
     pub active_worker: BTreeSet<Name>,
     pub releasable: BTreeMap<Name, Until>,
     pub calls: BTreeMap<usize, (u64, Kept)>,
-    /// The index of all destinations: their versions, what is paused, and how often it has changed.
+    /// The index of all destinations: version, what is paused, and the number of changes.
     pub index: BTreeMap<Name, (u64, &'static str)>,
     pub revision: u64,
-    /// Which name changed last at which revision; those that are gone; and the last that is forgotten.
+    /// The last change of each name; the removed names; the last forgotten change.
     pub changes: BTreeMap<Name, u64>,
     pub removed: BTreeMap<Name, u64>,
     pub floor: u64,
-    /// The last version that was given to a definition.
+    /// The last version of any definition.
     pub version: u64,
 }
 
@@ -376,7 +376,7 @@ impl Default for State {
 }
 
 impl State {
-    /// The index holds this of a name from now on: its version and what is paused.
+    /// Sets the index entry of a name: version and what is paused.
     pub fn note_change(&mut self, name: Name, entry: (u64, &'static str)) {
         self.revision += 1;
         self.changes.insert(name, self.revision);
@@ -384,7 +384,7 @@ impl State {
         self.removed.remove(name);
     }
 
-    /// A name is gone. With more removed names than may be remembered, the oldest is forgotten.
+    /// Removes a name. Forgets the oldest removed name if there are too many.
     pub fn note_removal(&mut self, name: Name, removed_max: usize) {
         self.revision += 1;
         self.changes.insert(name, self.revision);
@@ -400,7 +400,7 @@ impl State {
         }
     }
 
-    /// Goes up above every epoch that there ever was.
+    /// Raises the epoch above every earlier one.
     pub fn raise_epoch(&mut self) {
         self.epoch_max += 1;
         self.epoch = self.epoch_max;

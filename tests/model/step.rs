@@ -1,4 +1,4 @@
-//! What each operation does to a partition, and answers.
+//! The effect and the answer of each operation.
 
 mod damage;
 mod define;
@@ -20,7 +20,7 @@ use leases::{claim, claimed, complete, extend, fail, overdue, reap, requeue};
 use owner::{halt, own, postpone, release, resign_partition};
 use person::{discard, expire, give_up, retry, withdraw};
 
-/// Carries out an operation, or refuses it. `memory_full`: Redis takes nothing more in.
+/// Runs an operation, or refuses it. `memory_full`: Redis accepts no new data.
 pub fn step(state: &mut State, op: &Op, memory_full: bool) -> Reply {
     if memory_full && matches!(op, Op::Ingest { .. } | Op::Define { .. }) {
         return Reply::Refused(Refusal::OutOfMemory);
@@ -33,7 +33,7 @@ pub fn step(state: &mut State, op: &Op, memory_full: bool) -> Reply {
 
 type Answer = Result<Reply, Refusal>;
 
-/// The same call again gets the same answer, and does nothing; a late one is refused.
+/// A repeated call gets the same answer and changes nothing; a late one is refused.
 fn numbered(state: &mut State, op: &Op) -> Answer {
     let Some(call) = op.call() else { return unnumbered(state, op) };
     match state.calls.get(&call.caller) {
@@ -122,7 +122,7 @@ fn unnumbered(state: &mut State, op: &Op) -> Answer {
     }
 }
 
-/// Notices a server that may have forgotten something: a new epoch, and no releases for a while.
+/// Notices a server that may have lost data: raises the epoch, and starts a takeover wait.
 fn notice_server(state: &mut State) {
     if state.server == Server::This {
         return;
@@ -141,7 +141,7 @@ fn current<'a>(state: &'a mut State, known: &CatalogEntry) -> Result<&'a mut Des
     Ok(destination)
 }
 
-/// The head of a lane may leave, not before so long: the owner is told.
+/// Adds a hint that the head of a lane may be released, not before `not_before`.
 fn may_leave(state: &mut State, name: Name, lane: Lane, not_before: Until) {
     let Some(destination) = state.destinations.get_mut(name) else { return };
     let mut earliest = not_before;
@@ -152,12 +152,12 @@ fn may_leave(state: &mut State, name: Name, lane: Lane, not_before: Until) {
     state.releasable.insert(name, earliest);
 }
 
-/// Messages wait to be claimed: as the last ones, or where nothing is in order by their priority.
+/// Adds waiting messages at the end, or without ordering by their priority.
 fn wait(state: &mut State, name: Name, sequences: &[Sequence]) {
     put(state, name, sequences, usize::MAX);
 }
 
-/// Messages wait in front of all others, or where nothing is in order by their priority.
+/// Adds waiting messages at the front, or without ordering by their priority.
 fn wait_in_front(state: &mut State, name: Name, sequences: &[Sequence]) {
     put(state, name, sequences, 0);
 }
@@ -172,7 +172,7 @@ fn put(state: &mut State, name: Name, sequences: &[Sequence], at: usize) {
     for sequence in &sequences {
         if let Some(message) = destination.messages.get_mut(sequence) {
             message.stand = Stand::Waiting;
-            // Only its record says which priority it has.
+            // Only its record has its priority.
             if message.is_unreadable() && at != usize::MAX {
                 message.priority = reseq::domain::message::PRIORITY_DEFAULT;
             }
@@ -194,7 +194,7 @@ fn put(state: &mut State, name: Name, sequences: &[Sequence], at: usize) {
     }
 }
 
-/// The message of a serial lane that was on its way is finished: the next is on its way.
+/// Call after a message of a serial lane finishes: the next one may be processed.
 fn advance(state: &mut State, name: Name, lane: Lane) {
     let Some(destination) = state.destinations.get_mut(name) else { return };
     let Some(next) = destination.unfinished(lane) else { return };
@@ -210,7 +210,7 @@ fn holds(message: &Message, by: &str) -> bool {
     matches!(&message.stand, Stand::Leased { secret, .. } if secret == by)
 }
 
-/// As it is stored: a body that is missing leaves its record as it was.
+/// The message as stored: a missing body does not change its record.
 pub fn stored(sequence: Sequence, message: &Message) -> Given {
     if message.damage != Some(Damage::NoBody) {
         return given(sequence, message, Left::default());
@@ -219,7 +219,7 @@ pub fn stored(sequence: Sequence, message: &Message) -> Given {
     Given { is_damaged: true, ..given(sequence, &message, Left::default()) }
 }
 
-/// As it is handed out. Of what is damaged nothing can be told.
+/// The message as returned. Nothing is known of a damaged one.
 pub fn given(sequence: Sequence, message: &Message, left: Left) -> Given {
     if message.is_unreadable() || message.is_damaged() {
         return Given {

@@ -1,4 +1,4 @@
-//! How often what the test is for did happen.
+//! Counts how often the cases occurred that the test is for.
 
 mod damage;
 
@@ -14,7 +14,7 @@ use super::{
     state::{Destination, Lane, Message, Stand, State, Until},
 };
 
-/// What must have happened at least once for the test to mean anything.
+/// Cases that must occur at least once, or the test means nothing.
 pub const WANTED: [&str; 117] = [
     "takeover wait ended by a vouch",
     "vouched for another epoch",
@@ -135,7 +135,7 @@ pub const WANTED: [&str; 117] = [
     "repaired: nowhere",
 ];
 
-/// As [`WANTED`], of what is refused.
+/// Refusals that must occur.
 pub const WANTED_REFUSALS: [&str; 3] = ["WRONG_STATE", "WRONG_HEAD", "OOM"];
 
 /// Counts by name.
@@ -147,7 +147,7 @@ impl Tally {
         *self.0.entry(what).or_default() += 1;
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another tally.
     pub fn add(&mut self, other: Tally) {
         for (what, count) in other.0 {
             *self.0.entry(what).or_default() += count;
@@ -160,13 +160,13 @@ impl Tally {
         }
     }
 
-    /// What is wanted and never happened.
+    /// The wanted cases that never occurred.
     pub fn missing(&self) -> Vec<&'static str> {
         let wanted = WANTED.into_iter().chain(WANTED_REFUSALS);
         wanted.filter(|what| !self.0.contains_key(what)).collect()
     }
 
-    /// Counts what an operation did.
+    /// Counts the effects of an operation.
     pub fn tell(&mut self, op: &Op, reply: &Reply, before: &State, after: &State) {
         match (op, reply) {
             (_, Reply::Refused(refusal)) => self.count(name_of(refusal)),

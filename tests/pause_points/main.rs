@@ -1,5 +1,5 @@
-//! Every pause point with every action, and every pair of points: one pod held at the one while
-//! another runs past the other. Afterwards all that was promised has arrived, in order.
+//! Every pause point with every action, and every pair of points, where one pod is held at the one
+//! while another passes the other. Afterwards all promised messages have arrived, in order.
 #![cfg(feature = "pause-points")]
 
 use std::{
@@ -17,25 +17,25 @@ use world::{Stream, World};
 mod support;
 mod world;
 
-/// Worlds at a time; each runs one case after the other.
+/// Worlds that run at the same time; each runs one case after the other.
 const WORLDS: usize = 6;
-/// While one is held beside its lease, the owner renews so often: longer than any lease here.
+/// How often the owner renews its lease while a case stalls: longer than any lease here.
 const RENEWALS: usize = 6;
 
-/// What is done to the pod that comes to the point.
+/// What happens to the pod that reaches the point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     /// It ends there, by SIGKILL.
     Abort,
-    /// The whole process is stopped until others have taken up what it had in hand.
+    /// The whole process stops until others have taken over its work.
     Hold,
-    /// Only what came to the point is held, for longer than any lease; the rest goes on.
+    /// Only the task at the point waits, longer than any lease; the rest of the process goes on.
     Stall,
     /// Its connections to Redis are cut.
     Cut,
     /// All connections to the receiver are cut.
     CutReceiver,
-    /// It is stopped until another pod has passed this point.
+    /// The whole process stops until another pod has passed this point.
     HoldWhile(Point),
 }
 
@@ -59,10 +59,10 @@ impl fmt::Display for Case {
     }
 }
 
-/// Names the case if it fails, and why.
+/// Prints which case failed, and why.
 struct Named(Case);
 
-/// What was said when something failed last.
+/// The message of the last panic.
 static WHY: Mutex<String> = Mutex::new(String::new());
 
 impl Drop for Named {
@@ -73,7 +73,7 @@ impl Drop for Named {
     }
 }
 
-/// Keeps what is said when something fails, beside saying it.
+/// Keeps the message of each panic, in addition to printing it.
 fn keep_why() {
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |why| {
@@ -82,7 +82,7 @@ fn keep_why() {
     }));
 }
 
-/// The role whose pods come to a point.
+/// The role whose pods reach a point.
 fn role_of(point: Point) -> &'static str {
     match point.name().split('.').next() {
         Some("ingest") => "ingest",
@@ -111,7 +111,7 @@ fn single() -> Vec<Case> {
     cases
 }
 
-/// Each ordered pair of points, a point with itself among them.
+/// Each ordered pair of points, also a point with itself.
 fn pairs() -> Vec<Case> {
     let all = Point::ALL.iter();
     let pairs = all.flat_map(|&point| Point::ALL.iter().map(move |&past| (point, past)));
@@ -160,7 +160,7 @@ async fn run(world: &mut World, case: Case) {
     world.settles().await;
 }
 
-/// Has a pod come to the case's point, and catches it there.
+/// Makes a pod reach the case's point, and holds it there.
 async fn catch(world: &mut World, case: Case) -> Caught {
     let name = case.point.name();
     match case.point {
@@ -176,7 +176,7 @@ async fn catch(world: &mut World, case: Case) -> Caught {
         }
         Point::OwnerTaken => {
             let victim = world.owner().await;
-            // Itself may have to take what it lost a moment ago.
+            // Not the pod itself, which may have to acquire again what it has just lost.
             let process = world.pods[victim].pod.id();
             world.control.catch_of(name, move |one| one != process);
             world.pods[victim].pod.terminate();
@@ -188,21 +188,22 @@ async fn catch(world: &mut World, case: Case) -> Caught {
     world.control.caught().await
 }
 
-/// While `awaiting_turn` is stopped: the others take up what it had, or one of them passes a point.
+/// While the caught pod is stopped, the others take over its work, or one of them passes a point.
 async fn goes_on(world: &mut World, stream: &Stream<'_>, case: Case, caught: &Caught) {
     let Action::HoldWhile(past) = case.action else {
         return stream.catches_up().await;
     };
     let held = caught.visit.process;
     let since = match case.point {
-        // Its partition may have been given back, and taken, before the whole process was stopped.
+        // The pod may have resigned its partition, and another acquired it, before its process
+        // stopped.
         Point::ShutdownDraining => caught.since,
         _ => world.control.count(),
     };
     let role = world.pods[world.at(held).unwrap()].role;
     let victim = match past {
         Point::ShutdownDraining => world.at(world.processes(role, held)[0]),
-        // Otherwise its own lease runs out.
+        // If a sender is held, its own lease expires.
         Point::OwnerTaken if role != "sender" => Some(world.owner().await),
         _ => None,
     };

@@ -1,5 +1,5 @@
 //! Two pods of each role on one Redis, with a stream of messages through them. Some transforms and
-//! deliveries fail, so that all points are come to.
+//! deliveries fail, so that pods reach every point.
 
 use std::{
     collections::BTreeMap,
@@ -31,28 +31,28 @@ const RULES: [Rule; 2] = [
     Rule { destination: "orders", by_key: false, is_transformed: true },
     Rule { destination: "accounts", by_key: true, is_transformed: true },
 ];
-/// Producers go ahead of the receivers by no more than so many deliveries.
+/// The most promised deliveries that have not arrived yet, before the producers wait.
 const AHEAD_MAX: usize = 24;
 /// The fewest messages of each producer in a case, each to both destinations.
 const MESSAGES_MIN: usize = 5;
-/// Of so many messages one is not transformed at the first attempt.
+/// The transform fails at the first attempt for one in this many messages.
 const FAILS_EACH: u64 = 4;
-/// The chance of a delivery to fail.
+/// The probability that a delivery fails.
 const REFUSALS: f64 = 0.2;
 
 pub struct InWorld {
     pub pod: Pod,
     pub role: &'static str,
-    /// Its way to Redis.
+    /// Its proxy to Redis.
     pub way: Proxy,
-    /// It was asked to end.
+    /// Whether it was asked to end.
     pub is_ending: bool,
 }
 
 pub struct World {
     pub control: Control,
     pub pods: Vec<InWorld>,
-    /// The way of all to the receiver.
+    /// The proxy of all pods to the receiver.
     pub to_receiver: Proxy,
     pub ledger: Arc<Ledger>,
     pub desk: Arc<Desk>,
@@ -62,7 +62,7 @@ pub struct World {
     _redis: TestRedis,
 }
 
-/// A stream of messages that ends when it is told to.
+/// A stream of messages, which runs until it is stopped.
 pub struct Stream<'w> {
     ledger: &'w Ledger,
     desk: &'w Desk,
@@ -129,13 +129,13 @@ impl World {
         self.pods.iter().position(|one| one.pod.id() == process)
     }
 
-    /// The process ids of a role's pods, but this one's.
+    /// The process ids of a role's pods, except this one.
     pub fn processes(&self, role: &str, but: u32) -> Vec<u32> {
         let all = self.pods.iter().filter(|one| one.role == role).map(|one| one.pod.id());
         all.filter(|id| *id != but).collect()
     }
 
-    /// The pod that was the last to renew its ownership of the only partition.
+    /// The pod that last renewed its lease of the only partition.
     pub async fn owner(&self) -> usize {
         let since = self.control.count();
         let visit = self
@@ -145,7 +145,7 @@ impl World {
         self.at(visit.process).expect("pods of this world alone speak to its control")
     }
 
-    /// Runs `act` while messages stream, and then has the stream end.
+    /// Runs `act` while messages stream; then stops the stream.
     pub async fn streaming(&mut self, act: impl AsyncFnOnce(&mut World, &Stream<'_>)) {
         let (ledger, desk) = (self.ledger.clone(), self.desk.clone());
         let mut producers = std::mem::take(&mut self.producers);
@@ -168,7 +168,7 @@ impl World {
         self.producers = producers;
     }
 
-    /// Every pod runs.
+    /// Restarts every pod that does not run.
     pub async fn runs_again(&mut self) {
         for one in &mut self.pods {
             if std::mem::take(&mut one.is_ending) {
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// All that was promised has arrived, in order, and nothing is left.
+    /// Checks that all promised messages have arrived, in order, and that nothing is left.
     pub async fn settles(&self) {
         drained(&self.pods[0].pod, &self.ledger, &DESTINATIONS).await;
         let found = check(&self.ledger, &self.desk.journal, &RULES);
@@ -198,7 +198,7 @@ impl World {
 impl Stream<'_> {
     async fn send(&self, name: &'static str, producer: &mut Producer, at: &mut usize) {
         let mut sent = 0;
-        // One at each pod: while one of them is held, the other sends.
+        // Each producer has its own pod: while one of them is held, the other sends.
         producer.returns();
         while sent < MESSAGES_MIN || !self.enough.load(Ordering::SeqCst) {
             if self.promised() > self.arrived() + AHEAD_MAX {
@@ -220,8 +220,8 @@ impl Stream<'_> {
         self.desk.journal.messages()
     }
 
-    /// Waits until everything that has been promised by now has arrived: whatever one pod had in
-    /// hand, another has taken up.
+    /// Waits until everything promised so far has arrived: the other pods have taken over the work
+    /// of a stopped one.
     pub async fn catches_up(&self) {
         let promised: Vec<_> = self.ledger.all().split_off(self.started);
         eventually("what was promised arrives", async || {
@@ -236,7 +236,7 @@ impl Stream<'_> {
     }
 }
 
-/// A service that fails at the first attempt at some messages.
+/// A transform service that fails at the first attempt for some messages.
 async fn transformer() -> (SocketAddr, AbortOnDropHandle<()>) {
     http::serve(|request| async move {
         let fails = request.number("reseq-sequence") % FAILS_EACH == 0;

@@ -1,4 +1,4 @@
-//! Each scene passes as it is, and shows an anomaly by name with each bug that is planted for it.
+//! Each scene passes without a bug, and shows a named anomaly with each bug that is planted for it.
 #![cfg(all(feature = "pause-points", feature = "planted-bugs"))]
 
 use std::{
@@ -16,12 +16,12 @@ mod scenes;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Runs at a time.
+/// Scenes that run at the same time.
 const AT_ONCE: usize = 4;
 
 type Running = Pin<Box<dyn Future<Output = Ended>>>;
 
-/// A scene, and what makes its races certain.
+/// A scene, and the means that make its race certain.
 struct Of {
     name: &'static str,
     layer: &'static str,
@@ -56,8 +56,8 @@ const SCENES: [Of; 19] = [
     scene!(comes_and_goes, "journey"),
 ];
 
-/// Each bug, what it is, the scene that must find it, and what it must be found as: where there are
-/// two, whichever comes first. What is sent before the answer to the one before may also pass it.
+/// Each bug, its description, the scene that must find it, and the anomalies that prove it. A
+/// request that is sent before the answer to the previous one may also overtake it.
 const BUGS: [(&str, &str, &str, &[Anomaly]); 25] = [
     (
         "accepted_when_sent",

@@ -1,5 +1,5 @@
-//! What the scenes share: a small deployment with a bug planted or without, and the verdict on what
-//! came of it.
+//! What the scenes share: a small deployment, with or without a planted bug, and the verdict on the
+//! outcome.
 
 use std::{
     fmt,
@@ -30,23 +30,23 @@ use crate::support::{
     wait::{LOOK_EVERY, PATIENCE, eventually},
 };
 
-/// With a bug planted, what has not happened by then counts as never.
+/// With a planted bug, something that has not happened by then counts as never.
 const SOON: Duration = Duration::from_secs(6);
-/// So long is looked for what must not happen.
+/// How long a scene watches for what must not happen.
 const A_WHILE: Duration = Duration::from_millis(700);
 
-/// A promise that is found broken.
+/// A broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
-    /// Promised, not there any more, and never delivered.
+    /// Promised, not stored any more, and never delivered.
     Lost,
     /// Delivered, or stamped, in another order than it was sent in.
     Reordered,
-    /// One message stands in two places.
+    /// One message has two positions.
     Doubled,
-    /// Taken in although something that the producer sent before was refused.
+    /// Accepted although an earlier message of the producer was refused.
     Overtaken,
-    /// It does not go on.
+    /// No progress.
     Stuck,
     /// A sender sends after another has become the owner.
     TwoOwners,
@@ -56,9 +56,9 @@ pub enum Anomaly {
     ProcessedTwice,
     /// A client that still waits for its answer gets none.
     Unanswered,
-    /// An attempt that had failed is not counted, and its wait forgotten.
+    /// A failed attempt is not counted, and its backoff is forgotten.
     AttemptForgotten,
-    /// Something is damaged, and nothing names it.
+    /// Something is damaged, and nothing reports it.
     Unnamed,
 }
 
@@ -81,23 +81,23 @@ impl fmt::Display for Anomaly {
     }
 }
 
-/// What a scene finds: nothing wrong, or an anomaly.
+/// The result of a scene: nothing wrong, or an anomaly.
 pub type Verdict = Result<(), Anomaly>;
 
-/// How the other side behaves.
+/// How the receiver and the transform behave.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Manners {
-    /// The first attempt at each so many-th sequence is refused by the receiver; 0: none.
+    /// The receiver refuses the first attempt at every sequence divisible by this; 0: none.
     pub refuses_each: u64,
-    /// How long the receiver takes over each.
+    /// How long the receiver takes for each request.
     pub takes_ms: u64,
-    /// The first attempt at each so many-th sequence fails in the transform; 0: nothing is
-    /// transformed.
+    /// The transform fails at the first attempt for every sequence divisible by this; 0: there is
+    /// no transform.
     pub fails_each: u64,
-    /// How long the transform takes over the third message, at its first attempt.
+    /// How long the transform takes for the third message, at its first attempt.
     pub third_takes_ms: u64,
-    /// What comes is a batch, of which the receiver takes one message at a time; it says so in a way that
-    /// cannot be understood at the first attempt, and rightly at the next.
+    /// Deliveries are batches, of which the receiver accepts one message at a time. Its first
+    /// answer cannot be parsed, the next ones can.
     pub is_unclear: bool,
 }
 
@@ -108,7 +108,7 @@ pub struct Scene {
     pub pods: Vec<Pod>,
     pub ways: Vec<Proxy>,
     pub journal: Arc<Journal>,
-    /// What came to the transform.
+    /// What the transform has received.
     pub transforms: Arc<Journal>,
     pub ledger: Arc<Ledger>,
     pub sent: usize,
@@ -119,7 +119,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Pods of these roles, all with this bug. `change` says how they are set.
+    /// Starts pods of these roles, all with this bug. `change` adapts their settings.
     pub async fn start(
         bug: Option<&str>,
         roles: &[&str],
@@ -170,7 +170,7 @@ impl Scene {
         }
     }
 
-    /// Sends so many in one batch, until they are promised.
+    /// Sends this many messages in one batch, until they are promised.
     pub async fn send(&mut self, count: usize) -> Verdict {
         let numbers = self.sent..self.sent + count;
         self.sent += count;
@@ -179,7 +179,7 @@ impl Scene {
         tokio::time::timeout(self.patience, sending).await.map_err(|_| Anomaly::Stuck)
     }
 
-    /// Waits until something is so; stuck if it never is.
+    /// Waits until a condition holds; stuck if it never does.
     pub async fn until(&self, mut is_so: impl AsyncFnMut(&Scene) -> bool) -> Verdict {
         let deadline = Instant::now() + self.patience;
         while !is_so(self).await {
@@ -203,19 +203,19 @@ impl Scene {
         false
     }
 
-    /// Nothing is pending at the destination, as the first pod tells it.
+    /// Whether nothing is pending at the destination, according to the first pod.
     pub async fn is_idle(&self) -> bool {
         stats(&self.pods[0], "orders").await.is_ok_and(|numbers| numbers["pending"] == 0)
     }
 
-    /// Waits until nothing is pending, and looks what became of what was promised over HTTP.
+    /// Waits until nothing is pending, and checks what became of everything promised over HTTP.
     pub async fn settles(&self) -> Verdict {
         let promises = self.ledger.all();
         let bodies: Vec<String> = promises.iter().map(|promise| promise.body.clone()).collect();
         self.settles_with(&bodies).await
     }
 
-    /// The same for these bodies, in this order.
+    /// Does the same for these bodies, which must arrive in this order.
     pub async fn settles_with(&self, bodies: &[String]) -> Verdict {
         self.until(async |scene| scene.is_idle().await).await?;
         let deliveries = self.journal.all();
@@ -240,12 +240,12 @@ impl Scene {
         Ok(())
     }
 
-    /// The pod that is caught.
+    /// The index of the pod that is caught.
     pub fn at(&self, held: &Caught) -> usize {
         self.pods.iter().position(|pod| pod.id() == held.visit.process).unwrap()
     }
 
-    /// Ends the pod that is caught, where it is.
+    /// Kills the pod that is caught.
     pub fn kills(&mut self, held: Caught) {
         let at = self.at(&held);
         self.pods[at].kill();
@@ -264,7 +264,7 @@ impl Scene {
         last.unwrap_or_default()
     }
 
-    /// Sends this request to the first pod, over a connection of its own.
+    /// Sends this request to the first pod, over a new connection.
     pub async fn asks(&self, path: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.pods[0].addresses.http().unwrap()).await.unwrap();
         let length = body.len();
@@ -274,7 +274,7 @@ impl Scene {
         stream
     }
 
-    /// Removes the destination with all that is pending, and makes it again as it was.
+    /// Removes the destination with all its pending messages, and creates it again unchanged.
     pub async fn make_again(&self) {
         let settings = config::Redis {
             url: self.redis.url().to_owned(),
@@ -288,7 +288,7 @@ impl Scene {
         store.define(&serde_json::from_str(&definition).unwrap()).await.unwrap();
     }
 
-    /// A producer's connection to the first pod.
+    /// A producer's TCP connection to the first pod.
     pub async fn connect(&self) -> Frames {
         let address = self.pods[0].addresses.tcp(0);
         let stream = eventually("the pod listens", async || {
@@ -311,7 +311,7 @@ impl Frames {
         let _ = write_frame(&mut self.stream, body, false).await;
     }
 
-    /// The next answer: the sequence, or none if it was refused or the connection ended.
+    /// The next answer: the sequence, or none if the line was refused or the connection ended.
     pub async fn answer(&mut self) -> Result<Option<u64>, Anomaly> {
         let answer = tokio::time::timeout(self.patience, read_frame(&mut self.stream, false)).await;
         let line = answer.map_err(|_| Anomaly::Stuck)?.ok().flatten();
@@ -335,7 +335,7 @@ async fn receiver(journal: &Arc<Journal>, manners: Manners) -> (String, AbortOnD
             if manners.is_unclear {
                 return Some(takes_one(&journal, &request, sequence, attempt));
             }
-            // This is the work itself.
+            // The delay is the behaviour under test.
             tokio::time::sleep(Duration::from_millis(manners.takes_ms)).await;
             let Manners { refuses_each, .. } = manners;
             let is_due = refuses_each > 0 && sequence % refuses_each == 0;
@@ -352,7 +352,7 @@ async fn receiver(journal: &Arc<Journal>, manners: Manners) -> (String, AbortOnD
     (format!("http://{address}/in"), server)
 }
 
-/// Takes the first message of a batch.
+/// Accepts the first message of a batch.
 fn takes_one(journal: &Journal, request: &http::Request, sequence: u64, attempt: u64) -> Answer {
     let envelopes: Vec<Value> = serde_json::from_str(&request.body).unwrap();
     let (body, id) = (envelopes[0]["body"].to_string(), envelopes[0]["id"].to_string());
@@ -363,7 +363,7 @@ fn takes_one(journal: &Journal, request: &http::Request, sequence: u64, attempt:
     Answer { body: format!("{{\"accepted\": {count}}}"), ..Answer::status(200) }
 }
 
-/// What the journal holds where a body was refused.
+/// What the journal records for a refused body.
 fn refused(body: &str) -> String {
     format!("refused {body}")
 }
@@ -389,7 +389,7 @@ async fn transformer(journal: &Arc<Journal>, manners: Manners) -> (String, Abort
                 (request.number("reseq-sequence"), request.number("reseq-attempt"));
             journal.note(note(&request, request.body.clone(), sequence, attempt));
             if sequence == 3 && attempt == 1 {
-                // This is the work itself.
+                // The delay is the behaviour under test.
                 tokio::time::sleep(Duration::from_millis(manners.third_takes_ms)).await;
             }
             if sequence % manners.fails_each.max(1) == 0 && attempt == 1 {

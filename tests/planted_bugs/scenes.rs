@@ -1,4 +1,4 @@
-//! The scenes: each is right without a bug, and shows an anomaly with one of those that it is for.
+//! The scenes. Each passes without a bug, and shows an anomaly with every bug that it is for.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,7 +25,7 @@ fn bodies(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{{\"number\":{number}}}")).collect()
 }
 
-/// What a scene ended with, and how many messages had been sent in it.
+/// The verdict of a scene, and how many messages it had sent.
 pub type Ended = (Verdict, usize);
 
 /// Transforms fail, deliveries are refused, one message takes long, and Redis is killed between two
@@ -35,7 +35,8 @@ pub async fn failures(bug: Option<String>) -> Ended {
         Manners { refuses_each: 3, fails_each: 4, third_takes_ms: 3500, ..Manners::default() };
     let leases = |settings: &mut Settings| {
         short_leases(settings);
-        // Shorter than the third takes, and long enough that no slow machine lets it run out.
+        // Shorter than the third message takes, and so long that it does not expire on a slow
+        // machine.
         settings.processor_lease_ms = 2000;
     };
     let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, leases).await;
@@ -55,7 +56,7 @@ pub async fn failures(bug: Option<String>) -> Ended {
     (verdict, scene.sent)
 }
 
-/// The receiver takes a part of each batch, and says so in a way that cannot be understood.
+/// The receiver accepts a part of each batch, and its answer cannot be parsed.
 pub async fn unclear_answers(bug: Option<String>) -> Ended {
     let manners = Manners { is_unclear: true, ..Manners::default() };
     let delivery =
@@ -69,7 +70,7 @@ pub async fn unclear_answers(bug: Option<String>) -> Ended {
     (verdict, scene.sent)
 }
 
-/// A producer sends one message as JSON twice, under the key of its header.
+/// A producer sends the same JSON message twice, with the idempotency key in the header.
 pub async fn sent_twice(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
@@ -87,7 +88,7 @@ pub async fn sent_twice(bug: Option<String>) -> Ended {
     (verdict, 2)
 }
 
-/// A worker leases a message that its parser of JSON refuses, and a good one.
+/// A worker leases a message that its JSON parser refuses, and a good one.
 pub async fn deep_body(bug: Option<String>) -> Ended {
     let with_worker = |settings: &mut Settings| {
         let fields = "url = \"http://127.0.0.1:9/\"\ntransform = { kind = \"worker\" }";
@@ -167,7 +168,7 @@ pub async fn batches(bug: Option<String>) -> Ended {
     (verdict, bodies.len())
 }
 
-/// Redis stamps an arrival, and the connection is cut before it says so. There is no idempotency
+/// Redis stamps a message, and the connection is cut before the answer. There is no idempotency
 /// key.
 pub async fn lost_answer(bug: Option<String>) -> Ended {
     let manners = Manners::default();
@@ -175,7 +176,7 @@ pub async fn lost_answer(bug: Option<String>) -> Ended {
     let bodies = bodies(2);
     let verdict = async {
         let mut frames = scene.connect().await;
-        // From the first call the pod knows the epoch.
+        // The pod learns the epoch with its first call.
         frames.write(&bodies[0]).await;
         frames.answer().await?.ok_or(Anomaly::Stuck)?;
         scene.control.catch("ingest.gathered");
@@ -192,8 +193,8 @@ pub async fn lost_answer(bug: Option<String>) -> Ended {
     (verdict, bodies.len())
 }
 
-/// The destination is full for one frame of a stream; there is room again before the next one of
-/// the same stream is stamped.
+/// The destination is full for one frame of a stream. There is space again before the next frame of
+/// that stream is stamped.
 pub async fn full(bug: Option<String>) -> Ended {
     let delivery = format!("backlog_max = 4\n{SOON}");
     let manners = Manners::default();
@@ -225,7 +226,7 @@ pub async fn full(bug: Option<String>) -> Ended {
     (verdict, bodies.len())
 }
 
-/// The pod dies with a gathered batch that Redis has not.
+/// The pod dies with a gathered batch that it has not sent to Redis.
 pub async fn dies_before_the_call(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
@@ -244,7 +245,7 @@ pub async fn dies_before_the_call(bug: Option<String>) -> Ended {
     (verdict, bodies.len())
 }
 
-/// The pod dies when Redis has stamped and the producer is not answered; it asks again.
+/// The pod dies after Redis has stamped a message, before it answers. The producer asks again.
 pub async fn dies_before_the_answer(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
@@ -264,7 +265,7 @@ pub async fn dies_before_the_answer(bug: Option<String>) -> Ended {
     (verdict, 1)
 }
 
-/// The pod dies with messages that it has claimed, and comes back.
+/// The pod dies with claimed messages, and comes back.
 pub async fn dies_with_claims(bug: Option<String>) -> Ended {
     let manners = Manners { fails_each: 100, ..Manners::default() };
     let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
@@ -280,7 +281,7 @@ pub async fn dies_with_claims(bug: Option<String>) -> Ended {
     (verdict, scene.sent)
 }
 
-/// The owner does not come to renewing while it delivers, and another takes the partition.
+/// The owner's renewal is late while it delivers, and another acquires the partition.
 pub async fn owner_is_late(bug: Option<String>) -> Ended {
     let manners = Manners { takes_ms: 25, ..Manners::default() };
     let roles = [ALL, "sender"];
@@ -295,7 +296,7 @@ pub async fn owner_is_late(bug: Option<String>) -> Ended {
         let since = scene.control.count();
         scene.until(async |scene| scene.is_idle().await).await?;
         let sends = |visit: &Visit| visit.point == "sender.sending" && visit.process == late;
-        // One may have been on its way.
+        // One delivery may have been under way.
         let sent_late = scene.control.visits(since, sends).len();
         held.go();
         if sent_late > 2 { Err(Anomaly::TwoOwners) } else { scene.settles().await }
@@ -304,8 +305,8 @@ pub async fn owner_is_late(bug: Option<String>) -> Ended {
     (verdict, scene.sent)
 }
 
-/// The owner does not come to renewing, another takes the partition and is frozen, and Redis is another.
-/// Who was the owner must not say that nobody sends.
+/// The owner's renewal is late, another acquires the partition and is frozen, and Redis is
+/// replaced. The former owner must not vouch that nobody sends.
 pub async fn owner_is_late_for_an_epoch(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let roles = ["ingest", "sender", "sender"];
@@ -320,7 +321,7 @@ pub async fn owner_is_late_for_an_epoch(bug: Option<String>) -> Ended {
         let owner = scene.control.sees("another takes the partition", from, 1, other).await;
         let owner = scene.pods.iter().position(|pod| pod.id() == owner.process).unwrap();
         scene.pods[owner].freeze();
-        // As if it were another server: connections last, so that the first call tells.
+        // Looks like another server. Connections persist, so only the first call notices.
         let other_server = ["HSET", "reseq:{p00}:epoch", "server", "another"];
         scene.redis.ask::<u64>(&other_server).await.unwrap();
         let since = scene.control.count();
@@ -336,7 +337,7 @@ pub async fn owner_is_late_for_an_epoch(bug: Option<String>) -> Ended {
     (verdict, scene.sent)
 }
 
-/// The owner dies when a head that was refused has been put off, and another takes over.
+/// The owner dies after it has postponed a refused head, and another takes over.
 pub async fn owner_dies_after_a_refusal(bug: Option<String>) -> Ended {
     let manners = Manners { refuses_each: 3, ..Manners::default() };
     let roles = ["ingest", "sender", "sender"];
@@ -360,10 +361,10 @@ pub async fn owner_dies_after_a_refusal(bug: Option<String>) -> Ended {
     (verdict, scene.sent)
 }
 
-/// The owner is asked to end while a delivery has been accepted and is not settled.
+/// The owner is asked to end while a delivery is accepted and not settled.
 pub async fn owner_drains(bug: Option<String>) -> Ended {
     let roles = ["ingest", "sender", "sender"];
-    // Nobody waits for this lease: what changes hands is given back.
+    // Nobody waits for this lease: the owner resigns its partitions.
     let long = |settings: &mut Settings| settings.sender_lease_ms = 30_000;
     let manners = Manners::default();
     let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, long).await;
@@ -387,7 +388,7 @@ pub async fn owner_drains(bug: Option<String>) -> Ended {
     (verdict, scene.sent)
 }
 
-/// A worker asks for messages and hangs up before its answer. Its lease would last for an hour.
+/// A worker asks for messages and hangs up before the answer. Its lease would last for an hour.
 pub async fn worker_hangs_up(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let worker = |settings: &mut Settings| {
@@ -417,7 +418,7 @@ pub async fn worker_hangs_up(bug: Option<String>) -> Ended {
     (verdict, 1)
 }
 
-/// A client sends a message and says that nothing more comes, before the message is stamped.
+/// A client sends a message and shuts down its direction before the message is stamped.
 pub async fn closes_its_direction(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
@@ -427,7 +428,7 @@ pub async fn closes_its_direction(bug: Option<String>) -> Ended {
         let mut stream = scene.asks("/v1/destinations/orders/messages", &bodies[0]).await;
         let held = scene.control.caught().await;
         stream.shutdown().await.unwrap();
-        // It has been noticed by then.
+        // By then the pod has noticed.
         for _ in 0..10 {
             let answer = client().get(scene.pods[0].url("/healthz")).send().await.unwrap();
             assert_eq!(answer.status(), 200);
@@ -444,8 +445,8 @@ pub async fn closes_its_direction(bug: Option<String>) -> Ended {
     (verdict, 1)
 }
 
-/// While a delivery has been accepted and is not settled, its destination is removed and made again,
-/// and another message has got the same number.
+/// A delivery is accepted and not settled. Meanwhile its destination is removed and made again, and
+/// another message gets the same sequence.
 pub async fn made_again(bug: Option<String>) -> Ended {
     let roles = ["ingest", "sender"];
     let long = |settings: &mut Settings| settings.sender_lease_ms = 30_000;
@@ -456,14 +457,14 @@ pub async fn made_again(bug: Option<String>) -> Ended {
         scene.send(1).await?;
         let held = scene.control.caught().await;
         let at = scene.at(&held);
-        // It learns of both at once.
+        // The sender sees the removal and the new destination at the same time.
         scene.pods[at].freeze();
         scene.make_again().await;
         scene.send(2).await?;
         scene.pods[at].thaw();
         let delivers = |visit: &Visit| visit.point == "sender.sending";
         let since = scene.control.count();
-        // Without the bug, it begins anew at once; with it, it waits for the old delivery.
+        // Without the bug the sender starts over at once; with it, it waits for the old delivery.
         scene.comes_to(async |scene| !scene.control.visits(since, delivers).is_empty()).await;
         held.go();
         scene.settles().await
@@ -472,7 +473,7 @@ pub async fn made_again(bug: Option<String>) -> Ended {
     (verdict, scene.sent)
 }
 
-/// A destination is made, delivers, and is removed.
+/// A destination is created, delivers, and is removed.
 pub async fn comes_and_goes(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;

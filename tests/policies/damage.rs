@@ -1,11 +1,11 @@
-//! Messages of which Redis holds what cannot be read, or nothing: each holds up its own lane alone, is
+//! Messages whose records in Redis are missing or unreadable. Each blocks only its own lane, is
 //! shown, and can be made to leave.
 
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, ERP};
 
-/// Ways to damage the second message's record.
+/// The ways to damage the record of the second message.
 const DAMAGE: [&str; 4] = ["missing", "garbage", "cut", "of another version"];
 
 impl Desk {
@@ -38,7 +38,7 @@ impl Desk {
         }
     }
 
-    /// Works on all that is waiting: each body comes back as it went.
+    /// Processes all waiting messages; completes each with its own body.
     pub(super) async fn work(&self) -> usize {
         let leases = self.lease(json!({"max": 9, "wait_ms": 20_000})).await;
         for lease in &leases {
@@ -48,7 +48,7 @@ impl Desk {
         leases.len()
     }
 
-    /// Ends the pod, so that no sender has anything in hand.
+    /// Ends the pod, so that no sender is delivering anything.
     pub(super) async fn let_go(&mut self) {
         self.pod.drains().await;
     }
@@ -102,13 +102,13 @@ async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
             let listed = desk.get(&format!("/v1/destinations/{ERP}/messages?state=halted")).await;
             assert_eq!(listed["items"][0]["sequence"], 2, "{what}: {listed}");
             assert!(listed["items"][0]["damaged"].is_string(), "{what}: {listed}");
-            // Nobody knows when it was received: it is not as old as 1970.
+            // The time of receipt is unknown; it must not show as 1970.
             let times = (&listed["items"][0]["received_at"], &listed["items"][0]["age_ms"]);
             assert!(times.0.is_null() == times.1.is_null(), "{what}: {listed}");
             let old = times.0.as_str().is_some_and(|at| at.starts_with("1970"));
             assert!(!old, "{what}: {listed}");
 
-            // People get past it, each time in another way.
+            // Someone gets the lane going again, each time by another command.
             let key = if ordering == "key" { json!("a") } else { Value::Null };
             match how {
                 "missing" => {

@@ -1,5 +1,5 @@
-//! What is damaged is named, by those who can see it, for as long as it is; and a call for many messages
-//! or destinations that meets it serves all others.
+//! Damage is reported by those who see it, for as long as it lasts. A call for many messages or
+//! destinations that finds damage serves all the others.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ impl Desk {
         answer.text().await.unwrap()
     }
 
-    /// Waits until `/readyz` says this of what is damaged, and the metric agrees; none: nothing.
+    /// Waits until `/readyz` reports this damage, and the metric agrees; `None`: no damage.
     async fn names(&self, what: Option<&str>) {
         eventually(&format!("/readyz names {what:?}"), async || {
             let text = self.ready().await;
@@ -39,7 +39,7 @@ impl Desk {
         command.exec_async(&mut self.redis.connection().await).await.unwrap();
     }
 
-    /// Puts a text where Redis holds something else.
+    /// Replaces a key by a string.
     async fn spoil(&self, key: &str) {
         self.redis_ask::<u64>(&["DEL", key]).await;
         self.redis_ask::<String>(&["SET", key, "of another type"]).await;
@@ -77,7 +77,7 @@ async fn a_damaged_message_is_named_until_it_is_gone() {
         while desk.work().await == 0 {}
         desk.names(Some("damaged: erp: messages: 2 cannot be read: 1, 2\n")).await;
         if how == "cancel" {
-            // A pod that was not there when they were met finds them.
+            // A pod that starts after the damage was found finds it again.
             desk.let_go().await;
             desk.pod.restart().await;
             desk.names(Some("damaged: erp: messages: 2 cannot be read: 1, 2\n")).await;
@@ -129,7 +129,7 @@ async fn what_a_repair_removed_is_not_named_any_more() {
     assert_eq!(desk.ask("POST", "/v1/messages", send).await.0, 503);
     desk.names(Some("damaged: erp: ingest: ")).await;
     desk.steer("repair", json!({})).await;
-    // Nobody calls for it again: a look is enough.
+    // Nobody calls ingest for the destination again: a scan for damage is enough.
     assert_eq!(desk.ready().await, "ready\n");
     while desk.work().await == 0 {}
     desk.is_drained().await;
@@ -149,7 +149,7 @@ async fn a_lane_that_cannot_be_read_keeps_no_other_from_ending() {
     desk.until("the other leaves", |stats| stats["delivered_total"] == 1).await;
     desk.names(Some("damaged: erp: complete: ")).await;
 
-    // So it is when they come in.
+    // Ingest of lanes behaves the same.
     let in_progress = desk.keys().in_progress(Some("a"));
     desk.redis_ask::<String>(&["RENAME", &in_progress, "aside"]).await;
     desk.spoil(&in_progress).await;
@@ -166,7 +166,7 @@ async fn a_lane_that_cannot_be_read_keeps_no_other_from_ending() {
     assert_eq!(lines[2]["code"], "damaged", "{answer}");
     desk.names(Some("damaged: erp: ingest: ")).await;
 
-    // And where they are withdrawn.
+    // So does withdrawing.
     let path = format!("/v1/destinations/{ERP}/messages/1");
     let (status, answer) = desk.ask("DELETE", &path, Value::Null).await;
     assert_eq!((status, &answer["code"]), (500, &json!("damaged")), "{answer}");
@@ -179,8 +179,8 @@ async fn a_lane_that_cannot_be_read_keeps_no_other_from_ending() {
     desk.is_drained().await;
 }
 
-/// What is to become of a refused head cannot be noted. It is not sent again meanwhile, and the other
-/// lanes go on.
+/// Redis cannot store what becomes of a refused head. The sender does not send it again meanwhile,
+/// and the other lanes go on.
 #[tokio::test]
 async fn a_head_that_cannot_be_ended_keeps_no_other_lane_and_is_not_sent_again() {
     let desk = Desk::start(json!({"ordering": "key"})).await;
@@ -226,7 +226,7 @@ async fn a_destination_that_cannot_be_read_keeps_no_other_from_its_workers() {
             _ => json!({}),
         };
         let statuses = desk.ends(how, &leases, fields).await;
-        // To extend and to give back need no record.
+        // `extend` and `requeue` need no record.
         let of_erp = if matches!(how, "extend" | "requeue") { "ok" } else { "damaged" };
         assert_eq!(statuses, [of_erp, "ok"], "{how}");
         if how == "fail" {
@@ -239,7 +239,7 @@ async fn a_destination_that_cannot_be_read_keeps_no_other_from_its_workers() {
             leases[1] = again[0].clone();
         }
     }
-    // The one that was given back waits, and cannot be claimed; the other is.
+    // The requeued message waits and cannot be claimed; the other one can.
     let answer = desk.ok("POST", "/v1/leases", both.clone()).await;
     assert_eq!(answer["leases"][0]["destination"], "other", "{answer}");
     assert_eq!(answer["damaged"], json!([ERP]), "{answer}");
@@ -270,13 +270,13 @@ async fn a_listing_that_meets_damage_says_so_and_goes_on() {
     assert_eq!((&items[1]["sequence"], items[1]["damaged"].is_string()), (&json!(2), true));
     assert!(items[0]["damaged"].is_null() && items[2]["damaged"].is_null(), "{listed}");
 
-    // A dead letter that is listed and not there.
+    // A dead letter that is listed and has no record.
     desk.redis_ask::<u64>(&["ZADD", &keys.dead_letters(), "2", "2"]).await;
     let listed = desk.get(&format!("/v1/destinations/{ERP}/dead-letters")).await;
     assert_eq!(listed["items"][0]["sequence"], 2, "{listed}");
     assert!(listed["items"][0]["damaged"].is_string(), "{listed}");
 
-    // What names no message among the records, and among what waits, hides none.
+    // A field that is not a sequence hides no message from the list.
     desk.steer("pause", json!({"what": "delivery"})).await;
     desk.send("a4", json!({"key": "a"})).await;
     desk.redis_ask::<u64>(&["HSET", &keys.messages(), "no number", "x"]).await;
@@ -284,7 +284,7 @@ async fn a_listing_that_meets_damage_says_so_and_goes_on() {
     assert_eq!(listed["items"][0]["sequence"], 4, "{listed}");
     desk.redis_ask::<u64>(&["HDEL", &keys.messages(), "no number"]).await;
 
-    // Numbers that cannot be read are named; the others are told.
+    // A counter that cannot be read is listed as damaged; the others are shown.
     desk.spoil(&keys.halted()).await;
     let stats = desk.stats().await;
     assert_eq!((&stats["pending"], &stats["damaged"]), (&json!(1), &json!(["halted"])), "{stats}");
@@ -298,7 +298,7 @@ async fn a_listing_that_meets_damage_says_so_and_goes_on() {
     desk.is_drained().await;
 }
 
-/// What cannot be read as what it should be is no answer that did not come: nobody is to ask again.
+/// A value of the wrong kind is damage, not a lost answer: the client must not ask again.
 #[tokio::test]
 async fn an_answer_that_holds_something_else_is_damage_and_not_unconfirmed() {
     let desk = Desk::start(json!({})).await;
@@ -312,7 +312,7 @@ async fn an_answer_that_holds_something_else_is_damage_and_not_unconfirmed() {
     assert_eq!(stats["damaged"], json!(["settled"]), "{stats}");
 }
 
-/// Hints name destinations and lanes. One that is no text names none, and hides no other.
+/// Hints name destinations and lanes. A hint that is not UTF-8 is ignored and hides no other.
 #[tokio::test]
 async fn a_hint_that_cannot_be_read_hides_no_other() {
     let desk = Desk::start(json!({"ordering": "key"})).await;

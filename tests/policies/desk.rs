@@ -1,4 +1,4 @@
-//! One pod with all roles, a receiver and a transform service that answer as they are told.
+//! One pod with all roles, a receiver, and a transform service with configurable answers.
 
 use std::{
     collections::HashMap,
@@ -18,25 +18,25 @@ use crate::support::{
     wait::{LOOK_EVERY, eventually},
 };
 
-/// The destination of all these journeys.
+/// The destination of all these tests.
 pub const ERP: &str = "erp";
 
-/// What a service was sent and how it answers, by the body of the request.
+/// A service that records its requests, and answers by the body of each request.
 #[derive(Default)]
 pub struct Service {
-    /// Bodies whose requests are refused with this status, so often (none: for ever).
+    /// Bodies that are refused: the status, and how often (none: always).
     refused: Mutex<HashMap<String, (u16, Option<usize>)>>,
     refused_all: Mutex<Option<(u16, usize)>>,
     pub taken: Mutex<Vec<Taken>>,
     /// Requests that came, answered or not.
     pub arrived: AtomicUsize,
-    /// Requests in flight, and the most there have been at once.
+    /// Requests in flight: now, and at most so far.
     in_flight: Mutex<(usize, usize)>,
-    /// A request is answered only after this has been released.
+    /// While a test holds the write lock of this gate, no request is answered.
     pub gate: tokio::sync::RwLock<()>,
-    /// What a success is answered with.
+    /// The body of a successful answer.
     pub answer: Mutex<Option<String>>,
-    /// Of each batch at most so many are taken, and the answer says so.
+    /// The most messages that are accepted of each batch; the answer says how many.
     pub takes_max: Mutex<Option<usize>>,
 }
 
@@ -52,7 +52,7 @@ impl Service {
         self.refused.lock().unwrap().insert(body.to_owned(), (status, times));
     }
 
-    /// The next so many requests are refused with this status, whatever they say.
+    /// Refuses the next requests with this status, whatever their bodies: `(status, count)`.
     pub fn refuse_all(&self, refusal: Option<(u16, usize)>) {
         *self.refused_all.lock().unwrap() = refusal;
     }
@@ -117,11 +117,11 @@ impl Service {
     }
 }
 
-/// A pod, and what it sends to.
+/// A pod, its receiver and its transform service.
 pub struct Desk {
     pub redis: TestRedis,
     pub pod: Pod,
-    /// The sender, where it is a pod of its own.
+    /// The sender, where it is a separate pod.
     pub sender: Option<Pod>,
     pub receiver: Arc<Service>,
     pub transformer: Arc<Service>,
@@ -131,7 +131,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// With a destination `erp` of this definition; the receiver's `url` is put in.
+    /// Starts a pod with a destination `erp` of this definition; fills in the receiver's `url`.
     pub async fn start(definition: Value) -> Desk {
         let redis = TestRedis::start().await;
         let (receiver, transformer) = (Arc::new(Service::default()), Arc::new(Service::default()));
@@ -153,7 +153,7 @@ impl Desk {
         desk
     }
 
-    /// The same with a sender that is a pod of its own, whose leases no test outlives.
+    /// Starts it with a separate sender pod, whose leases outlast every test.
     pub async fn start_apart(definition: Value) -> Desk {
         let mut desk = Desk::start(definition).await;
         desk.pod.kill();
@@ -165,7 +165,7 @@ impl Desk {
         desk
     }
 
-    /// The transform that is this desk's own service, with soon retries.
+    /// Adds this desk's transform service to a definition, with short backoffs.
     pub fn with_transform(&self, definition: Value) -> Value {
         let mut definition = definition;
         definition["transform"]["kind"] = json!("http");
@@ -189,7 +189,7 @@ impl Desk {
         self.ok("PUT", &path, definition).await;
     }
 
-    /// Asks, and returns the status and the answer.
+    /// Sends a request. Returns the status and the answer.
     pub async fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
         let request = client().request(method.parse().unwrap(), self.pod.url(path));
         let request = match body {
@@ -202,19 +202,19 @@ impl Desk {
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// The answer to what must succeed.
+    /// Sends a request that must succeed. Returns the answer.
     pub async fn ok(&self, method: &str, path: &str, body: Value) -> Value {
         let (status, answer) = self.ask(method, path, body).await;
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
         answer
     }
 
-    /// The same at the destination.
+    /// Sends such a POST request for the destination.
     pub async fn steer(&self, what: &str, body: Value) -> Value {
         self.ok("POST", &format!("/v1/destinations/{ERP}/{what}"), body).await
     }
 
-    /// Sends a message with these further fields; returns its sequence.
+    /// Sends a message with these further fields. Returns its sequence.
     pub async fn send(&self, body: &str, fields: Value) -> u64 {
         let mut item = json!({"destinations": [ERP], "body": body});
         item.as_object_mut().unwrap().extend(fields.as_object().cloned().unwrap_or_default());
@@ -240,7 +240,7 @@ impl Desk {
         self.ok("GET", &format!("/v1/destinations/{ERP}/stats"), Value::Null).await
     }
 
-    /// Waits until the numbers are so.
+    /// Waits until the statistics satisfy `is_so`.
     pub async fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         eventually(what, async || {
             let stats = self.stats().await;
@@ -249,7 +249,7 @@ impl Desk {
         .await
     }
 
-    /// Waits until the receiver has these bodies, in this order, and nothing else.
+    /// Waits until the receiver has exactly these bodies, in this order.
     pub async fn receives(&self, bodies: &[&str]) {
         let bodies: Vec<String> = bodies.iter().map(|body| format!("\"{body}\"")).collect();
         eventually("the receiver has them", async || {
@@ -259,14 +259,14 @@ impl Desk {
         .await;
     }
 
-    /// Nothing is left to do, and the books are right: what was stamped is what is gone.
+    /// Waits until nothing is pending, and checks that the counters balance.
     pub async fn is_drained(&self) -> Value {
         let stats = self.until("it is drained", |stats| stats["pending"] == 0).await;
         balanced(&stats);
         stats
     }
 
-    /// One lease; none if there is nothing to claim.
+    /// Leases messages; returns none if there is nothing to claim.
     pub async fn lease(&self, body: Value) -> Vec<Value> {
         let mut asked = json!({"destinations": [ERP]});
         asked.as_object_mut().unwrap().extend(body.as_object().cloned().unwrap());
@@ -274,7 +274,7 @@ impl Desk {
         answer["leases"].as_array().unwrap().clone()
     }
 
-    /// Ends leases: `complete`, `fail`, `release`, with these further fields of each.
+    /// Ends leases by `complete`, `fail` or `requeue`, with these further fields for each.
     pub async fn end(&self, how: &str, leases: &[Value], fields: Value) {
         let items = leases.iter().map(|lease| {
             let mut item = json!({"token": lease["token"]});
@@ -288,8 +288,8 @@ impl Desk {
         }
     }
 
-    /// Looks at something again and again, as long as it takes to be sure that nothing happens: until
-    /// a message to another destination has gone all the way.
+    /// Waits long enough to be sure that nothing happens: until a message to another destination
+    /// has been delivered.
     pub async fn nothing_happens(&self) {
         let other = Arc::new(Service::default());
         let (url, _server) = other.serve().await;
@@ -304,7 +304,7 @@ impl Desk {
     }
 }
 
-/// Ingested is pending and gone, and gone is the sum of all ways to go.
+/// Every stamped message is pending or gone, and the ways of leaving add up to what is gone.
 pub fn balanced(stats: &Value) {
     let number = |field: &str| stats[field].as_u64().unwrap_or_else(|| panic!("{field}: {stats}"));
     let gone = ["delivered_total", "dropped_total", "dead_lettered_total", "cancelled_total"];

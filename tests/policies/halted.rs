@@ -1,4 +1,4 @@
-//! Attempts that are used up: halt, skip, drop; and the ways out for people.
+//! Exhausted attempts: halt, dead letter, drop; and the commands that resolve them.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     support::checker::keys,
 };
 
-/// A desk whose transform refuses `two` for good.
+/// A desk whose transform permanently refuses `two`.
 async fn with_a_bad_message(fields: Value) -> Desk {
     let desk = Desk::start(json!({})).await;
     let mut definition = fields;
@@ -15,7 +15,7 @@ async fn with_a_bad_message(fields: Value) -> Desk {
     let definition = desk.with_transform(definition);
     desk.define(ERP, definition).await;
     desk.transformer.refuse("\"two\"", 422, None);
-    // What is accepted is answered as it came, in quotes.
+    // The service returns an accepted body unchanged, in quotes.
     desk
 }
 
@@ -57,7 +57,7 @@ async fn a_message_that_the_receiver_rejects_halts_its_lane_and_is_retried_in_pl
         desk.send(body, json!({"key": key})).await;
     }
     desk.until("one lane is halted", |stats| stats["halted"] == 1).await;
-    // Only that key's lane waits.
+    // Only the lane of that key waits.
     let stats = desk.until("the others went on", |stats| stats["delivered_total"] == 2).await;
     assert_eq!(stats["heads"].as_array().unwrap().len(), 1, "{stats}");
     desk.receiver.accept("\"a2\"");
@@ -90,7 +90,7 @@ async fn gone_always_halts_and_skip_head_lets_the_lane_go_on() {
     let skipped = desk.steer("skip-head", json!({})).await;
     assert_eq!((&skipped["sequence"], &skipped["state"]), (&json!(2), &json!("dead_lettered")));
     desk.receives(&["one", "three"]).await;
-    // The receiver can tell, and can ask.
+    // The receiver can see the gap, and can ask what became of message 2.
     assert_eq!(desk.receiver.header(1, "reseq-previous"), "2");
     let stats = desk.is_drained().await;
     assert_eq!((&stats["dead_lettered_total"], &stats["dead_letters"]), (&json!(1), &json!(1)));
@@ -113,7 +113,7 @@ async fn what_is_used_up_is_skipped_and_redriven_as_a_new_arrival() {
     let letters = desk.ok("GET", &path, Value::Null).await;
     assert_eq!(letters["items"].as_array().unwrap().len(), 2, "{letters}");
     let four = desk.ok("GET", &format!("{path}/4"), Value::Null).await;
-    // A final answer is one attempt, others are tried as often as they may be.
+    // A permanent refusal ends the attempts at once; other failures are tried `attempts_max` times.
     assert_eq!(four["attempts"], 3, "{four}");
     assert_eq!(four["errors"].as_array().unwrap().len(), 3);
     assert_eq!(four["errors"][0]["status"], 500);
@@ -150,7 +150,7 @@ async fn a_message_that_kills_its_processors_stops_doing_so() {
     let desk = Desk::start(definition).await;
     desk.send_all(&["poison"]).await;
     for attempt in [1, 2] {
-        // A worker that takes it and is never heard of again.
+        // A worker leases it and never answers again.
         let lease = desk.lease(json!({"wait_ms": 20_000, "lease_ms": 100})).await;
         assert_eq!(lease[0]["attempt"], attempt);
     }
@@ -198,7 +198,7 @@ async fn a_head_that_is_refused_again_and_again_can_be_skipped_between_its_attem
     let letter =
         desk.ok("GET", &format!("/v1/destinations/{ERP}/dead-letters/2"), Value::Null).await;
     assert_eq!(letter["stage"], "delivery", "{letter}");
-    // What had been processed is not processed again; it is only delivered.
+    // A message that was processed is not processed again, only delivered.
     desk.receiver.accept("\"two\"");
     desk.steer("dead-letters/redrive", json!({"sequences": [2]})).await;
     desk.receives(&["one", "three", "two"]).await;

@@ -23,7 +23,7 @@ async fn serial_processing_takes_one_message_of_a_lane_at_a_time() {
         let keys: Vec<&str> = leases.iter().map(|lease| lease["key"].as_str().unwrap()).collect();
         let different: BTreeSet<&&str> = keys.iter().collect();
         assert_eq!(different.len(), keys.len(), "one of each lane: {leases:?}");
-        // While these are processed no other of their lanes is to be had.
+        // While these are processed, no other message of their lanes can be claimed.
         assert!(desk.lease(json!({"max": 10})).await.is_empty());
         for lease in leases {
             done.push(lease["body"].as_str().unwrap().to_owned());
@@ -50,7 +50,7 @@ async fn where_nothing_is_in_order_the_higher_priority_is_claimed_first() {
     let leases = desk.lease(json!({"max": 10})).await;
     let bodies: Vec<&str> = leases.iter().map(|lease| lease["body"].as_str().unwrap()).collect();
     assert_eq!(bodies, ["high", "usual", "next", "low"]);
-    // Each leaves when it is ready, whatever was before it.
+    // Every message leaves as soon as it is ready, whatever came before it.
     desk.end("complete", &leases[3..], json!({"body": "low"})).await;
     desk.receives(&["low"]).await;
     assert_eq!(desk.receiver.header(0, "reseq-previous"), "0");
@@ -61,7 +61,7 @@ async fn where_nothing_is_in_order_the_higher_priority_is_claimed_first() {
         desk.end("complete", std::slice::from_ref(lease), json!({"body": lease["body"]})).await;
     }
     assert_eq!(desk.is_drained().await["delivered_total"], 4);
-    // A priority has a meaning only there.
+    // Other orderings refuse a priority.
     desk.define("withdrawing", json!({})).await;
     let item = json!({"destinations": ["withdrawing"], "body": "x", "priority": 9});
     let (status, problem) = desk.ask("POST", "/v1/messages", item).await;
@@ -75,7 +75,7 @@ async fn batches_hold_one_lanes_messages_in_order_and_may_be_accepted_in_part() 
     let gate = desk.receiver.gate.write().await;
     let names: Vec<String> = (1..=9).map(|number| format!("m{number}")).collect();
     desk.send_all(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    // Of each batch the first two are taken.
+    // The receiver accepts the first two messages of each batch.
     *desk.receiver.takes_max.lock().unwrap() = Some(2);
     drop(gate);
     let stats = desk.is_drained().await;
@@ -97,7 +97,7 @@ async fn batches_hold_one_lanes_messages_in_order_and_may_be_accepted_in_part() 
 async fn the_culprit_of_a_batch_is_found_and_only_it_is_skipped() {
     let definition = json!({"on_exhausted": "dead_letter", "delivery": {"batch_max": 8}});
     let desk = Desk::start(definition).await;
-    // A receiver that takes a batch only if `culprit` is not in it.
+    // A receiver that accepts a batch only without `culprit`.
     let reject = crate::support::http::serve(|request| async move {
         let status = if request.body.contains("culprit") { 422 } else { 200 };
         Some(crate::support::http::Answer::status(status))
@@ -145,7 +145,7 @@ async fn the_ordering_may_change_whenever_nothing_is_pending() {
     let mut sent = 0;
     for ordering in ["key", "none", "destination", "key", "destination", "none", "key"] {
         desk.define(ERP, json!({"ordering": ordering})).await;
-        // At once, while the sender still knows the other one.
+        // Sends at once, while the sender still knows the previous ordering.
         for key in [Value::Null, json!("a")] {
             desk.send("message", json!({"key": key})).await;
             sent += 1;
@@ -183,7 +183,7 @@ async fn an_order_behind_a_head_that_backs_off_does_not_hasten_it() {
     assert_eq!(status, 202, "{answer}");
     desk.nothing_happens().await;
     let stats = desk.stats().await;
-    // (By chance a backoff may be short: full jitter begins at nothing.)
+    // A second attempt is possible: full jitter may choose a very short backoff.
     assert!(stats["head"]["attempts"].as_u64() <= Some(2), "{stats}");
     desk.end("requeue", &leases[1..], json!({})).await;
     desk.receiver.accept("\"one\"");

@@ -1,4 +1,4 @@
-//! Limits: lanes in flight, deliveries a second, the backlog in messages and in bytes.
+//! Limits: lanes in flight, deliveries per second, the backlog in messages and in bytes.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ async fn no_more_deliveries_are_begun_in_a_second_than_may_be() {
         desk.send(&format!("m{number}"), json!({})).await;
     }
     assert_eq!(desk.is_drained().await["delivered_total"], 60);
-    // Sixty at forty a second cannot be done in one: what is held here is the limit, not the speed.
+    // 60 deliveries at 40 per second take more than 1 s: this checks the limit, not the speed.
     assert!(begun.elapsed() >= std::time::Duration::from_millis(1300), "{:?}", begun.elapsed());
 }
 
@@ -40,7 +40,7 @@ async fn no_more_deliveries_are_begun_in_a_second_than_may_be() {
 async fn a_backlog_is_bounded_in_messages_and_in_bytes() {
     let fields = json!({"transform": {"kind": "worker"}, "backlog_bytes_max": 100});
     let desk = Desk::start(fields).await;
-    // With its quotes each has 42 bytes.
+    // With its quotes each body has 42 bytes.
     let body = "x".repeat(40);
     desk.send_all(&[&body, &body]).await;
     let item = json!({"destinations": [ERP], "body": body});

@@ -1,5 +1,5 @@
-//! What happens when things go wrong or wait: each policy of a destination on real processes, over
-//! HTTP, as its users meet it. Each journey ends with the books: nothing but what is pending or gone.
+//! Every policy of a destination, over HTTP and with real processes: what happens when things fail
+//! or wait. Each test ends with balanced counters: every message is pending or gone.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,5 @@
-//! Removals: what they do not touch, and what is not taken for what was removed.
+//! Removing a destination: what it leaves alone, and what must not be mistaken for the removed
+//! messages.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +11,7 @@ use crate::{
     support::{redis::TestRedis, wait::eventually},
 };
 
-/// Names of destinations in the partition of this one.
+/// Names of other destinations in the same partition as this one.
 fn neighbours(of: &str) -> impl Iterator<Item = String> {
     let partition = |name: &str| name.parse::<DestinationName>().unwrap().partition(64);
     let here = partition(of);
@@ -41,7 +42,8 @@ async fn a_removal_has_nothing_of_other_destinations_sent_again() {
         let path = format!("/v1/destinations/{name}");
         desk.define(&name, json!({})).await;
         desk.ok("DELETE", &path, Value::Null).await;
-        // By the time that another message of the partition has gone all the way, its sender knows.
+        // When another message of the partition has been delivered, the sender has seen the
+        // removal.
         let item = json!({"destinations": [quick], "body": "there"});
         desk.ok("POST", "/v1/messages", item).await;
         arrives(&other, at + 1).await;
@@ -60,7 +62,8 @@ async fn what_a_sender_holds_is_not_taken_for_what_is_made_again_under_the_name(
     let gate = desk.receiver.gate.write().await;
     desk.send_all(&["old 1", "old 2"]).await;
     arrives(&desk.receiver, 1).await;
-    // While it does not look, the destination goes and comes; its answer waits for it meanwhile.
+    // While the sender is frozen, the destination is removed and made again. The receiver's answer
+    // to the old delivery waits meanwhile.
     sender.freeze();
     desk.ok("DELETE", &format!("{path}?force=true"), Value::Null).await;
     desk.define(ERP, json!({})).await;
@@ -92,7 +95,7 @@ async fn a_refusal_counts_nothing_against_what_is_made_again_under_the_name() {
     desk.send("new", json!({})).await;
     drop(gate);
     sender.thaw();
-    // Were it halted for the attempt at another message, it would never arrive.
+    // If the old attempt's failure halted the new message, it would never arrive.
     desk.receives(&["new"]).await;
     assert_eq!(desk.is_drained().await["delivered_total"], 1);
     assert_eq!(desk.receiver.header(0, "reseq-attempt"), "1");
@@ -114,8 +117,8 @@ async fn what_is_behind_a_refused_head_is_not_read_at_each_attempt() {
         desk.steer("resume", json!({})).await;
         desk.is_drained().await;
         let read = output_bytes(&desk.redis).await - before;
-        // The first run is read whole, each further attempt reads one delivery, and in the end all is
-        // read once.
+        // The first run is read completely, each further attempt reads one delivery, and finally
+        // everything is read once.
         let bound = 2 * 40 * BODY + (ATTEMPTS + 4) * batch_max * BODY;
         assert!(read < bound, "{read} bytes were read in batches of {batch_max}; most: {bound}");
     }
@@ -141,13 +144,13 @@ async fn the_message_before_is_known_also_where_a_key_had_nothing_pending() {
         desk.send("x", json!({"key": key})).await;
         desk.is_drained().await;
     };
-    // The first of each key, and what comes after it.
+    // The first message of each key, and then a second one.
     for key in ["a", "b", "a", "b"] {
         send(key).await;
     }
     assert_eq!(previous(&desk.receiver), ["0", "0", "1", "2"]);
-    // A third key has the one forgotten that was used least lately. It is not said to be new, nor is a
-    // key that there never was: that cannot be told any more.
+    // A third key displaces the least recently used one. From then on forgotten and new keys look
+    // alike, so neither gets the header.
     for key in ["c", "b", "a", "d"] {
         send(key).await;
     }
@@ -157,7 +160,7 @@ async fn the_message_before_is_known_also_where_a_key_had_nothing_pending() {
         desk.redis.ask(&["ZRANGE", &key, "0", "-1"]).await.unwrap()
     };
     assert_eq!(remembered, ["a", "d"], "no more than two");
-    // It goes with the destination.
+    // The memory goes with the destination.
     desk.ok("DELETE", &format!("/v1/destinations/{ERP}"), Value::Null).await;
     desk.define(ERP, json!({"ordering": "key", "previous_keys_max": 0})).await;
     send("a").await;

@@ -73,7 +73,7 @@ async fn an_id_is_not_queued_twice_while_it_is_queued_or_running() {
     assert_eq!(send().await["duplicate"], false);
     assert_eq!(send().await["duplicate"], true);
     let lease = desk.lease(json!({})).await;
-    // It runs, and is the same still.
+    // While a worker processes it, a repeat is still a duplicate.
     let again = send().await;
     assert_eq!((&again["duplicate"], &again["sequence"]), (&json!(true), &json!(1)));
     let other = json!({"destinations": [ERP], "body": "walk", "idempotency_key": "report 7"});
@@ -100,7 +100,7 @@ async fn an_id_is_free_again_when_its_message_was_cancelled() {
     let by_key = format!("{messages}?idempotency_key=a%20b");
     let cancelled = desk.ok("DELETE", &by_key, json!({})).await;
     assert_eq!(cancelled, json!({"sequence": 2, "state": "cancelled"}));
-    // The tombstone still keeps its place behind the first.
+    // The key is free, though the tombstone still keeps its position behind the first message.
     let again = send().await;
     assert_eq!((&again["duplicate"], &again["sequence"]), (&json!(false), &json!(3)));
     assert_eq!(send().await["duplicate"], true);
@@ -123,7 +123,7 @@ async fn a_purge_counts_first_and_then_leaves_nothing() {
     let purged = desk.steer("purge", json!({})).await;
     let number = |field: &str| purged[field].as_u64().unwrap();
     assert_eq!((number("cancelled"), number("withdrawing")), (45, 5), "{purged}");
-    // What was in somebody's hand goes when that attempt has ended.
+    // Leased messages leave when their attempt has ended.
     desk.end("requeue", &held, json!({})).await;
     assert_eq!(desk.is_drained().await["cancelled_total"], 50);
     desk.receives(&[]).await;

@@ -1,5 +1,5 @@
-//! What was promised and is not there any more: it must be the last of its epoch, and nothing that is
-//! left may have changed its place.
+//! What was promised and is lost: it must be the end of its epoch, and nothing that survived may
+//! have changed its position.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -21,13 +21,13 @@ use super::{
 type Position = (u64, u64);
 
 pub struct Lost {
-    /// The bodies of what was acknowledged and is gone.
+    /// The bodies of acknowledged and lost messages.
     pub bodies: HashSet<String>,
-    /// In how many epochs messages were stamped.
+    /// How many epochs have stamped messages.
     pub epochs: usize,
 }
 
-/// Waits until nothing is left to do.
+/// Waits until nothing is pending.
 pub async fn settled(pod: &Pod, destinations: &[&str]) {
     for name in destinations {
         eventually(&format!("{name} is drained"), async || {
@@ -38,10 +38,11 @@ pub async fn settled(pod: &Pod, destinations: &[&str]) {
     }
 }
 
-/// Of each destination: no place is two messages', each lane's places come in order, and what is lost
-/// of an epoch is behind all that is left of it.
-/// `awaiting_turn` held requests, those among them whose sender had long given them up: these come late, and
-/// are told by their places.
+/// Checks each destination: no position belongs to two messages, each lane's positions come in
+/// order, and the lost messages of an epoch are above all its surviving ones.
+///
+/// The destination `held` may deliver out of order: its requests waited until their sender had
+/// given them up, so they come late. Their positions tell them apart.
 pub fn check(promises: &[Promise], deliveries: &[Delivery], rules: &[Rule], held: &str) -> Lost {
     let (mut bodies, mut epochs) = (HashSet::new(), BTreeSet::new());
     for rule in rules {
@@ -91,7 +92,7 @@ fn in_order(rule: &Rule, deliveries: &[&Delivery]) {
     }
 }
 
-/// What is lost of this destination.
+/// The lost messages of this destination.
 fn last_of_their_epoch(
     rule: &Rule,
     promises: &[&Promise],
@@ -99,7 +100,7 @@ fn last_of_their_epoch(
 ) -> Vec<String> {
     let places: HashSet<Position> = deliveries.iter().map(|delivery| place_of(delivery)).collect();
     let delivered: HashSet<&str> = deliveries.iter().map(|one| one.body.as_str()).collect();
-    // The highest that is left, by lane and epoch.
+    // The highest surviving sequence, by lane and epoch.
     let mut left: BTreeMap<(Option<&str>, u64), u64> = BTreeMap::new();
     for promise in promises.iter().filter(|p| places.contains(&(p.epoch.unwrap(), p.sequence))) {
         let lane = promise.key.as_deref().filter(|_| rule.by_key);
@@ -108,7 +109,7 @@ fn last_of_their_epoch(
     }
     let mut lost = Vec::new();
     for promise in promises {
-        // What came to its receiver under another place was sent in again.
+        // A body that arrived under another position was sent again.
         if delivered.contains(outcome(rule, &promise.body).as_str()) {
             continue;
         }
@@ -120,11 +121,11 @@ fn last_of_their_epoch(
     lost
 }
 
-/// How long before the next cut each lost message had been acknowledged, in ms.
+/// How long each lost message had been acknowledged when the power was cut, in ms.
 pub fn ages(lost: &Lost, acknowledged: &[Acknowledged], cuts: &[Cut]) -> Vec<u128> {
     let of_lost = acknowledged.iter().filter(|(body, _)| lost.bodies.contains(body));
     let age = |(_, at): &Acknowledged| {
-        // An answer may be read just after the server has ended.
+        // The client may read an answer shortly after the server has ended.
         let cut = cuts.iter().map(|cut| cut.at).find(|cut| *cut + Duration::from_millis(50) > *at);
         cut.map(|cut| cut.saturating_duration_since(*at).as_millis())
     };

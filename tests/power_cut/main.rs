@@ -1,5 +1,5 @@
-//! The power of the machine that Redis runs on is cut, again and again, under load: what had not been
-//! synced to the disk is gone. RESEQ_POWER_CUTS says how often (5).
+//! Cuts the power of Redis's machine repeatedly, under load: data that was not synced to the disk
+//! is lost. RESEQ_POWER_CUTS is the number of cuts (5).
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -35,7 +35,7 @@ fn cuts() -> usize {
     std::env::var("RESEQ_POWER_CUTS").map_or(5, |text| text.parse().unwrap())
 }
 
-/// When a message was acknowledged: its body, and the instant.
+/// The body of an acknowledged message, and when it was acknowledged.
 type Acknowledged = (String, Instant);
 
 struct Load {
@@ -47,7 +47,7 @@ struct Load {
 }
 
 impl Load {
-    /// `awaiting_turn` takes what it is sent and does not answer while its gate is closed.
+    /// The receiver of `held` does not answer its requests while the gate is closed.
     async fn new(redis: &PoweredRedis, durability: &str) -> Load {
         let desk = Arc::new(Desk::default());
         let transformer = Transformer::start(SEED, SLOWEST_MS).await;
@@ -71,7 +71,7 @@ impl Load {
         Load { desk, ledger, settings, _receiver: receiver, _transformer: transformer }
     }
 
-    /// Sends to `destinations` until it is told to stop.
+    /// Sends to `destinations` until it is stopped.
     async fn produce(
         &self,
         name: &str,
@@ -98,7 +98,7 @@ impl Load {
         acknowledged
     }
 
-    /// Three producers at once, one of them for `awaiting_turn`, while the power is cut.
+    /// Runs three producers at once, one of them for `held`, while the power is cut.
     async fn storm(&self, redis: &mut PoweredRedis, pod: &Pod) -> (Vec<Acknowledged>, Vec<Cut>) {
         let stop = AtomicBool::new(false);
         let produce = async |number: usize| {
@@ -112,7 +112,7 @@ impl Load {
     }
 }
 
-/// Cuts the power, each time after some more messages, and waits for the load to go on.
+/// Cuts the power several times, each time after more deliveries, and waits until deliveries go on.
 async fn cut(redis: &mut PoweredRedis, desk: &Desk, stop: &AtomicBool) -> Vec<Cut> {
     let mut random = StdRng::seed_from_u64(SEED);
     let mut all = Vec::new();
@@ -152,14 +152,14 @@ async fn a_power_cut_takes_nothing_that_was_acknowledged_where_each_write_is_syn
     );
 }
 
-/// What a storm of power cuts took where syncs are a second apart, while `awaiting_turn` delivers nothing.
+/// What repeated power cuts lose if Redis syncs once a second, while `held` delivers nothing.
 async fn lost_of_storm(
     redis: &mut PoweredRedis,
     durability: &str,
 ) -> (Lost, Vec<Acknowledged>, Vec<Cut>) {
     let load = Load::new(redis, durability).await;
     let pod = Pod::start("pod", "ingest,processor,sender", &load.settings).await;
-    // The definitions are to outlive the first cut.
+    // The definitions must survive the first cut.
     redis.synced().await;
     load.desk.gate.hold_only(&["held"], Point::Arrived);
     let (acknowledged, cuts) = load.storm(redis, &pod).await;
@@ -188,7 +188,8 @@ async fn what_a_power_cut_takes_where_syncs_are_a_second_apart_is_the_last_and_n
     );
 }
 
-/// Redis can be asked to wait for its next sync (WAITAOF) from 7.2 on; `make test-newer` has such.
+/// Redis 7.2 and later can wait for their next sync (WAITAOF); `make test-newer` runs with such a
+/// version.
 #[tokio::test]
 async fn a_power_cut_takes_nothing_that_was_acknowledged_after_a_sync_was_waited_for() {
     let mut redis = PoweredRedis::start("everysec").await;

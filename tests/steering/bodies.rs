@@ -1,13 +1,13 @@
-//! Long bodies, which are read only where they are wanted; long lists, which cost no more than short
-//! ones; and dead letters, which have a maximum and an age.
+//! Long bodies, which Reseq reads only where they are wanted. Long lists, which cost no more than
+//! short ones. Dead letters, which have a maximum count and a maximum age.
 
 use serde_json::{Value, json};
 
 use super::Service;
 
-/// The bytes of a long body.
+/// Bytes of a long body.
 const LONG: usize = 300_000;
-/// The bytes that an answer without bodies may cost Redis.
+/// Most bytes that Redis may send for an answer without bodies.
 const HEADERS_MAX: u64 = 100_000;
 
 fn long(n: usize) -> Value {
@@ -15,12 +15,12 @@ fn long(n: usize) -> Value {
 }
 
 impl Service {
-    /// What Redis has sent so far, in bytes.
+    /// How many bytes Redis has sent so far.
     async fn bytes_sent(&self) -> u64 {
         self.redis.info("total_net_output_bytes").await.parse().unwrap()
     }
 
-    /// Asks for a page, and holds its cost to be that of headers.
+    /// Requests a page and checks that it costs no more than headers do.
     async fn cheap_page(&self, path: &str) -> Value {
         let before = self.bytes_sent().await;
         let page = self.get(path).await.ok();
@@ -37,7 +37,7 @@ impl Service {
         fields
     }
 
-    /// How often Redis has carried out a command.
+    /// How often Redis has run a command.
     async fn calls_of(&self, command: &str) -> u64 {
         let stats: String = self.redis.ask(&["INFO", "commandstats"]).await.unwrap();
         let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:")));
@@ -69,7 +69,7 @@ async fn a_look_at_messages_dead_letters_and_the_log_reads_no_long_bodies() {
     let one = service.get("destinations/crm/messages/2").await.ok();
     assert_eq!(one["body"], long(2));
 
-    // Two become dead letters, two are delivered: one of them as it came.
+    // Two become dead letters and two are delivered, one of them with its body unchanged.
     for n in 1..=2 {
         service.halt_next("crm", "no").await;
         assert_eq!(service.skip_head("crm", n).await.status, 200);
@@ -88,10 +88,10 @@ async fn a_look_at_messages_dead_letters_and_the_log_reads_no_long_bodies() {
     assert_eq!(letter["body"], long(1));
     let page = service.cheap_page("destinations/crm/log").await;
     assert_eq!(super::each(&page, "sequence"), [4, 3, 2, 1]);
-    // Of what was delivered the log keeps the body as it arrived.
+    // The log keeps the body of a delivered message as it arrived (field `3i`).
     assert_eq!(service.bodies("crm").await, ["1", "2", "3i", "4", "5", "6"]);
 
-    // What is redriven and what is replayed has its body.
+    // A redriven and a replayed message have their bodies.
     let redriven = service.post("destinations/crm/dead-letters/redrive", json!({"sequences": [1]}));
     assert_eq!(redriven.await.ok()["redriven"], 1);
     let replayed = service.post("destinations/crm/replay", json!({"from_sequence": 3})).await.ok();
@@ -101,7 +101,7 @@ async fn a_look_at_messages_dead_letters_and_the_log_reads_no_long_bodies() {
     assert_eq!(bodies, [5, 6, 1, 3, 4].map(long));
     assert_eq!(service.bodies("crm").await, ["2", "3i", "4", "5", "6", "7", "8", "9"]);
 
-    // Nothing is left behind: not by the log that is not wanted, nor by a discarded letter.
+    // No body is left behind, neither by a log of length 0 nor by a discarded dead letter.
     service.define("crm", json!({"transform": worker, "log_max": 0})).await;
     let discarded = service.post("destinations/crm/dead-letters/discard", json!({"all": true}));
     assert_eq!(discarded.await.ok()["discarded"], 1);
@@ -153,7 +153,7 @@ async fn what_leaves_a_long_list_is_not_looked_for_in_it() {
         assert_eq!(answer.status(), 202);
         answer.bytes().await.unwrap();
     }
-    // One of them is under a lease: it cannot be found in the list, and is ordered to leave.
+    // A leased message is not in the list, so the purge asks for its withdrawal.
     let leased = service.lease("crm", 1).await.remove(0);
     assert_eq!(leased["sequence"], 1);
     let before = service.calls_of("lrem").await;
@@ -163,7 +163,7 @@ async fn what_leaves_a_long_list_is_not_looked_for_in_it() {
     let counts = service.counts("crm").await;
     assert_eq!((&counts["waiting"], &counts["processing"]), (&json!(4_000), &json!(1)));
 
-    // Claims pass what was withdrawn, in order, and nothing is left of it.
+    // Claims skip what was withdrawn, in order, and remove all of it.
     let mut claimed = Vec::new();
     while claimed.len() < 4_000 {
         let leases = service.lease("crm", 1_000).await;
@@ -194,7 +194,7 @@ async fn when_a_whole_long_list_was_withdrawn_what_comes_after_it_is_claimed() {
     let purged = service.post("destinations/crm/purge", json!({})).await.ok();
     assert_eq!(purged, json!({"cancelled": 25_000, "withdrawing": 0}));
     service.send("crm", json!("late"), json!({})).await;
-    // More than one call looks through: the pod goes on by itself.
+    // One call does not get past all withdrawn messages: the pod calls again without being asked.
     let request = json!({"destinations": ["crm"], "max": 1, "wait_ms": 20_000});
     let leases = service.post("leases", request).await.ok();
     assert_eq!(leases["leases"][0]["sequence"], 25_001);
@@ -220,7 +220,7 @@ async fn dead_letters_have_a_maximum_and_an_age() {
     let full = service.skip_head("crm", 3).await;
     full.is_problem(409, "wrong_state", "dead_letters_max 2");
 
-    // With room again it becomes a dead letter, as the policy says.
+    // As soon as there is space, the halted message becomes a dead letter, as the policy says.
     let known = super::known(&service.store, "crm").await;
     service.define("crm", policy(3)).await;
     let known_now = super::known(&service.store, "crm").await;
@@ -228,7 +228,7 @@ async fn dead_letters_have_a_maximum_and_an_age() {
     let counts = service.counts("crm").await;
     assert_eq!((&counts["dead_letters"], &counts["halted"]), (&json!(3), &json!(0)), "{counts}");
 
-    // Two are set aside too long ago.
+    // Makes two dead letters older than the age limit.
     let keys = service.store.keys().destination(&known.destination.name);
     let long_ago = "1700000000000";
     let ask = ["ZADD", &keys.dead_lettered_at(), "XX", long_ago, "1", long_ago, "2"];

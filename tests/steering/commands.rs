@@ -1,4 +1,4 @@
-//! The commands that steer, as people type them.
+//! The commands for interventions, as people type them.
 
 use std::process::Stdio;
 
@@ -26,7 +26,7 @@ impl Service {
         }
     }
 
-    /// The same, which must succeed.
+    /// Runs a command that must succeed; returns its output.
     pub(super) async fn said(&self, args: &[&str]) -> String {
         let Ran { ok, out, err } = self.run(args).await;
         assert!(ok, "{args:?}: {err}");
@@ -57,7 +57,7 @@ async fn a_stuck_lane_is_found_and_freed_by_command() {
     assert!(shown.contains("headers") && shown.contains("cannot read this"), "{shown}");
 
     let file = tempfile::NamedTempFile::new().unwrap();
-    // No number is changed on its way.
+    // No number changes between the file and the destination.
     let good = "{\"good\":12345678901234567890123,\"net\":1.50}";
     std::fs::write(file.path(), good).unwrap();
     let path = file.path().to_str().unwrap();

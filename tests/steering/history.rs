@@ -1,4 +1,4 @@
-//! The log, and replaying it.
+//! The log, and replays from it.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ async fn the_log_is_paged_from_the_newest_and_does_not_move_under_the_reader() {
     let first = page(String::new()).await;
     assert_eq!(each(&first, "sequence"), [10, 9, 8, 7]);
     assert_eq!(first["items"][0]["state"], "delivered");
-    // More leaves between two pages.
+    // Another message leaves between two pages.
     service.send("crm", json!("later"), json!({})).await;
     assert_eq!(service.hand_again("crm").await, [11]);
     let cursor = |page: &Value| format!("&cursor={}", page["next_cursor"].as_str().unwrap());
@@ -72,7 +72,7 @@ async fn a_replay_arrives_anew_and_doubles_nothing_under_the_same_key() {
         (&json!("crm"), &json!(2))
     );
 
-    // A header says the key as well; where both do, they must agree.
+    // The key may come in a header, in the body, or in both; then both must agree.
     let replay = |body: Value| {
         let request = client().post(service.pod.url(&format!("/v1/{REPLAY}"))).json(&body);
         request.header("Idempotency-Key", "again").send()
@@ -85,7 +85,7 @@ async fn a_replay_arrives_anew_and_doubles_nothing_under_the_same_key() {
     let both = json!({"from_sequence": 2, "to_destination": "lab", "idempotency_key": "other"});
     assert_eq!(replay(both).await.unwrap().status(), 400);
 
-    // Without a key each replay is a new one; here, at the same destination.
+    // Without a key every request replays again; here into the same destination.
     for new in [7, 13] {
         let same = service.post(REPLAY, json!({"from_time": "2020-01-01T00:00:00Z"})).await.ok();
         assert_eq!((&same["replayed"], &same["new_first_sequence"]), (&json!(6), &json!(new)));

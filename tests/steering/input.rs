@@ -1,4 +1,4 @@
-//! What cannot be asked for is refused by name, and changes nothing.
+//! The API refuses invalid input, names the wrong field, and changes nothing.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Pausing, and heads of lanes: retry-head and skip-head.
+//! Pausing, and the heads of lanes: retry-head and skip-head.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ async fn what_is_paused_is_shown_and_both_are_resumed_together() {
     }
     let shown = service.get("destinations").await.ok();
     assert_eq!(each(&shown, "paused"), vec![json!({"ingest": false, "delivery": false}); 2]);
-    // A definition that is put again does not resume.
+    // Storing a definition again does not resume.
     service.post("destinations/crm/pause", json!({"what": "delivery"})).await.ok();
     service.define("crm", json!({"backlog_max": 7})).await;
     let shown = service.get("destinations/crm").await.ok();
@@ -69,7 +69,7 @@ async fn a_halted_head_is_found_repaired_and_tried_again() {
     service.post(retry, repaired).await.is_problem(409, "wrong_state", "nothing is to be retried");
     let lease = service.lease("crm", 1).await.remove(0);
     assert_eq!((&lease["sequence"], &lease["body"]), (&json!(1), &json!({"good": true})));
-    // A delayed one can be hastened, but not repaired.
+    // A delayed head can be retried at once, but its body cannot be replaced.
     service.fail(&lease, "later", false).await;
     let shown = service.get("destinations/crm/messages/1").await.ok();
     assert!(shown["state"] == "delayed" && shown["due_at"].is_string(), "{shown}");
@@ -108,7 +108,7 @@ async fn all_halted_heads_are_tried_again_together() {
             service.halt_next(name, "no").await;
         }
     }
-    // Of each key the first is the head; where nothing is in order each is.
+    // With ordering `key` the first of each key is a head; with `none` every message is.
     for (name, heads) in [("crm", 3), ("bag", 6)] {
         assert_eq!(service.counts(name).await["halted"], 6);
         let path = format!("destinations/{name}/retry-head");
@@ -160,7 +160,7 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
     let service = Service::start().await;
     service.define("crm", json!({})).await;
     service.send("crm", json!(1), json!({})).await;
-    // With an owner, what is ready may be in its hand.
+    // If the partition has an owner, the owner may be delivering what is ready.
     let hand = service.hand("crm").await;
     let skip = "destinations/crm/skip-head";
     let ordered = service.post(skip, json!({"sequence": 1})).await;
@@ -168,7 +168,7 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
     let shown = service.get("destinations/crm/messages/1").await.ok();
     assert_eq!((&shown["state"], &shown["withdrawing"]), (&json!("ready"), &json!(true)));
 
-    // The owner carries it out.
+    // The owner carries out the withdrawal.
     let known = super::known(&service.store, "crm").await;
     let order = service.store.withdrawals(&known, 0).await.unwrap().0.remove(0);
     let carried_out = async {
@@ -190,9 +190,9 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
     assert_eq!(hand.deliver(None).await, [1]);
 
     service.send("crm", json!(2), json!({})).await;
-    // The next is delivered while a cancellation waits for it.
+    // The next message is delivered while its cancellation waits.
     let delivered = async {
-        super::support::wait::eventually("the order is there", async || {
+        super::support::wait::eventually("the withdrawal is there", async || {
             let count = service.store.withdrawals(&known, 0).await.unwrap().0.len();
             if count > 0 { Ok(()) } else { Err("none".to_owned()) }
         })
@@ -204,7 +204,7 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
     said.is_problem(409, "wrong_state", "it was delivered meanwhile");
 }
 
-/// Settles a message that was handed out before its order came.
+/// Settles a message that was released before its withdrawal was requested.
 struct LogOf<'a> {
     service: &'a Service,
     hand: &'a super::Hand,

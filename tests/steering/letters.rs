@@ -1,4 +1,4 @@
-//! Dead letters: redriven and discarded.
+//! Redriving and discarding dead letters.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,8 @@ use super::{Service, each};
 
 const LETTERS: &str = "destinations/crm/dead-letters";
 
-/// Five messages, of which the last stays; the others become dead letters before, or after they
-/// were processed.
+/// Sends five messages. The last one stays; the others become dead letters before or after
+/// processing.
 async fn with_letters(service: &Service, definition: Value) {
     service.define("crm", definition).await;
     for n in 1..=5 {
@@ -146,7 +146,7 @@ async fn letters_are_discarded_one_by_one_or_by_what_they_are_like() {
     assert_eq!(gone, json!({"discarded": 1}));
     assert_eq!(service.post(&path, json!({"all": true})).await.ok(), json!({"discarded": 2}));
     assert_eq!(service.counts("crm").await["dead_letters"], 0);
-    // What it was stands in the log, and says that it is no letter any more.
+    // The log keeps what the message was, and says that it is not a dead letter any more.
     let shown = service.get("destinations/crm/messages/1").await.ok();
     assert_eq!((&shown["state"], &shown["dead_letter"]), (&json!("dead_lettered"), &json!(false)));
 }

@@ -1,7 +1,7 @@
-//! What people do to a destination: over HTTP and by command, against a real pod and Redis.
+//! Interventions at a destination, over HTTP and by command, with a real pod and Redis.
 //!
-//! The pod has no sender: the test is the sender, over the store, so that it decides what is in
-//! hand, what is delivered and when.
+//! The pod has no sender. The test acts as the sender, through the store, so it decides what is
+//! being delivered and when.
 
 use std::time::Duration;
 
@@ -37,14 +37,14 @@ struct Service {
     store: Store,
 }
 
-/// What was answered.
+/// An answer of the API.
 #[derive(Debug)]
 struct Said {
     status: u16,
     body: Value,
 }
 
-/// The test as the sender of a destination's partition.
+/// The test as the owner of a destination's partition.
 struct Hand {
     store: Store,
     name: String,
@@ -62,7 +62,7 @@ impl Service {
         Service { redis, pod, store }
     }
 
-    /// Makes a destination; without a url, one where nobody listens.
+    /// Creates a destination. Without a `url` it gets one where nobody listens.
     async fn define(&self, name: &str, mut fields: Value) {
         if fields["url"].is_null() {
             fields["url"] = "http://127.0.0.1:9/".into();
@@ -72,7 +72,7 @@ impl Service {
         assert!(matches!(made.status, 200 | 201), "{made:?}");
     }
 
-    /// One that is processed by workers, which there are none of.
+    /// Creates a destination with a worker transform. No worker runs.
     async fn define_worker(&self, name: &str, ordering: &str) {
         let transform = json!({"kind": "worker"});
         self.define(name, json!({"transform": transform, "ordering": ordering})).await;
@@ -90,7 +90,7 @@ impl Service {
         said(client().delete(self.pod.url(&format!("/v1/{path}")))).await
     }
 
-    /// Sends one message as JSON, with further fields; its sequence.
+    /// Sends one message as JSON, with further fields. Returns its sequence.
     async fn send(&self, name: &str, body: Value, mut more: Value) -> u64 {
         more["destinations"] = json!([name]);
         more["body"] = body;
@@ -99,14 +99,14 @@ impl Service {
         answer.body["deliveries"][0]["sequence"].as_u64().unwrap()
     }
 
-    /// Leases up to so many as a worker.
+    /// Leases up to `max` messages as a worker.
     async fn lease(&self, name: &str, max: usize) -> Vec<Value> {
         let request = json!({"destinations": [name], "max": max, "lease_ms": 600_000});
         let answer = self.post("leases", request).await;
         answer.body["leases"].as_array().unwrap_or_else(|| panic!("{answer:?}")).clone()
     }
 
-    /// Leases one, and fails it for good.
+    /// Leases one message and fails it permanently.
     async fn halt_next(&self, name: &str, error: &str) {
         let lease = self.lease(name, 1).await.remove(0);
         self.fail(&lease, error, true).await;
@@ -119,7 +119,7 @@ impl Service {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
 
-    /// Owns the destination's partition from now on.
+    /// Acquires the destination's partition.
     async fn hand(&self, name: &str) -> Hand {
         let token = OwnerToken::random();
         let known = known(&self.store, name).await;
@@ -129,7 +129,7 @@ impl Service {
         Hand { store: self.store.clone(), name: name.to_owned(), owner }
     }
 
-    /// Delivers once more at a destination whose partition is owned by an earlier hand.
+    /// Delivers once, with a partition that an earlier `hand` has acquired.
     async fn hand_again(&self, name: &str) -> Vec<u64> {
         let known = known(&self.store, name).await;
         let keys = self.store.keys().partition(known.partition);
@@ -149,7 +149,7 @@ async fn known(store: &Store, name: &str) -> std::sync::Arc<CatalogEntry> {
 }
 
 impl Hand {
-    /// Delivers, or passes, what may leave of a lane, and logs it.
+    /// Delivers or skips what is releasable in a lane, and logs it.
     async fn deliver(&self, lane: Option<&str>) -> Vec<u64> {
         let known = known(&self.store, &self.name).await;
         let request =
@@ -173,7 +173,7 @@ impl Hand {
     }
 }
 
-/// Sends a request. A problem must have the shape that all problems have.
+/// Sends a request. A problem must have the shape of all problems.
 async fn said(request: RequestBuilder) -> Said {
     let answer = request.send().await.unwrap();
     let status = answer.status().as_u16();
@@ -188,7 +188,7 @@ async fn said(request: RequestBuilder) -> Said {
 }
 
 impl Said {
-    /// Holds it to be this problem, whose detail names `named`.
+    /// Checks that this is the given problem, and that its detail contains `named`.
     fn is_problem(&self, status: u16, code: &str, named: &str) {
         let seen = (self.status, self.body["code"].as_str().unwrap_or("no code"));
         assert_eq!(seen, (status, code), "{}", self.body);
@@ -196,7 +196,7 @@ impl Said {
         assert!(detail.contains(named), "{detail:?} does not name {named:?}");
     }
 
-    /// Holds it to be a success; its body.
+    /// Checks that this is a success. Returns the body.
     fn ok(self) -> Value {
         assert_eq!(self.status, 200, "{}", self.body);
         self.body

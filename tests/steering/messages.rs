@@ -34,7 +34,7 @@ async fn pages_show_every_pending_message_once() {
             seen
         };
         assert_eq!(all(pages("limit=10").await), (1..=25).collect::<Vec<_>>(), "{ordering}");
-        // A page is not longer because more was looked at.
+        // A page that skipped many messages does not exceed its limit.
         let processing = pages("state=processing&limit=2").await;
         assert!(
             ordering == "key" || processing.iter().all(|page| page.len() <= 2),
@@ -93,11 +93,11 @@ async fn a_cancelled_message_leaves_without_being_delivered() {
     let path = |sequence: u64| format!("destinations/crm/messages/{sequence}");
     let cancelled = json!({"sequence": 1, "state": "cancelled"});
     assert_eq!(service.delete(&path(1)).await.ok(), cancelled);
-    // A lost answer is asked for again.
+    // A client that lost the answer may ask again.
     assert_eq!(service.delete(&path(1)).await.ok(), cancelled);
     assert_eq!(service.get(&path(1)).await.ok()["state"], "cancelled");
     assert_eq!(service.lease("crm", 1).await[0]["sequence"], 2);
-    // Under a lease it only leaves when the attempt has failed.
+    // A leased message leaves only after its attempt has failed.
     let ordered = service.delete(&path(2)).await;
     assert_eq!((ordered.status, &ordered.body["state"]), (202, &json!("withdrawing")));
 
@@ -159,7 +159,7 @@ async fn a_definition_that_another_pod_has_changed_is_read_again() {
         service.send("crm", json!(n), json!({})).await;
     }
     service.halt_next("crm", "no").await;
-    // Each raises the version, of which the pod is told a little later.
+    // Every change raises the version; the pod hears of it a little later.
     let name = "crm".parse().unwrap();
     for (at, delivery) in [true, false, true].into_iter().enumerate() {
         service.store.pause(&name, None, Some(delivery)).await.unwrap();

@@ -16,7 +16,7 @@ async fn a_purge_counts_first_and_then_cancels_whatever_stands_anywhere() {
             let line = json!({"destinations": [ordering], "body": n, "key": key});
             assert_eq!(service.post("messages", line).await.status, 202);
         }
-        // One of each kind: halted, delayed, processed, under a lease.
+        // One message of each kind: halted, delayed, ready, leased.
         service.halt_next(ordering, "no").await;
         let mut leases = service.lease(ordering, 3).await;
         service.fail(&leases.remove(0), "later", false).await;
@@ -62,7 +62,8 @@ async fn what_is_ready_behind_a_halted_head_is_ordered_before_the_head_goes() {
     let hand = service.hand("crm").await;
     let purged = service.post("destinations/crm/purge", json!({})).await.ok();
     assert_eq!(purged, json!({"cancelled": 1, "withdrawing": 2}));
-    // The head is passed as a tombstone; behind it stand orders, which are not handed out.
+    // The head leaves as a tombstone. The messages behind it are being withdrawn and are not
+    // delivered.
     assert_eq!(hand.deliver(None).await, [1]);
     assert_eq!(hand.deliver(None).await, Vec::<u64>::new());
 }

@@ -1,5 +1,5 @@
-//! Damage done by hand in Redis: `repair` finds it, repairs it, and messages flow again. And removal,
-//! which leaves nothing behind whatever is damaged.
+//! Damages Redis by hand: `repair` finds and repairs it, and messages flow again. Removing a
+//! destination leaves nothing behind, whatever is damaged.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,8 @@ impl Service {
         let _: redis::Value = self.redis.ask(&words).await.unwrap();
     }
 
-    /// All keys of a destination, and of its partition what names messages; what each holds.
+    /// All keys of a destination, with what each holds, and what its partition holds about its
+    /// messages.
     async fn held(&self, name: &str) -> BTreeMap<String, String> {
         let keys = self.keys(name);
         let mut all: Vec<String> = self.redis.ask(&["KEYS", &keys.pattern()]).await.unwrap();
@@ -40,7 +41,7 @@ impl Service {
         self.post(&format!("destinations/{name}/repair"), request).await.ok()
     }
 
-    /// Processes all that can be had, and delivers these lanes: what left each.
+    /// Processes all messages that can be leased, and delivers these lanes. Returns what left each.
     async fn flow(&self, name: &str, lanes: &[Option<&str>]) -> Vec<Vec<u64>> {
         for lease in self.lease(name, 100).await {
             let done = json!({"items": [{"token": lease["token"], "body": 1}]});
@@ -56,7 +57,8 @@ impl Service {
     }
 }
 
-/// What is done by hand, the kinds that are told, and what leaves lanes `k` and `j` afterwards.
+/// The commands that do the damage, the kinds that `repair` reports, and what leaves lanes `k` and
+/// `j` afterwards.
 type Damage = (&'static [&'static str], &'static [&'static str], [&'static [u64]; 2]);
 
 const ALL: [&[u64]; 2] = [&[1, 2, 3], &[4]];
@@ -65,7 +67,7 @@ const DAMAGES: [Damage; 16] = [
     (&["LREM {d}:waiting 0 2"], &["nowhere"], ALL),
     (&["DEL {d}:waiting"], &["nowhere"], ALL),
     (&["ZREM {d}:in-progress:k 2"], &["no_lane", "left_over"], [&[1, 3], &[4]]),
-    // What cannot be read blocks its lane, and no other.
+    // An unreadable message blocks its own lane and no other.
     (&["HDEL {d}:messages 2"], &["damaged"], [&[1], &[4]]),
     (&["HSET {d}:messages 2 garbage"], &["damaged"], [&[1], &[4]]),
     (
@@ -152,7 +154,7 @@ async fn what_no_lane_holds_is_kept_as_a_dead_letter_and_what_is_damaged_is_halt
     );
 }
 
-/// Ingests, processes, delivers and repairs at the same time: what left each lane.
+/// Ingests, processes, delivers and repairs at the same time. Returns what left each lane.
 async fn under_load(service: &Service, name: &str, keys: [&str; 2], lanes: &[Option<&str>]) {
     const COUNT: u64 = 100;
     let hand = service.hand(name).await;
@@ -223,7 +225,7 @@ async fn a_healthy_destination_under_load_is_left_as_it_is() {
     under_load(&service, "none", keys, &lanes).await;
 }
 
-/// Sends so many in batches.
+/// Sends this many messages in batches.
 async fn send_many(service: &Service, name: &str, count: u64) {
     for from in (0..count).step_by(1_000) {
         let line = |n| format!("{}\n", json!({"destinations": [name], "body": n, "key": "k"}));
@@ -242,7 +244,7 @@ async fn more_than_fits_into_a_page_is_repaired_in_every_mode() {
         ("destination", "parallel", None, COUNT),
         ("key", "parallel", Some("k"), COUNT),
         ("none", "parallel", None, COUNT),
-        // One waits, the others are held behind it.
+        // One message waits; the others wait for their turn behind it.
         ("key", "serial", Some("k"), 1),
     ] {
         let name = format!("{ordering}-{processing}");
@@ -251,7 +253,8 @@ async fn more_than_fits_into_a_page_is_repaired_in_every_mode() {
         service.define(&name, fields).await;
         send_many(&service, &name, COUNT).await;
         let keys = service.keys(&name);
-        // Nothing waits any more, bodies are left over, and one is in no lane.
+        // Removes the list of waiting messages, takes one message out of its lane, and adds bodies
+        // without messages.
         service.redis_does(&format!("DEL {}", keys.waiting())).await;
         service.redis_does(&format!("ZREM {} 1200", keys.in_progress(lane))).await;
         for from in (5_000..7_000).step_by(500) {
@@ -291,7 +294,7 @@ async fn a_removal_leaves_no_key_whatever_is_damaged() {
     for damage in [
         "HSET {d}:messages 1 garbage 2 garbage",
         "HDEL {d}:messages 1 2",
-        // As a removal leaves it that broke off.
+        // The state after an interrupted removal.
         "DEL {d}:messages;HSET {d} deleted 1",
         "HSET {d}:messages none garbage",
         "RENAME {d}:in-progress:k {d}:in-progress:other",

@@ -1,30 +1,30 @@
-//! What an examination may find, by name.
+//! The anomalies that an examination may find, by name.
 
 use std::{collections::BTreeMap, fmt};
 
-/// Of each anomaly so many are told in full.
+/// How many of each anomaly are reported in full.
 const TOLD_MAX: usize = 5;
 
-/// A thing that must not be.
+/// A violated promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
     /// Promised, not delivered, and no longer in Redis.
     Lost,
-    /// A first delivery after one of a higher place in its lane; or places against the order in
-    /// which a producer sent.
+    /// A first delivery after one with a higher position in its lane; or positions against the
+    /// order in which a producer sent.
     Reordered,
-    /// Delivered, and nobody sent it in.
+    /// Delivered, although nobody sent it.
     Invented,
-    /// One epoch and sequence for two messages, or two for one message.
+    /// One (epoch, sequence) for two messages, or two for one message.
     DoubledSequence,
-    /// Delivered at a promised place, with another body.
+    /// Delivered at a promised position, with another body.
     BodyMismatch,
-    /// A repeat that differs from the first in more than its attempt.
+    /// A repeat that differs from the first delivery in more than the attempt.
     UnrecognisableRepeat,
-    /// A delivery whose headers are not as promised, or that names another one as the one before.
+    /// A delivery whose headers differ from the promise, or name the wrong previous message.
     WrongPlace,
     /// Promised, not delivered by the deadline, and still in Redis; or anything else that did not
-    /// come to its end.
+    /// complete.
     Stuck,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Anomaly {
     }
 }
 
-/// Anomalies by name: how many, and the first of each in full.
+/// Anomalies by name: their number, and the first ones in full.
 #[derive(Debug, Default)]
 pub struct Anomalies {
     counts: BTreeMap<Anomaly, usize>,

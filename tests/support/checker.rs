@@ -1,5 +1,5 @@
-//! Asserts that what receivers journalled is what producers were promised, and that nothing is left
-//! in Redis.
+//! Asserts that receivers journalled what producers were promised, and that nothing is left in
+//! Redis.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,17 +15,17 @@ use super::{
     wait::eventually,
 };
 
-/// How a destination is checked.
+/// How to check a destination.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub destination: &'static str,
-    /// A lane for each key.
+    /// One lane per key.
     pub by_key: bool,
-    /// The transform puts its mark around each body.
+    /// The transform marks each body.
     pub is_transformed: bool,
 }
 
-/// Asserts that the examiner finds no anomaly. `rules` name all destinations.
+/// Asserts that the examiner finds no anomaly. `rules` must name all destinations.
 pub fn check(ledger: &Ledger, journal: &Journal, rules: &[Rule]) -> Found {
     let subject = |rule: &Rule| Subject {
         destination: rule.destination,
@@ -39,7 +39,7 @@ pub fn check(ledger: &Ledger, journal: &Journal, rules: &[Rule]) -> Found {
     found
 }
 
-/// The numbers of a destination, as `pod` tells them.
+/// The stats of a destination, from `pod`.
 pub async fn stats(pod: &Pod, destination: &str) -> Result<Value, String> {
     let url = pod.url(&format!("/v1/destinations/{destination}/stats"));
     let answer = client().get(url).send().await.map_err(|error| error.to_string())?;
@@ -47,8 +47,7 @@ pub async fn stats(pod: &Pod, destination: &str) -> Result<Value, String> {
     serde_json::from_str(&text).map_err(|_| text)
 }
 
-/// Waits until nothing is left to do, and checks that everything promised was delivered, by the
-/// product's own count.
+/// Waits until no message is pending, and checks the product's own count against the promises.
 pub async fn drained(pod: &Pod, ledger: &Ledger, destinations: &[&str]) {
     for name in destinations {
         let numbers = eventually(&format!("{name} is drained"), async || {
@@ -65,7 +64,7 @@ pub async fn drained(pod: &Pod, ledger: &Ledger, destinations: &[&str]) {
     }
 }
 
-/// Waits until Redis holds nothing but what outlives messages.
+/// Waits until Redis holds only what outlives messages.
 pub async fn forgotten(redis: &mut MultiplexedConnection) {
     eventually("Redis holds only what outlives messages", async || {
         let keys = keys(redis).await;
@@ -92,7 +91,7 @@ pub async fn keys(redis: &mut MultiplexedConnection) -> Vec<String> {
     redis::cmd("KEYS").arg("*").query_async(redis).await.unwrap()
 }
 
-/// The tokens under which partitions are owned, by partition's key.
+/// The tokens of partition owners, by the partition's key.
 pub async fn owners(redis: &mut MultiplexedConnection) -> BTreeMap<String, String> {
     let mut owners = BTreeMap::new();
     for key in keys(redis).await.into_iter().filter(|key| key.ends_with(":owner")) {
@@ -103,7 +102,7 @@ pub async fn owners(redis: &mut MultiplexedConnection) -> BTreeMap<String, Strin
     owners
 }
 
-/// How many different values there are.
+/// The number of distinct values.
 pub fn different<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> usize {
     values.collect::<HashSet<T>>().len()
 }

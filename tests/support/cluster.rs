@@ -7,20 +7,20 @@ use std::{
 
 use super::{ports::free_port, redis::TestRedis, wait::eventually};
 
-/// The slots of each master at first.
+/// The initial slots of each master.
 const SLOTS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
-/// A failover that was asked for has happened by then, or never will: Redis itself waits 5 s.
+/// Repeat a failover request after this time: Redis itself gives up after 5 s.
 const FAILOVER_MAX: Duration = Duration::from_secs(6);
-/// Keys that one call moves.
+/// Keys per MIGRATE call.
 const MOVED_AT_ONCE: &str = "20";
 
-/// A Redis Cluster on free ports of the loopback.
+/// A Redis Cluster on free loopback ports.
 pub struct TestCluster {
-    /// The three masters, then the replicas, one of each master in their order.
+    /// The three masters, then one replica of each, in the same order.
     pub nodes: Vec<TestRedis>,
 }
 
-/// A slot that is on its way from one master to another.
+/// A slot that is being migrated.
 pub struct SlotMove<'a> {
     cluster: &'a TestCluster,
     slot: String,
@@ -29,18 +29,18 @@ pub struct SlotMove<'a> {
 }
 
 impl TestCluster {
-    /// Starts the masters, gives each a third of the slots, and waits until all three agree.
+    /// Starts three masters with a third of the slots each, and waits until all agree.
     pub async fn start() -> TestCluster {
         TestCluster::start_with(false, 2000, &[]).await
     }
 
-    /// The same, with a replica of each master, which takes over when its master has not answered
-    /// for about a second.
+    /// Like `start`, with a replica of each master, which takes over when its master has not
+    /// answered for about a second.
     pub async fn start_with_replicas() -> TestCluster {
         TestCluster::start_with_replicas_and(&[]).await
     }
 
-    /// The same with extra arguments for each node.
+    /// Like `start_with_replicas`, with extra arguments for each node.
     pub async fn start_with_replicas_and(extra_args: &[&str]) -> TestCluster {
         TestCluster::start_with(true, 1000, extra_args).await
     }
@@ -50,7 +50,7 @@ impl TestCluster {
         let mut bus_ports = Vec::new();
         let count = if replicas { 2 * SLOTS.len() } else { SLOTS.len() };
         for _ in 0..count {
-            // The default bus port is the port + 10000, which a high port does not leave room for.
+            // The default bus port is port + 10000, which is too high for a high port.
             let (node, bus_port) = start_node(node_timeout_ms, extra_args).await;
             nodes.push(node);
             bus_ports.push(bus_port);
@@ -61,24 +61,24 @@ impl TestCluster {
         cluster
     }
 
-    /// Where the nodes listen.
+    /// The URLs of the nodes.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(|node| node.url().to_owned()).collect()
     }
 
-    /// The URL by which Reseq finds all nodes: it names some of them.
+    /// The URL for Reseq, which names some of the nodes.
     pub fn url(&self) -> String {
         let hosts = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
         format!("redis+cluster://{}", hosts.take(SLOTS.len()).collect::<Vec<_>>().join(","))
     }
 
-    /// The master that was given a slot at first.
+    /// The initial master of a slot.
     pub fn node_for_slot(&self, slot: u16) -> &TestRedis {
         let index = SLOTS.iter().position(|slots| slots.contains(&slot));
         &self.nodes[index.expect("a slot is below 16384")]
     }
 
-    /// The index of the master that serves a slot now, as the answering nodes agree.
+    /// The index of the slot's current master, as the answering nodes agree.
     pub async fn master_of(&self, slot: u16) -> usize {
         eventually("the nodes agree on a master", async || self.master_now(slot).await).await
     }
@@ -100,7 +100,7 @@ impl TestCluster {
         }
     }
 
-    /// Waits until another than this is the master of a slot, and tells which.
+    /// Waits until another node than this is the master of a slot; returns it.
     pub async fn other_master(&self, slot: u16, than: usize) -> usize {
         eventually("another master", async || match self.master_now(slot).await? {
             same if same == than => Err(format!("{same} is still the master")),
@@ -110,7 +110,7 @@ impl TestCluster {
         .await
     }
 
-    /// The replica of a master that answers, by their indices.
+    /// The answering replica of a master, both by index.
     pub async fn replica_of(&self, master: usize) -> usize {
         eventually("a replica in sync", async || {
             let port = self.nodes[master].port().to_string();
@@ -129,14 +129,14 @@ impl TestCluster {
         .await
     }
 
-    /// Has the replica of a master take over while both live. Tells which it is.
+    /// Makes the replica of a master take over while both are alive; returns it.
     pub async fn failover(&self, master: usize) -> usize {
         let replica = self.replica_of(master).await;
         let mut asked: Option<Instant> = None;
         eventually("the replica has taken over", async || {
             match self.nodes[replica].info("role").await.as_str() {
                 "master" => return Ok(()),
-                // Redis gives a failover up after a while, without a word.
+                // Redis gives up a failover after a while, silently.
                 _ if asked.is_none_or(|asked| asked.elapsed() > FAILOVER_MAX) => {
                     asked = Some(Instant::now());
                     let said = self.nodes[replica].ask::<()>(&["CLUSTER", "FAILOVER"]).await;
@@ -168,7 +168,7 @@ impl TestCluster {
         }
     }
 
-    /// Begins to move a slot: from now on it is in two places.
+    /// Begins to migrate a slot: from now on it is on two nodes.
     pub async fn begin_move(&self, slot: u16, to: usize) -> SlotMove<'_> {
         let from = self.master_of(slot).await;
         assert_ne!(from, to, "the slot is there already");
@@ -182,7 +182,7 @@ impl TestCluster {
         SlotMove { cluster: self, slot, from, to }
     }
 
-    /// Moves a slot and all that is in it.
+    /// Migrates a slot with all its keys.
     pub async fn move_slot(&self, slot: u16, to: usize) {
         let moving = self.begin_move(slot, to).await;
         while moving.move_keys().await > 0 {}
@@ -196,8 +196,8 @@ impl TestCluster {
     async fn join(&self, bus_ports: &[u16]) {
         let masters = SLOTS.len();
         for (index, node) in self.nodes.iter().enumerate().take(masters) {
-            // Nodes that start with the same epoch would have to settle it among themselves. It is set
-            // before any node knows another.
+            // Nodes with equal epochs would have to resolve the conflict. So set them before the
+            // nodes know each other.
             let epoch = (index + 1).to_string();
             node.ask::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await.unwrap();
         }
@@ -219,7 +219,7 @@ impl TestCluster {
         }
         for index in masters..self.nodes.len() {
             let master = self.id(index - masters).await;
-            // Its master must have been met before.
+            // The node must have met its master first.
             eventually("a replica follows its master", async || {
                 let done = self.nodes[index].ask::<()>(&["CLUSTER", "REPLICATE", &master]).await;
                 done.map_err(|error| error.to_string())
@@ -233,7 +233,7 @@ impl TestCluster {
 }
 
 impl SlotMove<'_> {
-    /// Moves some of the keys that are still at the old place. Tells how many there were.
+    /// Migrates some of the keys that are still on the old node; returns how many there were.
     pub async fn move_keys(&self) -> usize {
         let from = &self.cluster.nodes[self.from];
         let keys = ["CLUSTER", "GETKEYSINSLOT", &self.slot, MOVED_AT_ONCE];
@@ -242,16 +242,17 @@ impl SlotMove<'_> {
             let port = self.cluster.nodes[self.to].port().to_string();
             let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "30000", "KEYS"];
             words.extend(keys.iter().map(String::as_str));
-            // `NOKEY` if they are gone meanwhile: an answer, no error.
+            // `NOKEY` if they are gone meanwhile, which is not an error.
             from.ask::<()>(&words).await.unwrap();
         }
         keys.len()
     }
 
-    /// Says to all masters that the slot is at its new place.
+    /// Tells all masters that the slot is on its new node.
     pub async fn end(self) {
         let id = self.cluster.id(self.to).await;
-        // Told first, it answers for the slot when the old one sends clients to it.
+        // The new node first, because it must serve the slot when the old one redirects clients to
+        // it.
         let others = (0..self.cluster.nodes.len()).filter(|node| *node != self.to);
         for index in std::iter::once(self.to).chain(others) {
             let node = &self.cluster.nodes[index];
@@ -263,7 +264,7 @@ impl SlotMove<'_> {
     }
 }
 
-/// The port of a master that serves a slot, from its line in `CLUSTER NODES`.
+/// The port of a master that serves a slot, from its line of `CLUSTER NODES`.
 fn port_of_owner(line: &str, slot: u16) -> Option<u16> {
     let words: Vec<&str> = line.split(' ').collect();
     let serves = |range: &&str| {

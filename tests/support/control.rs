@@ -1,4 +1,5 @@
-//! The test's side of the pause points: pods tell each visit, and wait until they are let go.
+//! The test's side of the pause points: pods report each visit, and wait until the test releases
+//! them.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::wait::eventually;
 
-/// So many visits are told of when those that are waited for do not come.
+/// How many visits are reported when an expected one does not come.
 const LAST: usize = 20;
 
 /// One visit of a point by a process.
@@ -21,20 +22,20 @@ pub struct Visit {
     pub process: u32,
 }
 
-/// A process that waits at a point. It goes on when this is dropped.
+/// A process that waits at a point. Dropping this releases it.
 pub struct Caught {
     pub visit: Visit,
-    /// How many visits there had been, with this one.
+    /// The number of visits so far, including this one.
     pub since: usize,
     _stream: BufStream<UnixStream>,
 }
 
 impl Caught {
-    /// Lets it go on.
+    /// Releases it.
     pub fn go(self) {}
 }
 
-/// Who is to be caught, and where.
+/// Which process to catch, and where.
 struct Trap {
     point: String,
     is_meant: Box<dyn Fn(u32) -> bool + Send>,
@@ -47,7 +48,7 @@ struct State {
     caught: Vec<Caught>,
 }
 
-/// Listens to pods. Whoever visits a point goes on at once, unless it is to be caught there.
+/// Listens to pods. A visitor continues at once, unless it is caught.
 pub struct Control {
     dir: TempDir,
     state: Arc<Mutex<State>>,
@@ -69,24 +70,24 @@ impl Control {
         Control { dir, state, _server: AbortOnDropHandle::new(server) }
     }
 
-    /// What pods are told in their environment.
+    /// The environment variable for pods.
     pub fn environment(&self) -> (String, String) {
         let socket = self.dir.path().join("control");
         ("RESEQ_PAUSE_SOCKET".to_owned(), socket.to_str().unwrap().to_owned())
     }
 
-    /// The next process at this point is caught.
+    /// Catches the next process at this point.
     pub fn catch(&self, point: &str) {
         self.catch_of(point, |_| true);
     }
 
-    /// The next process at this point that is as told is caught.
+    /// Catches the next process at this point whose id matches.
     pub fn catch_of(&self, point: &str, is_meant: impl Fn(u32) -> bool + Send + 'static) {
         let trap = Trap { point: point.to_owned(), is_meant: Box::new(is_meant) };
         self.state.lock().unwrap().traps.push(trap);
     }
 
-    /// Waits for the next that is caught.
+    /// Waits for the next caught process.
     pub async fn caught(&self) -> Caught {
         eventually("a process comes to the point", async || {
             let mut state = self.state.lock().unwrap();
@@ -99,18 +100,18 @@ impl Control {
         .await
     }
 
-    /// How many visits there were.
+    /// The number of visits so far.
     pub fn count(&self) -> usize {
         self.state.lock().unwrap().visits.len()
     }
 
-    /// The visits from number `since` on that are as told.
+    /// The visits from number `since` on that match.
     pub fn visits(&self, since: usize, is_meant: impl Fn(&Visit) -> bool) -> Vec<Visit> {
         let state = self.state.lock().unwrap();
         state.visits[since..].iter().filter(|visit| is_meant(visit)).cloned().collect()
     }
 
-    /// Waits until so many visits from number `since` on are as told; the last of them.
+    /// Waits for this many matching visits from number `since` on; returns the last.
     pub async fn sees(
         &self,
         what: &str,
@@ -126,7 +127,7 @@ impl Control {
         .await
     }
 
-    /// What there was to be seen.
+    /// Describes the visits so far.
     fn told(&self, seen: usize, since: usize) -> String {
         let all = self.visits(since, |_| true);
         let last = all.iter().rev().take(LAST).rev();
@@ -137,7 +138,7 @@ impl Control {
 
 async fn visit(state: Arc<Mutex<State>>, mut stream: BufStream<UnixStream>) {
     let mut line = String::new();
-    // A pod that is killed breaks off.
+    // A killed pod breaks the connection.
     if stream.read_line(&mut line).await.is_err() {
         return;
     }

@@ -1,5 +1,5 @@
-//! Holds what receivers journalled against what producers were promised and what Redis still
-//! holds, and names each thing that must not be.
+//! Compares what receivers journalled with what producers were promised and what Redis still holds,
+//! and names each anomaly.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -21,52 +21,52 @@ pub enum Order {
     None,
 }
 
-/// How a destination is examined.
+/// How to examine a destination.
 #[derive(Debug, Clone)]
 pub struct Subject {
     pub destination: &'static str,
     pub order: Order,
-    /// The transform puts its mark around each body.
+    /// The transform marks each body.
     pub is_transformed: bool,
-    /// It is removed, and made again under its name.
+    /// It is removed and created again under its name.
     pub is_removed: bool,
 }
 
-/// What Redis may have lost.
+/// What Redis may lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Losses {
     /// Nothing.
     None,
-    /// What was not confirmed when a primary was lost. No producer was promised it; but it may have
-    /// been delivered, and then it is delivered again at another place, in a higher epoch.
+    /// Unconfirmed writes, when a primary is lost. No producer was promised them. A message
+    /// delivered before the loss is delivered again at another position, in a higher epoch.
     Unconfirmed,
 }
 
-/// What was found to be right.
+/// What was found to be correct.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Different messages.
+    /// Distinct messages.
     pub messages: usize,
-    /// Deliveries beyond the first of a message.
+    /// Deliveries of a message after the first.
     pub repeats: usize,
-    /// The same by destination.
+    /// Repeats by destination.
     pub repeats_of: BTreeMap<String, usize>,
-    /// Deliveries that said that they were not the first attempt.
+    /// Deliveries that were marked as later attempts.
     pub later_attempts: usize,
-    /// Messages that were delivered at a place that nobody was promised and Redis forgot, and then at
-    /// another.
+    /// Messages that were delivered at a position which nobody was promised and Redis lost, and
+    /// then at another.
     pub placed_again: usize,
-    /// Messages that were destroyed on purpose, and not delivered.
+    /// Messages that were destroyed on purpose and not delivered.
     pub destroyed: usize,
 }
 
-/// Destination and sequence of what is pending in Redis.
+/// Destination and sequence of messages pending in Redis.
 pub type Held = HashSet<(String, u64)>;
 type Lane<'a> = (&'a str, Option<&'a str>);
 type Position = (Option<u64>, u64);
 
-/// Nothing lost, nothing invented, each lane in order, repeats the same to the byte. `subjects`
-/// name all destinations. Takes time in proportion to promises and deliveries.
+/// Checks: nothing lost, nothing invented, each lane in order, repeats identical. `subjects` must
+/// name all destinations. Takes time proportional to promises and deliveries.
 pub fn examine(
     ledger: &Ledger,
     journal: &Journal,
@@ -98,7 +98,7 @@ pub fn examine(
     let mut last_of: HashMap<(&str, &str), usize> = HashMap::new();
     if losses == Losses::Unconfirmed {
         examiner.deliveries_as_promised(&deliveries);
-        // What has no headers does not say its place. Its last delivery had the place that lasted.
+        // A delivery without headers has no position. The last delivery has the final one.
         let without = deliveries.iter().enumerate().filter(|(_, one)| one.headers.is_none());
         last_of
             .extend(without.map(|(at, one)| ((one.destination.as_str(), one.body.as_str()), at)));
@@ -135,19 +135,19 @@ struct Examiner<'a> {
     ledger: &'a Ledger,
     subjects: &'a [Subject],
     losses: Losses,
-    /// Destination and sequence of what was destroyed on purpose.
+    /// Destination and sequence of messages destroyed on purpose.
     destroyed: HashSet<(&'a str, u64)>,
-    /// Where losses are expected: what was delivered as it was promised, be it later.
+    /// If losses are expected: what was delivered as promised, even if late.
     as_promised: HashSet<(&'a str, &'a str)>,
     /// The promised sequences of each lane.
     sequences: HashMap<Lane<'a>, BTreeSet<u64>>,
-    /// By destination and the body that must be delivered.
+    /// By destination and expected body.
     promised: HashMap<(&'a str, String), &'a Promise>,
-    /// By destination and place.
+    /// By destination and position.
     at: HashMap<(&'a str, Position), &'a Promise>,
     /// First deliveries, by destination and body.
     first: HashMap<(&'a str, &'a str), &'a Delivery>,
-    /// The same by destination and place.
+    /// First deliveries, by destination and position.
     seen_at: HashMap<(&'a str, Position), &'a Delivery>,
     last: HashMap<Lane<'a>, Position>,
     found: Found,
@@ -160,7 +160,7 @@ impl<'a> Examiner<'a> {
         all.find(|subject| subject.destination == destination).expect("each destination is named")
     }
 
-    /// Each producer's messages got ascending places in each destination.
+    /// Checks that each producer's messages got ascending positions in each destination.
     fn promises_in_order(&mut self, promises: &'a [Promise]) {
         let mut by_producer: HashMap<(&str, &str), Vec<&Promise>> = HashMap::new();
         for promise in promises {
@@ -168,7 +168,7 @@ impl<'a> Examiner<'a> {
             by_producer.entry(from).or_default().push(promise);
         }
         for sent in by_producer.values_mut() {
-            // Answers to what was sent again may come in another order than it was first sent in.
+            // Answers to retries may come in another order than the messages were first sent in.
             sent.sort_by_key(|promise| number(&promise.body));
             for pair in sent.windows(2) {
                 let [before, after] = pair else { continue };
@@ -243,7 +243,7 @@ impl<'a> Examiner<'a> {
         self.first_delivery(delivery, promise);
     }
 
-    /// Redis lost the first place of a message, and nobody was promised it.
+    /// Redis lost the first position of a message, which nobody was promised.
     fn is_placed_again(
         &self,
         first: &Delivery,
@@ -259,7 +259,7 @@ impl<'a> Examiner<'a> {
             })
     }
 
-    /// Sent in, and the answer was lost.
+    /// It was sent, and the answer was lost.
     fn is_doubtful(&self, delivery: &Delivery) -> bool {
         let body = match self.subject(&delivery.destination).is_transformed {
             false => Some(delivery.body.as_str()),
@@ -288,7 +288,7 @@ impl<'a> Examiner<'a> {
         let name = delivery.destination.as_str();
         let order = self.subject(name).order;
         let headers = delivery.headers.as_ref();
-        // Over TCP only the promise says what its place is.
+        // Over TCP, only the promise has the position.
         let at = headers.map(|headers| (Some(headers.epoch), headers.sequence));
         let Some(at) = at.or(promise.map(position)) else { return };
         if let Some(other) = self.seen_at.insert((name, at), delivery) {
@@ -321,14 +321,14 @@ impl<'a> Examiner<'a> {
         }
     }
 
-    /// True if a delivery names the one before it in its lane, which was at `before`.
+    /// True if a delivery names the previous message of its lane, which was at `before`.
     fn follows(&self, headers: &Headers, before: Option<Position>, lane: Lane) -> bool {
         let (named, last) = (headers.previous, before.map_or(0, |(_, sequence)| sequence));
-        // In its place stood one that was destroyed, and left the lane.
+        // The previous message was destroyed, and left the lane.
         let is_behind_destroyed = named > last && self.destroyed.contains(&(lane.0, named));
-        // Of a destination that was removed and made again the first message follows none.
+        // The first message after a destination was created again has no previous one.
         let is_again = self.subject(lane.0).is_removed && named == 0 && headers.sequence == 1;
-        // Some before it were delivered, and Redis forgot them; but none that was promised.
+        // Some before it were delivered, and Redis lost them; but none that was promised.
         let is_after_loss = self.losses == Losses::Unconfirmed
             && before.is_some_and(|(epoch, _)| epoch < Some(headers.epoch))
             && named <= last
@@ -347,20 +347,20 @@ fn position(promise: &Promise) -> Position {
     (promise.epoch, promise.sequence)
 }
 
-/// A body's number, which says when its producer sent it.
+/// The number in a body, which tells when its producer sent it.
 fn number(body: &str) -> u64 {
     let (_, rest) = body.split_once("\"number\":").unwrap_or(("", body));
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().unwrap_or_default()
 }
 
-/// A repeat has everything of the first but the number of its attempt.
+/// A repeat must equal the first delivery except for the attempt.
 fn but_attempt(delivery: &Delivery) -> Option<Headers> {
     delivery.headers.clone().map(|headers| Headers { attempt: 0, ..headers })
 }
 
 fn is_as_promised(headers: &Headers, promise: Option<&Promise>) -> bool {
-    // What was sent in and not answered has no place to compare with.
+    // A message without an answer has no position to compare with.
     let Some(promise) = promise else { return true };
     promise.epoch.is_none_or(|epoch| epoch == headers.epoch)
         && promise.sequence == headers.sequence

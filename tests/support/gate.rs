@@ -1,4 +1,4 @@
-//! Where requests can be held, looked at, and let go.
+//! A gate where a test can hold requests, inspect them and release them.
 
 use std::sync::{Mutex, atomic::AtomicUsize, atomic::Ordering};
 
@@ -6,16 +6,16 @@ use tokio::sync::watch;
 
 use super::wait::eventually;
 
-/// Where in its handling a request is held.
+/// The point at which a request is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    /// It has been read, and nothing was done with it.
+    /// It was read, but not handled.
     Arrived,
-    /// It has been accepted (journalled, transformed), and not yet answered.
+    /// It was accepted (journalled, transformed), but not answered.
     Accepted,
 }
 
-/// Holds requests at a point: all, or those for one destination.
+/// Holds requests at a point: all, or those for some destinations.
 #[derive(Default)]
 pub struct Gate {
     holds: Mutex<Option<(Point, Vec<String>)>>,
@@ -24,23 +24,23 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Requests wait at this point from now on.
+    /// Holds requests at this point from now on.
     pub fn hold(&self, point: Point) {
         *self.holds.lock().unwrap() = Some((point, Vec::new()));
     }
 
-    /// The same for these destinations alone.
+    /// Like `hold`, only for these destinations.
     pub fn hold_only(&self, destinations: &[&str], point: Point) {
         let only = destinations.iter().map(|name| (*name).to_owned()).collect();
         *self.holds.lock().unwrap() = Some((point, only));
     }
 
-    /// Requests pass from now on. Those that are held stay where they are.
+    /// Lets new requests pass. Those that are held stay held.
     pub fn pass(&self) {
         *self.holds.lock().unwrap() = None;
     }
 
-    /// Requests pass from now on, those that are held among them.
+    /// Lets all requests pass, including those that are held.
     pub fn let_go(&self) {
         self.pass();
         self.opened.send_modify(|times| *times += 1);
@@ -51,7 +51,7 @@ impl Gate {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many are held.
+    /// Waits until this many are held.
     pub async fn holds(&self, count: usize) {
         eventually(&format!("{count} held requests"), async || match self.held() {
             held if held >= count => Ok(()),
@@ -60,7 +60,7 @@ impl Gate {
         .await;
     }
 
-    /// Waits here while requests are held at this point.
+    /// Waits while requests are held at this point.
     pub async fn at(&self, point: Point, destination: &str) {
         let mut opened = self.opened.subscribe();
         let is_held = self.holds.lock().unwrap().as_ref().is_some_and(|(held_at, only)| {
@@ -68,7 +68,7 @@ impl Gate {
         });
         if is_held {
             self.held.fetch_add(1, Ordering::SeqCst);
-            // The sender of the channel lives as long as this.
+            // The sender of the channel lives as long as this value.
             opened.changed().await.unwrap();
             self.held.fetch_sub(1, Ordering::SeqCst);
         }

@@ -1,4 +1,4 @@
-//! A server of HTTP/1.1, small enough to cut a connection at any point of an exchange.
+//! A small HTTP/1.1 server that can cut a connection at any point of an exchange.
 
 use std::{
     collections::HashMap,
@@ -12,53 +12,53 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// A free port of the loopback.
+/// A free loopback port.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A request that has been read to its end.
+/// A complete request.
 pub struct Request {
-    /// Names in lower case.
+    /// With lower-case names.
     pub headers: HashMap<String, String>,
     pub body: String,
 }
 
 impl Request {
-    /// A header that must be there.
+    /// A required header.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).unwrap_or_else(|| panic!("no header {name}"))
     }
 
-    /// A number in a header that must be there.
+    /// A number in a required header.
     pub fn number(&self, name: &str) -> u64 {
         self.header(name).parse().unwrap_or_else(|_| panic!("{name} is no number"))
     }
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 pub struct Answer {
     pub status: u16,
-    /// With the line's end, or empty.
+    /// With its line end, or empty.
     pub header: &'static str,
     pub body: String,
-    /// The connection is closed after it.
+    /// True if the connection is closed after it.
     pub is_last: bool,
 }
 
 impl Answer {
-    /// This status, with nothing else.
+    /// Only this status.
     pub fn status(status: u16) -> Answer {
         Answer { status, header: "", body: String::new(), is_last: false }
     }
 }
 
-/// Serves on a free port. Where `handle` gives no answer, the connection is cut.
+/// Serves on a free port. If `handle` returns no answer, the connection is cut.
 pub async fn serve<F: Future<Output = Option<Answer>> + Send>(
     handle: impl Fn(Request) -> F + Send + Sync + 'static,
 ) -> (SocketAddr, AbortOnDropHandle<()>) {
     serve_at(ANY, handle).await
 }
 
-/// Serves there.
+/// Like `serve`, at this address.
 pub async fn serve_at<F: Future<Output = Option<Answer>> + Send>(
     address: SocketAddr,
     handle: impl Fn(Request) -> F + Send + Sync + 'static,
@@ -67,14 +67,14 @@ pub async fn serve_at<F: Future<Output = Option<Answer>> + Send>(
     accept_at(address, move |stream| {
         let handle = handle.clone();
         async move {
-            // A client that is killed breaks the exchange; what was accepted is accepted.
+            // A killed client breaks the exchange; what was accepted stays accepted.
             let _ = converse(stream, &*handle).await;
         }
     })
     .await
 }
 
-/// Accepts connections on a free port, each served in a task of its own.
+/// Accepts connections on a free port, and serves each in its own task.
 pub async fn accept<F: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(TcpStream) -> F + Send + Sync + 'static,
 ) -> (SocketAddr, AbortOnDropHandle<()>) {
@@ -127,7 +127,7 @@ async fn read(stream: &mut BufStream<TcpStream>) -> std::io::Result<Option<Reque
         line.clear();
         stream.read_line(&mut line).await?;
         if !line.ends_with('\n') {
-            // Cut in the middle of the headers: this is no request.
+            // Cut within the headers: not a request.
             return Ok(None);
         }
         let Some((name, value)) = line.trim_end().split_once(": ") else { break };
@@ -139,7 +139,7 @@ async fn read(stream: &mut BufStream<TcpStream>) -> std::io::Result<Option<Reque
     Ok(Some(Request { headers, body: text(body) }))
 }
 
-/// Bytes as text; what is not UTF-8 with its bytes spelled out.
+/// Bytes as text, with escapes if they are not UTF-8.
 pub fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| error.as_bytes().escape_ascii().to_string())
 }

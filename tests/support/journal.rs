@@ -1,4 +1,4 @@
-//! What receivers accepted, in the order in which they did.
+//! The deliveries that receivers accepted, in order.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,11 +16,11 @@ use super::wait::eventually;
 pub struct Delivery {
     pub destination: String,
     pub body: String,
-    /// What the headers said; nothing over TCP.
+    /// The headers; `None` over TCP.
     pub headers: Option<Headers>,
 }
 
-/// What tells a delivery over HTTP from all others.
+/// The headers that identify a delivery over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Headers {
     pub epoch: u64,
@@ -46,35 +46,35 @@ impl Delivery {
 #[derive(Default)]
 struct Pages {
     deliveries: Vec<Delivery>,
-    /// When each was noted.
+    /// When each was recorded.
     times: Vec<Instant>,
-    /// How many different messages of each destination.
+    /// The number of distinct messages per destination.
     counts: HashMap<String, usize>,
-    /// Where each is written to, if anywhere.
+    /// The file to write each to, if any.
     file: Option<File>,
-    /// Destination and body of each: bodies are never the same.
+    /// Destination and body of each: bodies are unique.
     first: HashSet<(String, String)>,
 }
 
-/// Written before the sender is answered.
+/// The journal. Written before the sender gets its answer.
 #[derive(Default)]
 pub struct Journal {
     pages: Mutex<Pages>,
 }
 
 impl Journal {
-    /// One that is in a file, too, so that it can be looked at after the test.
+    /// A journal that is also written to a file, for inspection after the test.
     pub fn in_file(path: &Path) -> std::io::Result<Journal> {
         let journal = Journal::default();
         journal.pages.lock().unwrap().file = Some(File::create(path)?);
         Ok(journal)
     }
 
-    /// Writes one down.
+    /// Records a delivery.
     pub fn note(&self, delivery: Delivery) {
         let mut pages = self.pages.lock().unwrap();
         if let Some(file) = &mut pages.file {
-            // In one write, so that a line is in the file as a whole or not at all.
+            // In one write, so that the file contains only complete lines.
             file.write_all(delivery.line().as_bytes()).expect("the journal can be written");
         }
         if pages.first.insert((delivery.destination.clone(), delivery.body.clone())) {
@@ -84,27 +84,27 @@ impl Journal {
         pages.times.push(Instant::now());
     }
 
-    /// When each of [`Journal::all`] was noted.
+    /// When each of [`Journal::all`] was recorded.
     pub fn times(&self) -> Vec<Instant> {
         self.pages.lock().unwrap().times.clone()
     }
 
-    /// Everything so far.
+    /// All deliveries so far.
     pub fn all(&self) -> Vec<Delivery> {
         self.pages.lock().unwrap().deliveries.clone()
     }
 
-    /// How many different messages it holds.
+    /// The number of distinct messages.
     pub fn messages(&self) -> usize {
         self.pages.lock().unwrap().first.len()
     }
 
-    /// How many different messages of this destination it holds.
+    /// The number of distinct messages for this destination.
     pub fn messages_of(&self, destination: &str) -> usize {
         self.pages.lock().unwrap().counts.get(destination).copied().unwrap_or_default()
     }
 
-    /// Waits until it holds so many different messages.
+    /// Waits until it has this many distinct messages.
     pub async fn reaches(&self, count: usize) {
         eventually(&format!("{count} messages in the journal"), async || match self.messages() {
             now if now >= count => Ok(()),

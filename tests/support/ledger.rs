@@ -1,4 +1,4 @@
-//! What producers were promised.
+//! The promises that producers got.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -6,16 +6,16 @@ use std::{
     time::Instant,
 };
 
-/// A message that was answered with its place.
+/// A message whose answer named its position.
 #[derive(Debug, Clone)]
 pub struct Promise {
     pub destination: String,
-    /// Over TCP the answer names no epoch.
+    /// `None` over TCP, where the answer names no epoch.
     pub epoch: Option<u64>,
     pub sequence: u64,
     pub id: Option<String>,
     pub key: Option<String>,
-    /// As it was sent in.
+    /// The body as it was sent.
     pub body: String,
     pub producer: String,
 }
@@ -23,23 +23,23 @@ pub struct Promise {
 #[derive(Default)]
 struct Pages {
     promises: Vec<Promise>,
-    /// When each was noted.
+    /// When each was recorded.
     times: Vec<Instant>,
-    /// How many of each destination.
+    /// The number per destination.
     counts: HashMap<String, usize>,
 }
 
-/// All promises, each producer's in the order of its messages.
+/// All promises; each producer's are in the order of its messages.
 #[derive(Default)]
 pub struct Ledger {
     pages: Mutex<Pages>,
-    /// Bodies that were sent and not answered: they may be there.
+    /// Bodies that were sent but not answered: they may be stored.
     doubtful: Mutex<HashSet<String>>,
-    /// Destination, epoch and sequence of messages that were destroyed in Redis on purpose.
+    /// Destination, epoch and sequence of messages destroyed in Redis on purpose.
     destroyed: Mutex<HashSet<(String, u64, u64)>>,
-    /// Answers that said that the message had been there before.
+    /// Answers that reported a duplicate.
     duplicates: AtomicUsize,
-    /// Requests that were made again.
+    /// Requests that were repeated.
     again: AtomicUsize,
 }
 
@@ -59,7 +59,7 @@ impl Ledger {
         self.doubtful.lock().unwrap().contains(body)
     }
 
-    /// This message may be lost: it was destroyed in Redis.
+    /// Notes that this message may be lost, because the test destroyed it in Redis.
     pub fn destroy(&self, destination: &str, epoch: u64, sequence: u64) {
         let position = (destination.to_owned(), epoch, sequence);
         self.destroyed.lock().unwrap().insert(position);
@@ -90,7 +90,7 @@ impl Ledger {
         self.pages.lock().unwrap().promises.clone()
     }
 
-    /// When each of [`Ledger::all`] was noted.
+    /// When each of [`Ledger::all`] was recorded.
     pub fn times(&self) -> Vec<Instant> {
         self.pages.lock().unwrap().times.clone()
     }

@@ -1,12 +1,12 @@
-//! Long bodies. Ledger and journal keep the short form, which names the length; on the way there is
-//! the long form, whose padding follows from the short one.
+//! Long bodies. Ledger and journal record a short form, which names the length; the wire has the
+//! long form, whose padding is derived from the short one.
 
-/// The short form of a body of so many bytes.
+/// The short form of a body of this many bytes.
 pub fn short_form(producer: &str, number: usize, bytes: usize) -> String {
     format!("{{\"from\":\"{producer}\",\"long\":{bytes},\"number\":{number}}}")
 }
 
-/// What is sent for a body: the body itself, unless it is the short form of a long one.
+/// The body to send: unchanged, unless it is the short form of a long one.
 pub fn long_form(body: &str) -> String {
     let Some(bytes) = field(body, "\"long\":") else { return body.to_owned() };
     let (number, Some(open)) = (field(body, "\"number\":"), body.strip_suffix('}')) else {
@@ -20,8 +20,8 @@ pub fn long_form(body: &str) -> String {
     format!("{open}{PAD}{pad}\"}}")
 }
 
-/// What is written down of a body that came: the short form, if it is the long form of one to the
-/// byte, within a transform's mark or without it; else the body itself.
+/// The form to record for a received body: the short form if it is exactly a long form, with or
+/// without the mark of a transform; otherwise unchanged.
 pub fn written_down(body: String) -> String {
     let Some(at) = body.find(PAD) else { return body };
     let rest = &body[at + PAD.len()..];

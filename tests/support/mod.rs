@@ -1,4 +1,4 @@
-//! What the tests share. Each test binary uses a part of it.
+//! Shared by the tests. Each test program uses a part of it.
 #![allow(dead_code)]
 
 pub mod anomaly;

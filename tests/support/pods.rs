@@ -20,7 +20,7 @@ use super::{
 /// How much of a log is shown when a test fails, in lines.
 const LOG_LINES_MAX: usize = 60;
 
-/// What all pods of a deployment are told.
+/// The settings of all pods of a deployment.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub redis_url: String,
@@ -28,24 +28,24 @@ pub struct Settings {
     pub processor_lease_ms: u64,
     pub sender_lease_ms: u64,
     pub shutdown_ms: u64,
-    /// Further lines at the end of these sections.
+    /// Additional lines for these sections.
     pub http: String,
     pub redis: String,
     pub ingest: String,
     /// `[[destination]]` sections.
     pub destinations: String,
-    /// TCP listeners of ingest pods: destination and framing; behind it `json`, where a frame is an
+    /// TCP listeners of ingest pods: destination and framing, followed by `json` if a frame is an
     /// envelope.
     pub tcp: Vec<(&'static str, &'static str)>,
     /// The most file descriptors of a pod.
     pub descriptors: Option<u32>,
-    /// Further variables of their environment.
+    /// Additional environment variables.
     pub environment: Vec<(String, String)>,
 }
 
 impl Settings {
-    /// No destinations; the default lease for senders, so that a slow machine alone does not make
-    /// repeats, and a short one for processors.
+    /// No destinations. The default lease for senders, so that a slow machine causes no repeats,
+    /// and a short one for processors.
     pub fn new(redis_url: &str) -> Settings {
         Settings {
             redis_url: redis_url.to_owned(),
@@ -63,7 +63,7 @@ impl Settings {
         }
     }
 
-    /// Adds a destination: its fields as in the configuration file, without its name.
+    /// Adds a destination, with fields as in the configuration file, without its name.
     pub fn destination(mut self, name: &str, fields: &str) -> Settings {
         self.destinations += &format!("[[destination]]\nname = \"{name}\"\n{fields}\n");
         self
@@ -94,17 +94,17 @@ impl Settings {
     }
 }
 
-/// Where a pod listens; another place after a restart.
+/// The addresses of a pod, which change with a restart.
 #[derive(Debug, Clone, Default)]
 pub struct Addresses(Arc<Mutex<(Option<SocketAddr>, Vec<SocketAddr>)>>);
 
 impl Addresses {
-    /// These, such as those of something that stands before a pod.
+    /// Fixed addresses, such as those of a proxy before a pod.
     pub fn of(http: SocketAddr, tcp: Vec<SocketAddr>) -> Addresses {
         Addresses(Arc::new(Mutex::new((Some(http), tcp))))
     }
 
-    /// Where it listens for HTTP, once it was started.
+    /// Its HTTP address, once it was started.
     pub fn http(&self) -> Option<SocketAddr> {
         self.0.lock().unwrap().0
     }
@@ -114,14 +114,14 @@ impl Addresses {
         format!("http://{}{path}", self.0.lock().unwrap().0.expect("the pod was started"))
     }
 
-    /// Where it listens for TCP, in the order of [`Settings::tcp`].
+    /// Its TCP address, by the index in [`Settings::tcp`].
     pub fn tcp(&self, index: usize) -> SocketAddr {
         self.0.lock().unwrap().1[index]
     }
 }
 
-/// One process. It ends when this is dropped; its log is shown if the test fails. Where it panicked the
-/// test does fail.
+/// One process, killed on drop. If the test fails, shows its log; if the pod panicked, fails the
+/// test.
 pub struct Pod {
     pub name: String,
     pub addresses: Addresses,
@@ -132,10 +132,10 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Starts one with these roles and waits until it is ready.
+    /// Starts a pod with these roles and waits until it is ready.
     pub async fn start(name: &str, roles: &str, settings: &Settings) -> Pod {
         let dir = tempfile::tempdir().unwrap();
-        // Any child will do until the first start; this one ends at once.
+        // A placeholder until the first start; this child ends at once.
         let child = Command::new("true").spawn().unwrap();
         let (roles, settings) = (roles.to_owned(), settings.clone());
         let addresses = Addresses::default();
@@ -145,7 +145,7 @@ impl Pod {
         pod
     }
 
-    /// Starts it again after it has ended, and waits until it is ready.
+    /// Starts it again after its end, and waits until it is ready.
     pub async fn restart(&mut self) {
         self.launch();
         let (client, url) = (client(), self.addresses.url("/readyz"));
@@ -160,7 +160,7 @@ impl Pod {
         .await;
     }
 
-    /// Starts the process, and does not wait.
+    /// Starts the process without waiting.
     pub fn launch(&mut self) {
         assert!(self.has_ended(), "{} still runs", self.name);
         let is_ingest = self.roles.contains("ingest");
@@ -188,24 +188,24 @@ impl Pod {
         self.child = command.spawn().unwrap();
     }
 
-    /// Ends it with SIGKILL, at once.
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
-        // `Child` keeps the id from being used again until `wait` has collected it.
+        // The system cannot reuse the id until `wait` has reaped the child.
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to end with SIGTERM, and does not wait.
+    /// Sends SIGTERM without waiting.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Stops it in its tracks; it knows nothing of it.
+    /// Suspends it with SIGSTOP.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on after [`Pod::freeze`].
+    /// Resumes it after [`Pod::freeze`].
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -223,13 +223,13 @@ impl Pod {
             .await
     }
 
-    /// Asks it to end, and waits until it has ended well: all drained within `shutdown_ms`.
+    /// Stops it, and waits until it has drained within `shutdown_ms`.
     pub async fn drains(&mut self) {
         self.terminate();
         let status = self.ended().await;
         let log = self.log();
         assert!(status.success(), "{} ended with {status}", self.name);
-        // It says so itself when its time is over.
+        // It logs if its time ran out.
         assert!(log.contains("drained") && !log.contains("did not end within shutdown_ms"));
     }
 
@@ -240,12 +240,12 @@ impl Pod {
         }
     }
 
-    /// Its process id; another one after a restart.
+    /// Its process id, which changes with a restart.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// True when the process is gone.
+    /// True if the process has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
@@ -255,7 +255,7 @@ impl Pod {
         self.addresses.url(path)
     }
 
-    /// A number of its metrics: that of the first line that starts with `name`; 0 if there is none.
+    /// A number from its metrics: that of the first line that starts with `name`, or 0.
     pub async fn metric(&self, name: &str) -> f64 {
         let answer = client().get(self.url("/metrics")).send().await.unwrap();
         let text = answer.text().await.unwrap();
@@ -263,7 +263,7 @@ impl Pod {
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
     }
 
-    /// Everything it has logged.
+    /// Its whole log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }
@@ -282,7 +282,7 @@ impl Drop for Pod {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let log = self.log();
-        // A task that panics ends alone, which nobody may notice otherwise.
+        // A panic ends only its task, which may go unnoticed.
         let has_panicked = log.contains("panicked at");
         if has_panicked || std::thread::panicking() {
             let lines: Vec<&str> = log.lines().collect();
@@ -295,19 +295,19 @@ impl Drop for Pod {
     }
 }
 
-/// A client that speaks to pods and nobody else.
+/// A client for pods that ignores proxy settings.
 pub fn client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
-/// What is set for the tests themselves does not reach what they start.
+/// Removes the tests' own variables from the environment of a child.
 pub fn without_settings(command: &mut tokio::process::Command) {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RESEQ_")) {
         command.env_remove(name);
     }
 }
 
-/// Runs `reseq serve` on this configuration until it ends by itself: its status and what it said.
+/// Runs `reseq serve` with this configuration until it ends; returns its status and output.
 pub async fn refused_start(config: &str) -> (ExitStatus, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("reseq.toml");

@@ -1,5 +1,5 @@
-//! A Redis whose power can be cut: after the cut its files hold what had been synced to the disk, and
-//! nothing else. A `kill -9` does not show that: what was written survives it in the page cache.
+//! A Redis whose power can be cut: afterwards, its files contain only what had been synced to disk.
+//! `kill -9` does not show that, because written data survives it in the page cache.
 
 use std::{
     collections::HashMap,
@@ -15,22 +15,22 @@ use tempfile::TempDir;
 
 use super::{redis::server_binary, wait::eventually};
 
-/// What a cut of the power took.
+/// The effect of a power cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Cut {
     /// When the server ended.
     pub at: Instant,
-    /// Bytes that had been written, and not synced.
+    /// Bytes that had been written but not synced.
     pub bytes: u64,
 }
 
-/// A private `redis-server` on a Unix socket. It ends when this is dropped.
+/// A private `redis-server` on a Unix socket, killed on drop.
 pub struct PoweredRedis {
     url: String,
     appendfsync: &'static str,
     dir: TempDir,
     child: Child,
-    /// How long files were when the server began, by inode: that had survived.
+    /// The length of each file when the server started, by inode: this part is safe.
     at_start: HashMap<u64, u64>,
 }
 
@@ -40,7 +40,7 @@ impl PoweredRedis {
         let dir = tempfile::tempdir().unwrap();
         compile(&dir.path().join("fsynced.so"));
         let url = format!("unix://{}", dir.path().join("redis.sock").display());
-        // Any child will do until the first start; this one ends at once.
+        // A placeholder until the first start; this child ends at once.
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         let mut redis = PoweredRedis { url, appendfsync, dir, child, at_start: HashMap::new() };
@@ -48,7 +48,7 @@ impl PoweredRedis {
         redis
     }
 
-    /// Where it listens. The same after a cut.
+    /// Its URL, which stays the same after a cut.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -59,8 +59,7 @@ impl PoweredRedis {
         client.get_multiplexed_async_connection().await.unwrap()
     }
 
-    /// True if it can be asked to wait for its next sync, and answers when it has synced: Redis 7.2, or
-    /// from 8.0 on.
+    /// True if `WAITAOF` exists and answers only after a sync: Redis 7.2, or 8.0 and later.
     pub async fn waits_for_sync(&self) -> bool {
         let mut connection = self.connection().await;
         let info: redis::InfoDict = redis::cmd("INFO").query_async(&mut connection).await.unwrap();
@@ -69,8 +68,8 @@ impl PoweredRedis {
         !is_valkey && !version.starts_with("7.0.") && !version.starts_with("7.4.")
     }
 
-    /// Cuts the power: the server ends, and each of its files is cut back to its last sync; one that
-    /// was never synced is empty.
+    /// Cuts the power: kills the server, and truncates each file to its last sync; a file that was
+    /// never synced becomes empty.
     pub fn cut(&mut self) -> Cut {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -87,12 +86,12 @@ impl PoweredRedis {
         Cut { at, bytes: lost }
     }
 
-    /// Starts it again after [`cut`](PoweredRedis::cut), on what its files hold.
+    /// Starts it again after [`cut`](PoweredRedis::cut), with what its files contain.
     pub async fn restart(&mut self) {
         self.launch().await;
     }
 
-    /// Waits until all that has been written by now is on the disk.
+    /// Waits until all data written so far is on disk.
     pub async fn synced(&self) {
         let written = self.files();
         eventually("what was written is synced", async || {
@@ -105,11 +104,11 @@ impl PoweredRedis {
         .await;
     }
 
-    /// How long each file was when it was last synced, by inode.
+    /// The length of each file at its last sync, by inode.
     fn lengths_synced(&self) -> HashMap<u64, u64> {
         let mut synced = self.at_start.clone();
         let lines = fs::read_to_string(self.notes()).unwrap_or_default();
-        // A line that is being written has no end yet.
+        // A line that is still being written has no end.
         for line in lines.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
             let (inode, bytes) = line.split_once(' ').expect("a note has two numbers");
             synced.insert(inode.parse().unwrap(), bytes.parse().unwrap());

@@ -1,4 +1,4 @@
-//! Producers: each sends its messages in order, and notes what it was promised.
+//! Producers: each sends its messages in order, and records the promises.
 
 use std::{
     collections::VecDeque,
@@ -18,24 +18,24 @@ use super::{
     wait::{LOOK_EVERY, PATIENCE, within},
 };
 
-/// What is to be sent.
+/// A message to send.
 #[derive(Debug, Clone)]
 pub struct Item {
     pub destinations: Vec<String>,
     pub key: Option<String>,
-    /// JSON, and no two the same.
+    /// JSON, unique.
     pub body: String,
 }
 
 impl Item {
-    /// A message for these destinations; `body` names it.
+    /// A message for these destinations; `body` identifies it.
     pub fn new(destinations: &[&str], key: Option<String>, producer: &str, number: usize) -> Item {
         let destinations = destinations.iter().map(|name| (*name).to_owned()).collect();
         let body = format!("{{\"from\":\"{producer}\",\"number\":{number}}}");
         Item { destinations, key, body }
     }
 
-    /// The same with a body of so many bytes.
+    /// The same message with a body of this many bytes.
     pub fn long(self, producer: &str, number: usize, bytes: usize) -> Item {
         Item { body: short_form(producer, number, bytes), ..self }
     }
@@ -50,17 +50,17 @@ impl Item {
     }
 }
 
-/// A producer over HTTP. What was refused for a time, or not answered, it sends again with the same
-/// idempotency key, to the next pod, before it sends anything else.
+/// A producer over HTTP. After a temporary refusal or a missing answer, it repeats the message with
+/// the same idempotency key to the next pod, before it sends anything else.
 pub struct Producer {
     name: String,
     client: reqwest::Client,
     doors: Vec<Addresses>,
     ledger: Arc<Ledger>,
     at: usize,
-    /// What could not be sent for so long fails the test.
+    /// A message that cannot be sent for this long fails the test.
     pub patience: Duration,
-    /// Before it sends again it waits so long.
+    /// The pause before a repeat.
     pub pause: Duration,
 }
 
@@ -71,17 +71,17 @@ impl Producer {
         Producer { name, client, doors, ledger, at: 0, patience, pause }
     }
 
-    /// What it sends next goes to the next pod.
+    /// Sends the next message to the next pod.
     pub fn turn(&mut self) {
         self.at = (self.at + 1) % self.doors.len();
     }
 
-    /// Goes to its first pod again, wherever it was sent on to before.
+    /// Returns to the first pod.
     pub fn returns(&mut self) {
         self.at = 0;
     }
 
-    /// Sends one message, and returns when it was promised.
+    /// Sends one message; returns when it is promised.
     pub async fn send(&mut self, item: Item) {
         let deadline = Instant::now() + self.patience;
         loop {
@@ -98,7 +98,7 @@ impl Producer {
         }
     }
 
-    /// Sends messages as one batch, and returns when all were promised.
+    /// Sends messages as one batch; returns when all are promised.
     pub async fn send_batch(&mut self, items: Vec<Item>) {
         let deadline = Instant::now() + self.patience;
         let mut left: VecDeque<Item> = items.into();
@@ -117,12 +117,12 @@ impl Producer {
         }
     }
 
-    /// Takes out what was promised; says why the rest was not.
+    /// Removes the promised messages from `left`; returns why the others were refused.
     fn settle_all(&self, left: &mut VecDeque<Item>, text: &str) -> Option<String> {
         let answers: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let items: Vec<Item> = left.drain(..).collect();
-        // A batch that was refused as a whole is answered with one problem.
+        // A batch that was refused as a whole gets one problem.
         if answers.len() == 1 && answers[0]["status"].is_u64() && items.len() > 1 {
             left.extend(items);
             return Some(text.to_owned());
@@ -138,7 +138,7 @@ impl Producer {
         first
     }
 
-    /// Notes what was promised, or says why nothing was.
+    /// Records a promise, or returns why there is none.
     fn settle(&self, item: &Item, answer: &Value) -> Result<(), String> {
         if let Some(status) = answer["status"].as_u64() {
             assert!(status == 503 || status == 429, "{answer}");
@@ -174,28 +174,27 @@ impl Producer {
     }
 }
 
-/// The answer, or what went wrong on the way.
+/// The answer, or what went wrong.
 async fn answer(request: reqwest::RequestBuilder) -> Result<String, String> {
-    // Longer than a pod waits for Redis by itself.
+    // Longer than a pod itself waits for Redis.
     let request = request.timeout(Duration::from_secs(20));
     let answer = request.send().await.map_err(|error| format!("{error:?}"))?;
     answer.text().await.map_err(|error| format!("{error:?}"))
 }
 
-/// A producer over TCP, with many frames on their way at once. What was not answered when a
-/// connection ended, it sends again over another.
+/// A producer over TCP with many frames in flight. Frames without an answer when a connection ends
+/// are sent again over another.
 pub struct FrameProducer {
     pub name: &'static str,
     pub destination: &'static str,
     pub with_length: bool,
-    /// Frames on their way at once.
+    /// Frames in flight.
     pub window: usize,
     pub ledger: Arc<Ledger>,
 }
 
 impl FrameProducer {
-    /// Sends `count` frames to the first of these addresses that takes them, `next` being asked
-    /// for one when a connection is needed.
+    /// Sends `count` frames. `next` returns the address for each new connection.
     pub async fn send(&self, count: usize, mut next: impl FnMut() -> SocketAddr) {
         let mut left: VecDeque<String> = (0..count).map(|number| self.body(number)).collect();
         let deadline = Instant::now() + PATIENCE;
@@ -216,7 +215,7 @@ impl FrameProducer {
         format!("{{\"from\":\"{}\",\"number\":{number}}}", self.name)
     }
 
-    /// Sends and takes out of `left` what was promised, until all was or the connection ends.
+    /// Sends, and removes promised frames from `left`, until none is left or the connection ends.
     async fn converse(&self, stream: TcpStream, left: &mut VecDeque<String>) {
         stream.set_nodelay(true).unwrap();
         let mut stream = BufStream::new(stream);

@@ -1,4 +1,4 @@
-//! A way to a server that can be cut, or that keeps answers back.
+//! A proxy before a server that can cut connections or withhold answers.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,24 +10,24 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// How connections are at the moment.
+/// The current state of the connections.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weather {
     /// How often all were cut.
     cuts: usize,
-    /// Of connections that were made after so many cuts, answers are kept for ever.
+    /// Withholds answers on connections made after this many cuts.
     keeps_answers_of: Option<usize>,
 }
 
-/// What connections share.
+/// State that the connections share.
 #[derive(Default)]
 struct Shared {
     weather: watch::Sender<Weather>,
-    /// From when this is asked on, answers are kept.
+    /// Withhold answers once a request contains this.
     trap: Mutex<Option<String>>,
 }
 
-/// Passes connections on to one server.
+/// A proxy before one server.
 pub struct Proxy {
     pub url: String,
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A way to the server on this Unix socket, `unix://…`.
+    /// A proxy before the server on this Unix socket, `unix://…`.
     pub fn unix(url: &str) -> Proxy {
         let target = url.strip_prefix("unix://").expect("a URL of a Unix socket").to_owned();
         let dir = tempfile::tempdir().unwrap();
@@ -56,7 +56,7 @@ impl Proxy {
         Proxy { url, shared, _dir: Some(dir), _server: AbortOnDropHandle::new(server) }
     }
 
-    /// A way to the server on this port of the loopback, for HTTP.
+    /// A proxy before the HTTP server on this loopback port.
     pub async fn http(port: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/in", listener.local_addr().unwrap());
@@ -79,17 +79,17 @@ impl Proxy {
         self.shared.weather.send_modify(|weather| weather.cuts += 1);
     }
 
-    /// On the connections that there are no answer arrives any more; a cut frees the way.
+    /// Withholds answers on all current connections, until the next cut.
     pub fn keep_answers(&self) {
         self.shared.keep_answers();
     }
 
-    /// The same from when something is asked that contains this.
+    /// Withholds answers once a request contains this.
     pub fn keep_answers_when_asked(&self, what: &str) {
         *self.shared.trap.lock().unwrap() = Some(what.to_owned());
     }
 
-    /// True once that was asked.
+    /// True once such a request came.
     pub fn was_asked(&self) -> bool {
         self.shared.trap.lock().unwrap().is_none()
     }

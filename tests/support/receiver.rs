@@ -1,5 +1,5 @@
-//! Receivers over HTTP and TCP: they write what they accept into a journal before they answer,
-//! can be held at any point, and fail as told.
+//! Receivers over HTTP and TCP: they journal what they accept before they answer, can be held at
+//! any point, and fail on demand.
 
 use std::{
     net::SocketAddr,
@@ -33,7 +33,7 @@ pub enum Fault {
     AskedToWait,
     /// The connection is cut before anything was accepted.
     CutUnread,
-    /// Accepted, and the connection is cut before the answer: a repeat must come.
+    /// Accepted, and the connection is cut before the answer: a repeat must follow.
     CutAccepted,
     /// Accepted and answered, and the connection is cut right after it.
     CutAnswered,
@@ -47,53 +47,53 @@ const FAULTS: [Fault; 6] = [
     Fault::CutAccepted,
     Fault::CutAnswered,
 ];
-/// Of these so many are drawn at random; the others are asked for.
+/// How many of these faults are drawn at random; the others only on request.
 const RANDOM: usize = 5;
 
-/// What all receivers of a test share.
+/// State that all receivers of a test share.
 #[derive(Default)]
 pub struct Desk {
-    /// Desks may share one.
+    /// Several desks may share one.
     pub journal: Arc<Journal>,
     pub gate: Gate,
-    /// Draws which requests fail: each with this chance.
+    /// Each request fails with this chance.
     failing: Mutex<Option<(StdRng, f64)>>,
-    /// Each exchange fails like this.
+    /// Every exchange fails like this.
     always: Mutex<Option<Fault>>,
-    /// Each exchange takes so much longer, in milliseconds.
+    /// Additional time of each exchange, in milliseconds.
     slower_ms: AtomicU64,
     slowed: AtomicUsize,
     failed: [AtomicUsize; FAULTS.len()],
 }
 
 impl Desk {
-    /// One that writes into this journal.
+    /// A desk that writes into this journal.
     pub fn sharing(journal: &Arc<Journal>) -> Arc<Desk> {
         Arc::new(Desk { journal: journal.clone(), ..Desk::default() })
     }
 
-    /// Each exchange fails with this chance from now on; 0: none.
+    /// From now on, exchanges fail with this chance; 0: never.
     pub fn fail(&self, seed: u64, chance: f64) {
         *self.failing.lock().unwrap() = Some((StdRng::seed_from_u64(seed), chance));
     }
 
-    /// Each exchange fails like this from now on; none: as before.
+    /// From now on, every exchange fails like this; `None`: no longer.
     pub fn always(&self, fault: Option<Fault>) {
         *self.always.lock().unwrap() = fault;
     }
 
-    /// Each exchange takes so much longer from now on; 0: as before.
+    /// From now on, each exchange takes this much longer; 0: no longer.
     pub fn slow_down(&self, milliseconds: u64) {
         self.slower_ms.store(milliseconds, Ordering::SeqCst);
     }
 
-    /// How often an exchange has failed or was slow.
+    /// How many exchanges failed or were slow.
     pub fn struck(&self) -> usize {
         let failed: usize = self.failed().iter().map(|(_, count)| count).sum();
         failed + self.slowed.load(Ordering::SeqCst)
     }
 
-    /// How often each fault has happened.
+    /// How often each fault occurred.
     pub fn failed(&self) -> Vec<(Fault, usize)> {
         FAULTS.iter().map(|fault| (*fault, self.count(*fault).load(Ordering::SeqCst))).collect()
     }
@@ -114,7 +114,7 @@ impl Desk {
         Some(fault)
     }
 
-    /// Handles a delivery: what went wrong with it, if anything.
+    /// Handles a delivery; returns the fault, if any.
     async fn take(&self, delivery: Delivery) -> Option<Fault> {
         let destination = delivery.destination.clone();
         self.gate.at(Point::Arrived, &destination).await;
@@ -132,14 +132,14 @@ impl Desk {
     }
 }
 
-/// A receiver that runs; dropping it ends it.
+/// A running receiver; dropping this stops it.
 pub struct Receiver {
     pub address: SocketAddr,
     _server: AbortOnDropHandle<()>,
 }
 
 impl Receiver {
-    /// One that speaks HTTP, for any number of destinations.
+    /// A receiver over HTTP, for any number of destinations.
     pub async fn http(desk: &Arc<Desk>) -> Receiver {
         let desk = desk.clone();
         let (address, server) = http::serve(move |request| {
@@ -150,12 +150,12 @@ impl Receiver {
         Receiver { address, _server: server }
     }
 
-    /// One that speaks lines over TCP, for this destination.
+    /// A receiver of lines over TCP, for this destination.
     pub async fn lines(desk: &Arc<Desk>, destination: &'static str) -> Receiver {
         Receiver::frames(desk, destination, false).await
     }
 
-    /// One that speaks frames with a length over TCP, for this destination.
+    /// A receiver of frames with a length over TCP, for this destination.
     pub async fn length(desk: &Arc<Desk>, destination: &'static str) -> Receiver {
         Receiver::frames(desk, destination, true).await
     }
@@ -166,7 +166,7 @@ impl Receiver {
             let desk = desk.clone();
             async move {
                 let stream = BufStream::new(stream);
-                // A sender that is killed breaks the exchange; what was accepted is accepted.
+                // A killed sender breaks the exchange; what was accepted stays accepted.
                 let _ = converse(stream, &desk, destination, with_length).await;
             }
         })
@@ -174,12 +174,12 @@ impl Receiver {
         Receiver { address, _server: server }
     }
 
-    /// As a destination names one that speaks HTTP.
+    /// Its URL in a destination, over HTTP.
     pub fn url(&self) -> String {
         format!("http://{}/in", self.address)
     }
 
-    /// As a destination names one that speaks TCP.
+    /// Its URL in a destination, over TCP.
     pub fn tcp_url(&self) -> String {
         format!("tcp://{}", self.address)
     }
@@ -198,7 +198,7 @@ async fn answer(desk: &Desk, request: Request) -> Option<Answer> {
     }
 }
 
-/// What a request over HTTP brings.
+/// The delivery in an HTTP request.
 pub fn delivered(request: Request) -> Delivery {
     Delivery {
         destination: request.header("reseq-destination").to_owned(),
@@ -237,14 +237,14 @@ async fn converse(
             Some(Fault::CutUnread | Fault::CutAccepted) => return Ok(()),
         };
         write_frame(&mut stream, text, with_length).await?;
-        // What may stand behind a refused frame of a window must not be accepted.
+        // Frames behind a refused one in a window must not be accepted.
         if fault.is_some() {
             return Ok(());
         }
     }
 }
 
-/// The next frame; none at the end of the connection.
+/// The next frame; `None` at the end of the connection.
 pub async fn read_frame(
     stream: &mut BufStream<TcpStream>,
     with_length: bool,
@@ -266,7 +266,7 @@ pub async fn read_frame(
     Ok(Some(http::text(bytes)))
 }
 
-/// Writes a frame and sees to it that it leaves.
+/// Writes and flushes a frame.
 pub async fn write_frame(
     stream: &mut BufStream<TcpStream>,
     text: &str,

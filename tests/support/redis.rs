@@ -1,4 +1,4 @@
-//! Real Redis servers for tests: one on a Unix socket or a TCP port. Several of them make a
+//! Real Redis servers for tests, on a Unix socket or a TCP port. Several of them make a
 //! [`TestSentinel`](super::sentinel::TestSentinel) or a [`TestCluster`].
 
 use std::{
@@ -20,19 +20,19 @@ use super::ports::free_port;
 #[allow(unused_imports)]
 pub use super::cluster::TestCluster;
 
-/// The password of the user `svc` ([`TestRedis::acl`]): whatever is logged or answered must not hold it.
+/// The password of the user `svc` ([`TestRedis::acl`]). It must not occur in logs or answers.
 pub const PASSWORD: &str = "open-sesame-17";
-/// A server or cluster that is not ready by then fails the test.
+/// A server or cluster that is not ready within this time fails the test.
 pub const READY_MAX: Duration = Duration::from_secs(30);
-/// How often the state that is waited for is looked at.
+/// How often to check for an awaited state.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How much of a log is shown when a test fails, in lines.
 const LOG_LINES_MAX: usize = 40;
 /// The configuration file of a server that rewrites it, in its directory.
 const FILE: &str = "redis.conf";
 
-/// A private `redis-server` with its append-only file on, in a directory of its own. It ends when
-/// this is dropped. Several tasks may use it: faults happen beside the load.
+/// A private `redis-server` with an append-only file, in its own directory, killed on drop. Tasks
+/// may share it, because faults occur beside the load.
 pub struct TestRedis {
     url: String,
     args: Vec<String>,
@@ -47,7 +47,7 @@ impl TestRedis {
         TestRedis::start_with(&[]).await
     }
 
-    /// The same with extra arguments, such as `["--maxmemory", "4mb"]`.
+    /// Like `start`, with extra arguments, such as `["--maxmemory", "4mb"]`.
     pub async fn start_with(extra_args: &[&str]) -> TestRedis {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("redis.sock").to_str().unwrap().to_owned();
@@ -57,13 +57,13 @@ impl TestRedis {
         TestRedis::launch(url, &args, dir).await
     }
 
-    /// Starts one on a free TCP port of the loopback.
+    /// Starts one on a free loopback TCP port.
     pub async fn start_on_tcp(extra_args: &[&str]) -> TestRedis {
         TestRedis::start_with_file(None, extra_args).await
     }
 
-    /// The same with a configuration file, which the server may rewrite: what it has become, such as
-    /// a replica, it is again after a restart.
+    /// Like `start_on_tcp`, with a configuration file that the server may rewrite: it keeps its
+    /// role, such as replica, after a restart.
     pub async fn start_with_file(file: Option<&str>, extra_args: &[&str]) -> TestRedis {
         let (port, dir) = (free_port().to_string(), tempfile::tempdir().unwrap());
         if let Some(text) = file {
@@ -83,33 +83,34 @@ impl TestRedis {
         server
     }
 
-    /// Where it listens. The same after a restart.
+    /// Its URL, which stays the same after a restart.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its process id. Another one after a restart.
+    /// Its process id, which changes with a restart.
     pub fn pid(&self) -> u32 {
         self.child().id()
     }
 
-    /// The TCP port on which it listens. The same after a restart.
+    /// Its TCP port, which stays the same after a restart.
     pub fn port(&self) -> u16 {
         let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok());
         port.expect("it was started on TCP")
     }
 
-    /// Where it keeps its files.
+    /// Its directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A new connection to it, whose commands may take as long as a test needs.
+    /// A new connection to it without a short time limit for commands.
     pub async fn connection(&self) -> MultiplexedConnection {
         connect(&self.url).await.expect("the test's redis-server answers")
     }
 
-    /// Changes what the user `svc` may do, whose password is [`PASSWORD`]; makes it, if need be.
+    /// Sets the rules of the user `svc`, whose password is [`PASSWORD`]; creates the user if
+    /// necessary.
     pub async fn acl(&self, rules: &[&str]) {
         let password = format!(">{PASSWORD}");
         let words = [&["ACL", "SETUSER", "svc", "on", &password], rules].concat();
@@ -124,12 +125,12 @@ impl TestRedis {
         connection
     }
 
-    /// Where it listens, with the name and the password of the user `svc`.
+    /// Its URL with the name and the password of the user `svc`.
     pub fn url_as_svc(&self) -> String {
         as_svc(&self.url)
     }
 
-    /// Runs one command on a connection of its own.
+    /// Runs one command on a new connection.
     pub async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let mut connection = connect(&self.url).await?;
         redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await
@@ -142,28 +143,28 @@ impl TestRedis {
         fields.find(|(name, _)| *name == field).map_or(String::new(), |(_, value)| value.to_owned())
     }
 
-    /// The end of what it has logged.
+    /// The end of its log.
     pub fn log(&self) -> String {
         let log = std::fs::read_to_string(self.dir.path().join("redis.log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")
     }
 
-    /// Ends it with SIGKILL, at once.
+    /// Kills it with SIGKILL.
     pub fn kill(&self) {
         let mut child = self.child();
-        // `Child` keeps the id from being used again until `wait` has collected it.
+        // The system cannot reuse the id until `wait` has reaped the child.
         let _ = child.kill();
         child.wait().unwrap();
     }
 
-    /// Stops it in its tracks: connections stay open, and nothing is answered.
+    /// Suspends it: connections stay open, but nothing is answered.
     pub fn freeze(&self) {
         self.frozen.store(true, Ordering::Relaxed);
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on after [`freeze`](TestRedis::freeze).
+    /// Resumes it after [`freeze`](TestRedis::freeze).
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
         self.frozen.store(false, Ordering::Relaxed);
@@ -185,7 +186,7 @@ impl TestRedis {
         self.is_running() && !self.frozen.load(Ordering::Relaxed)
     }
 
-    /// Starts it again after [`kill`](TestRedis::kill), on what its append-only file holds.
+    /// Starts it again after [`kill`](TestRedis::kill), with its append-only file.
     pub async fn restart(&self) {
         assert!(!self.is_running(), "restart() is for a server that was killed");
         *self.child() = spawn(&self.args, self.dir.path());
@@ -193,7 +194,7 @@ impl TestRedis {
         self.wait_until_ready().await.expect("redis-server starts again");
     }
 
-    /// Ends it with SIGKILL and starts it again.
+    /// Kills it with SIGKILL and starts it again.
     pub async fn kill_and_restart(&self) {
         self.kill();
         self.restart().await;
@@ -217,7 +218,7 @@ impl TestRedis {
     }
 }
 
-/// The URL of one server with the name and the password of the user `svc`.
+/// A server's URL with the name and the password of the user `svc`.
 pub fn as_svc(url: &str) -> String {
     match url.strip_prefix("redis://") {
         Some(rest) => format!("redis://svc:{PASSWORD}@{rest}"),
@@ -225,7 +226,7 @@ pub fn as_svc(url: &str) -> String {
     }
 }
 
-/// The rules that the documentation lists for a user of Reseq's own.
+/// The rules in the documentation for Reseq's own user.
 pub fn minimal_rules() -> Vec<String> {
     let page = "docs/reference/redis-requirements.md";
     let text = std::fs::read_to_string(super::source::root().join(page)).unwrap();
@@ -235,14 +236,14 @@ pub fn minimal_rules() -> Vec<String> {
     rules.map(str::to_owned).collect()
 }
 
-/// True if the pods of all tests are to have those rules and no others (`make test-rights`).
+/// True if the pods of all tests must have exactly those rules (`make test-rights`).
 pub fn is_minimal() -> bool {
     std::env::var_os("RESEQ_TEST_MINIMAL_RIGHTS").is_some()
 }
 
 impl Drop for TestRedis {
     fn drop(&mut self) {
-        // A frozen process ends by SIGKILL, too.
+        // SIGKILL also ends a frozen process.
         let mut child = self.child();
         let _ = child.kill();
         let _ = child.wait();
@@ -260,7 +261,7 @@ fn spawn(args: &[String], dir: &Path) -> Child {
         command.args(["--enable-debug-command", "yes"]);
     }
     if is_minimal() && !args.iter().any(|arg| arg == "--sentinel" || arg == "--cluster-enabled") {
-        // Some tests need more than every deployment does.
+        // Rights that only some deployments need.
         let more = ["+wait", "+config|get"].map(str::to_owned);
         let password = format!(">{PASSWORD}");
         command.args(["--user", "svc", "on", &password]).args(minimal_rules()).args(more);
@@ -270,13 +271,13 @@ fn spawn(args: &[String], dir: &Path) -> Child {
     command.spawn().expect("redis-server is installed (make setup)")
 }
 
-/// `redis-server`, or the one that RESEQ_TEST_REDIS_SERVER names (`make test-newer`).
+/// `redis-server`, or the program in RESEQ_TEST_REDIS_SERVER (`make test-newer`).
 pub fn server_binary() -> String {
     std::env::var("RESEQ_TEST_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 async fn connect(url: &str) -> redis::RedisResult<MultiplexedConnection> {
-    // A response time-out would turn a slow machine into a failure of the test.
+    // A response time-out would make the test fail on a slow machine.
     let config = redis::AsyncConnectionConfig::new()
         .set_connection_timeout(Some(READY_MAX))
         .set_response_timeout(Some(READY_MAX));

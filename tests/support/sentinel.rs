@@ -1,4 +1,4 @@
-//! Redis with Sentinel: one primary, replicas of it, and three sentinels that watch over them.
+//! Redis with Sentinel: one primary, its replicas, and three sentinels.
 
 use std::{
     collections::HashMap,
@@ -9,31 +9,31 @@ use super::{redis::TestRedis, wait::eventually};
 
 /// The name under which the sentinels know the primary.
 pub const SERVICE: &str = "main";
-/// A primary that does not answer for so long is taken for dead, in milliseconds. A busy machine alone
-/// must not have the sentinels change it: what its replicas do not have would be lost.
+/// After this many ms without an answer, a primary counts as dead. Long enough that a busy machine
+/// alone causes no failover, which would lose what the replicas lack.
 const DOWN_AFTER_MS: u32 = 1500;
-/// How many sentinels there are, and how many of them must agree.
+/// The number of sentinels, and how many must agree.
 const SENTINELS: usize = 3;
-/// A failover that has not come to an end by then was given up by its sentinel.
+/// Repeat a failover request after this time: the sentinel has given up.
 const FAILOVER_MAX: Duration = Duration::from_secs(10);
 const QUORUM: usize = 2;
 
-/// A primary, its replicas and three sentinels on free ports of the loopback.
+/// A primary, its replicas and three sentinels on free loopback ports.
 pub struct TestSentinel {
-    /// The servers that hold data; the first is the primary at first.
+    /// The data servers; the first is the initial primary.
     pub nodes: Vec<TestRedis>,
-    /// Those that watch.
+    /// The sentinels.
     pub sentinels: Vec<TestRedis>,
 }
 
 impl TestSentinel {
-    /// Starts them, and waits until each sentinel knows all others and all replicas, and the replicas
-    /// have what the primary has.
+    /// Starts them, and waits until each sentinel knows all others and all replicas, and the
+    /// replicas are in sync.
     pub async fn start(replicas: usize) -> TestSentinel {
         TestSentinel::start_with(replicas, "").await
     }
 
-    /// The same with further lines in the configuration file of each server that holds data.
+    /// Like `start`, with additional lines in the configuration file of each data server.
     pub async fn start_with(replicas: usize, config: &str) -> TestSentinel {
         let common = format!("repl-diskless-sync-delay 0\nrepl-timeout 10\n{config}\n");
         let mut nodes = vec![TestRedis::start_with_file(Some(&common), &[]).await];
@@ -56,13 +56,13 @@ impl TestSentinel {
         all
     }
 
-    /// The URL by which Reseq finds the primary.
+    /// The URL for Reseq.
     pub fn url(&self) -> String {
         let hosts = self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port()));
         format!("redis+sentinel://{}/{SERVICE}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// The index of the primary: which the sentinels name, and which says so itself.
+    /// The index of the primary that the sentinels name and that reports this role itself.
     pub async fn primary(&self) -> usize {
         eventually("there is a primary", async || self.primary_now().await).await
     }
@@ -88,7 +88,7 @@ impl TestSentinel {
         }
     }
 
-    /// Waits until another than this is the primary, and tells which.
+    /// Waits until another server than this is the primary; returns it.
     pub async fn other_primary(&self, than: usize) -> usize {
         eventually("another primary", async || match self.primary_now().await? {
             same if same == than => Err(format!("{same} is still the primary")),
@@ -97,7 +97,7 @@ impl TestSentinel {
         .await
     }
 
-    /// Waits until every answering node but the primary is its replica, and has what it has.
+    /// Waits until every other answering node is a replica of the primary and in sync.
     pub async fn in_sync(&self) {
         eventually("the replicas are in sync", async || {
             let primary = self.primary_now().await?;
@@ -118,7 +118,7 @@ impl TestSentinel {
         .await;
     }
 
-    /// Has the sentinels make a replica the primary, and waits until it is. Tells which.
+    /// Makes the sentinels promote a replica; waits for it and returns it.
     pub async fn failover(&self) -> usize {
         let before = self.primary().await;
         let mut asked: Option<Instant> = None;
@@ -127,8 +127,8 @@ impl TestSentinel {
                 Ok(other) if other != before => return Ok(other),
                 seen => format!("{seen:?}"),
             };
-            // Refused while another is under way, or while no replica is good enough; and one that
-            // has begun is given up when the replica does not become primary in time.
+            // Refused during another failover, or if no replica is good enough. A failover that has
+            // begun is given up when the replica does not become primary in time.
             if asked.is_none_or(|last| last.elapsed() > FAILOVER_MAX) {
                 let sentinel = self.answering_sentinel();
                 match sentinel.ask::<()>(&["SENTINEL", "FAILOVER", SERVICE]).await {
@@ -145,7 +145,8 @@ impl TestSentinel {
         self.sentinels.iter().find(|one| one.is_answering()).expect("a sentinel answers")
     }
 
-    /// Waits until each sentinel knows all others and all answering replicas, and these are in sync.
+    /// Waits until each sentinel knows all others and all answering replicas, and these are in
+    /// sync.
     pub async fn wait_until_ok(&self) {
         let replicas = self.nodes.iter().filter(|node| node.is_answering()).count() - 1;
         for sentinel in self.sentinels.iter().filter(|one| one.is_answering()) {
@@ -172,8 +173,8 @@ impl TestSentinel {
         }
         self.in_sync().await;
         for sentinel in self.sentinels.iter().filter(|one| one.is_answering()) {
-            // One that has seen a returned primary only as a primary would make it a replica again when
-            // it has just been made primary by another. They look every 10 seconds.
+            // A sentinel that knows a returned primary only as primary would demote it right after
+            // another sentinel has promoted it. Sentinels check every 10 seconds.
             eventually("a sentinel has seen all replicas as such", async || {
                 let said = sentinel.ask(&["SENTINEL", "REPLICAS", SERVICE]).await;
                 let said: Vec<HashMap<String, String>> = said.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The project's own files, read by tests of its shape.
+//! Reads the project's own files, for tests of its structure.
 
 use std::{
     fs,

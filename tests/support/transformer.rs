@@ -1,4 +1,4 @@
-//! A service that transforms over HTTP, and takes a random time over each message.
+//! An HTTP service that transforms, with a random delay per message.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use super::{
     http::{self, Answer, Request},
 };
 
-/// What the transformer makes of a body.
+/// The transformer's output for a body.
 pub fn transformed(body: &str) -> String {
     format!("{{\"transformed\":{body}}}")
 }
@@ -25,12 +25,12 @@ pub fn transformed(body: &str) -> String {
 struct Seen {
     /// Attempts by epoch and sequence.
     attempts: HashMap<(u64, u64), Vec<u64>>,
-    /// The highest that it has finished.
+    /// The highest position that it has finished.
     finished: (u64, u64),
     overtaken: usize,
 }
 
-/// What it has seen.
+/// All that it has seen.
 #[derive(Default)]
 pub struct Work {
     pub gate: Gate,
@@ -38,7 +38,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Messages that were finished after a later one: what Reseq has to put right.
+    /// Messages that it finished after a later one: Reseq must restore their order.
     pub fn overtaken(&self) -> usize {
         self.seen.lock().unwrap().values().map(|seen| seen.overtaken).sum()
     }
@@ -48,7 +48,7 @@ impl Work {
         self.with_attempts(|attempts| attempts.len() > 1)
     }
 
-    /// Messages that came with a number of attempt above 1.
+    /// Messages that came with an attempt above 1.
     pub fn taken_up_again(&self) -> usize {
         self.with_attempts(|attempts| attempts.iter().any(|attempt| *attempt > 1))
     }
@@ -60,7 +60,7 @@ impl Work {
     }
 }
 
-/// A transformer that runs; dropping it ends it.
+/// A running transformer; dropping this stops it.
 pub struct Transformer {
     pub work: Arc<Work>,
     address: SocketAddr,
@@ -68,8 +68,8 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Takes between 0 and `slowest_ms` over each message, drawn by `seed`; over the same message
-    /// the same time again.
+    /// Takes between 0 and `slowest_ms` per message, derived from `seed`; always the same time for
+    /// the same message.
     pub async fn start(seed: u64, slowest_ms: u64) -> Transformer {
         let work = Arc::new(Work::default());
         let shared = work.clone();
@@ -81,7 +81,7 @@ impl Transformer {
         Transformer { work, address, _server: server }
     }
 
-    /// As a destination names it.
+    /// Its URL in a destination.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }

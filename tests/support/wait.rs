@@ -1,16 +1,16 @@
-//! Waiting for a state that can be looked at. Nothing waits for time to pass.
+//! Waits for states that can be checked. Nothing waits for time to pass.
 
 use std::time::{Duration, Instant};
 
-/// A state that is not there by then fails the test. Far beyond what any takes.
+/// A state that is not reached within this time fails the test. Far longer than any state takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the state that is waited for is looked at.
+/// How often to check for an awaited state.
 pub const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// So often it is looked before a test fails: where the machine itself stood still, time passed in
-/// which nothing could come.
+/// The fewest checks before a test fails: if the machine itself was suspended, nothing could happen
+/// in that time.
 const LOOKS_MIN: usize = 1000;
 
-/// Looks until there is what is looked for. `look` says what it sees instead.
+/// Checks until `look` succeeds. Its error describes the current state.
 pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
     let (begun, mut looks) = (Instant::now(), 0);
     loop {
@@ -25,7 +25,7 @@ pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Result<T, 
     }
 }
 
-/// Fails the test if `end` does not come.
+/// Fails the test if `end` does not resolve in time.
 pub async fn within<T>(what: &str, end: impl Future<Output = T>) -> T {
     let ended = tokio::time::timeout(PATIENCE, end).await;
     ended.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))

@@ -1,5 +1,5 @@
-//! Who acts in a small world: each is a little program whose next call depends on what it was
-//! answered. They look before they call, as the real ones poll the hints; looking changes nothing.
+//! The actors of a small world: each is a small program whose next call depends on earlier answers.
+//! They read the state before they call, as real pods poll the hints; reading changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -23,16 +23,16 @@ use crate::{
 /// The destination of every small world.
 pub const NAME: &str = NAMES[0];
 
-/// The destination of the worlds that have two, which only people touch.
+/// The second destination of some worlds, which only an operator changes.
 pub const OTHER: &str = NAMES[1];
 
-/// The destination as it is. Actors remember it, until a script refuses what they know.
+/// The current definition. Actors remember it until a script refuses it.
 pub fn known(state: &State) -> CatalogEntry {
     let found = &state.destinations[NAME];
     CatalogEntry { name: NAME, version: found.version, definition: found.definition }
 }
 
-/// What an actor knows after a call in which it knew this.
+/// What an actor knows after a call with this definition.
 fn known_after(known: CatalogEntry, reply: &Reply) -> Option<CatalogEntry> {
     (*reply != Reply::Refused(Refusal::StaleDefinition)).then_some(known)
 }
@@ -91,7 +91,7 @@ impl Producer {
     }
 }
 
-/// Claims, and ends what it holds.
+/// Claims messages, and ends their leases.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Processor {
     pub known: Option<CatalogEntry>,
@@ -168,7 +168,7 @@ impl Processor {
     }
 }
 
-/// What a sender has of a lane: the first so many have left it.
+/// A sender's part of a lane; its first `passed` messages have left.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Hand {
     pub messages: Vec<Given>,
@@ -184,17 +184,17 @@ impl Hand {
     }
 }
 
-/// Takes the partition, and delivers.
+/// Acquires the partition, and delivers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Sender {
     pub known: Option<CatalogEntry>,
-    /// The epoch in which it took the partition; none if it does not take itself for the owner.
+    /// The epoch in which it acquired the partition; `None` if it does not believe it is the owner.
     pub epoch: Option<u64>,
     pub hands: BTreeMap<Lane, Hand>,
     pub in_takeover_wait: bool,
     pub has_tried: bool,
     pub attempts: u32,
-    /// It was told of this epoch while it took itself for the owner, and has stopped.
+    /// The epoch that it learned while it believed to be the owner; it has stopped since.
     pub vouches_for: Option<u64>,
 }
 
@@ -202,7 +202,7 @@ pub struct Sender {
 #[derive(Debug, Clone)]
 pub enum Next {
     Call(Op),
-    /// The front of a lane to the receiver, who accepts it.
+    /// Delivers the front of a lane; the receiver accepts it.
     Deliver(Lane),
 }
 
@@ -214,21 +214,21 @@ impl Sender {
         let Some(epoch) = self.epoch else { return self.take(at, world, state) };
         let known = self.known.unwrap_or_else(|| known(state));
         if state.takeover_wait == Some(Until::Future) && self.in_takeover_wait {
-            // It renews its lease, and so hears of another epoch.
+            // It renews its lease, and so learns of a new epoch.
             let is_stale = state.server != Server::This || state.epoch != epoch;
             let renews = world.vouches && is_stale;
             return renews.then_some(Next::Call(Op::AcquirePartition { who: at }));
         }
         let unsettled = self.hands.values().any(|hand| hand.passed > 0);
         let next = self.hands.iter().find(|(_, hand)| hand.passed < hand.messages.len());
-        // What is before a damaged message has left before that is halted.
+        // The messages before a damaged one must be settled before it is halted.
         let is_next_damaged = next.is_some_and(|(_, hand)| hand.messages[hand.passed].is_damaged);
         let settles_first = unsettled && (world.settles_each || is_next_damaged);
         if let Some((lane, hand)) = next.filter(|_| !settles_first) {
             let message = &hand.messages[hand.passed];
             let is_refused = message.sequence == 1 && message.left.errors.is_empty();
             let refuses = world.refuses.filter(|_| is_refused);
-            // What cannot be read is halted.
+            // An unreadable message is halted.
             let Some(how) = refuses.or(message.is_damaged.then_some(None)) else {
                 return Some(Next::Deliver(*lane));
             };
@@ -264,7 +264,7 @@ impl Sender {
         (is_free || tries_anyway).then_some(Next::Call(Op::AcquirePartition { who: at }))
     }
 
-    /// What is asked of each lane that is in hand, or that the hints name.
+    /// The request for each lane that it holds, or that the hints name.
     fn requests(&self, world: &World, state: &State, is_hinted: bool) -> Vec<LaneRequest> {
         let destination = &state.destinations[NAME];
         let of_single = |name: &String| name.parse().map(Lane::Single).unwrap_or(Lane::Whole);
@@ -280,7 +280,7 @@ impl Sender {
             Ordering::None => past.map(|(name, _)| of_single(name)).collect(),
         };
         lanes.retain(|lane| self.hands.get(lane).is_none_or(|hand| hand.messages.is_empty()));
-        // Orders keep the hint up. Where nothing else may leave, another look finds nothing else.
+        // Withdrawals keep the hint. If nothing may be released, another call finds nothing new.
         let may_leave =
             |lane: Lane| destination.head(lane).is_some_and(|(_, head)| head.may_leave());
         lanes.retain(|lane| destination.withdrawals() == 0 || may_leave(*lane));
@@ -289,7 +289,7 @@ impl Sender {
         all.chain(new).collect()
     }
 
-    /// The receiver has accepted the front of a lane. True if it had accepted it before.
+    /// The receiver accepts the front of a lane. True if it had accepted it before.
     pub fn deliver(&mut self, lane: Lane, journal: &mut Journal) -> Result<bool, String> {
         let Some(hand) = self.hands.get_mut(&lane) else { return Err("nothing in hand".into()) };
         let is_repeat = journal.receive(lane, &hand.messages[hand.passed])?;
@@ -308,7 +308,7 @@ impl Sender {
         }
         match (op, reply) {
             (_, Reply::Refused(Refusal::StaleDefinition)) => {
-                // It is another destination now: nothing that is in hand is of it.
+                // It is another destination now, to which no held message belongs.
                 self.hands.clear();
                 Some("refused: STALE_DEFINITION")
             }
@@ -373,15 +373,15 @@ impl Sender {
         }
     }
 
-    /// What it holds was released in another epoch.
+    /// Its messages were released in another epoch.
     fn told_of(&mut self, epoch: u64, vouches: bool) {
-        // Whom it had to wait for itself may still send.
+        // A sender for which it had to wait itself may still be sending.
         let may_vouch = vouches && !self.in_takeover_wait;
         self.vouches_for = self.epoch.filter(|_| may_vouch).map(|_| epoch);
         self.stop();
     }
 
-    /// It does not take itself for the owner any more, and drops what it holds.
+    /// It no longer believes that it is the owner, and drops its messages.
     pub fn stop(&mut self) {
         self.epoch = None;
         self.hands.clear();

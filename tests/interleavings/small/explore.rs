@@ -1,5 +1,5 @@
-//! The interleavings of a small world with the real scripts: depth first, going back to what was kept
-//! of the keyspace.
+//! Tries the interleavings of a small world on the real scripts: depth first, restoring saved
+//! keyspaces.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,7 +19,7 @@ use crate::{
     small::{Counts, actors::NAME},
 };
 
-/// The part of the interleavings that is tried: runs of [`RUN`] neighbours, `at` of every `of` runs.
+/// The part of the interleavings to try: runs of [`RUN`] neighbours, `at` of every `of` runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
     pub at: u128,
@@ -30,7 +30,7 @@ pub struct Share {
 const RUN: u128 = 16;
 
 impl Share {
-    /// True if one of the interleavings from `first` on is to be tried.
+    /// True if one of the interleavings from `first` on must be tried.
     fn has_any(self, first: u128, count: u128) -> bool {
         let (from, last) = (first / RUN, (first + count.max(1) - 1) / RUN);
         let next = from + (self.of + self.at - from % self.of) % self.of;
@@ -45,13 +45,13 @@ pub struct Done {
     pub counts: Counts,
 }
 
-/// A state on the way, and what of it is still to be tried.
+/// A state on the path, and its actions that are still to be tried.
 struct Frame {
     node: Node,
     actions: Vec<Action>,
     next: usize,
     kept: Option<Kept>,
-    /// The frames from which the last calls were made: where Redis goes back to if it forgets them.
+    /// The frames before the last calls, to which Redis returns if it loses those calls.
     before: Vec<usize>,
 }
 
@@ -61,9 +61,9 @@ struct Explorer<'a> {
     real: &'a mut Real,
     frames: Vec<Frame>,
     path: Vec<Action>,
-    /// The frame in whose state Redis is.
+    /// The frame whose state Redis has.
     at: Option<usize>,
-    /// The digest of Redis in each state of the model in which all of it was compared.
+    /// The digest of Redis in each state of the model that was fully compared.
     compared: HashMap<u64, String>,
     calls: &'a AtomicU64,
     done: Done,
@@ -135,7 +135,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// Goes on from a state that Redis is in.
+    /// Continues from the state that Redis has.
     async fn enter(&mut self, node: Node, before: Vec<usize>) {
         let actions = node.actions(self.world);
         let at = self.frames.len();
@@ -145,7 +145,7 @@ impl Explorer<'_> {
         self.frames.push(Frame { node, actions, next: 0, kept, before });
     }
 
-    /// Has it happen in Redis. Returns from which frames the last calls were made.
+    /// Runs it in Redis. Returns the frames before the last calls.
     async fn carry_out(
         &mut self,
         action: &Action,
@@ -174,8 +174,8 @@ impl Explorer<'_> {
         Ok(before)
     }
 
-    /// The whole state is compared wherever the model was not before, and at every end; elsewhere only
-    /// if the digest is another one than there.
+    /// Compares the whole state wherever the model is in a new state, and at every end; elsewhere
+    /// only if the digest differs from the earlier one.
     async fn compare(&mut self, state: &State, is_whole: bool) -> Result<(), String> {
         let mut hasher = DefaultHasher::new();
         state.hash(&mut hasher);

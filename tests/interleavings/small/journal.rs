@@ -1,4 +1,4 @@
-//! What the receiver accepted, what producers were promised, and what must be true of both.
+//! What the receiver accepted and producers were promised, and the rules for both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,31 +9,31 @@ use crate::model::{
     state::{Destination, Lane},
 };
 
-/// Where a message stands in its destination's order.
+/// A message's position in its destination's order.
 pub type Position = (u64, Sequence);
 
-/// What is known outside of Redis, and is not forgotten when Redis forgets.
+/// What is known outside Redis, and survives a loss in Redis.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Journal {
-    /// What was stamped: its lane and its body as it arrived.
+    /// Stamped messages: lane, and body as it arrived.
     stamped: BTreeMap<Position, (Lane, String)>,
-    /// What a producer was told.
+    /// Positions promised to a producer.
     promised: BTreeSet<Position>,
-    /// What left by somebody's word.
+    /// Messages that an operator removed.
     withdrawn: BTreeSet<Position>,
-    /// What the receiver accepted and had not accepted before, in the order in which it came.
+    /// First acceptances by the receiver, in order.
     accepted: BTreeMap<Lane, Vec<(Position, String)>>,
-    /// Redis forgot something: what was promised may be gone.
+    /// True if Redis lost data, so that promised messages may be gone.
     pub may_have_lost: bool,
 }
 
-/// What the transforms of these worlds make of a body.
+/// The output of these worlds' transforms for a body.
 pub fn output_of(body: &str) -> String {
     format!("done {body}")
 }
 
 impl Journal {
-    /// Looks at what Redis holds after a call.
+    /// Checks what Redis holds after a call.
     pub fn look(&mut self, destination: &Destination) -> Result<(), String> {
         for (sequence, message) in &destination.messages {
             let position = (message.epoch, *sequence);
@@ -51,12 +51,12 @@ impl Journal {
         Ok(())
     }
 
-    /// The destination was removed, with all that was pending: nobody waits for it any more.
+    /// The destination was removed with all pending messages: they need not arrive.
     pub fn remove_all(&mut self) {
         self.withdrawn.extend(self.stamped.keys());
     }
 
-    /// A producer has been told this place.
+    /// A producer was promised this position.
     pub fn promise(&mut self, position: Position) {
         self.promised.insert(position);
     }
@@ -92,7 +92,7 @@ impl Journal {
         Ok(false)
     }
 
-    /// At the end: nothing that was promised is missing.
+    /// At the end: a promised message that is missing, if any.
     pub fn missing(&self) -> Option<Position> {
         let accepted: BTreeSet<Position> =
             self.accepted.values().flatten().map(|(position, _)| *position).collect();
@@ -105,7 +105,7 @@ impl Journal {
             .filter(|_| !self.may_have_lost)
     }
 
-    /// How many places were stamped, over all epochs.
+    /// How many positions were stamped, over all epochs.
     pub fn stamped(&self) -> usize {
         self.stamped.len()
     }

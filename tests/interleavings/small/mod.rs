@@ -1,5 +1,5 @@
-//! Small worlds and the ways through them. In reading order: what a receiver and the producers know
-//! ([`journal`]), who acts ([`actors`]), a world and one state of it ([`node`]), the worlds
+//! Small worlds and the paths through them. In reading order: what the receiver and the producers
+//! know ([`journal`]), the actors ([`actors`]), a world and one state of it ([`node`]), the worlds
 //! ([`worlds`]), all states on the model alone ([`survey`]), every order with the real scripts
 //! ([`explore`]).
 #![allow(dead_code)] // Each test file uses its own part.
@@ -13,5 +13,5 @@ pub mod worlds;
 
 use std::collections::BTreeMap;
 
-/// How often what came up, by name.
+/// How often each case occurred, by name.
 pub type Counts = BTreeMap<&'static str, u64>;

@@ -1,5 +1,5 @@
-//! A small world, and one state of it: what Redis holds, what everybody remembers, and what may
-//! still go wrong.
+//! A small world, and one state of it: the state of Redis, what each actor remembers, and the
+//! faults that may still occur.
 
 mod happen;
 
@@ -17,36 +17,36 @@ use crate::{
     small::journal::Journal,
 };
 
-/// What a small world is made of.
+/// The components of a small world.
 #[derive(Debug, Clone)]
 pub struct World {
     pub name: &'static str,
     pub definition: Definition,
-    /// Of each producer its batches.
+    /// The batches of each producer.
     pub producers: Vec<Vec<Vec<Arrival>>>,
     pub processors: usize,
     pub senders: usize,
     /// The most messages of a claim, and of a run.
     pub claim: usize,
     pub want: usize,
-    /// The first message fails once, and waits so long.
+    /// The first message fails once, with this wait.
     pub fails: Option<Until>,
-    /// The first delivery of the first message is refused: it waits so long, or it is halted.
+    /// The first delivery of the first message is refused: with this wait, or halted.
     pub refuses: Option<Option<Until>>,
-    /// The output of this message is nothing.
+    /// The transform drops this message.
     pub drops: Option<Sequence>,
-    /// The first processor hands back what it claims first.
+    /// The first processor requeues its first claim.
     pub hands_back: bool,
-    /// What has left a lane is settled before the next is delivered.
+    /// Messages that left a lane are settled before the next is delivered.
     pub settles_each: bool,
-    /// Each sender tries once to take what another owns.
+    /// Each sender tries once to acquire a partition that another owns.
     pub covets: bool,
-    /// A sender that is told of another epoch vouches for it.
+    /// A sender that learns of another epoch vouches for it.
     pub vouches: bool,
-    /// What a person asks for, once.
+    /// An operator's request, once.
     pub person: Option<Person>,
     pub errors: Troubles,
-    /// What must have come up.
+    /// Cases that must occur.
     pub wanted: &'static [&'static str],
 }
 
@@ -54,35 +54,35 @@ pub struct World {
 pub enum Person {
     Withdraw(Tombstone, Sequence),
     Retry,
-    /// Removes the destination with all that is pending, and makes it again.
+    /// Removes the destination with all pending messages, and creates it again.
     Remake,
-    /// The same with another destination of the partition.
+    /// Does the same with another destination of the partition.
     RemakeOther,
-    /// Defines the destination otherwise, with what is pending.
+    /// Changes the definition while messages are pending.
     Redefine,
-    /// Cancels what is damaged, once it is halted.
+    /// Cancels a damaged message once it is halted.
     CancelDamaged,
 }
 
-/// How often something may still go wrong.
+/// How many faults of each kind may still occur.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Troubles {
     /// A processor dies.
     pub processor_dies: u8,
     pub sender_dies: u8,
-    /// A call is carried out, and its answer lost: it is sent again.
+    /// A call runs, but its answer is lost: it is sent again.
     pub lost_answers: u8,
-    /// A call that was answered arrives once more.
+    /// An answered call arrives once more.
     pub late_calls: u8,
-    /// The lease of a processor that lives ends.
+    /// The lease of a live processor expires.
     pub slow_processors: u8,
-    /// The lease of a sender that lives ends; it goes on as if it had not.
+    /// The lease of a live sender expires; it continues regardless.
     pub paused_senders: u8,
     /// The record of a message is lost.
     pub damages: u8,
-    /// Redis is another server from here on.
+    /// Redis becomes another server.
     pub restarts: u8,
-    /// The same, and it has forgotten the last calls.
+    /// Redis becomes another server, and has lost the last calls.
     pub forgets: u8,
 }
 
@@ -99,7 +99,7 @@ pub enum Actor {
 pub enum Action {
     Call(Actor, Op),
     AnswerLost(Actor, Op),
-    /// A call arrives again. Nobody waits for its answer.
+    /// A call arrives again; nobody waits for its answer.
     Late(Op),
     Deliver(usize, Lane),
     Dies(Actor),
@@ -108,11 +108,11 @@ pub enum Action {
     Reap(Op),
     Pass(Deadline),
     Restart,
-    /// Redis forgets so many calls.
+    /// Redis loses this many calls.
     Forget(usize),
 }
 
-/// What everybody's connection remembers.
+/// The state of an actor's connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Line {
     is_dead: bool,
@@ -131,15 +131,15 @@ pub struct Node {
     senders: Vec<(Line, Sender)>,
     person_has_asked: bool,
     errors: Troubles,
-    /// What Redis was before each of the last calls, where it may be forgotten.
+    /// The state of Redis before each of the last calls, if these can be lost.
     before: Vec<State>,
 }
 
-/// So many calls can be forgotten.
+/// The most calls that can be lost.
 const FORGOTTEN_MAX: usize = 3;
 
 impl Node {
-    /// The beginning, and what leads there.
+    /// The initial node, and the operations that lead there.
     pub fn first(world: &World) -> (Node, Vec<Op>) {
         let mut state = State::default();
         let definition = world.definition;
@@ -186,7 +186,7 @@ impl Node {
         hasher.finish()
     }
 
-    /// All that can happen next; nothing when all has settled.
+    /// All possible next actions; none once everything has settled.
     pub fn actions(&self, world: &World) -> Vec<Action> {
         let (mut all, mut errors) = (Vec::new(), Vec::new());
         for (actor, line, next) in self.nexts(world) {
@@ -243,7 +243,7 @@ impl Node {
         if self.errors.forgets > 0 {
             errors.extend((1..=self.before.len()).map(Action::Forget));
         }
-        // When all has settled nothing is left to be disturbed.
+        // Once everything has settled, faults have no effect.
         if !all.is_empty() {
             all.extend(errors);
         }
@@ -303,7 +303,7 @@ impl Node {
         }))
     }
 
-    /// Deadlines that pass because nobody is there who keeps them up; and, as an error, others.
+    /// Deadlines that pass because nobody extends them; and, as faults, others.
     fn deadlines(&self, all: &mut Vec<Action>, errors: &mut Vec<Action>) {
         let name = NAME;
         for (&sequence, message) in &self.state.destinations[NAME].messages {
@@ -340,7 +340,8 @@ impl Node {
         }
     }
 
-    /// True if a processor that lives has the message under this secret, or will when it is answered.
+    /// True if a live processor holds the message under this secret, or will once it gets its
+    /// answer.
     fn is_held(&self, sequence: Sequence, secret: &str) -> bool {
         self.processors.iter().any(|(line, processor)| {
             let claims = line.unanswered.as_ref().and_then(Op::call);
@@ -349,7 +350,7 @@ impl Node {
         })
     }
 
-    /// What Redis is asked, if anything.
+    /// The operation for an action, if it is a call.
     pub fn op_of(action: &Action) -> Option<Op> {
         match action {
             Action::Call(_, op)

@@ -1,5 +1,4 @@
-//! Every state that a small world can be in, on the model alone; and how many ways there are from
-//! each to an end.
+//! All states of a small world, on the model alone, and the number of paths from each to an end.
 
 use std::collections::HashMap;
 
@@ -12,10 +11,10 @@ use crate::{
 pub struct Survey {
     pub states: u64,
     pub transitions: u64,
-    /// Ways from the beginning to an end.
+    /// Paths from the beginning to an end.
     pub paths: u128,
     pub counts: Counts,
-    /// Ways from each state, by its digest.
+    /// Paths from each state, by its digest.
     ways: HashMap<u64, u128>,
 }
 

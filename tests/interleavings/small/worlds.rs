@@ -34,7 +34,7 @@ fn under(key: &str, arrival: Arrival) -> Arrival {
     Arrival { idempotency_key: Some(key.to_owned()), ..arrival }
 }
 
-/// Two messages in one call, two processors, one sender; nothing goes wrong.
+/// Two messages in one call, two processors, one sender; no faults.
 fn plain(name: &'static str) -> World {
     World {
         name,
@@ -57,22 +57,22 @@ fn plain(name: &'static str) -> World {
     }
 }
 
-/// One message a call, from two producers.
+/// One message per call, from two producers.
 fn apart() -> Vec<Vec<Vec<Arrival>>> {
     vec![vec![vec![arrival("a", None)]], vec![vec![arrival("b", None)]]]
 }
 
-/// Of one producer, who waits for each answer.
+/// The messages of one producer, who waits for each answer.
 fn one_by_one(bodies: [&str; 2]) -> Vec<Vec<Vec<Arrival>>> {
     vec![bodies.into_iter().map(|body| vec![arrival(body, None)]).collect()]
 }
 
-/// Worlds that are small enough to try every order with the real scripts.
+/// Worlds small enough to try every order with the real scripts.
 pub fn small() -> Vec<World> {
     [dying(), again(), standing(), seen_to(), removed(), changed()].concat()
 }
 
-/// Somebody dies, or is slow.
+/// An actor dies, or is slow.
 fn dying() -> Vec<World> {
     let none = Troubles::default();
     vec![
@@ -107,7 +107,7 @@ fn dying() -> Vec<World> {
     ]
 }
 
-/// A call comes twice, or Redis is another.
+/// A call arrives twice, or Redis is another server.
 fn again() -> Vec<World> {
     let none = Troubles::default();
     vec![
@@ -178,7 +178,7 @@ fn again() -> Vec<World> {
     ]
 }
 
-/// Other kinds of lanes, and attempts that fail.
+/// Other kinds of lanes, and failed attempts.
 fn standing() -> Vec<World> {
     let none = Troubles::default();
     let keyed = Definition { ordering: Ordering::Key, ..DEFINITION };
@@ -215,7 +215,7 @@ fn standing() -> Vec<World> {
     ]
 }
 
-/// Deliveries that are refused, people, duplicates.
+/// Refused deliveries, operators, duplicates.
 fn seen_to() -> Vec<World> {
     let none = Troubles::default();
     vec![
@@ -267,8 +267,8 @@ fn seen_to() -> Vec<World> {
     ]
 }
 
-/// A destination is removed with what is pending, and made again: what anybody holds is of another one,
-/// with the same numbers.
+/// A destination is removed with pending messages, and created again: what actors hold belongs to
+/// another one with the same numbers.
 fn removed() -> Vec<World> {
     let none = Troubles::default();
     let delivered = Definition { kind: TransformKind::None, ..DEFINITION };
@@ -321,7 +321,7 @@ fn removed() -> Vec<World> {
     ]
 }
 
-/// A record is lost, or the destination is defined otherwise, whatever anybody holds.
+/// A record is lost, or the definition changes, while actors hold messages.
 fn changed() -> Vec<World> {
     let none = Troubles::default();
     let keyed = Definition { ordering: Ordering::Key, ..DEFINITION };

@@ -1,4 +1,4 @@
-//! What the callers remember of what they were answered.
+//! Remembers answers for the callers.
 
 use super::{
     super::{
@@ -8,11 +8,11 @@ use super::{
     CallSequences,
 };
 
-/// Tokens that are remembered after their lease has ended.
+/// How many expired tokens are remembered.
 const OLD_TOKENS: usize = 12;
 
 impl CallSequences {
-    /// Remembers what was answered, and the definitions that there are now.
+    /// Remembers an answer, and the current definitions.
     pub fn learn(&mut self, op: &Op, reply: &Reply, state: &State) {
         if let Some(call) = op.call().filter(|_| !matches!(reply, Reply::Refused(_))) {
             self.last.insert(call.caller, op.clone());
@@ -46,7 +46,7 @@ impl CallSequences {
                     hand.extend(run.messages.iter().map(Gone::of));
                 }
             }
-            // A lane that is halted, or in which something is withdrawn, is not in hand any more.
+            // The owner no longer holds a lane whose head was halted or withdrawn.
             (Op::Halt { refused }, Reply::Done) => {
                 self.in_hand.remove(&(refused.known.name, refused.lane));
             }
@@ -55,7 +55,7 @@ impl CallSequences {
                     self.in_hand.remove(&(known.name, *lane));
                 }
             }
-            // Whoever takes a partition holds nothing yet.
+            // A new owner holds nothing yet.
             (Op::AcquirePartition { who }, Reply::Owned { .. }) if *who != self.owner => {
                 self.owner = *who;
                 self.in_hand.clear();
@@ -65,7 +65,7 @@ impl CallSequences {
             {
                 self.in_hand.clear();
             }
-            // What was in the hand of a partition lease is not in that of the next.
+            // A new partition lease does not inherit the messages that the last one held.
             (Op::Pass(Deadline::Owner), _) => self.in_hand.clear(),
             (Op::Remove { name, .. } | Op::EndRemove { name }, Reply::Removed { .. }) => {
                 self.in_hand.retain(|(of, _), _| of != name);

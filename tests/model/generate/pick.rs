@@ -1,4 +1,4 @@
-//! What an operation is about, picked from what there is.
+//! Picks the objects of an operation from the state.
 
 use reseq::{
     domain::{Ordering, Sequence, Stage, Tombstone, TransformKind},
@@ -45,10 +45,10 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
     };
     let letters = state.destinations.get(name).map(|destination| &destination.letters);
     let is_redriven = idempotency % 8 < 3 && body < 200;
-    // What is damaged is never redriven.
+    // A damaged dead letter is never redriven.
     let whole = letters.and_then(|all| all.iter().find(|(_, one)| one.message.damage.is_none()));
     let Some((sequence, letter)) = whole else {
-        // The letter that was meant is gone.
+        // The dead letter no longer exists.
         let (epoch, processed) = (state.epoch, idempotency < 128);
         let redrive = (body == 0).then_some(Redrive { letter: 1, epoch, processed });
         return Arrival { redrive, ..plain };
@@ -58,7 +58,7 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
     }
     let processed = letter.stage == Stage::Delivery;
     let message = &letter.message;
-    // Sometimes the letter is meant that an earlier destination of this name had.
+    // Sometimes refers to a dead letter of an earlier destination of this name.
     let born = state.destinations.get(name).map_or(0, |found| found.born);
     let letter_epoch = if body % 3 == 1 { born - 1 } else { message.epoch };
     Arrival {
@@ -74,7 +74,7 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
     }
 }
 
-/// What the processor makes of the message that it was given.
+/// The processor's output for a message.
 pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     let found = state.destinations.get(name);
     let message = found.and_then(|found| found.messages.get(&token.sequence));
@@ -98,7 +98,7 @@ pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     }
 }
 
-/// A body that is stored apart from its record.
+/// A body long enough to be stored apart from its record.
 fn long(what: &str, number: u8) -> String {
     format!("{what} {number}{}", " and so on".repeat(INLINE_MAX / 10 + 1 + usize::from(number)))
 }
@@ -141,7 +141,7 @@ pub fn definition(draw: &Draw, name: Name, state: &State) -> Definition {
     }
 }
 
-/// The deadlines that there are.
+/// The deadlines in the state.
 pub fn deadlines(name: Name, state: &State) -> Vec<Deadline> {
     let mut all = vec![Deadline::Postponed { name }];
     for (sequence, message) in state.destinations.get(name).into_iter().flat_map(|d| &d.messages) {
@@ -174,7 +174,7 @@ pub fn has_halted(name: Name, state: &State) -> bool {
     messages.any(|message| message.stand == Stand::Halted(Stage::Transform))
 }
 
-/// A message of which something is lost or destroyed in Redis.
+/// A message to damage in Redis.
 pub fn to_damage(draw: &Draw, name: Name, state: &State) -> Option<Op> {
     let (at, how, _) = draw.many[0];
     let destination = state.destinations.get(name)?;
@@ -192,7 +192,7 @@ pub fn to_damage(draw: &Draw, name: Name, state: &State) -> Option<Op> {
     Some(Op::Damage { name, sequence, damage })
 }
 
-/// What sets and records disagree on before a repair.
+/// A contradiction to create before a repair.
 pub fn harm(draw: &Draw, name: Name, state: &State) -> Harm {
     let (at, what, _) = draw.many[0];
     let lives = |found: &&Destination| !found.deleted;
@@ -205,7 +205,7 @@ pub fn harm(draw: &Draw, name: Name, state: &State) -> Harm {
     };
     let twice = destination.messages.iter().filter(|(_, message)| stands(message));
     let twice: Vec<Sequence> = twice.map(|(sequence, _)| *sequence).collect();
-    // What needs no processing would be ready, where nobody processes.
+    // A message without need for processing would be ready, where no processor is needed.
     let is_processed = destination.definition.kind != TransformKind::None;
     match what % 8 {
         0 => Harm::Hints,
@@ -227,7 +227,7 @@ pub fn is_leased(name: Name, state: &State) -> bool {
     messages.any(|message| matches!(message.stand, Stand::Leased { .. }))
 }
 
-/// A head that is halted in delivery.
+/// A head that halted in delivery.
 pub fn halted(name: Name, state: &State) -> Option<(Lane, Sequence)> {
     let destination = state.destinations.get(name)?;
     let (sequence, message) = destination
@@ -237,7 +237,7 @@ pub fn halted(name: Name, state: &State) -> Option<(Lane, Sequence)> {
     Some((destination.lane_of(*sequence, message), *sequence))
 }
 
-/// The lanes that an owner may ask about: in use, or named in a hint.
+/// The lanes that an owner may ask for: in use, or named in a hint.
 pub fn lanes_of(known: CatalogEntry, state: &State) -> Vec<Lane> {
     let destination = state.destinations.get(known.name);
     let definition = known.definition;
@@ -266,7 +266,7 @@ pub fn how(number: u8) -> Tombstone {
     [Tombstone::Dropped, Tombstone::DeadLettered, Tombstone::Cancelled][number as usize % 3]
 }
 
-/// Messages that a person has leave: pending ones, some that have left, some in another lane.
+/// Messages for an operator to withdraw: pending ones, some that have left, some in another lane.
 pub fn to_withdraw(many: &[Pick], name: Name, state: &State) -> Vec<(Lane, Sequence)> {
     let Some(destination) = state.destinations.get(name) else { return Vec::new() };
     let definition = destination.definition;
@@ -289,7 +289,7 @@ pub fn to_withdraw(many: &[Pick], name: Name, state: &State) -> Vec<(Lane, Seque
     many.iter().take(2).map(pick).collect()
 }
 
-/// An order that waits; or if there is none, a message that a policy gives up.
+/// A pending withdrawal; if there is none, a message that a policy gives up.
 pub fn to_carry_out(
     draw: &Draw,
     name: Name,
@@ -308,7 +308,7 @@ pub fn to_carry_out(
     })
 }
 
-/// The head that a person looks at: mostly a halted one, or one that waits.
+/// The head for an operator to retry: usually a halted one, or one in backoff.
 pub fn to_retry(draw: &Draw, name: Name, state: &State) -> Option<(Lane, Sequence)> {
     let destination: &Destination = state.destinations.get(name)?;
     let (at, which, _) = draw.many[0];

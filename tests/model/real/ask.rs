@@ -1,4 +1,4 @@
-//! One call of the store an operation, and its answer in the model's words.
+//! One call of the store per operation, with the answer in the model's types.
 
 use reseq::{
     domain::{Arrival, ErrorKind, LeaseToken, Sequence, Stage, State},
@@ -19,11 +19,11 @@ use crate::model::{
 };
 use crate::scripts::Calls;
 
-/// Why messages are withdrawn.
+/// The reason for withdrawals.
 pub const REASON: &str = "why";
-/// Why they leave by policy.
+/// The reason for withdrawals by policy.
 pub const GIVEN_UP: &str = "its attempts were used up";
-/// An answer, to be told once it is known which epochs and versions there are.
+/// An answer that can be translated once its epochs and versions are known.
 pub type Told = Box<dyn FnOnce(&mut Real) -> Reply>;
 
 fn told(reply: Reply) -> Result<Told, StoreError> {
@@ -208,7 +208,8 @@ impl Real {
                 told(Reply::Done)
             }
             Op::LoseEpoch => {
-                // Several epochs may have begun within this millisecond: only time is left to tell.
+                // Several epochs may have begun in this millisecond: only waiting can separate
+                // them.
                 let last = self.epochs.values().max().copied().unwrap_or_default();
                 while store.server_time_ms().await? <= last {}
                 self.run::<u64>(&["DEL", &self.keys.partition(0).epoch()]).await;
@@ -229,7 +230,7 @@ impl Real {
         let store = self.store.clone();
         match op {
             Op::Withdraw { who, known, how, failed, messages } => {
-                // The owner has heard of the epoch as it is.
+                // The owner knows the current epoch.
                 let owner = who.map(|who| self.owner(who, self.epoch));
                 let messages: Vec<(Option<String>, Sequence)> =
                     messages.iter().map(|(lane, sequence)| (lane.name(), *sequence)).collect();
@@ -272,7 +273,7 @@ impl Real {
         calls
     }
 
-    /// The script alone, as if the pod had died after it.
+    /// Only the first script, as if the pod had died after it.
     async fn begin_remove(&mut self, name: Name) -> Result<Told, StoreError> {
         let answer = self.calls(name).remove().run(&mut self.connection).await.map_err(refused)?;
         let (_, purged): (u64, u64) = redis::from_redis_value(answer).unwrap();
@@ -292,14 +293,14 @@ impl Real {
         told(Reply::Removed { purged })
     }
 
-    /// The members of leases, or of delayed, that are of a destination.
+    /// A destination's members of leases or delayed.
     pub(super) async fn members(&mut self, name: Name, key: &str) -> Vec<String> {
         let mut members: Vec<String> = self.run(&["ZRANGE", key, "0", "-1"]).await;
         members.retain(|member| member.split('/').next() == Some(name));
         members
     }
 
-    /// A stored deadline is set to long ago.
+    /// Sets a stored deadline to the distant past.
     async fn pass(&mut self, deadline: &Deadline) {
         let partition = self.keys.partition(0);
         let keys = self.keys.clone();
@@ -329,7 +330,7 @@ impl Real {
                 return;
             }
             Deadline::TakeoverWait => {
-                // Where the epoch was lost, so was the takeover wait.
+                // If the epoch was lost, so was the takeover wait.
                 if self.run::<bool>(&["EXISTS", &partition.epoch()]).await {
                     let epoch = partition.epoch();
                     self.run::<u64>(&["HSET", &epoch, "takeover_wait_ends_ms", "1"]).await;

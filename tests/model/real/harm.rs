@@ -1,4 +1,4 @@
-//! What is done by hand in Redis, and its repair.
+//! Manual damage in Redis, and its repair.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::model::{
     state::{Damage, Name},
 };
 
-/// Sequences that no message has.
+/// Sequences without a message.
 const NOBODY: [&str; 4] = ["971", "972", "973", "974"];
 
 impl Real {
@@ -28,7 +28,7 @@ impl Real {
         };
     }
 
-    /// Looks, repairs, and looks again. What was found must be what was repaired.
+    /// Dry run, repair, dry run. The repair must repair everything that the first run found.
     pub(super) async fn repair(
         &mut self,
         known: &CatalogEntry,

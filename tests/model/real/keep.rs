@@ -1,4 +1,5 @@
-//! Going back: the whole keyspace is kept in other logical databases of the same server.
+//! Saves and restores states: copies the whole keyspace to other logical databases of the same
+//! server.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -7,10 +8,10 @@ use redis::Script;
 use super::Real;
 use crate::model::{op::CatalogEntry, state::Name};
 
-/// Logical databases of the test's server: as many states can be kept at a time, less one.
+/// Logical databases of the test's server; it can keep one state fewer.
 pub const DATABASES: usize = 128;
 
-/// Copies all keys from one logical database to another, which is emptied before.
+/// Copies all keys from one logical database to another, which is emptied first.
 const COPY: &str = r"
 local from, to = tonumber(ARGV[1]), tonumber(ARGV[2])
 redis.call('SELECT', to)
@@ -22,8 +23,8 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   redis.call('COPY', key, key, 'DB', to)
 end";
 
-/// A digest of all keys, in which instants and epochs are only past or future: the same for states
-/// that only the time of day sets apart.
+/// A digest of all keys in which times and epochs are only past or future: equal for states that
+/// differ only in the time of day.
 const DIGEST: &str = r"
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -65,7 +66,7 @@ for _, key in ipairs(keys) do
 end
 return redis.sha1hex(table.concat(all, '\n\n'))";
 
-/// What goes with a keyspace that is kept.
+/// The data that belongs to a saved keyspace.
 #[derive(Debug, Clone)]
 pub struct Kept {
     epochs: BTreeMap<u64, u64>,
@@ -76,7 +77,7 @@ pub struct Kept {
 }
 
 impl Real {
-    /// Keeps the keyspace as it is, at this place (from 1).
+    /// Saves the keyspace in this database (from 1).
     pub async fn save(&mut self, at: usize) -> Kept {
         self.copy(0, at).await;
         Kept {
@@ -88,7 +89,7 @@ impl Real {
         }
     }
 
-    /// Goes back to what was kept, as if nothing had happened since.
+    /// Restores a saved state, as if nothing had happened since.
     pub async fn restore(&mut self, at: usize, kept: &Kept) {
         self.copy(at, 0).await;
         self.store.forget_epochs();
@@ -98,17 +99,17 @@ impl Real {
         self.read.clear();
     }
 
-    /// Redis forgets what happened since, and is another server; the test does not forget.
+    /// Redis loses everything since the save, and is another server; the test remembers it.
     pub async fn forget(&mut self, at: usize) {
         self.copy(at, 0).await;
         let key = self.keys.partition(0).epoch();
         self.run::<u64>(&["HSET", &key, "server", "0123"]).await;
-        // A server that comes back takes longer than the tick of a clock.
+        // A real restart takes longer than one tick of the clock.
         let last = self.epochs.values().max().copied().unwrap_or_default();
         while self.store.server_time_ms().await.unwrap() <= last {}
     }
 
-    /// A digest that is the same for states that only the time of day sets apart.
+    /// A digest that is equal for states that differ only in the time of day.
     pub async fn plain_digest(&mut self) -> String {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(DIGEST));
         SCRIPT.prepare_invoke().invoke_async(&mut self.connection).await.unwrap()

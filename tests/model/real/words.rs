@@ -1,4 +1,4 @@
-//! The words of the model, and those of the store.
+//! Translates between the model's types and the store's.
 
 use reseq::{
     domain::{
@@ -17,7 +17,7 @@ use crate::model::{
     state::{Key, Left, Name, Until},
 };
 
-/// A time that does not come while a test runs.
+/// A time that is not reached while a test runs.
 const FAR_MS: u64 = 9_999_999_999_999;
 
 pub fn until(wait: std::time::Duration) -> Until {
@@ -58,7 +58,7 @@ impl Real {
         }
     }
 
-    /// A caller that is about to make its call of this number.
+    /// A caller whose next call has this number.
     pub(super) fn caller(&self, call: &Call) -> CallSequence {
         let caller = self.store.caller(&format!("caller{}", call.caller));
         (1..call.number).for_each(|_| caller.give_up());
@@ -88,7 +88,7 @@ impl Real {
             priority: output.priority,
             accounted_bytes: output.accounted_bytes,
             idempotency_key: output.idempotency_key.clone(),
-            // What was claimed is as it arrived.
+            // A claimed message is as it arrived.
             apart: Apart {
                 body: (output.accounted_bytes > INLINE_MAX as u64)
                     .then_some(output.accounted_bytes),

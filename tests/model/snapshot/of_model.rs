@@ -1,4 +1,4 @@
-//! What Redis must hold.
+//! The expected content of Redis.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::model::{
     step::stored,
 };
 
-/// What Redis must hold when the partition is in this state; of destinations, only for these.
+/// The expected content of Redis in this state, for these destinations.
 pub fn of_model(state: &State, names: &BTreeSet<Name>) -> Snapshot {
     let mut all = Snapshot::new();
     let mut put = |key: &str, field: String, value: String| {

@@ -1,4 +1,4 @@
-//! What Redis does hold.
+//! The actual content of Redis.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::model::{
     state::{Left, NAMES, Name, State, Until},
 };
 
-/// What Redis does hold by what was read of it; of destinations, only for these.
+/// The actual content of Redis from a dump, for these destinations.
 pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Snapshot {
     let now_ms = dump.now_ms;
     let keys = dump.keys.iter().filter(|(key, _)| name_of(key).is_none_or(|of| names.contains(of)));
@@ -43,14 +43,14 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
             ("zset", _, "dead-lettered-at") => {
-                // [`Real::pass`] sets it to long ago.
+                // [`Real::pass`] sets it to the distant past.
                 let pairs = pairs.map(|(member, ms)| (member, age(real::number(&ms) == 1)));
                 fields.extend(pairs);
             }
             ("zset", ..) if is_instant => {
                 fields.extend(pairs.map(|(member, ms)| (member, when(&ms))));
             }
-            // What is in them is read as messages, dead letters and entries, below.
+            // Parsed as messages, dead letters and log entries below.
             (_, _, "messages" | "dead-letter-messages" | "log" | "log:order") => {
                 unread.insert(key, content.clone());
                 continue;
@@ -77,7 +77,7 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
             ("hash", ..) => {
                 let translated = pairs
                     .map(|(field, value)| (field.clone(), real.field(&field, &value, &key, when)));
-                // What came back to nothing is as good as none.
+                // A counter that returned to 0 equals a missing one.
                 fields.extend(translated.filter(|(_, value)| value != "0" && !value.is_empty()));
             }
             _ => fields.extend(pairs),
@@ -86,7 +86,7 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
             Some(caller) => format!("calls:{}", caller.split_once(':').expect("pod:actor").1),
             None => key,
         };
-        // What a pod halts in its own name, of what it could not read.
+        // Calls by which a pod halts messages that it could not read.
         if !renamed.starts_with("calls:damaged") {
             all.insert(renamed, fields);
         }
@@ -95,7 +95,7 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
     all
 }
 
-/// The destinations of which the model or Redis is not what it was before.
+/// The destinations that changed in the model or in Redis.
 pub fn touched(before: (&State, &Dump), after: (&State, &Dump)) -> BTreeSet<Name> {
     let ((old, old_dump), (new, new_dump)) = (before, after);
     if old.seen != new.seen {
@@ -104,7 +104,7 @@ pub fn touched(before: (&State, &Dump), after: (&State, &Dump)) -> BTreeSet<Name
     fn of(dump: &Dump, name: Name) -> impl Iterator<Item = (&String, &(String, Vec<String>))> {
         dump.keys.iter().filter(move |(key, _)| name_of(key) == Some(name))
     }
-    /// Leases and delays of all destinations stand together.
+    /// Leases and delays of all destinations are in the same keys.
     fn members(dump: &Dump, name: Name) -> impl Iterator<Item = &[String]> {
         let all = dump.keys.iter().filter(|(key, _)| stands_together(key));
         let pairs = all.flat_map(|(_, (_, content))| content.chunks(2));
@@ -126,14 +126,14 @@ fn is_member(member: &str, name: Name) -> bool {
     member.split('/').next() == Some(name)
 }
 
-/// The destination that a key is of.
+/// The destination of a key.
 fn name_of(key: &str) -> Option<Name> {
     let (_, rest) = key.split_once(":d:")?;
     let name = rest.split(':').next()?;
     NAMES.into_iter().find(|known| *known == name)
 }
 
-/// What attempts left behind, as the scripts keep it.
+/// The stored attempts, as the scripts encode them.
 fn left(kept: &str) -> Option<String> {
     type Kept = (u32, u32, String, String, String, Vec<String>);
     let kept: Kept = rmp_serde::from_slice(&bytes_of(kept)).expect("attempts can be read");
@@ -158,8 +158,8 @@ fn left(kept: &str) -> Option<String> {
     attempts(&left, halted_in, !due.is_empty())
 }
 
-/// Records, dead letters and entries are read as the store reads them; what has not changed since
-/// it was read last is not read again.
+/// Parses records, dead letters and log entries as the store does. Skips those that have not
+/// changed since they were last parsed.
 async fn read_by_the_store(
     real: &mut Real,
     all: &mut Snapshot,

@@ -1,4 +1,4 @@
-//! What is done to messages by hand in Redis, and what a repair finds and does.
+//! Manual damage to messages in Redis, and the repair.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ pub fn repair(state: &mut State, known: &CatalogEntry, harm: Harm) -> Answer {
     Ok(Reply::Repaired(kinds.into_iter().map(str::to_owned).collect()))
 }
 
-/// All hints are made again, none of them for later. True if there is any.
+/// Renews all hints, all due at once. True if there are any.
 fn renew_hints(state: &mut State, name: Name) -> bool {
     state.active_builtin.remove(name);
     state.active_worker.remove(name);
@@ -69,7 +69,7 @@ fn renew_hints(state: &mut State, name: Name) -> bool {
     waits || has_withdrawals || !heads.is_empty()
 }
 
-/// What is in nobody's hand and not whole is halted where it stands.
+/// Halts damaged messages that nobody is working on.
 fn halt_damaged(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
     let mut halted = Vec::new();
     for (sequence, message) in &mut destination.messages {
@@ -88,7 +88,7 @@ fn halt_damaged(destination: &mut Destination, kinds: &mut BTreeSet<&'static str
     destination.waiting.retain(|sequence| !halted.contains(sequence));
 }
 
-/// Bodies go that no record, dead letter or entry of the log names.
+/// Removes bodies that no record, dead letter or log entry refers to.
 fn remove_bodies(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
     for message in destination.messages.values_mut().filter(|message| message.is_unreadable()) {
         if message.length_apart().is_some() {
@@ -107,7 +107,7 @@ fn remove_bodies(destination: &mut Destination, kinds: &mut BTreeSet<&'static st
     }
 }
 
-/// What cannot be read counts for nothing any more.
+/// Unreadable messages no longer count in the pending bytes.
 fn forget_charges(destination: &mut Destination, kinds: &mut BTreeSet<&'static str>) {
     let before = destination.bytes();
     destination.lost_bytes = 0;
@@ -119,7 +119,7 @@ fn forget_charges(destination: &mut Destination, kinds: &mut BTreeSet<&'static s
     }
 }
 
-/// What stands nowhere waits, the first that was stamped in front. True if there is any.
+/// Returns messages without a state to `waiting`, lowest sequence first. True if there are any.
 fn put_back(state: &mut State, name: Name) -> bool {
     let Some(destination) = state.destinations.get_mut(name) else { return false };
     let mut waiting = std::mem::take(&mut destination.waiting);

@@ -1,4 +1,4 @@
-//! Making, changing, pausing and removing destinations.
+//! Creates, changes, pauses and removes destinations.
 
 use reseq::{domain::Ordering, store::Claimers};
 
@@ -100,15 +100,15 @@ pub fn begin_remove(state: &mut State, name: Name, purge: bool) -> Answer {
     Ok(Reply::Removed { purged })
 }
 
-/// How many removed names the index remembers where the scripts are called one by one: so few that it
+/// How many removed names the index remembers when scripts are called one by one: so few that it
 /// forgets some.
 pub const FORGETTING: usize = 1;
 
-/// Purged, and forgotten.
+/// Removes all messages, and forgets the destination.
 pub fn end_remove(state: &mut State, name: Name, removed_max: usize) -> Answer {
     let destination = state.destinations.remove(name).ok_or(Refusal::UnknownDestination)?;
     notice_server(state);
-    // What will be made under this name counts from 1 again.
+    // A new destination of this name counts from 1 again.
     let carried = destination.born.max(state.epoch);
     state.removed_epoch = state.removed_epoch.max(carried);
     state.active_builtin.remove(name);

@@ -1,4 +1,4 @@
-//! Stamping arrivals.
+//! Stamps arrivals.
 
 use reseq::domain::{Ordering, TransformKind};
 
@@ -18,14 +18,14 @@ pub fn ingest(state: &mut State, known: &CatalogEntry, epoch: u64, arrivals: &[A
     let mut is_full = false;
     let arrive = |arrival| {
         let result = arrive(state, known.name, epoch, arrival, is_full);
-        // What comes behind a refused one is not to overtake it.
+        // Later arrivals must not overtake a refused one.
         is_full |= result == Ingested::BacklogFull;
         result
     };
     Ok(Reply::Ingested(arrivals.iter().map(arrive).collect()))
 }
 
-/// What was stamped under this key before, and is still remembered.
+/// The message stamped under this key before, if it is still remembered.
 fn first_of<'a>(
     destination: &'a Destination,
     seen: Option<&'a Seen>,
@@ -35,7 +35,7 @@ fn first_of<'a>(
         return seen.filter(|s| s.until == Until::Future && s.epoch >= destination.born);
     }
     let first = destination.unique.get(key)?;
-    // Nobody will receive what is a tombstone: its key is free.
+    // A tombstone is never delivered, so its key is free again.
     let message = destination.messages.get(&first.sequence)?;
     (message.has_record() && message.tombstone.is_none()).then_some(first)
 }
@@ -122,7 +122,7 @@ fn remember(state: &mut State, name: Name, arrival: &Arrival, first: Seen) {
     }
 }
 
-/// A new message stands where it belongs: waiting, delayed, held or ready.
+/// Adds a new message to its state: waiting, delayed, awaiting turn or ready.
 fn stand(
     state: &mut State,
     name: Name,

@@ -36,7 +36,7 @@ pub fn claim(
     Ok(taken)
 }
 
-/// What is still held of a claim. What is damaged is halted, and not told.
+/// The messages that a claim still holds. Damaged ones are halted, and not returned.
 pub fn claimed(state: &mut State, name: Name, sequences: &[Sequence], call: &Call) -> Reply {
     let mut told = Vec::new();
     for sequence in sequences {
@@ -56,8 +56,8 @@ pub fn claimed(state: &mut State, name: Name, sequences: &[Sequence], call: &Cal
     Reply::Claimed(told)
 }
 
-/// Ends the leases that these tokens hold, each by `end`, which tells where the message goes from
-/// there: none, if the lease lasts.
+/// Ends the leases of these tokens. `end` returns where each message goes, or `None` if the lease
+/// continues.
 fn end_leases<'a>(
     state: &mut State,
     name: Name,
@@ -87,7 +87,7 @@ fn end_leases<'a>(
     Reply::Statuses(statuses)
 }
 
-/// Without a record it looks as if the message had left.
+/// Without a record, the message seems to have left.
 fn why_gone(message: &Message) -> Status {
     if message.has_record() { Status::StaleLease } else { Status::Settled }
 }
@@ -95,7 +95,7 @@ fn why_gone(message: &Message) -> Status {
 pub fn complete(state: &mut State, known: &CatalogEntry, items: &[(Token, Output)]) -> Reply {
     let (mut completed, mut sets) = (Vec::new(), Vec::new());
     let mut statuses = vec![Status::Settled; items.len()];
-    // The lowest sequence first: it is the first whose lane goes on.
+    // Lowest sequence first: its lane advances first.
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|at| items[*at].0.sequence);
     for at in order {
@@ -113,7 +113,7 @@ pub fn complete(state: &mut State, known: &CatalogEntry, items: &[(Token, Output
         statuses[at] = match found {
             None => Status::Settled,
             _ if completed.contains(&token.sequence) => Status::Settled,
-            // A token that names another lane than the message's is none of ours.
+            // A token that names another lane than the message's is forged.
             Some((true, message)) if holds(message, &token.secret) => {
                 finish(message, token.sequence, output, known);
                 completed.push(token.sequence);
@@ -146,7 +146,7 @@ pub fn complete(state: &mut State, known: &CatalogEntry, items: &[(Token, Output
     Reply::Statuses(statuses)
 }
 
-/// The output takes the message's place; what went wrong before is kept.
+/// The output replaces the body; earlier errors stay.
 fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &CatalogEntry) {
     if output.is_unchanged {
         message.left = Left { errors: message.left.errors.clone(), ..Left::default() };

@@ -1,4 +1,4 @@
-//! What an owner does: own, resign_partition, release, postpone, halt.
+//! The owner's operations: acquire_partition, resign_partition, release, postpone, halt.
 
 use reseq::domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone};
 
@@ -19,7 +19,7 @@ pub fn own(state: &mut State, who: usize) -> Answer {
     Ok(Reply::Owned { epoch: state.epoch, takeover_wait })
 }
 
-/// Only the vouching of a sender ends a takeover wait, and only that of this very epoch.
+/// Only a sender's vouching ends a takeover wait, and only for this epoch.
 pub fn resign_partition(state: &mut State, who: usize, vouched: Option<u64>) -> Reply {
     notice_server(state);
     if vouched == Some(state.epoch) {
@@ -36,7 +36,7 @@ pub fn owns(state: &State, who: usize) -> bool {
     state.owner == Some((who, Until::Future))
 }
 
-/// The fence: only the owner, in the epoch that it knows.
+/// The fence: only the owner may proceed, and only in the epoch that it knows.
 fn owned(state: &mut State, who: usize, epoch: u64, in_takeover_wait: bool) -> Result<(), Refusal> {
     notice_server(state);
     if state.epoch != epoch {
@@ -86,7 +86,7 @@ pub fn release(
                 destination.left_bodies.remove(&oldest);
             }
         }
-        // Another message may have the key by now: the one that has left was a tombstone.
+        // Another message may have the key now, if the one that left was a tombstone.
         if let Some(key) = idempotency_key
             && destination.unique.get(key).is_some_and(|first| first.sequence == *sequence)
         {
@@ -101,7 +101,7 @@ pub fn release(
     Ok(Reply::Runs { withdrawals, runs })
 }
 
-/// Where lanes are keys: the key of a lane and the last message that it has, if any.
+/// Where lanes are keys: the key of a lane and its last message, if any.
 fn last_of_key(
     state: &State,
     name: Name,
@@ -112,7 +112,7 @@ fn last_of_key(
     Some((key, last))
 }
 
-/// The last sequences of lanes that are empty now are remembered, those of the most recent keys.
+/// Stores the last sequences of lanes that are now empty, for the most recent keys.
 fn remember(destination: &mut Destination, emptied: &[(&'static str, Sequence)], most: u64) {
     if emptied.is_empty() {
         return;
@@ -128,7 +128,7 @@ fn remember(destination: &mut Destination, emptied: &[(&'static str, Sequence)],
     }
 }
 
-/// Removes what has left; tells what that was, as the owner knows it.
+/// Removes messages that left; returns them as the owner knows them.
 fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'a Gone> {
     let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
     let is_gone: Vec<Sequence> = destination
@@ -138,7 +138,8 @@ fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'
         .collect();
     for sequence in &is_gone {
         let message = destination.messages.remove(sequence);
-        // The owner says what it counted for. A repair that met it damaged has taken that off already.
+        // The owner reports the accounted bytes. For damaged messages, a repair has already
+        // subtracted them.
         let told = request.settled.iter().find(|gone| gone.sequence == *sequence);
         if let (Some(message), Some(told)) = (message, told) {
             destination.lost_bytes += message.accounted_bytes as i64 - told.accounted_bytes as i64;
@@ -176,7 +177,7 @@ fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
     }
     let behind = destination.lane(request.lane).filter(|(at, _)| *at > request.in_hand);
     let mut ready: Vec<_> = behind.take_while(|(_, m)| m.may_leave()).take(request.want).collect();
-    // It may be refused again: what is behind it is not handed out for nothing.
+    // It may be refused again, so the messages behind it are not returned.
     let was_refused = ready.first().is_some_and(|(_, head)| head.left.failed > 0);
     if was_refused && holds_nothing {
         ready.truncate(1);
@@ -231,7 +232,7 @@ pub fn halt(state: &mut State, refused: &Refused) -> Answer {
     if message.is_some_and(|message| message.is_halted()) {
         return Ok(Reply::Done);
     }
-    // What was withdrawn since it was handed out leaves.
+    // A message that was withdrawn since its release leaves.
     let is_ready =
         message.is_some_and(|message| message.is_finished() && message.tombstone.is_none());
     if !is_ready || !is_head_of(destination.head(*lane), *sequence) {

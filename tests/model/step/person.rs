@@ -1,4 +1,4 @@
-//! What people ask for: withdraw (the owner too, by policy), retry, discard.
+//! An operator's operations: withdraw (also by the owner, and by policy), retry, discard.
 
 use reseq::{
     domain::{ErrorKind, Ordering, Sequence, Stage, Tombstone},
@@ -39,7 +39,7 @@ pub fn withdraw(
     Ok(Reply::Withdrawn(all.collect()))
 }
 
-/// As what a message leaves, and why.
+/// The kind of a tombstone, and the reason.
 struct AsWhat {
     how: Tombstone,
     failed: Option<u32>,
@@ -62,7 +62,7 @@ fn withdraw_one(
         return Withdrawn::Settled;
     };
     if message.tombstone.is_some() {
-        // Its transform dropped it meanwhile: that ends the order.
+        // Its transform dropped it meanwhile, which ends the withdrawal.
         message.order = None;
         return Withdrawn::Settled;
     }
@@ -79,7 +79,7 @@ fn withdraw_one(
     if is_in_hand {
         if message.order.is_none() {
             message.order = Some(how);
-            // Where there is one lane, the hint is its head's not-before: left as it is.
+            // With a single lane, the hint is its head's earliest time: leave it unchanged.
             if definition.ordering == Ordering::Destination {
                 state.releasable.entry(name).or_insert(Until::Past);
             } else {
@@ -146,7 +146,7 @@ pub fn retry(
     if repaired.is_some() {
         let found = state.destinations.get(known.name);
         match found.and_then(|found| found.messages.get(&sequence)) {
-            // Without a record there is nothing to repair: nobody is asked.
+            // Without a record, there is nothing to repair.
             None => return Err(Refusal::WrongHead),
             Some(message) if !message.has_record() => return Err(Refusal::WrongHead),
             Some(message) if message.is_unreadable() => return Err(Refusal::WrongState),
@@ -201,7 +201,7 @@ pub fn expire(state: &mut State, known: &CatalogEntry) -> Answer {
     Ok(Reply::Expired(expired))
 }
 
-/// What is halted in its processing leaves as the definition says; what is damaged waits for people.
+/// Applies `on_exhausted` to messages that halted in processing; damaged ones wait for an operator.
 pub fn give_up(state: &mut State, known: &CatalogEntry) -> Answer {
     let Some(destination) = state.destinations.get(known.name) else {
         return Ok(Reply::GivenUp(0));

@@ -1,4 +1,4 @@
-//! How often what is damaged was met, and repaired.
+//! Counts how often damage was met and repaired.
 
 use reseq::{
     domain::{Ordering, Tombstone},

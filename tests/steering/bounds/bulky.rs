@@ -1,4 +1,4 @@
-//! The same where bodies are as long as they may be.
+//! The bounds of calls where bodies are as long as Reseq accepts them.
 
 use reseq::store::CatalogEntry;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Watched, arrival, known};
 use crate::each;
 
-/// Bytes of a body: the most that is accepted, and its quotes.
+/// Bytes of a body, without its quotes: with them it is the longest that Reseq accepts.
 const LONG: usize = (1 << 20) - 64;
 /// Messages with such a body.
 const COUNT: usize = 24;
@@ -16,7 +16,7 @@ fn long(n: usize) -> String {
 }
 
 impl Watched {
-    /// All that reads, moves or removes bodies.
+    /// Calls everything that reads, moves or removes bodies.
     pub async fn bulky(&mut self) {
         let name = "bulky";
         let definition =
@@ -46,7 +46,7 @@ impl Watched {
         self.note("remove").await;
     }
 
-    /// Messages are leased, completed with other bodies, and delivered.
+    /// Leases messages, completes them with other bodies, and delivers them.
     async fn deliver(&mut self, name: &str, at: &CatalogEntry) {
         let leases = self.lease(name).await;
         self.note("claim").await;
@@ -68,7 +68,7 @@ impl Watched {
         self.note("log").await;
     }
 
-    /// Heads become dead letters, which are looked at, redriven and discarded.
+    /// Turns heads into dead letters; lists, redrives and discards them.
     async fn set_aside(&mut self, name: &str) {
         for _ in 0..6 {
             let head =
@@ -91,7 +91,7 @@ impl Watched {
         self.note("discard").await;
     }
 
-    /// Short messages with checkpoints and errors as long as they may be.
+    /// Short messages with the longest checkpoints and errors that Reseq accepts.
     async fn checkpoints(&mut self, name: &str) {
         let many = format!("{name}-checkpoints");
         self.service.define_worker(&many, "destination").await;

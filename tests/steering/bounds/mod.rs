@@ -1,9 +1,10 @@
-//! No call holds Redis for long, whatever waits: every operation of the store and of the HTTP API, at
-//! destinations where many messages wait and where bodies are as long as they may be. What one call
-//! touches has a bound, and does not grow with what waits.
+//! No call occupies Redis for long, however many messages wait. Covers every operation of the store
+//! and of the HTTP API, with many waiting messages and with bodies of the maximum length. What one
+//! call touches is bounded and does not grow with the backlog.
 //!
-//! `RESEQ_BOUNDS_WAITING` says how many wait (1,000,000 takes minutes). With `RESEQ_BOUNDS_TIMES=1` nothing
-//! is counted: the longest calls of each operation are printed, by `SLOWLOG` (`make bench-longest`).
+//! `RESEQ_BOUNDS_WAITING` is the number of waiting messages (1,000,000 takes minutes).
+//! `RESEQ_BOUNDS_TIMES=1` counts nothing and prints the longest calls of each operation, from
+//! `SLOWLOG` (`make bench-longest`).
 
 mod bulky;
 mod operations;
@@ -24,34 +25,35 @@ use super::{Pod, Said, Service, Settings, TestRedis, Value, known};
 use relay::Relay;
 use watch::{Cost, Monitor, Slowest};
 
-/// How many messages wait, unless `RESEQ_BOUNDS_WAITING` says another number.
+/// How many messages wait, unless `RESEQ_BOUNDS_WAITING` says otherwise.
 const WAITING: usize = 15_000;
-/// What many are compared with.
+/// The smaller backlog that the costs are compared with.
 const FEW: usize = 5_000;
-/// Messages of one call of ingest.
+/// Messages in one call of ingest.
 const BATCH: usize = 1_000;
 
 /// What one call may touch, whatever waits (docs/reference/redis-keys.md, Bounds).
 mod most {
     /// Commands of one call.
     pub const COMMANDS: usize = 5_000;
-    /// Elements of keys: a claim passes up to 10,000 that were withdrawn, and touches each four times.
+    /// Elements of keys. A claim skips up to 10,000 withdrawn messages and touches each four times.
     pub const ELEMENTS: usize = 45_000;
-    /// Bytes of one request: a batch of bodies is up to 4 MiB, or one message.
+    /// Bytes of one request: a batch of bodies has up to 4 MiB, or is a single message.
     pub const REQUEST_BYTES: usize = 6 << 20;
-    /// Bytes of one reply: up to 8 MiB of records and bodies, and one more message.
+    /// Bytes of one reply: up to 8 MiB of records and bodies, plus one message.
     pub const REPLY_BYTES: usize = 10 << 20;
-    /// Bytes of the arguments of the commands of one call. A body comes with the call, and is stored.
+    /// Bytes of the arguments of all commands of one call. A body counts twice: in the call and in
+    /// the command that stores it.
     pub const ARGUMENT_BYTES: usize = 14 << 20;
 }
 
-/// A pod and a store whose calls to Redis are watched.
+/// A pod and a store whose calls to Redis are measured.
 struct Watched {
     service: Service,
     relay: Relay,
     monitor: Option<Monitor>,
     slowest: Option<Slowest>,
-    /// What each operation cost, in the order of the operations.
+    /// The cost of each operation, in the order in which they ran.
     costs: Vec<(&'static str, Cost)>,
     /// All requests to the pod.
     requested: BTreeSet<String>,
@@ -64,7 +66,7 @@ impl Watched {
         let relay = Relay::to(redis.url());
         let settings = Settings::new(&relay.url);
         let settings = settings.destination("filed", "url = \"http://127.0.0.1:9/\"");
-        // MONITOR writes each byte of each body down: that takes Redis long.
+        // MONITOR writes every byte of every body, which takes Redis long.
         let settings = Settings { redis: "timeout_ms = 20000".to_owned(), ..settings };
         let pod = Pod::start("reseq", "ingest,processor", &settings).await;
         let of_redis =
@@ -83,7 +85,7 @@ impl Watched {
         }
     }
 
-    /// What was done since the last look was this operation.
+    /// Books all calls since the last measurement under this operation.
     async fn note(&mut self, operation: &'static str) {
         let cost = self.look().await;
         if self.slowest.is_some() {
@@ -92,7 +94,7 @@ impl Watched {
         self.costs.push((operation, cost));
     }
 
-    /// What was done since the last look is not of interest.
+    /// Ignores all calls since the last measurement.
     async fn pass(&mut self) {
         self.look().await;
     }
@@ -113,7 +115,7 @@ impl Watched {
         cost
     }
 
-    /// Begins to watch, once everything is loaded.
+    /// Starts to measure, once everything is loaded.
     async fn watch(&mut self) {
         if self.slowest.is_none() {
             self.monitor = Some(Monitor::open(self.service.redis.url()).await);
@@ -121,14 +123,14 @@ impl Watched {
         self.pass().await;
     }
 
-    /// A key that holds no more than so many elements from now on.
+    /// From now on this key holds no more than `most` elements.
     fn holds(&mut self, key: &str, most: usize) {
         if let Some(monitor) = &mut self.monitor {
             monitor.holding.insert(key.to_owned(), most);
         }
     }
 
-    /// Stops watching, and hands over what was noted.
+    /// Stops measuring; returns the costs.
     fn end(&mut self) -> Vec<(&'static str, Cost)> {
         self.monitor = None;
         std::mem::take(&mut self.costs)
@@ -153,14 +155,14 @@ impl Watched {
         said
     }
 
-    /// Owns the destination's partition, whoever did before.
+    /// Acquires the destination's partition, whoever owned it.
     async fn own(&mut self, name: &str) -> Owner {
         let keys = self.service.store.keys().destination(&name.parse().unwrap());
         let _: u64 = self.service.redis.ask(&["DEL", &keys.partition.owner()]).await.unwrap();
         self.service.hand(name).await.owner
     }
 
-    /// Stores so many messages, by the store, as ingest does.
+    /// Stores this many messages through the store, as ingest does.
     async fn load(
         &self,
         known: &CatalogEntry,
@@ -185,7 +187,7 @@ impl Watched {
     }
 }
 
-/// A message with a short body; behind the first ones some are delayed.
+/// A message with a short body. Behind the first ones, some are delayed.
 fn short(n: usize) -> Arrival {
     let key = if n.is_multiple_of(2) { "big".to_owned() } else { format!("k{}", n % 1000) };
     let due = ((4_500..14_500).contains(&n) && n % 50 == 49).then_some(Due::After(3_600_000));
@@ -207,7 +209,7 @@ fn waiting() -> usize {
     wanted.map_or(WAITING, |text| text.parse().expect("RESEQ_BOUNDS_WAITING is a number"))
 }
 
-/// What is over the bounds.
+/// The costs that exceed the bounds.
 fn over(costs: &[(&'static str, Cost)]) -> Vec<String> {
     let mut over = Vec::new();
     for (operation, cost) in costs {
@@ -227,12 +229,12 @@ fn over(costs: &[(&'static str, Cost)]) -> Vec<String> {
     over
 }
 
-/// Holds the costs where many times as many wait to those where fewer do.
+/// Fails if an operation costs more with the larger backlog than with the smaller one.
 fn check_growth(few: &[(&'static str, Cost)], many: &[(&'static str, Cost)]) {
     let mut grown = Vec::new();
     for ((operation, few), (same, many)) in few.iter().zip(many) {
         assert_eq!(operation, same);
-        // Up to its bound, which is above what few are.
+        // Grows up to its bound, which the smaller backlog does not reach.
         if *operation == "claim past what was withdrawn" {
             continue;
         }
@@ -276,7 +278,7 @@ fn print(title: &str, costs: &[(&'static str, Cost)], is_timed: bool) {
     }
 }
 
-/// Every route of the API is in a request that was made.
+/// Checks that the test has called every route of the API.
 fn check_routes(requested: &BTreeSet<String>) {
     let files =
         [include_str!("../../../src/api/mod.rs"), include_str!("../../../src/ingest/http.rs")];

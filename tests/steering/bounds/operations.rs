@@ -1,4 +1,4 @@
-//! All that can be done where many messages wait, one operation after the other.
+//! Every operation, one after the other, at a destination where many messages wait.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn error() -> AttemptError {
 }
 
 impl Watched {
-    /// Everything, at a destination where so many wait.
+    /// Runs every operation at a destination with this many waiting messages.
     pub async fn many(&mut self, name: &str, ordering: &str, count: usize) {
         let definition = json!({"transform": {"kind": "worker"}, "ordering": ordering,
             "log_max": 5_000, "log_bodies": true, "backlog_max": 10_000_000});
@@ -70,8 +70,8 @@ impl Watched {
         self.note("use and remove a topic").await;
     }
 
-    /// Messages are leased, and all that a worker may do with them is done; some leave. Tells of the
-    /// first that is still there.
+    /// Leases messages and does everything that a worker may do with them; some leave. Returns the
+    /// owner and the first lease that is still held.
     async fn process(&mut self, name: &str, at: &CatalogEntry) -> (Owner, Value) {
         let leases = self.lease(name).await;
         self.note("claim").await;
@@ -124,7 +124,8 @@ impl Watched {
         (owner, leases[0].clone())
     }
 
-    /// Notes how much these lanes hold: a script may ask for more than there is.
+    /// Records how many messages these lanes hold, because a script may ask for more than there
+    /// are.
     async fn hold_lanes(&mut self, name: &str, lanes: &[String]) {
         let keys = self.service.store.keys().destination(&name.parse().unwrap());
         for lane in lanes {
@@ -149,7 +150,7 @@ impl Watched {
         self.post("leases/complete", json!({"items": items})).await;
     }
 
-    /// Runs of these lanes are handed out, and settled.
+    /// Releases runs of these lanes and settles them.
     pub async fn release(
         &mut self,
         at: &CatalogEntry,
@@ -175,7 +176,7 @@ impl Watched {
         runs.iter().map(|run| run.messages.len()).sum()
     }
 
-    /// What a dead worker held, and what is due, is taken up again.
+    /// Reaps expired leases and due delays.
     async fn recover(&mut self, name: &str, at: &CatalogEntry, first: &Value) {
         let keys = self.service.store.keys().partition(at.partition);
         self.lease(name).await;
@@ -188,7 +189,7 @@ impl Watched {
                 some.iter().for_each(|member| words.extend(["1", &**member]));
                 let _: u64 = self.service.redis.ask(&words).await.unwrap();
             }
-            // What the test did itself does not count.
+            // Leaves out the test's own commands.
             self.pass().await;
             self.service.store.recover(&[at.partition]).await.unwrap();
             self.note(operation).await;
@@ -202,7 +203,7 @@ impl Watched {
         self.pass().await;
     }
 
-    /// A head is refused, halted, retried and skipped.
+    /// Has a head refused, halted, retried and skipped.
     async fn steer(&mut self, name: &str, at: &CatalogEntry, owner: &Owner, head: &Value) {
         let store = self.service.store.clone();
         let sequence = head["sequence"].as_u64().unwrap();
@@ -237,7 +238,7 @@ impl Watched {
         self.note("carry out an order").await;
     }
 
-    /// Everything that only looks.
+    /// Calls everything that only reads.
     async fn look_at(&mut self, name: &str, count: usize) {
         let paths: [(&'static str, String); 14] = [
             ("stats", format!("destinations/{name}/stats")),
@@ -289,7 +290,7 @@ impl Watched {
         self.note("cancel by idempotency key").await;
     }
 
-    /// Many that wait become dead letters.
+    /// Turns many waiting messages into dead letters.
     async fn withdraw_many(&mut self, name: &str, at: &CatalogEntry) {
         let store = self.service.store.clone();
         for round in 0..6 {
@@ -384,7 +385,7 @@ impl Watched {
         self.note("define").await;
     }
 
-    /// What pods do without anybody asking.
+    /// Calls what pods do in the background.
     async fn rest(&mut self, at: &CatalogEntry, owner: &Owner) {
         let store = self.service.store.clone();
         let partitions: Vec<u16> = (0..store.keys().partitions()).collect();
@@ -411,7 +412,7 @@ impl Watched {
         self.note("resign_partition").await;
     }
 
-    /// All messages are cancelled, claims pass them, and the destination is removed.
+    /// Cancels all messages, claims past them, and removes the destination.
     async fn purge(&mut self, name: &str, _owner: &Owner) {
         let purge = format!("destinations/{name}/purge");
         self.post(&purge, json!({"key": "k1", "dry_run": true})).await;

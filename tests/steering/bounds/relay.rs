@@ -1,4 +1,4 @@
-//! A relay in front of Redis that measures the largest request and the largest reply.
+//! A proxy in front of Redis that measures the largest request and the largest reply.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// The bytes of the largest request and of the largest reply since the last look.
+/// Bytes of the largest request and of the largest reply since the last measurement.
 #[derive(Debug, Default)]
 pub struct Largest {
     request: AtomicUsize,
@@ -20,7 +20,7 @@ pub struct Largest {
 }
 
 impl Largest {
-    /// Both; counts from zero again.
+    /// Returns both and starts again from zero.
     pub fn take(&self) -> (usize, usize) {
         (self.request.swap(0, Ordering::Relaxed), self.reply.swap(0, Ordering::Relaxed))
     }
@@ -34,7 +34,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay to the server on this Unix socket, `unix://…`.
+    /// A proxy to the server at this Unix socket, `unix://…`.
     pub fn to(url: &str) -> Relay {
         let target = url.strip_prefix("unix://").expect("a URL of a Unix socket").to_owned();
         let dir = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ async fn copy(
     }
 }
 
-/// Where the value that begins here ends, if all of it is there.
+/// Where the value that starts at `at` ends, if it has arrived completely.
 fn end_of(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = bytes.get(at..)?;
     let line = rest.windows(2).position(|two| two == b"\r\n")?;

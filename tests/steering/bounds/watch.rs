@@ -1,4 +1,4 @@
-//! What Redis does in each single call: `MONITOR` names every command, those of scripts too.
+//! What Redis does in each single call: `MONITOR` lists every command, also those of scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,12 @@ use tokio::{
     net::{UnixStream, unix},
 };
 
-/// What the most expensive calls of one operation cost. Each field is the maximum over all calls.
+/// The cost of one operation. Each field is the maximum over all its calls.
 #[derive(Debug, Clone, Default)]
 pub struct Cost {
-    /// Commands of one call: of a script, or of one command by itself.
+    /// Commands of one call: those of a script, or a single command.
     pub commands: usize,
-    /// Elements of keys that the commands of one call read, wrote or removed.
+    /// Elements of keys that the commands of one call read, write or remove.
     pub elements: usize,
     /// Bytes of the arguments of the commands of one call.
     pub argument_bytes: usize,
@@ -22,23 +22,23 @@ pub struct Cost {
     pub request_bytes: usize,
     /// Bytes of one reply.
     pub reply_bytes: usize,
-    /// Microseconds of the longest call, where times are taken, and of the longest but a tenth.
+    /// Microseconds of the longest call, and of the 90th percentile, where times are measured.
     pub micros: u64,
     pub micros_of_most: u64,
     /// The call with the most elements, or the longest.
     pub worst: String,
-    /// Whether a list was searched.
+    /// Whether a command searches a list.
     pub searches_a_list: bool,
     /// The scripts that were called.
     pub scripts: BTreeSet<&'static str>,
 }
 
-/// Takes the times of calls, as the server notes them.
+/// Measures the times of calls from the server's slow log.
 pub struct Slowest {
     names: BTreeMap<String, &'static str>,
 }
 
-/// Calls that take fewer microseconds are not noted.
+/// The slow log ignores calls that take fewer microseconds.
 const NOTED_MICROS: &str = "500";
 
 impl Slowest {
@@ -49,7 +49,8 @@ impl Slowest {
         Slowest { names: names() }
     }
 
-    /// The longest call since the last look: microseconds, and which it was.
+    /// The longest call since the last measurement: its microseconds, the 90th percentile, its
+    /// name.
     pub async fn take(&self, redis: &TestRedis) -> (u64, u64, String) {
         let entries: Vec<redis::Value> = redis.ask(&["SLOWLOG", "GET", "-1"]).await.unwrap();
         let _: String = redis.ask(&["SLOWLOG", "RESET"]).await.unwrap();
@@ -61,7 +62,7 @@ impl Slowest {
             let words = words.iter().map(|word| String::from_utf8_lossy(word).into_owned());
             (micros, words.take(4).collect::<Vec<_>>())
         };
-        // Some of these are of the test itself.
+        // Leaves out the test's own commands.
         let is_ours = |words: &[String]| !matches!(&*words[0], "SLOWLOG" | "CONFIG");
         let entries = entries.into_iter().map(read).filter(|(_, words)| is_ours(words));
         let mut entries: Vec<_> = entries.collect();
@@ -73,7 +74,7 @@ impl Slowest {
         let lines: Vec<&str> = words.iter().map(String::as_str).collect();
         let script = script_of(&lines[0].to_ascii_lowercase(), &lines, &self.names);
         let named = script.map_or_else(|| words.join(" "), str::to_owned);
-        // A script that is new to the server comes with its text.
+        // A script that the server does not know yet is sent as its whole text.
         let named = named.lines().next().unwrap_or_default().to_owned();
         (micros, tenth, named)
     }
@@ -86,24 +87,24 @@ fn names() -> BTreeMap<String, &'static str> {
     named.map(|one| (one.script.get_hash().to_owned(), one.name)).collect()
 }
 
-/// Watches a server.
+/// Reads the commands of a server through `MONITOR`.
 pub struct Monitor {
     reader: BufReader<unix::OwnedReadHalf>,
     _writer: unix::OwnedWriteHalf,
     names: BTreeMap<String, &'static str>,
     line: Vec<u8>,
-    /// Keys that are known to hold no more than so many elements.
+    /// Keys that hold no more than this many elements.
     pub holding: BTreeMap<String, usize>,
 }
 
-/// A command that was carried out: its words, of which long ones are cut, and the bytes of all.
+/// One command: its words, the long ones cut, and the bytes of all of them.
 struct Command {
     in_script: bool,
     words: Vec<String>,
     bytes: usize,
 }
 
-/// What a word of a command is cut to: longer than all keys here.
+/// Words are cut to this length, which is more than any key here has.
 const WORD_MAX: usize = 200;
 
 impl Monitor {
@@ -119,7 +120,7 @@ impl Monitor {
         Monitor { reader, _writer: writer, names, line, holding: BTreeMap::new() }
     }
 
-    /// What the calls cost that were made up to an `ECHO` of this marker.
+    /// The cost of the calls up to an `ECHO` of this marker.
     pub async fn cost_until(&mut self, marker: &str) -> Cost {
         let (mut cost, mut call) = (Cost::default(), Call::default());
         loop {
@@ -188,8 +189,8 @@ impl Call {
     }
 }
 
-/// The script that a command runs. A server that does not have it yet gets its text, whose second line
-/// names it.
+/// The script that a command runs. For a server that does not know the script, the command has its
+/// text, whose second line names it.
 fn script_of(
     verb: &str,
     words: &[&str],
@@ -226,16 +227,15 @@ fn parse(line: &[u8]) -> Command {
     Command { in_script, words, bytes: line.len() - close }
 }
 
-/// Of a key that holds everything of a kind: more than any bound.
+/// Stands for all elements of a key without a bound; exceeds every bound.
 const ALL: usize = usize::MAX;
-/// Withdrawals search lists up to this length (`LIST_MAX` in `lua/withdraw.lua`).
+/// The longest list that a withdrawal searches (`LIST_MAX` in `lua/withdraw.lua`).
 const LIST_MAX: usize = 1_000;
-/// Withdrawals look through the leases of a partition up to this number (`LEASES_MAX` in
-/// `lua/withdraw.lua`).
+/// The most leases of a partition that a withdrawal reads (`LEASES_MAX` in `lua/withdraw.lua`).
 const LEASES_MAX: usize = 20_000;
 
-/// How many elements of keys a command touches at most, as its arguments say. One that is not
-/// listed here must be added, with what it touches.
+/// The most elements of keys that a command touches, according to its arguments. A command that is
+/// missing here must be added.
 fn elements_of(verb: &str, words: &[&str]) -> usize {
     let key = words.first().copied().unwrap_or_default();
     let of_index =
@@ -247,15 +247,14 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         | "zscore" | "zcount" | "publish" | "spublish" | "subscribe" | "ssubscribe" | "client"
         | "hello" | "select" | "config" | "role" | "command" | "wait" | "dbsize"
         | "zremrangebyscore" | "sismember" | "zpopmin" | "acl" => 1,
-        // By its place, of which a list passes over those before it many at a time.
+        // Access by index, for which a list skips many elements at a time.
         "lindex" | "lset" => 1,
-        // A range by score is removed only as far as the same script has read it.
         "hmget" | "hdel" | "zmscore" | "zrem" | "sadd" | "srem" | "smismember" | "rpush"
         | "lpush" => words.len() - 1,
         "hset" | "zadd" => words.len() / 2,
         "del" | "unlink" | "exists" => words.len(),
         "lpop" => number(words, 1),
-        // Only a short list is searched.
+        // Scripts search only short lists.
         "lrem" => LIST_MAX,
         "ltrim" => number(words, 1).max(1),
         "lrange" => range(words),
@@ -274,7 +273,7 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
             let at = words.iter().position(|word| word.eq_ignore_ascii_case("COUNT"));
             at.map_or(10, |at| number(words, at + 1))
         }
-        // These grow with what is defined, not with what waits.
+        // These grow with the number of definitions, not with the backlog.
         "hgetall" if of_index => 1,
         "hkeys" | "hvals" | "hgetall" | "smembers" | "keys" | "lpos" | "linsert" => ALL,
         _ => panic!("say in elements_of how much {verb} {words:?} touches"),
@@ -289,7 +288,7 @@ fn number(words: &[&str], at: usize) -> usize {
     words.get(at).and_then(|word| word.parse().ok()).unwrap_or(1)
 }
 
-/// A range by rank.
+/// The length of a range by rank.
 fn range(words: &[&str]) -> usize {
     let (Ok(from), Ok(to)) = (words[1].parse::<isize>(), words[2].parse::<isize>()) else {
         return ALL;
@@ -300,7 +299,7 @@ fn range(words: &[&str]) -> usize {
     (to - from + 1).max(0) as usize
 }
 
-/// A range by score: as many as it is limited to.
+/// The length of a range by score: its LIMIT.
 fn limit(words: &[&str]) -> usize {
     let at = words.iter().position(|word| word.eq_ignore_ascii_case("LIMIT"));
     let count = at.and_then(|at| words.get(at + 2)?.parse::<isize>().ok());

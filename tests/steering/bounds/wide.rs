@@ -1,4 +1,4 @@
-//! What one call reads over all that it is asked about: 256 lanes, leases of many, damage in long lists.
+//! Calls that read widely: over 256 lanes, over many leases, and damage in long lists.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 
 use super::{BATCH, Watched, arrival, known};
 
-/// The lanes of one call.
+/// Lanes of one call.
 const LANES: usize = 256;
-/// Messages of each.
+/// Messages of each lane.
 const LONG: usize = 256;
-/// Leases of a partition up to which a withdrawal looks for its messages among them (`LEASES_MAX` in
+/// The most leases of a partition that a withdrawal searches for its messages (`LEASES_MAX` in
 /// `lua/withdraw.lua`).
 const LEASES: usize = 20_000;
 
-/// The key of a lane: of every second one the head is not finished.
+/// The key of a lane. The head of every second lane is not processed yet.
 fn key_of(lane: usize) -> String {
     if lane.is_multiple_of(2) { format!("stuck-{lane}") } else { format!("open-{lane}") }
 }
 
 impl Watched {
-    /// Lanes that all have many messages: of half of them no message may leave, because the first is not
-    /// finished. Each lane that has something to give gives all of it, in order.
+    /// Lanes with many messages each. Half of them may release nothing, because their head is not
+    /// processed. The others release all their messages, in order.
     pub async fn wide(&mut self) -> (std::sync::Arc<CatalogEntry>, Owner) {
         let name = "wide";
         let definition = json!({"ordering": "key", "log_max": 5_000, "log_bodies": true, "backlog_max": 10_000_000});
@@ -54,11 +54,11 @@ impl Watched {
         (at, owner)
     }
 
-    /// Hands out and settles until no lane is named any more: what left each.
+    /// Releases and settles until no lane is releasable. Returns what left each lane.
     async fn drain(&mut self, at: &CatalogEntry, owner: &Owner) -> BTreeMap<String, Vec<u64>> {
         let store = self.service.store.clone();
         let mut left: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        // Each call looks at no fewer lanes than one, and most at many.
+        // Each call serves at least one lane and at most `LANES`.
         for calls in 0.. {
             let lanes = store.releasable_lanes(at, LANES).await.unwrap();
             if lanes.is_empty() {
@@ -92,8 +92,8 @@ impl Watched {
         left
     }
 
-    /// What a call says has left is more than one call settles: of the lanes that it has no room for
-    /// nothing is settled, and the answer says so.
+    /// Asks one call to settle more than it can. The lanes beyond its limit settle nothing, and the
+    /// answer says so.
     pub async fn settle_too_much(&mut self, at: &CatalogEntry, owner: &Owner) {
         let store = self.service.store.clone();
         let keys = store.keys().destination(&at.destination.name);
@@ -137,7 +137,7 @@ impl Watched {
         counts
     }
 
-    /// So many leases of other destinations of the partition, or none of them any more.
+    /// Creates this many leases of other destinations of the partition, or removes them.
     pub async fn foreign_leases(&mut self, at: &CatalogEntry, are_there: bool) {
         let key = self.service.store.keys().partition(at.partition).leases();
         let members: Vec<String> =
@@ -153,8 +153,8 @@ impl Watched {
         self.pass().await;
     }
 
-    /// Damage of each kind that needs the list of what waits, far from both ends of it: all of it is found
-    /// and repaired.
+    /// Every kind of damage whose repair needs the list of waiting messages, far from both of its
+    /// ends. `repair` finds and repairs all of it.
     pub async fn damage(&mut self, name: &str, at: &CatalogEntry) {
         let keys = self.service.store.keys().destination(&at.destination.name);
         let redis = &self.service.redis;
@@ -176,7 +176,7 @@ impl Watched {
                 false => vec!["ZREM".to_owned(), keys.waiting(), lost.clone()],
             });
         }
-        // What is gone, in the middle.
+        // A message that does not exist, in the middle of the list.
         commands.push(match is_list {
             true => ["LINSERT", &keys.waiting(), "BEFORE", &all[5], "777777777"]
                 .map(str::to_owned)

@@ -1,4 +1,4 @@
-//! What happens to a small world by an action.
+//! The effect of an action on a small world.
 
 use super::{Action, Actor, FORGOTTEN_MAX, Line, Node, World};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Node {
-    /// Has it happen. Returns what Redis must answer, and what came up.
+    /// Performs the action. Returns the expected answer, and which case occurred.
     pub fn happen(
         &mut self,
         world: &World,
@@ -105,13 +105,13 @@ impl Node {
         }
     }
 
-    /// A takeover wait was ended early; for another, if it owns the partition.
+    /// A takeover wait was ended early, for another sender if that owns the partition.
     fn vouched(&self, op: &Op, waited: bool) -> Result<Option<&'static str>, String> {
         let Op::ResignPartition { vouched: Some(_), .. } = op else { return Ok(None) };
         if !waited || self.state.takeover_wait == Some(Until::Future) {
             return Ok(None);
         }
-        // Who holds nothing must ask first, and is refused.
+        // A sender that holds nothing must ask first, and is refused.
         let sends = |one: &Sender| {
             let is_old = one.epoch.is_some_and(|epoch| epoch < self.state.epoch);
             is_old && !one.hands.is_empty()
@@ -159,7 +159,7 @@ impl Node {
         is_again.then_some("a sequence was stamped again in another epoch")
     }
 
-    /// A deadline passes; whoever has a clock of its own has stopped by then.
+    /// A deadline passes; an actor with its own clock has stopped by then.
     fn pass(&mut self, world: &World, deadline: &Deadline) {
         match deadline {
             Deadline::Owner => {
@@ -167,7 +167,7 @@ impl Node {
                 let (line, sender) = &mut self.senders[who];
                 if !line.is_dead {
                     self.errors.paused_senders -= 1;
-                    // What a late request may do to a withdrawal is not promised.
+                    // The effect of a late request on a withdrawal is not promised.
                     if world.person.is_some() {
                         sender.stop();
                     }
@@ -194,7 +194,7 @@ impl Node {
         }
     }
 
-    /// Redis goes back to what it was, and is another server.
+    /// Redis returns to an earlier state, and is another server.
     fn forget(&mut self, calls: usize) {
         let epoch_max = self.state.epoch_max;
         let at = self.before.len() - calls;
