@@ -3,10 +3,10 @@
 //! tries only the bugs whose names contain that.
 
 mod model;
+#[path = "script_calls/mod.rs"]
 mod scripts;
 mod support;
 
-#[path = "interleavings/small/mod.rs"]
 mod small;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,10 @@
+//! Pods that are held, ended or cut off at named points; bugs that are planted; cuts of power; upgrades.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod pause_points;
+mod planted_bugs;
+mod power_cut;
+#[cfg(feature = "next-schema")]
+mod upgrades;

@@ -1,0 +1,191 @@
+//! Each scene passes without a bug, and shows a named anomaly with each bug that is planted for it.
+#![cfg(all(feature = "pause-points", feature = "planted-bugs"))]
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+use scene::Anomaly;
+use scenes::Ended;
+
+mod scene;
+mod scenes;
+use crate::support;
+
+/// Scenes that run at the same time.
+const AT_ONCE: usize = 4;
+
+type Running = Pin<Box<dyn Future<Output = Ended>>>;
+
+/// A scene, and the means that make its race certain.
+struct Of {
+    name: &'static str,
+    layer: &'static str,
+    run: fn(Option<String>) -> Running,
+}
+
+macro_rules! scene {
+    ($name:ident, $layer:literal) => {
+        Of { name: stringify!($name), layer: $layer, run: |bug| Box::pin(scenes::$name(bug)) }
+    };
+}
+
+const SCENES: [Of; 19] = [
+    scene!(failures, "journey"),
+    scene!(unclear_answers, "journey"),
+    scene!(sent_twice, "journey"),
+    scene!(deep_body, "journey"),
+    scene!(damaged_lane, "journey"),
+    scene!(batches, "pause points"),
+    scene!(lost_answer, "pause points"),
+    scene!(full, "pause points"),
+    scene!(dies_before_the_call, "pause points"),
+    scene!(dies_before_the_answer, "pause points"),
+    scene!(dies_with_claims, "pause points"),
+    scene!(owner_is_late, "pause points"),
+    scene!(owner_is_late_for_an_epoch, "pause points"),
+    scene!(owner_dies_after_a_refusal, "pause points"),
+    scene!(owner_drains, "pause points"),
+    scene!(worker_hangs_up, "sockets"),
+    scene!(closes_its_direction, "pause points"),
+    scene!(made_again, "pause points"),
+    scene!(comes_and_goes, "journey"),
+];
+
+/// Each bug, its description, the scene that must find it, and the anomalies that prove it. A
+/// request that is sent before the answer to the previous one may also overtake it.
+const BUGS: [(&str, &str, &str, &[Anomaly]); 25] = [
+    (
+        "accepted_when_sent",
+        "settles before the receiver's answer",
+        "failures",
+        &[Anomaly::Lost, Anomaly::Reordered],
+    ),
+    ("two_in_flight", "two requests of a lane at once", "failures", &[Anomaly::Reordered]),
+    ("wake_and_poll_lost", "wake-up and poll both lost", "failures", &[Anomaly::Stuck]),
+    ("retry_restamped", "a failed transform arrives anew", "failures", &[Anomaly::Reordered]),
+    ("epoch_ignored", "ingest keeps its old epoch", "failures", &[Anomaly::Stuck]),
+    ("leases_not_extended", "leases are never extended", "failures", &[Anomaly::ProcessedTwice]),
+    ("unclear_is_yes", "an unclear answer accepts all", "unclear_answers", &[Anomaly::Lost]),
+    ("headers_ignored", "headers beside JSON do nothing", "sent_twice", &[Anomaly::Doubled]),
+    ("deep_body_embedded", "any JSON is embedded in leases", "deep_body", &[Anomaly::Stuck]),
+    (
+        "damaged_lane_fails_all",
+        "one damaged lane fails the call for all",
+        "damaged_lane",
+        &[Anomaly::Stuck],
+    ),
+    ("damage_unnamed", "what is damaged is not noted", "damaged_lane", &[Anomaly::Unnamed]),
+    ("batches_side_by_side", "ingest calls not in turn", "batches", &[Anomaly::Reordered]),
+    ("call_renumbered", "a lost call again as a new one", "lost_answer", &[Anomaly::Doubled]),
+    (
+        "failed_session_goes_on",
+        "later frames overtake a refused one",
+        "full",
+        &[Anomaly::Overtaken],
+    ),
+    ("answered_early", "answers before Redis did", "dies_before_the_call", &[Anomaly::Lost]),
+    (
+        "idempotency_key_dropped",
+        "the key is lost on the way",
+        "dies_before_the_answer",
+        &[Anomaly::Doubled],
+    ),
+    ("house_not_kept", "nothing overdue is taken up", "dies_with_claims", &[Anomaly::Stuck]),
+    (
+        "partition_lease_end_ignored",
+        "sends on when its partition lease is over",
+        "owner_is_late",
+        &[Anomaly::TwoOwners],
+    ),
+    (
+        "vouches_after_its_lease",
+        "vouches though another may send",
+        "owner_is_late_for_an_epoch",
+        &[Anomaly::TwoOwners],
+    ),
+    (
+        "backoff_forgotten",
+        "a refused head does not wait",
+        "owner_dies_after_a_refusal",
+        &[Anomaly::AttemptForgotten],
+    ),
+    (
+        "drain_settles_nothing",
+        "draining drops what is in hand",
+        "owner_drains",
+        &[Anomaly::Repeated],
+    ),
+    (
+        "lost_leases_kept",
+        "leases of an answer that was lost last to their end",
+        "worker_hangs_up",
+        &[Anomaly::Stuck],
+    ),
+    (
+        "end_of_input_is_the_end",
+        "a client that closed its direction gets no answer",
+        "closes_its_direction",
+        &[Anomaly::Unanswered],
+    ),
+    (
+        "generation_ignored",
+        "keeps what it holds of a removed destination",
+        "made_again",
+        &[Anomaly::Lost],
+    ),
+    ("gone_series_kept", "series of what is gone go on", "comes_and_goes", &[Anomaly::Stuck]),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_planted_bug_is_caught_and_nothing_is_without_one() {
+    let begun = Instant::now();
+    let only = std::env::var("RESEQ_CASES").ok();
+    let chosen = |name: &str| only.as_ref().is_none_or(|only| name.contains(only));
+    let clean = SCENES.iter().map(|of| (of.name, None));
+    let planted = BUGS.iter().map(|(bug, _, scene, _)| (*scene, Some(*bug)));
+    let queue: VecDeque<_> =
+        clean.chain(planted).filter(|(scene, bug)| chosen(bug.unwrap_or(scene))).collect();
+    let planned = queue.len();
+    let (queue, ended) = (Arc::new(Mutex::new(queue)), Arc::new(Mutex::new(Vec::new())));
+    let runs = async {
+        let workers: Vec<_> = (0..AT_ONCE)
+            .map(|_| {
+                let (queue, ended) = (queue.clone(), ended.clone());
+                tokio::task::spawn_local(async move {
+                    let next = || queue.lock().unwrap().pop_front();
+                    while let Some((scene, bug)) = next() {
+                        let of = SCENES.iter().find(|of| of.name == scene).unwrap();
+                        let begun = Instant::now();
+                        let found = (of.run)(bug.map(str::to_owned)).await;
+                        let ms = begun.elapsed().as_millis();
+                        ended.lock().unwrap().push((of, bug, found, ms));
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.await.expect("every scene can be played");
+        }
+    };
+    tokio::task::LocalSet::new().run_until(runs).await;
+    let ended = std::mem::take(&mut *ended.lock().unwrap());
+    assert_eq!(ended.len(), planned);
+    println!("| bug | what it does | caught by | as | after messages |\n|---|---|---|---|---|");
+    let mut wrong = Vec::new();
+    for (of, bug, (verdict, sent), ms) in &ended {
+        let expected = BUGS.iter().find(|(name, ..)| Some(*name) == *bug);
+        match (expected, verdict) {
+            (Some((bug, what, _, anomalies)), Err(found)) if anomalies.contains(found) => {
+                println!("| `{bug}` | {what} | {} | {found} | {sent} |", of.layer);
+            }
+            (None, Ok(())) => {}
+            _ => wrong.push(format!("{} with {bug:?}: {verdict:?} after {ms} ms", of.name)),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    println!("{planned} runs in {} s", begun.elapsed().as_secs());
+}

@@ -1,0 +1,10 @@
+//! What needs no Redis: the shape of the project, headers of scripts, the example configuration, and the checker
+//! that other tests use. `make quick` runs them.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod checker;
+mod example_config;
+mod script_headers;
+mod structure;

@@ -1,0 +1,350 @@
+//! What the headers of the Lua say, held against what Lua and Rust do.
+
+use crate::support;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use reseq::store::rights_needed;
+use support::source::{code_of, files, root, shown};
+
+/// A script's header, read.
+struct Header {
+    name: String,
+    first_line: String,
+    purpose: String,
+    sections: BTreeMap<&'static str, String>,
+    includes: Vec<String>,
+    code: String,
+}
+
+const SECTIONS: [&str; 4] = ["KEYS:", "ARGV:", "Returns:", "Errors:"];
+
+impl Header {
+    fn read(path: &Path) -> Header {
+        let text = fs::read_to_string(path).unwrap();
+        let first_line = text.lines().next().unwrap_or_default().to_owned();
+        let head = text.lines().skip(1).take_while(|line| line.starts_with("--"));
+        let mut header = Header {
+            name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
+            first_line,
+            purpose: String::new(),
+            sections: BTreeMap::new(),
+            includes: Vec::new(),
+            code: without_comments(&text),
+        };
+        let mut section = None;
+        for line in head.map(|line| line[2..].trim_start_matches(' ')) {
+            if let Some(names) = line.strip_prefix("include: ") {
+                header.includes.extend(names.split(", ").map(str::to_owned));
+                section = Some("include");
+            } else if let Some(start) = SECTIONS.iter().find(|start| line.starts_with(*start)) {
+                section = Some(start);
+                header.sections.insert(start, line[start.len()..].to_owned() + "\n");
+            } else if line.starts_with("Sent again") {
+                section = Some("include");
+            } else if section.is_none() {
+                header.purpose.push_str(line);
+            } else if let Some(text) = section.and_then(|s| header.sections.get_mut(s)) {
+                text.push_str(&format!("{line}\n"));
+            }
+        }
+        header
+    }
+
+    /// The keys that are there once, by number: their real shapes.
+    fn fixed_keys(&self) -> BTreeMap<usize, String> {
+        let lines = self.sections["KEYS:"].lines().filter_map(|line| {
+            let (number, rest) = line.trim().strip_prefix('[')?.split_once(']')?;
+            Some((number.parse().ok()?, rest.trim().to_owned()))
+        });
+        lines.collect()
+    }
+
+    fn has_repeated_keys(&self) -> bool {
+        self.sections["KEYS:"].contains("…]")
+    }
+
+    fn documented_errors(&self) -> BTreeSet<String> {
+        let names = self.sections["Errors:"].split(|c: char| !c.is_ascii_uppercase() && c != '_');
+        names.filter(|name| name.len() > 3).map(str::to_owned).collect()
+    }
+
+    /// The errors in its own code and in what it includes.
+    fn errors(&self) -> BTreeSet<String> {
+        let include = |name| {
+            let path = root().join(format!("lua/include/{name}.lua"));
+            without_comments(&fs::read_to_string(path).unwrap())
+        };
+        let whole = self.includes.iter().map(include).chain([self.code.clone()]);
+        let mut errors = BTreeSet::new();
+        for code in whole {
+            for reply in code.split("error_reply(").skip(1) {
+                let (_, named) = reply.split_once('\'').expect("an error has a name");
+                let name = named.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_');
+                errors.insert(name.collect());
+            }
+        }
+        errors
+    }
+
+    /// The numbers of fixed keys that the code uses, and whether it uses computed ones.
+    fn used_keys(&self) -> (BTreeSet<usize>, bool) {
+        let (mut used, mut has_computed) = (BTreeSet::new(), false);
+        let mut range = None;
+        for line in self.code.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let Some(at) =
+                words.windows(3).position(|w| w[0] == "for" && w[1] == "i" && w[2] == "=")
+            {
+                range = words.get(at + 3..at + 5).map(|w| [w[0].trim_matches(','), w[1]]);
+            }
+            for inside in line.split("KEYS[").skip(1).filter_map(|rest| rest.split(']').next()) {
+                match (inside.parse::<usize>(), inside, range) {
+                    (Ok(number), ..) => drop(used.insert(number)),
+                    (_, "i", Some([from, to])) if to != "#KEYS" => {
+                        used.extend(from.parse::<usize>().unwrap()..=to.parse().unwrap());
+                    }
+                    _ => has_computed = true,
+                }
+            }
+        }
+        (used, has_computed)
+    }
+}
+
+fn without_comments(lua: &str) -> String {
+    let code = lua.lines().filter(|line| !line.trim_start().starts_with("--"));
+    code.map(|line| line.split(" -- ").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+fn headers() -> Vec<Header> {
+    let paths = files("lua", "lua").into_iter().filter(|path| !shown(path).contains("include"));
+    paths.map(|path| Header::read(&path)).collect()
+}
+
+#[test]
+fn the_header_of_each_script_says_what_its_code_does() {
+    let mapped = fs::read_to_string(root().join("src/store/error.rs")).unwrap();
+    let all = headers();
+    assert!(all.len() >= 16);
+    for header in &all {
+        let name = &header.name;
+        assert!(header.purpose.starts_with(&format!("{name}: ")), "{name}: say what it is for");
+        for section in SECTIONS {
+            assert!(header.sections.contains_key(section), "{name}: {section} is missing");
+        }
+        // What drains must also run when memory is at its limit; what takes in must not.
+        let takes_in = ["ingest", "define"].contains(&name.as_str());
+        let expected = if takes_in { "#!lua" } else { "#!lua flags=allow-oom" };
+        assert_eq!(&header.first_line, expected, "{name}");
+
+        let fixed = header.fixed_keys();
+        let numbers: BTreeSet<usize> = fixed.keys().copied().collect();
+        assert!(numbers.iter().copied().eq(1..=numbers.len()), "{name}: KEYS are numbered from 1");
+        for (number, shape) in &fixed {
+            assert!(shape.contains(" reseq:"), "{name}: KEYS[{number}] has no real shape: {shape}");
+        }
+        let (used, has_computed) = header.used_keys();
+        assert_eq!(used, numbers, "{name}: the keys that the code uses, and those of its header");
+        assert_eq!(has_computed, header.has_repeated_keys(), "{name}: keys per lane");
+
+        let errors = header.errors();
+        assert_eq!(
+            errors,
+            header.documented_errors(),
+            "{name}: errors in the code, and in the header"
+        );
+        for error in errors {
+            assert!(mapped.contains(&format!("\"{error}\" =>")), "{name}: {error} is not mapped");
+        }
+    }
+}
+
+/// The functions that an include defines.
+fn functions_of(code: &str) -> Vec<String> {
+    let names = code.split("local function ").skip(1);
+    names.filter_map(|rest| rest.split_once('(')).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn each_script_includes_what_it_calls_and_nothing_else() {
+    let includes: Vec<(String, String)> = files("lua/include", "lua")
+        .iter()
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            (name, without_comments(&fs::read_to_string(path).unwrap()))
+        })
+        .collect();
+    assert!(includes.len() >= 10);
+    let calls = |code: &str, name: &str| {
+        code.match_indices(&format!("{name}(")).any(|(at, _)| {
+            let before = code[..at].chars().next_back();
+            !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+                && !code[..at].ends_with("local function ")
+        })
+    };
+    for header in headers() {
+        let position = |name: &str| header.includes.iter().position(|other| other == name);
+        for (include, code) in &includes {
+            let functions = functions_of(code);
+            let is_called = |code: &str| functions.iter().any(|name| calls(code, name));
+            let mut users: Vec<&str> = Vec::new();
+            for (other, other_code) in includes.iter().filter(|(other, _)| other != include) {
+                let at = position(other);
+                if at.is_some() && is_called(other_code) {
+                    users.push(other);
+                    let is_before = position(include) < at && position(include).is_some();
+                    assert!(is_before, "{}: {other} needs {include} before it", header.name);
+                }
+            }
+            let is_needed = is_called(&header.code) || !users.is_empty();
+            let is_included = position(include).is_some();
+            assert_eq!(is_included, is_needed, "{}: include {include}", header.name);
+        }
+    }
+}
+
+/// The Rust text from a `&scripts.NAME` to its `self.run`, with the bodies of loops apart.
+fn call_sites(name: &str) -> Vec<(String, String)> {
+    let mut sites = Vec::new();
+    for path in files("src/store", "rs") {
+        let code = code_of(&path);
+        for (at, pick) in code.match_indices(&format!("&scripts.{name})")) {
+            let rest = &code[at + pick.len()..];
+            let ends = ["self.run", "store.run"].into_iter().filter_map(|run| rest.find(run));
+            let site = &rest[..ends.min().expect("a call is run")];
+            let (mut once, mut looped, mut depth) = (String::new(), String::new(), 0);
+            for line in site.lines() {
+                // For each lane, or for one.
+                let starts = |text: &str| line.trim_start().starts_with(text);
+                let is_loop = starts("for ") || starts("if let Some(lane) = lane ");
+                let opened = line.matches('{').count() as i32 - line.matches('}').count() as i32;
+                let text = if is_loop || depth > 0 { &mut looped } else { &mut once };
+                text.push_str(line);
+                if is_loop || depth > 0 {
+                    depth += opened;
+                }
+            }
+            sites.push((once, looped));
+        }
+    }
+    sites
+}
+
+/// What Rust calls the commands of a pipeline, and what Redis calls them, where it differs.
+const METHODS: [(&str, &str); 6] = [
+    ("hset_nx", "HSETNX"),
+    ("set_ex", "SETEX"),
+    ("zrange_withscores", "ZRANGE"),
+    ("zrangebyscore_limit", "ZRANGEBYSCORE"),
+    ("zscore_multiple", "ZMSCORE"),
+    ("atomic", "MULTI"),
+];
+
+/// The methods that are called one after the other on what stands before this text.
+fn chained(text: &str) -> Vec<&str> {
+    let (mut methods, mut depth, mut dot) = (Vec::new(), 0, None);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' if depth == 0 => {
+                methods.extend(dot.take().map(|dot| text[dot..at].trim()));
+                depth = 1;
+            }
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            '.' if depth == 0 => dot = Some(at + 1),
+            ';' | ',' | '{' if depth == 0 => break,
+            _ => {}
+        }
+        if depth < 0 || (depth == 0 && text[at..].starts_with(".await")) {
+            break;
+        }
+    }
+    // What is looked for in a pipeline is no command.
+    let end = methods.iter().position(|method| *method == "cmd_iter").unwrap_or(methods.len());
+    methods.truncate(end);
+    methods
+}
+
+/// The commands that the code sends itself, however it spells them.
+fn commands_sent() -> BTreeSet<String> {
+    let mut sent = BTreeSet::new();
+    let embedded = |path: &std::path::PathBuf| shown(path).contains("embedded");
+    let both = files("src/store", "rs").into_iter().chain(files("src/redis_client", "rs"));
+    for path in both.filter(|path| !embedded(path)) {
+        let code = code_of(&path);
+        for named in code.split("cmd(\"").skip(1) {
+            sent.extend(named.split_once('"').map(|(name, _)| name.to_owned()));
+        }
+        for pipe in ["pipe.", "pipe()."] {
+            for (at, _) in code.match_indices(pipe) {
+                for method in chained(&code[at + pipe.len() - 1..]) {
+                    let other = METHODS.iter().find(|(of_rust, _)| *of_rust == method);
+                    sent.insert(
+                        other.map_or(method.to_uppercase(), |(_, name)| (*name).to_owned()),
+                    );
+                }
+            }
+        }
+    }
+    sent
+}
+
+/// Not in every deployment, or not commands of Redis.
+const ELSEWHERE: [&str; 7] =
+    ["ASKING", "CLUSTER", "CONFIG", "ROLE", "SENTINEL", "SHUTDOWN", "WAIT"];
+
+#[test]
+fn the_rights_that_are_asked_for_are_those_that_are_used() {
+    let rules = rights_needed();
+    let asked: BTreeSet<String> = rules.iter().map(|rule| rule[1..].to_uppercase()).collect();
+    let in_lua = |path: &Path| -> BTreeSet<String> {
+        let code = without_comments(&fs::read_to_string(path).unwrap());
+        let words = code.lines().flat_map(|line| line.split('\'').skip(1).step_by(2));
+        let is_name = |word: &&str| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
+        words.filter(is_name).map(str::to_owned).collect()
+    };
+    let options = ["WITHSCORES", "BYSCORE", "LIMIT", "REV", "COUNT", "NOVALUES", "MAXLEN"];
+    let mut used: BTreeSet<String> =
+        files("lua", "lua").iter().flat_map(|path| in_lua(path)).collect();
+    used.retain(|word| !options.contains(&word.as_str()));
+    assert!(used.len() > 30, "{used:?}");
+    let mut sent = commands_sent();
+    let known = |word: &String| word.len() > 2 && !ELSEWHERE.contains(&word.as_str());
+    let of_pipelines =
+        ["CMD", "ARG", "IGNORE", "ADD_COMMAND", "CMD_ITER", "QUERY_ASYNC", "EXEC_ASYNC"];
+    let more = ["CLONE", "LEN", "IGNORE_ERRORS", "IS_TRANSACTION"];
+    let is_command =
+        |word: &String| !of_pipelines.contains(&word.as_str()) && !more.contains(&word.as_str());
+    sent.retain(|word| known(word) && is_command(word));
+    assert!(sent.len() > 20, "{sent:?}");
+    if sent.contains("MULTI") {
+        sent.insert("EXEC".to_owned());
+    }
+    used.extend(sent);
+    used.extend(["EVAL", "EVALSHA"].map(str::to_owned));
+    let missing: Vec<_> = used.difference(&asked).collect();
+    let needless: Vec<_> = asked.difference(&used).collect();
+    assert!(missing.is_empty(), "used, but not asked for (src/store/commands.rs): {missing:?}");
+    assert!(needless.is_empty(), "asked for, but not used: {needless:?}");
+}
+
+#[test]
+fn the_store_passes_the_keys_that_the_headers_name() {
+    for header in headers() {
+        let sites = call_sites(&header.name);
+        assert!(!sites.is_empty(), "nothing calls {}", header.name);
+        for (once, looped) in sites {
+            let (name, fixed) = (&header.name, header.fixed_keys().len());
+            assert_eq!(once.matches(".key(").count(), fixed, "{name}: keys passed once");
+            let is_repeated = looped.contains(".key(");
+            // A call that purges no messages names no lanes.
+            let may_omit = name == "remove_batch" && once.contains("is_lease");
+            assert!(is_repeated == header.has_repeated_keys() || may_omit, "{name}: keys per lane");
+        }
+    }
+}

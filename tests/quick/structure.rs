@@ -1,0 +1,426 @@
+//! The shape of the project, held by tests: which module may know which, how long a file may be, and
+//! where the links of the documentation lead.
+
+use crate::support;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use support::source::{code_of, files, root, shown};
+
+/// The modules, and what each may import of the others. Arrows point down only.
+const ARROWS: [(&str, &[&str]); 14] = [
+    ("domain", &[]),
+    ("faults", &[]),
+    ("telemetry", &[]),
+    ("config", &["domain"]),
+    ("wire", &["domain"]),
+    ("redis_client", &["config", "telemetry"]),
+    ("store", &["domain", "config", "telemetry", "faults", "redis_client"]),
+    ("ingest", STAGE),
+    ("processor", STAGE),
+    ("sender", STAGE),
+    ("api", STAGE),
+    (
+        "app",
+        &[
+            "domain",
+            "telemetry",
+            "config",
+            "wire",
+            "redis_client",
+            "store",
+            "ingest",
+            "processor",
+            "sender",
+            "api",
+            "faults",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "domain",
+            "telemetry",
+            "config",
+            "wire",
+            "redis_client",
+            "store",
+            "ingest",
+            "processor",
+            "sender",
+            "api",
+            "app",
+        ],
+    ),
+    ("main", &["cli"]),
+];
+
+/// The stages never import each other: they meet in Redis.
+const STAGE: &[&str] = &["store", "domain", "wire", "config", "telemetry", "faults"];
+
+/// The most lines of a file, tests aside.
+const LINES_MAX: usize = 450;
+
+/// The module of the crate that a file belongs to: `sender` for `src/sender/lane.rs`.
+fn module_of(path: &Path) -> String {
+    let inside = path.strip_prefix(root().join("src")).unwrap();
+    let first = inside.components().next().unwrap();
+    first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
+}
+
+/// What `text` names right after a `crate::`: one module, or each of a group in braces.
+fn named(text: &str) -> Vec<String> {
+    let word = |text: &str| -> String {
+        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+    };
+    let Some(group) = text.strip_prefix('{') else { return vec![word(text)] };
+    let (mut depth, mut start, mut names) = (0, 0, Vec::new());
+    for (at, character) in group.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                names.push(word(&group[start..at]));
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                names.push(word(&group[start..at]));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+#[test]
+fn modules_import_only_what_is_below_them() {
+    let mut arrows = 0;
+    let mut wrong = Vec::new();
+    for path in files("src", "rs") {
+        let (module, code) = (module_of(&path), code_of(&path));
+        if module == "lib" {
+            continue;
+        }
+        let allowed = ARROWS.iter().find(|(name, _)| *name == module);
+        let (_, allowed) = allowed.unwrap_or_else(|| panic!("{module} is not in ARROWS"));
+        let prefix = if module == "main" { "reseq::" } else { "crate::" };
+        for (at, _) in code.match_indices(prefix) {
+            // `$crate::` and `some_crate::` are others.
+            if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
+                continue;
+            }
+            for name in named(&code[at + prefix.len()..]) {
+                arrows += 1;
+                if name != module && !allowed.contains(&name.as_str()) {
+                    let line = code[..at].lines().count().max(1);
+                    wrong.push(format!("{}:{line}: {module} -> {name}", shown(&path)));
+                }
+            }
+        }
+    }
+    assert!(arrows > 50, "only {arrows} arrows were found: does this test still read the code?");
+    assert!(wrong.is_empty(), "arrows that point up or across:\n{}", wrong.join("\n"));
+}
+
+/// What a module that is split into parts makes public, and which part that is in: `Which` of
+/// `messages`, by `pub use queries::{messages::Which}` in its `mod.rs`.
+fn public_names(module: &str) -> HashMap<String, String> {
+    let code = code_of(&root().join(format!("src/{module}/mod.rs")));
+    let mut names = HashMap::new();
+    for line in code.split("pub use ").skip(1) {
+        let Some((text, _)) = line.split_once(';') else { continue };
+        let Some((part, rest)) = text.split_once("::") else { continue };
+        let words = rest.split(|c: char| !c.is_alphanumeric() && c != '_');
+        names.extend(words.map(|word| (word.to_owned(), part.trim().to_owned())));
+    }
+    names
+}
+
+/// The part of a module that a file belongs to: `record` for `src/store/record/prefix.rs`; and whether
+/// `super` is the module itself there.
+fn part_of(module: &str, path: &Path) -> Option<(String, bool)> {
+    let inside = path.strip_prefix(root().join("src").join(module)).ok()?;
+    let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
+    let is_top = parts.len() == 1 || (parts.len() == 2 && parts[1] == "mod.rs");
+    Some((parts.first()?.trim_end_matches(".rs").to_owned(), is_top))
+}
+
+/// Which part of a module imports which others, with a place for each.
+fn imports_inside(module: &str) -> BTreeMap<(String, String), String> {
+    let public = public_names(module);
+    let paths = files(&format!("src/{module}"), "rs");
+    let parts: BTreeSet<String> =
+        paths.iter().filter_map(|path| Some(part_of(module, path)?.0)).collect();
+    let mut imports = BTreeMap::new();
+    for path in &paths {
+        let (part, is_top) = part_of(module, path).unwrap();
+        if part == "mod" {
+            continue;
+        }
+        let code = code_of(path);
+        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        let absolute = format!("{module}::");
+        let mut prefixes = vec![absolute.as_str()];
+        prefixes.extend(is_top.then_some("super::"));
+        for prefix in prefixes {
+            for (at, _) in code.match_indices(prefix) {
+                // What an inner module of the file calls `super` is the file.
+                if code[..at].ends_with("super::") || code[..at].ends_with("in crate::") {
+                    continue;
+                }
+                for name in named(&code[at + prefix.len()..]) {
+                    let other = match parts.contains(&name) {
+                        true => name,
+                        false => public.get(&name).cloned().unwrap_or_default(),
+                    };
+                    if !other.is_empty() && other != part {
+                        imports.insert((part.clone(), other), shown(path));
+                    }
+                }
+            }
+        }
+    }
+    imports
+}
+
+/// Inside the two modules that are split most, too, arrows point down only: no part needs, over
+/// whatever others, itself.
+#[test]
+fn no_circle_of_imports_is_inside_the_store_and_the_client() {
+    for module in ["redis_client", "store"] {
+        let mut imports = imports_inside(module);
+        assert!(imports.len() > 25, "only {} imports inside {module}: {imports:?}", imports.len());
+        // Whatever imports nothing that is left is taken away, until nothing is, or a circle.
+        loop {
+            let users: BTreeSet<String> = imports.keys().map(|(user, _)| user.clone()).collect();
+            let before = imports.len();
+            imports.retain(|(_, used), _| users.contains(used));
+            if imports.len() == before {
+                break;
+            }
+        }
+        assert!(imports.is_empty(), "circles inside {module}:\n{imports:#?}");
+    }
+}
+
+/// The layers of the store, the highest first. What is in none of them is the base.
+#[test]
+fn layers_of_the_store_import_only_what_is_below_them() {
+    let layers = [&["due", "exhausted", "group"][..], &["catalog"], &["queries", "transitions"]];
+    let layer = |part: &str| layers.iter().position(|layer| layer.contains(&part)).unwrap_or(9);
+    let imports = imports_inside("store");
+    let wrong: Vec<_> =
+        imports.iter().filter(|((user, used), _)| layer(used) <= layer(user).min(8)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Each script has a file of its name, and each such file a script.
+#[test]
+fn transitions_have_the_names_of_their_scripts() {
+    let names = |paths: Vec<PathBuf>, parent: &str| -> BTreeSet<String> {
+        let own = paths.into_iter().filter(|path| path.parent().unwrap().ends_with(parent));
+        let names = own.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned());
+        names.filter(|name| name != "mod").collect()
+    };
+    let files_of_rust = names(files("src/store/transitions", "rs"), "transitions");
+    assert_eq!(files_of_rust, names(files("lua", "lua"), "lua"));
+}
+
+#[test]
+fn only_the_client_and_the_store_know_redis() {
+    let mut wrong = Vec::new();
+    let others = |path: &&PathBuf| !["redis_client", "store"].contains(&module_of(path).as_str());
+    for path in files("src", "rs").iter().filter(others) {
+        for (number, line) in code_of(path).lines().enumerate() {
+            let names = ["redis::", "use redis"];
+            let is_named = |name: &&str| {
+                line.match_indices(*name).any(|(at, _)| !line[..at].ends_with([':', '_', '.']))
+            };
+            if names.iter().any(is_named) {
+                wrong.push(format!("{}:{}: {}", shown(path), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "redis outside of redis_client and store:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_are_short_and_say_what_they_are_for() {
+    let mut wrong = Vec::new();
+    for path in files("src", "rs") {
+        let text = fs::read_to_string(&path).unwrap();
+        let is_tests = path.ends_with("tests.rs");
+        let lines = text.lines().take_while(|line| line.trim() != "#[cfg(test)]").count();
+        if lines > LINES_MAX && !is_tests {
+            wrong.push(format!("{}: {lines} lines, more than {LINES_MAX}", shown(&path)));
+        }
+        if !text.starts_with("//!") && !is_tests {
+            wrong.push(format!("{}: no `//!` at its top", shown(&path)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Cargo builds where CARGO_TARGET_DIR or its configuration says: nothing may count on `target/`.
+#[test]
+fn nothing_counts_on_the_folder_in_which_cargo_builds() {
+    let mut paths: Vec<_> = ["Makefile", ".ci/run", "bench/run", "bench/setup.sh"]
+        .iter()
+        .map(|path| root().join(path))
+        .collect();
+    let folders = [("scripts", "sh"), ("bench/harness", "py"), ("tests", "rs")];
+    paths.extend(folders.iter().flat_map(|(folder, extension)| files(folder, extension)));
+    let usual = concat!("target", "/");
+    let mut wrong = Vec::new();
+    for path in &paths {
+        for (number, line) in fs::read_to_string(path).unwrap().lines().enumerate() {
+            // Maven's is its own; comments and the texts of `make help` say where it is as a rule.
+            let is_said = line.trim_start().starts_with(['#', '/']) || line.contains(": ## ");
+            if line.replace("java/target/", "").contains(usual) && !is_said {
+                wrong.push(format!("{}:{}: {}", shown(path), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(paths.len() > 50, "only {} files were looked at", paths.len());
+    assert!(wrong.is_empty(), "use what scripts/target-dir.sh says:\n{}", wrong.join("\n"));
+
+    let mut make = std::process::Command::new("make");
+    make.args(["-n", "demo", "release-clean"]).env("CARGO_TARGET_DIR", "/else where/built");
+    let said = make.current_dir(root()).output().expect("make runs");
+    let said = String::from_utf8_lossy(&said.stdout);
+    for command in [r#""/else where/built/release/reseq" demo"#, r#"$name "/else where/built/"#] {
+        assert!(said.contains(command), "{command} is not in:\n{said}");
+    }
+}
+
+/// The links of a page, without code: what stands in parentheses right after a closing bracket.
+fn links_of(page: &str) -> Vec<String> {
+    let mut prose = String::new();
+    for paragraph in without_fences(page).split("\n\n") {
+        // Every second part stands between backticks.
+        prose.extend(paragraph.split('`').step_by(2));
+        prose.push('\n');
+    }
+    let targets = prose.split("](").skip(1);
+    targets.filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())).collect()
+}
+
+/// The anchors of a page's headings, as GitHub and mdBook make them.
+fn anchors_of(page: &str) -> Vec<String> {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    let page = without_fences(page);
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let texts = headings.filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
+    let anchors = texts.map(|text| {
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        let lower = text.trim().to_lowercase();
+        let anchor: String = lower.chars().filter(kept).collect::<String>().replace(' ', "-");
+        let before = times.entry(anchor.clone()).or_default();
+        *before += 1;
+        if *before == 1 { anchor } else { format!("{anchor}-{}", *before - 1) }
+    });
+    anchors.collect()
+}
+
+/// A page without its blocks of code between fences.
+fn without_fences(page: &str) -> String {
+    let mut is_code = false;
+    let mut left = String::new();
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            left += line;
+            left.push('\n');
+        }
+    }
+    left
+}
+
+/// Links lead to files and headings that exist. The book holds docs/ only, so its pages link to
+/// nothing outside.
+#[test]
+fn every_link_of_the_documentation_leads_somewhere() {
+    let docs = root().join("docs").canonicalize().unwrap();
+    let beside = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+    let mut pages: Vec<PathBuf> = beside.iter().map(|name| root().join(name)).collect();
+    pages.extend(files("docs", "md"));
+    let (mut links, mut wrong) = (0, Vec::new());
+    for page in &pages {
+        let is_in_book = page.starts_with(root().join("docs"));
+        for link in links_of(&fs::read_to_string(page).unwrap()) {
+            if link.contains("://") {
+                continue;
+            }
+            links += 1;
+            let (path, anchor) = link.split_once('#').unwrap_or((link.as_str(), ""));
+            let target = match path {
+                "" => page.clone(),
+                path => page.parent().unwrap().join(path),
+            };
+            let problem = match target.canonicalize() {
+                Err(_) => "there is no such file",
+                Ok(target) if is_in_book && !target.starts_with(&docs) => "it leaves docs/",
+                Ok(_) if anchor.is_empty() => continue,
+                Ok(target) => {
+                    let headings = anchors_of(&fs::read_to_string(target).unwrap());
+                    if headings.iter().any(|heading| heading == anchor) {
+                        continue;
+                    }
+                    "there is no such heading"
+                }
+            };
+            wrong.push(format!("{}: ({link}): {problem}", shown(page)));
+        }
+    }
+    assert!(links > 300, "only {links} links were found: does this test still read the pages?");
+    assert!(wrong.is_empty(), "broken links:\n{}", wrong.join("\n"));
+}
+
+/// Paths of this project that pages name exist.
+#[test]
+fn every_file_that_the_documentation_names_is_there() {
+    let mut pages: Vec<PathBuf> =
+        ["README.md", "CONTRIBUTING.md"].iter().map(|name| root().join(name)).collect();
+    pages.extend(files("docs", "md"));
+    let (mut count, mut wrong) = (0, Vec::new());
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        for path in text.split('`').skip(1).step_by(2) {
+            let is_ours = ["src/", "lua/", "tests/", "crates/", "scripts/", "examples/"];
+            let is_path = is_ours.iter().any(|folder| path.starts_with(folder))
+                && path.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+            if is_path {
+                count += 1;
+                // CONTRIBUTING takes a transition that is not there as its example.
+                if !root().join(path).exists() && !path.contains("snooze") {
+                    wrong.push(format!("{}: {path}", shown(page)));
+                }
+            }
+        }
+    }
+    assert!(count > 60, "only {count} paths were found: does this test still read the pages?");
+    assert!(wrong.is_empty(), "there are no such files:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_page_is_once_in_the_table_of_contents() {
+    let summary = root().join("docs/SUMMARY.md");
+    let listed = links_of(&fs::read_to_string(&summary).unwrap());
+    let listed: Vec<PathBuf> = listed.iter().map(|link| root().join("docs").join(link)).collect();
+    let mut wrong = Vec::new();
+    for page in files("docs", "md").iter().filter(|page| **page != summary) {
+        let times = listed.iter().filter(|other| *other == page).count();
+        if times != 1 {
+            wrong.push(format!("{}: {times} times", shown(page)));
+        }
+    }
+    assert!(listed.len() > 50, "only {} pages are listed", listed.len());
+    assert!(wrong.is_empty(), "not once in docs/SUMMARY.md:\n{}", wrong.join("\n"));
+}

@@ -1,0 +1,281 @@
+//! The scripts on a real Redis Cluster of three masters: all keys of a call are in one slot. And
+//! on one Redis that is watched: every key that a script touches was declared in its KEYS.
+
+use crate::scripts;
+use crate::store_life;
+use crate::support;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use reseq::{
+    config,
+    domain::{Destination, Ordering, Processing, TransformKind},
+    store::{Keys, Store, scripts::Scripts},
+};
+use scripts::{Arrival as Incoming, Call, Calls, LONG, RECORD};
+use support::redis::{TestCluster, TestRedis};
+
+/// Destinations whose life is gone through on each master.
+const LIVES: usize = 2;
+
+#[tokio::test]
+async fn every_transition_runs_on_a_cluster_of_three_masters() {
+    let cluster = TestCluster::start().await;
+    let keys = Keys::new("reseq", 64);
+    let mut connections = Vec::new();
+    for node in &cluster.nodes {
+        connections.push(node.connection().await);
+    }
+    let mut lives = [0; 3];
+    for number in 0.. {
+        let calls = Calls::new(&keys, &format!("destination-{number}"));
+        let node = node_of(&cluster, &mut connections, &calls.keys.hash()).await;
+        if lives[node] < LIVES {
+            lives[node] += 1;
+            let index = node_of(&cluster, &mut connections, &calls.index.hash()).await;
+            // A new script is unknown at each node: the first call of each finds that out.
+            live(calls, &mut connections, node, index).await;
+        }
+        if lives == [LIVES; 3] {
+            break;
+        }
+    }
+}
+
+/// Which of the nodes serves a key.
+async fn node_of(
+    cluster: &TestCluster,
+    connections: &mut [MultiplexedConnection],
+    key: &str,
+) -> usize {
+    let slot = redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query_async(&mut connections[0]).await;
+    let node = cluster.node_for_slot(slot.unwrap());
+    cluster.nodes.iter().position(|other| std::ptr::eq(other, node)).unwrap()
+}
+
+async fn ask<T: FromRedisValue>(connection: &mut MultiplexedConnection, call: &Call) -> T {
+    let answer = call.run(connection).await;
+    let answer = answer.unwrap_or_else(|error| panic!("{}: {error}\n{call:?}", call.script));
+    redis::from_redis_value(answer).unwrap_or_else(|error| panic!("{}: {error}", call.script))
+}
+
+/// The whole life of a destination and of its messages.
+async fn live(
+    mut calls: Calls,
+    connections: &mut [MultiplexedConnection],
+    node: usize,
+    index: usize,
+) {
+    ask::<u64>(&mut connections[node], &calls.init_epoch()).await;
+    type Defined = (String, bool, bool, String, String);
+    let (version, changed, created, ..): Defined =
+        ask(&mut connections[node], &calls.define("{}")).await;
+    assert!(changed && created);
+    calls.version = version;
+    let noted = format!("{} - {{}}", calls.version);
+    assert_eq!(ask::<u64>(&mut connections[index], &calls.index(&noted)).await, 1);
+    let at = &mut connections[node];
+    let (epoch, wait): (String, u64) = ask(at, &calls.acquire_partition("me")).await;
+    assert_eq!(wait, 0, "it was founded, so nothing was forgotten");
+    calls.epoch = epoch;
+
+    // Six messages in three lanes, and the last of them again.
+    let lanes = ["a", "b", "{c}"];
+    let arrival = |lane, seen| Incoming::new(lane, seen, RECORD);
+    let mut arrivals = Vec::from([1, 2, 3, 1, 2].map(|lane| arrival(lane, "")));
+    arrivals.extend([
+        arrival(3, "1:digest first"),
+        arrival(3, "1:digest again"),
+        arrival(1, "2:other x"),
+    ]);
+    let ingest = calls.ingest(&lanes, &["once", "{twice}"], &arrivals);
+    type Ingested = (u64, (u64, String, u64, String, String));
+    let (first, duplicate): Ingested = ask(at, &ingest).await;
+    let expected = (7, "duplicate".to_owned(), 6, calls.epoch.clone(), "first".to_owned());
+    assert_eq!((first, duplicate), (1, expected.clone()));
+    let again: Ingested = ask(at, &ingest).await;
+    assert_eq!(again, (1, expected), "the same call gets the same answer");
+
+    let claimed: Vec<redis::Value> = ask(at, &calls.claim("s1", 6)).await;
+    assert_eq!(claimed.len(), 1 + 6 * 2, "a deadline and six messages");
+    let extended: Vec<String> = ask(at, &calls.extend("s1", &[1, 2, 3])).await;
+    assert_eq!(extended[1..], ["ok", "ok", "ok"]);
+    let failed: Vec<String> = ask(at, &calls.fail("s1", &[(1, "0"), (2, LONG), (3, "0")])).await;
+    assert_eq!(failed, ["ok", "ok", "ok"]);
+    assert_eq!(ask::<Vec<String>>(at, &calls.requeue("s1", &[4])).await, ["ok"]);
+
+    // A dead processor's lease, and a backoff that is over.
+    let partition = &calls.keys.partition;
+    let (lease, delay) = (calls.member(5, "s1"), format!("{}/2", calls.name));
+    for (key, member) in [(partition.leases(), &lease), (partition.delayed(), &delay)] {
+        let past = redis::cmd("ZADD").arg(key).arg(1).arg(member).exec_async(at).await;
+        past.unwrap();
+    }
+    let reaped: (u64, u64, u64) = ask(at, &calls.reap(&[lease], &[delay])).await;
+    assert_eq!(reaped, (1, 1, 0));
+    let claimed: Vec<redis::Value> = ask(at, &calls.claim("s2", 100)).await;
+    let with_attempts = 2 + 6 * 3;
+    assert_eq!(claimed.len(), with_attempts, "all but the sixth, which is held");
+    let done = calls.complete("s2", &lanes, &[(1, 1), (2, 2), (3, 3), (1, 4)]);
+    assert!(ask::<Vec<String>>(at, &done).await.is_empty(), "there is no exception");
+
+    let repaired: Vec<redis::Value> =
+        ask(at, &calls.repair(&lanes, &[(1, 1), (2, 2), (3, 3), (1, 4)])).await;
+    assert_eq!(repaired[1], redis::Value::Array(Vec::new()), "there is nothing to repair");
+    let heads = release(at, &calls, &[("a", 0, 1), ("b", 0, 9), ("{c}", 0, 9)]).await;
+    assert_eq!(heads, ["1", "2", "3"]);
+    ask::<u64>(at, &calls.postpone("me", "a", 1, "0")).await;
+    assert_eq!(release(at, &calls, &[("a", 0, 1)]).await, ["1"]);
+    set_aside(at, &mut calls).await;
+    let heads = release(at, &calls, &[("a", 4, 9), ("b", 2, 9), ("{c}", 3, 0)]).await;
+    assert!(heads.is_empty(), "the next are not ready: {heads:?}");
+    assert_eq!(ask::<(u64, u64)>(at, &calls.resign_partition("me")).await.0, 1);
+
+    let (_, pending): (String, u64) = ask(at, &calls.remove()).await;
+    assert_eq!(pending, 3);
+    let leases = [calls.member(5, "s2"), calls.member(6, "s1"), calls.member(7, "s2")];
+    assert_eq!(ask::<u64>(at, &calls.remove_batch(&lanes, &[5, 6, 7], &leases, &[])).await, 3);
+    let forgotten: u64 = ask(at, &calls.forget()).await;
+    assert!(forgotten >= calls.epoch.parse().unwrap());
+    let of_partition = format!("{}*", calls.keys.hash());
+    let left: Vec<String> = redis::cmd("KEYS").arg(of_partition).query_async(at).await.unwrap();
+    assert!(left.iter().all(|key| key.contains(":idempotency:")), "{left:?}");
+    assert_eq!(ask::<u64>(&mut connections[index], &calls.index("")).await, 1);
+}
+
+/// The first sequences of the runs of lanes, where there is something to release.
+async fn release(
+    at: &mut MultiplexedConnection,
+    calls: &Calls,
+    lanes: &[(&str, u64, usize)],
+) -> Vec<String> {
+    let answer: Vec<redis::Value> = ask(at, &calls.release("me", lanes)).await;
+    let runs = answer.into_iter().skip(1).map(|run| redis::from_redis_value(run).unwrap());
+    runs.filter_map(|run: Vec<redis::Value>| {
+        let first = run.get(2)?.clone();
+        redis::from_redis_value(first).unwrap()
+    })
+    .collect()
+}
+
+/// The head of lane `a` is halted, retried, and becomes a tombstone; that of `b` is given up, the
+/// sixth message is to leave when its processor has failed, and there is a pause.
+async fn set_aside(at: &mut MultiplexedConnection, calls: &mut Calls) {
+    assert_eq!(ask::<u64>(at, &calls.halt("me", "a", 1)).await, 1);
+    assert!(release(at, calls, &[("a", 0, 1)]).await.is_empty(), "it is halted");
+    assert_eq!(ask::<String>(at, &calls.retry("a", 1, RECORD)).await, "ready");
+    assert_eq!(release(at, calls, &[("a", 0, 1)]).await, ["1"]);
+    let lanes = ["a", "b", "{c}"];
+    let cancelled = calls.withdraw("c", "", &lanes, &[(1, 1), (3, 6)]);
+    assert_eq!(ask::<Vec<String>>(at, &cancelled).await, ["withdrawing"; 2]);
+    let skipped = calls.withdraw("s", "me", &lanes, &[(1, 1), (2, 2)]);
+    assert_eq!(ask::<Vec<String>>(at, &skipped).await, ["done"; 2]);
+    assert_eq!(ask::<u64>(at, &calls.discard(&[1])).await, 1);
+    assert_eq!(ask::<u64>(at, &calls.expire(LONG)).await, 0, "it is too young");
+    assert_eq!(ask::<u64>(at, &calls.expire("0")).await, 1);
+    let (version, _, changed, _, _): (String, String, bool, String, String) =
+        ask(at, &calls.pause("delivery")).await;
+    assert!(changed);
+    calls.version = version;
+}
+
+#[tokio::test]
+async fn every_key_that_a_script_touches_is_declared_by_the_store() {
+    let redis = TestRedis::start().await;
+    let settings =
+        config::Redis { url: redis.url().to_owned(), partitions: 4, ..config::Redis::default() };
+    let long = Duration::from_millis(LONG.parse().unwrap());
+    let (store, _) = Store::open(&settings, long).await.unwrap();
+    let client = redis::Client::open(redis.url()).unwrap();
+    let monitor = client.get_async_monitor().await.unwrap();
+
+    let mut connection = redis.connection().await;
+    let mut name_of = BTreeMap::new();
+    for transition in Scripts::new().all() {
+        name_of.insert(transition.script.get_hash().to_owned(), transition.name);
+    }
+    for (name, ordering, processing, kind) in [
+        ("alpha", Ordering::Key, Processing::Parallel, TransformKind::Http),
+        ("beta", Ordering::Destination, Processing::Parallel, TransformKind::Worker),
+        ("gamma", Ordering::Key, Processing::Parallel, TransformKind::None),
+        ("delta", Ordering::None, Processing::Parallel, TransformKind::Http),
+        ("epsilon", Ordering::Key, Processing::Serial, TransformKind::Http),
+    ] {
+        let mut destination = Destination::new(name.parse().unwrap(), "http://127.0.0.1:9/");
+        (destination.ordering, destination.processing) = (ordering, processing);
+        destination.transform.kind = kind;
+        if ordering == Ordering::None {
+            destination.idempotency_window_ms = 0;
+        }
+        store_life::through_the_store(&store, &mut connection, destination, long).await;
+    }
+    redis::cmd("ECHO").arg("the end").exec_async(&mut connection).await.unwrap();
+
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut touched = 0;
+    let (mut script, mut declared) = ("", Vec::new());
+    let mut lines = monitor.into_on_message::<String>();
+    while let Some(line) = lines.next().await {
+        let words = words_of(&line);
+        match words[0].to_ascii_lowercase().as_str() {
+            "echo" => break,
+            "evalsha" => {
+                let count: usize = words[2].parse().unwrap();
+                script = name_of[&words[1]];
+                declared = words[3..].to_vec();
+                // What is told to everyone has no slot: the channels of these are arguments.
+                declared.truncate(if matches!(script, "index" | "topic") {
+                    usize::MAX
+                } else {
+                    count
+                });
+                seen.insert(script);
+            }
+            _ if !line.contains(" lua] ") => {}
+            "time" | "info" => {}
+            command => {
+                let keys = if command == "unlink" || command == "del" {
+                    &words[1..]
+                } else {
+                    &words[1..2]
+                };
+                touched += keys.len();
+                for key in keys {
+                    assert!(declared.contains(key), "{script} touches {key}, undeclared: {line}");
+                }
+            }
+        }
+    }
+    assert!(touched > 200, "{touched} keys were touched");
+    let all: BTreeSet<&str> = name_of.values().copied().collect();
+    assert_eq!(seen, all, "each script ran");
+}
+
+/// The words of a line of MONITOR: `1790000000.1 [0 lua] "ZADD" "key" …`. Bytes stay escaped.
+fn words_of(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = line.split_once("] ").map_or("", |(_, rest)| rest);
+    while let Some(start) = rest.find('"') {
+        let mut word = String::new();
+        let mut characters = rest[start + 1..].char_indices();
+        let mut end = rest.len();
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '"' => {
+                    end = start + 2 + at;
+                    break;
+                }
+                '\\' => word.extend(characters.next().map(|(_, escaped)| escaped)),
+                other => word.push(other),
+            }
+        }
+        words.push(word);
+        rest = &rest[end..];
+    }
+    words
+}

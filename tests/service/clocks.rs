@@ -1,0 +1,225 @@
+//! Pods whose clocks are an hour wrong, ahead and behind, in every role at once. What is decided is
+//! decided by the clock of Redis, so that nothing is early, late, lost or out of order.
+
+use crate::support;
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use serde_json::Value;
+use support::{
+    checker::{Rule, check, drained},
+    ledger::Ledger,
+    pods::{Pod, Settings, client},
+    producer::{Item, Producer},
+    receiver::{Desk, Receiver},
+    redis::TestRedis,
+    transformer::Transformer,
+    wait::eventually,
+};
+
+const MESSAGES: usize = 200;
+const BATCH: usize = 10;
+const SEED: u64 = 37;
+const SLOWEST_MS: u64 = 20;
+/// The delay of the messages that are delayed.
+const DELAY: Duration = Duration::from_secs(2);
+/// Nothing here takes as long; a clock that is wrong shows by an hour.
+const HALF_AN_HOUR_MS: u64 = 30 * 60 * 1000;
+
+const RULES: [Rule; 2] = [
+    Rule { destination: "orders", by_key: false, is_transformed: true },
+    Rule { destination: "later", by_key: false, is_transformed: false },
+];
+
+struct Deployment {
+    redis: TestRedis,
+    desk: Arc<Desk>,
+    ledger: Arc<Ledger>,
+    settings: Settings,
+    transformer: Transformer,
+    _receiver: Receiver,
+}
+
+impl Deployment {
+    async fn new() -> Deployment {
+        let redis = TestRedis::start().await;
+        let desk = Arc::new(Desk::default());
+        let transformer = Transformer::start(SEED, SLOWEST_MS).await;
+        let receiver = Receiver::http(&desk).await;
+        let url = receiver.url();
+        let transform = format!("{{ kind = \"http\", url = \"{}\" }}", transformer.url());
+        let orders = format!("url = \"{url}\"\nlog_max = 100\ntransform = {transform}");
+        let later = format!("url = \"{url}\"\nordering = \"none\"\nlog_max = 100");
+        let mut settings =
+            Settings::new(redis.url()).destination("orders", &orders).destination("later", &later);
+        settings.partitions = 4;
+        settings.sender_lease_ms = 1500;
+        let ledger = Arc::new(Ledger::default());
+        Deployment { redis, desk, ledger, settings, transformer, _receiver: receiver }
+    }
+
+    /// A pod whose clock is wrong by this much, as libfaketime writes it. Its monotonic clock is
+    /// right, as it is where a machine's time is set wrong.
+    async fn pod(&self, role: &str, wrong_by: &str) -> Pod {
+        let mut settings = self.settings.clone();
+        let library = library();
+        let environment = [
+            ("LD_PRELOAD", library.to_str().unwrap()),
+            ("FAKETIME", wrong_by),
+            ("DONT_FAKE_MONOTONIC", "1"),
+        ];
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        settings.environment = environment.map(owned).to_vec();
+        Pod::start(&format!("{role}{wrong_by}"), role, &settings).await
+    }
+
+    /// One whose clock is ahead, and one whose clock is behind.
+    async fn pair(&self, role: &str) -> [Pod; 2] {
+        [self.pod(role, "+1h").await, self.pod(role, "-1h").await]
+    }
+}
+
+fn library() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
+    let mut found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1"));
+    found.find(|file| file.exists()).expect("libfaketime is installed (make setup)")
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+fn ms_of(time: &Value) -> u64 {
+    let format = &time::format_description::well_known::Rfc3339;
+    let time = time::OffsetDateTime::parse(time.as_str().unwrap(), format).unwrap();
+    (time.unix_timestamp_nanos() / 1_000_000) as u64
+}
+
+#[tokio::test]
+async fn pods_whose_clocks_are_wrong_keep_order_leases_epochs_and_tell_true_latencies() {
+    let deployment = Deployment::new().await;
+    let doors = deployment.pair("ingest").await;
+    clock_is_wrong(&doors).await;
+    let mut processors = deployment.pair("processor").await;
+    let senders = deployment.pair("sender").await;
+    let addresses = [doors[0].addresses.clone(), doors[1].addresses.clone()];
+    let ledger = deployment.ledger.clone();
+    // Through one door and the other, so that neighbours have times two hours apart.
+    let send = async |from: usize, to: usize| {
+        for batch in from / BATCH..to / BATCH {
+            let door = std::slice::from_ref(&addresses[batch % 2]);
+            let mut producer = Producer::new("producer", door, &ledger);
+            let item = |number| Item::new(&["orders"], None, "producer", number);
+            let items = (BATCH * batch..BATCH * (batch + 1)).map(item).collect();
+            producer.send_batch(items).await;
+        }
+    };
+    send(0, MESSAGES / 2).await;
+    deployment.desk.journal.reaches(MESSAGES / 4).await;
+    // Leases last as long as they should, whoever gave them: what a dead processor held is taken up.
+    processors[0].kill();
+    processors[0].restart().await;
+    deployment.desk.journal.reaches(MESSAGES / 2).await;
+    deployment.redis.kill_and_restart().await;
+    send(MESSAGES / 2, MESSAGES).await;
+    drained(&doors[0], &deployment.ledger, &["orders"]).await;
+    let found = check(&deployment.ledger, &deployment.desk.journal, &RULES);
+    assert_eq!(found.messages, MESSAGES);
+    assert!(deployment.transformer.work.overtaken() > 0, "nothing had to be put in order");
+
+    epochs_are_by_the_clock_of_redis(&deployment);
+    for pod in doors.iter().chain(&senders) {
+        latencies_are_true(pod, "orders").await;
+    }
+    let ages: f64 = senders[0].metric("reseq_end_to_end_seconds_sum").await
+        + senders[1].metric("reseq_end_to_end_seconds_sum").await;
+    assert!(ages < (HALF_AN_HOUR_MS / 1000) as f64, "{ages} s");
+}
+
+/// The test is of something: what a pod logs has its own time.
+async fn clock_is_wrong(pods: &[Pod]) {
+    for pod in pods {
+        let log = pod.log();
+        let first = log.lines().next().expect("a pod logs its start");
+        let end = first.find('Z').expect("a line of the log begins with its time") + 1;
+        let said = ms_of(&Value::from(&first[..end]));
+        assert!(said.abs_diff(now_ms()) > HALF_AN_HOUR_MS, "{first}");
+    }
+}
+
+fn epochs_are_by_the_clock_of_redis(deployment: &Deployment) {
+    let promises = deployment.ledger.all();
+    let mut epochs: Vec<u64> = promises.iter().map(|promise| promise.epoch.unwrap()).collect();
+    epochs.dedup();
+    assert!(epochs.is_sorted() && epochs.len() == 2, "one more with the restart: {epochs:?}");
+    for epoch in epochs {
+        assert!(epoch.abs_diff(now_ms()) < HALF_AN_HOUR_MS, "{epoch}");
+    }
+}
+
+async fn latencies_are_true(pod: &Pod, destination: &str) {
+    let url = pod.url(&format!("/v1/destinations/{destination}/log"));
+    let text = client().get(url).send().await.unwrap().text().await.unwrap();
+    let log: Value = serde_json::from_str(&text).unwrap();
+    let entries = log["items"].as_array().unwrap_or_else(|| panic!("{text}"));
+    assert!(entries.len() > 10, "{text}");
+    for entry in entries {
+        let (received, settled) = (ms_of(&entry["received_at"]), ms_of(&entry["settled_at"]));
+        assert!(received.abs_diff(now_ms()) < HALF_AN_HOUR_MS, "{entry}");
+        assert!(received <= settled && settled - received < HALF_AN_HOUR_MS, "{entry}");
+        assert_eq!(entry["latency"]["total_ms"], settled - received, "{entry}");
+    }
+}
+
+#[tokio::test]
+async fn delays_and_idempotency_windows_are_by_the_clock_of_redis() {
+    let deployment = Deployment::new().await;
+    let doors = deployment.pair("ingest").await;
+    let _processors = deployment.pair("processor").await;
+    let _senders = deployment.pair("sender").await;
+    let begun = Instant::now();
+    let mut due: Vec<String> = Vec::new();
+    for (at, door) in doors.iter().enumerate() {
+        let not_before = UNIX_EPOCH + Duration::from_millis(now_ms()) + DELAY;
+        let not_before = time::OffsetDateTime::from(not_before);
+        let format = &time::format_description::well_known::Rfc3339;
+        let not_before = not_before.format(format).unwrap();
+        for (header, value) in [("Reseq-Delay", "2s"), ("Reseq-Not-Before", not_before.as_str())] {
+            let body = format!("{header} through {at}");
+            assert_eq!(put(door, &body, &[(header, value)]).await["duplicate"], false, "{body}");
+            due.push(body);
+        }
+    }
+    // The same key through both doors: the second says that it was there.
+    let once = [("Idempotency-Key", "once"), ("Reseq-Delay", "2s")];
+    let (first, second) =
+        (put(&doors[0], "once", &once).await, put(&doors[1], "once", &once).await);
+    assert_eq!((&first["duplicate"], &second["duplicate"]), (&false.into(), &true.into()));
+    assert_eq!(first["sequence"], second["sequence"]);
+    due.push("once".to_owned());
+
+    eventually("what was delayed arrives", async || {
+        let arrived = deployment.desk.journal.messages();
+        let early = begun.elapsed() < DELAY - Duration::from_millis(50);
+        assert!(!early || arrived == 0, "{arrived} came before they were due");
+        if arrived == due.len() { Ok(()) } else { Err(format!("{arrived} have arrived")) }
+    })
+    .await;
+}
+
+/// Sends a body in, and returns what its only delivery was answered.
+async fn put(door: &Pod, body: &str, headers: &[(&str, &str)]) -> Value {
+    let url = door.url("/v1/destinations/later/messages");
+    let mut request = client().post(url).header("content-type", "text/plain");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let answer = request.body(body.to_owned()).send().await.unwrap();
+    let (status, text) = (answer.status(), answer.text().await.unwrap());
+    assert_eq!(status, 202, "{text}");
+    serde_json::from_str::<Value>(&text).unwrap()["deliveries"][0].clone()
+}

@@ -1,0 +1,169 @@
+//! Invalid input over HTTP and TCP: each gets its documented answer, and nothing changes in Redis.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use reqwest::{RequestBuilder, header::HeaderMap};
+use serde_json::Value;
+use support::{
+    checker::keys,
+    pods::{Pod, Settings, client},
+    receiver::{Desk, Receiver},
+    redis::TestRedis,
+};
+
+use crate::support;
+
+mod connections;
+mod depth;
+mod destinations;
+mod full;
+mod growth;
+mod headers;
+mod in_file;
+mod ingest;
+mod memory;
+mod redis_gone;
+mod rights;
+mod start;
+mod tcp;
+mod workers;
+mod workers_gone;
+
+/// The longest body and the longest batch, in bytes.
+const BODY_MAX: usize = 1000;
+const BATCH_MAX: usize = 4000;
+
+/// One pod with all roles, a destination `erp` of its file, two TCP listeners for it, and two for
+/// `small`, which a test may define: the second accepts envelopes.
+struct Service {
+    redis: TestRedis,
+    pod: Pod,
+    desk: Arc<Desk>,
+    receiver: Receiver,
+}
+
+impl Service {
+    async fn start() -> Service {
+        Service::start_with(|settings| settings).await
+    }
+
+    /// Like `start`, with other settings.
+    async fn start_with(other: impl FnOnce(Settings) -> Settings) -> Service {
+        let redis = TestRedis::start().await;
+        let desk = Arc::new(Desk::default());
+        let receiver = Receiver::http(&desk).await;
+        let settings = Settings {
+            http: format!("body_bytes_max = {BODY_MAX}\nbatch_bytes_max = {BATCH_MAX}"),
+            redis: "timeout_ms = 1000".into(),
+            ingest: "retry_ms = 300".into(),
+            tcp: vec![
+                ("erp", "lines"),
+                ("erp", "length"),
+                ("small", "lines"),
+                ("small", "lines json"),
+            ],
+            ..Settings::new(redis.url())
+        };
+        let settings = other(settings).destination("erp", &format!("url = \"{}\"", receiver.url()));
+        let pod = Pod::start("reseq", "ingest,processor,sender", &settings).await;
+        Service { redis, pod, desk, receiver }
+    }
+
+    fn post(
+        &self,
+        path: &str,
+        content_type: &str,
+        body: impl Into<reqwest::Body>,
+    ) -> RequestBuilder {
+        let request = client().post(self.pod.url(path)).body(body);
+        if content_type.is_empty() { request } else { request.header("content-type", content_type) }
+    }
+
+    fn json(&self, path: &str, body: &Value) -> RequestBuilder {
+        self.post(path, "application/json", body.to_string())
+    }
+
+    fn put(&self, name: &str, definition: &Value) -> RequestBuilder {
+        client().put(self.pod.url(&format!("/v1/destinations/{name}"))).json(definition)
+    }
+
+    fn delete(&self, path: &str) -> RequestBuilder {
+        client().delete(self.pod.url(path))
+    }
+
+    /// Creates a destination with these additional fields.
+    async fn define(&self, name: &str, mut fields: Value) {
+        fields["url"] = self.receiver.url().into();
+        let made = said(self.put(name, &fields)).await;
+        assert_eq!(made.status, 201, "{:?}", made.body);
+    }
+
+    /// Everything in Redis that does not change on its own.
+    async fn holds(&self) -> BTreeMap<String, Vec<Vec<u8>>> {
+        let mut redis = self.redis.connection().await;
+        let changing = |key: &str| {
+            [":owner", ":pods", ":epoch"].iter().any(|end| key.ends_with(end))
+                || key.contains(":calls:")
+                || key.ends_with(":delivering")
+        };
+        let mut held = BTreeMap::new();
+        for key in keys(&mut redis).await.into_iter().filter(|key| !changing(key)) {
+            // The order in a dump of a hash changes on its own.
+            let fields = ::redis::cmd("HGETALL").arg(&key).query_async(&mut redis).await;
+            let value = match fields.map(|fields: BTreeMap<Vec<u8>, Vec<u8>>| fields) {
+                Ok(fields) => fields.into_iter().flat_map(|(name, value)| [name, value]).collect(),
+                Err(_) => {
+                    let dump = ::redis::cmd("DUMP").arg(&key).query_async(&mut redis).await;
+                    dump.map(|dump: Option<Vec<u8>>| vec![dump.unwrap_or_default()]).unwrap()
+                }
+            };
+            held.insert(key, value);
+        }
+        held
+    }
+}
+
+/// An answer.
+struct Said {
+    status: u16,
+    headers: HeaderMap,
+    body: Value,
+}
+
+/// Sends a request. A problem must have the common shape.
+async fn said(request: RequestBuilder) -> Said {
+    let answer = request.send().await.unwrap();
+    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let text = answer.text().await.unwrap();
+    let body = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
+    let said = Said { status, headers, body };
+    if status >= 400 {
+        assert_eq!(said.headers["content-type"], "application/problem+json", "{status} {text}");
+        assert_eq!(said.body["status"], status, "{text}");
+        for field in ["type", "title", "detail", "code"] {
+            assert!(said.body[field].as_str().is_some_and(|text| !text.is_empty()), "{text}");
+        }
+        let id = said.body["request_id"].as_str().expect("a problem names its request");
+        assert_eq!(said.headers["x-request-id"], id, "{text}");
+        let is_temporary = status == 429 || status == 503;
+        assert_eq!(said.headers.contains_key("retry-after"), is_temporary, "{text}");
+    }
+    said
+}
+
+impl Said {
+    /// Asserts that it is this problem, and that its detail contains `named`.
+    fn is_problem(&self, status: u16, code: &str, named: &str) {
+        let seen = (self.status, self.body["code"].as_str().unwrap_or("no code"));
+        assert_eq!(seen, (status, code), "{}", self.body);
+        let detail = self.body["detail"].as_str().unwrap();
+        assert!(detail.contains(named), "{detail:?} does not name {named:?}");
+    }
+}
+
+/// Sequence and duplicate flag of the only delivery in an answer.
+fn position(answer: &Value) -> (u64, bool) {
+    let delivery = &answer["deliveries"][0];
+    let sequence = delivery["sequence"].as_u64();
+    (sequence.unwrap_or_else(|| panic!("{answer}")), delivery["duplicate"].as_bool().unwrap())
+}

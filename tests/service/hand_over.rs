@@ -1,0 +1,82 @@
+//! What a sender leaves behind is taken up at once.
+
+use redis::AsyncCommands;
+use support::{
+    pods::{Pod, Settings},
+    redis::TestRedis,
+    wait::eventually,
+};
+
+use crate::support;
+
+const PODS: &str = "reseq:pods";
+/// A sender that only says that it lives.
+const OTHER: &str = "sender:other";
+const ROUNDS: usize = 5;
+/// Senders say each second that they live, and count each other.
+const TICK_MS: f64 = 1000.0;
+
+struct Scene {
+    redis: TestRedis,
+    pod: Pod,
+}
+
+impl Scene {
+    /// Until when the sender counts, by the clock of Redis: as much later as it says again that it lives.
+    async fn beat(&self) -> Result<f64, String> {
+        let mut redis = self.redis.connection().await;
+        let pods: Vec<(String, f64)> = redis.zrange_withscores(PODS, 0, -1).await.unwrap();
+        let own = pods.iter().find(|(pod, _)| pod.starts_with("sender:") && pod != OTHER);
+        own.map(|(_, until)| *until).ok_or(format!("{pods:?}"))
+    }
+
+    async fn owns(&self, count: f64) {
+        eventually("the sender owns its share", async || {
+            let owned = self.pod.metric("reseq_sender_partitions_owned").await;
+            if owned == count { Ok(()) } else { Err(owned.to_string()) }
+        })
+        .await;
+    }
+
+    /// The other sender comes, and leaves just after it was counted. Returns how much later the
+    /// sender counts again.
+    async fn round(&self) -> f64 {
+        let mut redis = self.redis.connection().await;
+        let _: () = redis.zadd(PODS, OTHER, 1e15).await.unwrap();
+        self.owns(1.0).await;
+        let before = self.beat().await.unwrap();
+        let counted = eventually("the senders are counted", async || {
+            let now = self.beat().await?;
+            if now > before { Ok(now) } else { Err(now.to_string()) }
+        })
+        .await;
+        let _: () = redis.zrem(PODS, OTHER).await.unwrap();
+        for partition in ["{p00}", "{p01}"] {
+            let wake = format!("reseq:{partition}:wake:owner");
+            let _: () =
+                redis::cmd("SPUBLISH").arg(wake).arg("free").exec_async(&mut redis).await.unwrap();
+        }
+        let again = eventually("the senders are counted again", async || {
+            let now = self.beat().await?;
+            if now > counted { Ok(now) } else { Err(now.to_string()) }
+        })
+        .await;
+        self.owns(2.0).await;
+        again - counted
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_just_after_a_count_does_not_wait_for_the_next_second() {
+    let redis = TestRedis::start().await;
+    let settings = Settings { partitions: 2, ..Settings::new(redis.url()) };
+    let pod = Pod::start("sender", "sender", &settings).await;
+    let scene = Scene { redis, pod };
+    scene.owns(2.0).await;
+    let mut waits = Vec::new();
+    for _ in 0..ROUNDS {
+        waits.push(scene.round().await);
+    }
+    // On a slow machine a round may come too late to be just after the count: that one says nothing.
+    assert!(waits.iter().any(|wait| *wait < TICK_MS / 2.0), "{waits:?} ms");
+}

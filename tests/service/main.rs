@@ -1,0 +1,28 @@
+//! The whole service, from outside: real pods, real Redis servers, real receivers. One program, so that the
+//! product is linked once. `cargo test --test service doors` runs one part.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../script_calls/mod.rs"]
+mod scripts;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod clocks;
+mod delivery_http;
+mod delivery_tcp;
+mod doors;
+mod durability;
+mod embedded;
+mod hand_over;
+mod journey_faults;
+mod journey_order;
+mod library;
+mod node_worker;
+mod policies;
+mod steering;
+mod topics;
+mod topologies;
+mod transform_http;
+mod transform_jq;
+mod worker_api;

@@ -1,0 +1,209 @@
+//! Messages whose records in Redis are missing or unreadable. Each blocks only its own lane, is
+//! shown, and can be made to leave.
+
+use serde_json::{Value, json};
+
+use crate::policies::desk::{Desk, ERP};
+
+/// The ways to damage the record of the second message.
+const DAMAGE: [&str; 4] = ["missing", "garbage", "cut", "of another version"];
+
+impl Desk {
+    pub(super) async fn redis_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        self.redis.ask(words).await.unwrap()
+    }
+
+    pub(super) fn keys(&self) -> reseq::store::keys::DestinationKeys {
+        reseq::store::Keys::new("reseq", 64).destination(&ERP.parse().unwrap())
+    }
+
+    pub(super) async fn damage(&self, how: &str, sequence: &str) {
+        let messages = self.keys().messages();
+        let record = match how {
+            "missing" => {
+                assert_eq!(self.redis_ask::<u64>(&["HDEL", &messages, sequence]).await, 1);
+                return;
+            }
+            "garbage" => "??",
+            "cut" => "29,999;abc",
+            _ => "94,1;x",
+        };
+        let added: u64 = self.redis_ask(&["HSET", &messages, sequence, record]).await;
+        assert_eq!(added, 0);
+    }
+
+    pub(super) async fn send_four(&self) {
+        for (body, key) in [("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")] {
+            self.send(body, json!({"key": key})).await;
+        }
+    }
+
+    /// Processes all waiting messages; completes each with its own body.
+    pub(super) async fn work(&self) -> usize {
+        let leases = self.lease(json!({"max": 9, "wait_ms": 20_000})).await;
+        for lease in &leases {
+            let body = lease["body"].clone();
+            self.end("complete", std::slice::from_ref(lease), json!({"body": body})).await;
+        }
+        leases.len()
+    }
+
+    /// Ends the pod, so that no sender is delivering anything.
+    pub(super) async fn let_go(&mut self) {
+        self.pod.drains().await;
+    }
+
+    pub(super) async fn state_of(&self, sequence: u64) -> Value {
+        let shown = self.get(&format!("/v1/destinations/{ERP}/messages/{sequence}")).await;
+        shown["state"].clone()
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Value {
+        self.ok("GET", path, Value::Null).await
+    }
+
+    pub(super) async fn cancel(&self, sequence: u64) {
+        let path = format!("/v1/destinations/{ERP}/messages/{sequence}");
+        self.ok("DELETE", &path, Value::Null).await;
+    }
+
+    pub(super) fn received(&self) -> Vec<String> {
+        self.receiver.bodies().into_iter().map(|body| body.trim_matches('"').to_owned()).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
+    for ordering in ["destination", "key", "none"] {
+        for how in DAMAGE {
+            let desk =
+                Desk::start(json!({"transform": {"kind": "worker"}, "ordering": ordering})).await;
+            desk.send_four().await;
+            desk.damage(how, "2").await;
+            let attempts = desk.keys().attempts();
+            desk.redis_ask::<u64>(&["HSET", &attempts, "3", "what cannot be read"]).await;
+            let mut worked = 0;
+            while worked < 3 {
+                worked += desk.work().await;
+            }
+            let expected = match ordering {
+                "destination" => 1,
+                "key" => 2,
+                _ => 3,
+            };
+            let what = format!("{ordering}, {how}");
+            let stats = desk
+                .until("the others have left", |stats| {
+                    stats["delivered_total"] == expected && stats["halted"] == 1
+                })
+                .await;
+            assert_eq!(stats["pending"], 4 - expected, "{what}: {stats}");
+            assert_eq!(desk.state_of(2).await, "damaged", "{what}");
+            let listed = desk.get(&format!("/v1/destinations/{ERP}/messages?state=halted")).await;
+            assert_eq!(listed["items"][0]["sequence"], 2, "{what}: {listed}");
+            assert!(listed["items"][0]["damaged"].is_string(), "{what}: {listed}");
+            // The time of receipt is unknown; it must not show as 1970.
+            let times = (&listed["items"][0]["received_at"], &listed["items"][0]["age_ms"]);
+            assert!(times.0.is_null() == times.1.is_null(), "{what}: {listed}");
+            let old = times.0.as_str().is_some_and(|at| at.starts_with("1970"));
+            assert!(!old, "{what}: {listed}");
+
+            // Someone gets the lane going again, each time by another command.
+            let key = if ordering == "key" { json!("a") } else { Value::Null };
+            match how {
+                "missing" => {
+                    let mut head = json!({"sequence": 2});
+                    if ordering == "key" {
+                        head["key"] = key;
+                    }
+                    desk.steer("skip-head", head).await;
+                    let letters = format!("/v1/destinations/{ERP}/dead-letters");
+                    let listed = desk.get(&letters).await;
+                    assert!(listed["items"][0]["damaged"].is_string(), "{what}: {listed}");
+                    let all = json!({"all": true});
+                    let redriven = desk.steer("dead-letters/redrive", all.clone()).await;
+                    assert_eq!(
+                        (&redriven["redriven"], &redriven["refused"]),
+                        (&json!(0), &json!(1))
+                    );
+                    let discarded = desk.steer("dead-letters/discard", all).await;
+                    assert_eq!(discarded["discarded"], 1, "{what}");
+                }
+                "garbage" => {
+                    desk.steer("purge", json!({})).await;
+                }
+                _ => desk.cancel(2).await,
+            }
+            desk.is_drained().await;
+            let after = if how == "garbage" { expected } else { 3 };
+            assert_eq!(desk.received().len() as u64, after, "{what}: {:?}", desk.received());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_damaged_before_it_is_delivered_holds_up_its_lane_alone() {
+    for ordering in ["destination", "key", "none"] {
+        for how in DAMAGE {
+            let mut desk = Desk::start(json!({"ordering": ordering, "on_exhausted": "drop"})).await;
+            desk.steer("pause", json!({"what": "delivery"})).await;
+            desk.send_four().await;
+            desk.let_go().await;
+            desk.damage(how, "2").await;
+            desk.pod.restart().await;
+            desk.steer("resume", json!({"what": "delivery"})).await;
+            let expected = match ordering {
+                "destination" => 1,
+                "key" => 2,
+                _ => 3,
+            };
+            let what = format!("{ordering}, {how}");
+            desk.until("the others have left", |stats| {
+                stats["delivered_total"] == expected && stats["halted"] == 1
+            })
+            .await;
+            assert_eq!(desk.state_of(2).await, "damaged", "{what}");
+            desk.cancel(2).await;
+            desk.is_drained().await;
+            assert_eq!(desk.received().len(), 3, "{what}: {:?}", desk.received());
+            assert!(!desk.received().contains(&"a2".to_owned()), "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_body_that_is_missing_damages_its_message_alone() {
+    let mut desk = Desk::start(json!({"ordering": "key"})).await;
+    desk.steer("pause", json!({"what": "delivery"})).await;
+    let long = "x".repeat(5_000);
+    for (body, key) in [(long.as_str(), "a"), ("a2", "a"), ("b1", "b")] {
+        desk.send(body, json!({"key": key})).await;
+    }
+    desk.let_go().await;
+    assert_eq!(desk.redis_ask::<u64>(&["HDEL", &desk.keys().bodies(), "1"]).await, 1);
+    desk.pod.restart().await;
+    desk.steer("resume", json!({"what": "delivery"})).await;
+    desk.until("it is halted", |stats| stats["halted"] == 1 && stats["delivered_total"] == 1).await;
+    assert_eq!(desk.state_of(1).await, "damaged");
+    desk.cancel(1).await;
+    desk.is_drained().await;
+    assert_eq!(desk.received(), ["b1", "a2"]);
+}
+
+#[tokio::test]
+async fn a_lane_whose_keys_cannot_be_read_holds_up_no_other() {
+    let desk = Desk::start(json!({"ordering": "key"})).await;
+    desk.steer("pause", json!({"what": "delivery"})).await;
+    desk.send_four().await;
+    let ready = desk.keys().ready(Some("a"));
+    desk.redis_ask::<String>(&["RENAME", &ready, "aside"]).await;
+    desk.redis_ask::<String>(&["SET", &ready, "of another type"]).await;
+    desk.steer("resume", json!({"what": "delivery"})).await;
+    desk.until("the other lane goes on", |stats| stats["delivered_total"] == 1).await;
+    desk.send("b2", json!({"key": "b"})).await;
+    desk.until("and on", |stats| stats["delivered_total"] == 2).await;
+    desk.redis_ask::<String>(&["RENAME", "aside", &ready]).await;
+    desk.is_drained().await;
+    let of_a: Vec<String> = desk.received().into_iter().filter(|body| body.contains('a')).collect();
+    assert_eq!(of_a, ["a1", "a2", "a3"]);
+}

@@ -1,0 +1,13 @@
+//! Every policy of a destination, over HTTP and with real processes: what happens when things fail
+//! or wait. Each test ends with balanced counters: every message is pending or gone.
+
+
+mod damage;
+mod damage_told;
+mod desk;
+mod gone;
+mod halted;
+mod lanes;
+mod limits;
+mod removed;
+mod waiting;

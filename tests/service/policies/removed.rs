@@ -1,0 +1,169 @@
+//! Removing a destination: what it leaves alone, and what must not be mistaken for the removed
+//! messages.
+
+use std::sync::atomic::Ordering;
+
+use reseq::domain::DestinationName;
+use serde_json::{Value, json};
+
+use crate::{
+    policies::desk::{Desk, ERP, Service},
+    support::{redis::TestRedis, wait::eventually},
+};
+
+/// Names of other destinations in the same partition as this one.
+fn neighbours(of: &str) -> impl Iterator<Item = String> {
+    let partition = |name: &str| name.parse::<DestinationName>().unwrap().partition(64);
+    let here = partition(of);
+    (0..).map(|number| format!("n{number}")).filter(move |name| partition(name) == here)
+}
+
+async fn arrives(service: &Service, count: usize) {
+    eventually("the requests are there", async || {
+        let arrived = service.arrived.load(Ordering::Relaxed);
+        if arrived >= count { Ok(()) } else { Err(format!("{arrived} of {count}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_removal_has_nothing_of_other_destinations_sent_again() {
+    let desk = Desk::start(json!({"ordering": "none"})).await;
+    let other = std::sync::Arc::new(Service::default());
+    let (url, _server) = other.serve().await;
+    let mut names = neighbours(ERP);
+    let quick = names.next().unwrap();
+    desk.define(&quick, json!({"url": url})).await;
+    let gate = desk.receiver.gate.write().await;
+    let bodies: Vec<String> = (1..=30).map(|number| format!("m{number}")).collect();
+    desk.send_all(&bodies.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    arrives(&desk.receiver, 30).await;
+    for (at, name) in names.take(3).enumerate() {
+        let path = format!("/v1/destinations/{name}");
+        desk.define(&name, json!({})).await;
+        desk.ok("DELETE", &path, Value::Null).await;
+        // When another message of the partition has been delivered, the sender has seen the
+        // removal.
+        let item = json!({"destinations": [quick], "body": "there"});
+        desk.ok("POST", "/v1/messages", item).await;
+        arrives(&other, at + 1).await;
+    }
+    drop(gate);
+    assert_eq!(desk.is_drained().await["delivered_total"], 30);
+    assert_eq!(desk.receiver.arrived.load(Ordering::Relaxed), 30, "each is sent once");
+}
+
+#[tokio::test]
+async fn what_a_sender_holds_is_not_taken_for_what_is_made_again_under_the_name() {
+    let desk = Desk::start_apart(json!({})).await;
+    let sender = desk.sender.as_ref().unwrap();
+    let path = format!("/v1/destinations/{ERP}");
+    desk.define(ERP, json!({})).await;
+    let gate = desk.receiver.gate.write().await;
+    desk.send_all(&["old 1", "old 2"]).await;
+    arrives(&desk.receiver, 1).await;
+    // While the sender is frozen, the destination is removed and made again. The receiver's answer
+    // to the old delivery waits meanwhile.
+    sender.freeze();
+    desk.ok("DELETE", &format!("{path}?force=true"), Value::Null).await;
+    desk.define(ERP, json!({})).await;
+    desk.send_all(&["new 1", "new 2", "new 3"]).await;
+    drop(gate);
+    desk.receives(&["old 1"]).await;
+    sender.thaw();
+    desk.receives(&["old 1", "new 1", "new 2", "new 3"]).await;
+    assert_eq!(desk.is_drained().await["delivered_total"], 3);
+    let epoch = |at| desk.receiver.header(at, "reseq-epoch").parse::<u64>().unwrap();
+    assert_eq!(desk.receiver.header(1, "reseq-sequence"), "1");
+    assert!(epoch(1) > epoch(0) && epoch(1) == epoch(3), "{} after {}", epoch(1), epoch(0));
+}
+
+#[tokio::test]
+async fn a_refusal_counts_nothing_against_what_is_made_again_under_the_name() {
+    let desk = Desk::start_apart(json!({})).await;
+    let sender = desk.sender.as_ref().unwrap();
+    let path = format!("/v1/destinations/{ERP}");
+    let halts = json!({"delivery": {"attempts_max": 1}});
+    desk.define(ERP, halts.clone()).await;
+    desk.receiver.refuse("\"old\"", 503, None);
+    let gate = desk.receiver.gate.write().await;
+    desk.send("old", json!({})).await;
+    arrives(&desk.receiver, 1).await;
+    sender.freeze();
+    desk.ok("DELETE", &format!("{path}?force=true"), Value::Null).await;
+    desk.define(ERP, halts).await;
+    desk.send("new", json!({})).await;
+    drop(gate);
+    sender.thaw();
+    // If the old attempt's failure halted the new message, it would never arrive.
+    desk.receives(&["new"]).await;
+    assert_eq!(desk.is_drained().await["delivered_total"], 1);
+    assert_eq!(desk.receiver.header(0, "reseq-attempt"), "1");
+}
+
+#[tokio::test]
+async fn what_is_behind_a_refused_head_is_not_read_at_each_attempt() {
+    const BODY: usize = 200 << 10;
+    const ATTEMPTS: usize = 20;
+    for batch_max in [1usize, 3] {
+        let delivery = json!({"batch_max": batch_max, "backoff_ms": 1, "backoff_max_ms": 2});
+        let desk = Desk::start(json!({"delivery": delivery})).await;
+        desk.steer("pause", json!({"what": "delivery"})).await;
+        let bodies: Vec<String> =
+            (0..40).map(|number| format!("{number:03}{}", "x".repeat(BODY - 3))).collect();
+        desk.send_all(&bodies.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        desk.receiver.refuse_all(Some((503, ATTEMPTS)));
+        let before = output_bytes(&desk.redis).await;
+        desk.steer("resume", json!({})).await;
+        desk.is_drained().await;
+        let read = output_bytes(&desk.redis).await - before;
+        // The first run is read completely, each further attempt reads one delivery, and finally
+        // everything is read once.
+        let bound = 2 * 40 * BODY + (ATTEMPTS + 4) * batch_max * BODY;
+        assert!(read < bound, "{read} bytes were read in batches of {batch_max}; most: {bound}");
+    }
+}
+
+async fn output_bytes(redis: &TestRedis) -> usize {
+    redis.info("total_net_output_bytes").await.parse().unwrap()
+}
+
+/// The header of each delivery so far; "-" where it is absent.
+fn previous(service: &Service) -> Vec<String> {
+    let taken = service.taken.lock().unwrap();
+    let header = |headers: &std::collections::HashMap<String, String>| {
+        headers.get("reseq-previous").cloned().unwrap_or_else(|| "-".to_owned())
+    };
+    taken.iter().map(|taken| header(&taken.headers)).collect()
+}
+
+#[tokio::test]
+async fn the_message_before_is_known_also_where_a_key_had_nothing_pending() {
+    let desk = Desk::start(json!({"ordering": "key", "previous_keys_max": 2})).await;
+    let send = async |key: &str| {
+        desk.send("x", json!({"key": key})).await;
+        desk.is_drained().await;
+    };
+    // The first message of each key, and then a second one.
+    for key in ["a", "b", "a", "b"] {
+        send(key).await;
+    }
+    assert_eq!(previous(&desk.receiver), ["0", "0", "1", "2"]);
+    // A third key displaces the least recently used one. From then on forgotten and new keys look
+    // alike, so neither gets the header.
+    for key in ["c", "b", "a", "d"] {
+        send(key).await;
+    }
+    assert_eq!(previous(&desk.receiver)[4..], ["0", "4", "-", "-"]);
+    let remembered: Vec<String> = {
+        let key = desk.key("previous");
+        desk.redis.ask(&["ZRANGE", &key, "0", "-1"]).await.unwrap()
+    };
+    assert_eq!(remembered, ["a", "d"], "no more than two");
+    // The memory goes with the destination.
+    desk.ok("DELETE", &format!("/v1/destinations/{ERP}"), Value::Null).await;
+    desk.define(ERP, json!({"ordering": "key", "previous_keys_max": 0})).await;
+    send("a").await;
+    send("a").await;
+    assert_eq!(previous(&desk.receiver)[8..], ["0", "-"], "0 remembers none");
+}

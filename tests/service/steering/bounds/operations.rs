@@ -1,0 +1,443 @@
+//! Every operation, one after the other, at a destination where many messages wait.
+
+use std::time::Duration;
+
+use reqwest::header::CONTENT_TYPE;
+use reseq::{
+    domain::{AttemptError, ErrorKind, Ordering, Sequence, Stage, Tombstone},
+    store::{
+        Catalog, CatalogEntry, Claimers, LaneRequest, LogEntry, Owner, RefusedHead, Settled,
+        WITHDRAW_MAX, Which, Who, Withdrawal,
+    },
+};
+use serde_json::{Value, json};
+
+use super::{BATCH, Watched, known, short};
+use crate::steering::{client, each, said};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn error() -> AttemptError {
+    AttemptError::new(Stage::Delivery, ErrorKind::Failed, "no")
+}
+
+impl Watched {
+    /// Runs every operation at a destination with this many waiting messages.
+    pub async fn many(&mut self, name: &str, ordering: &str, count: usize) {
+        let definition = json!({"transform": {"kind": "worker"}, "ordering": ordering,
+            "log_max": 5_000, "log_bodies": true, "backlog_max": 10_000_000});
+        self.service.define(name, definition.clone()).await;
+        let at = known(&self.service.store, name).await;
+        self.load(&at, count, short, BATCH).await;
+        self.watch().await;
+        self.ingest_all(name).await;
+        let (owner, first) = self.process(name, &at).await;
+        self.recover(name, &at, &first).await;
+        self.steer(name, &at, &owner, &first).await;
+        self.look_at(name, count).await;
+        self.withdraw_many(name, &at).await;
+        self.damage(name, &at).await;
+        self.dead_letters(name, &at).await;
+        self.history(name).await;
+        self.define_again(name, definition).await;
+        self.rest(&at, &owner).await;
+        self.purge(name, &owner).await;
+    }
+
+    async fn ingest_all(&mut self, name: &str) {
+        let once =
+            json!({"destinations": [name], "body": 1, "key": "k1", "idempotency_key": "once"});
+        self.post("messages", once).await;
+        self.note("ingest one message").await;
+        let lines = (0..BATCH).map(|n| {
+            format!("{}\n", json!({"destinations": [name], "body": n, "key": format!("k{n}")}))
+        });
+        let batch = client().post(self.service.pod.url("/v1/messages"));
+        let batch =
+            batch.header(CONTENT_TYPE, "application/x-ndjson").body(lines.collect::<String>());
+        assert_eq!(batch.send().await.unwrap().status(), 202);
+        self.note("ingest a batch").await;
+        self.post(&format!("destinations/{name}/messages"), json!({"raw": true})).await;
+        self.note("ingest a raw message").await;
+        let topic = client().put(self.service.pod.url("/v1/topics/all"));
+        let topic = said(topic.json(&json!({"destinations": [name]}))).await;
+        assert!(topic.status < 300, "{topic:?}");
+        self.note("define a topic").await;
+        self.post("topics/all/messages", json!({"raw": true})).await;
+        self.get("topics").await;
+        self.get("topics/all").await;
+        self.delete("topics/all").await;
+        self.note("use and remove a topic").await;
+    }
+
+    /// Leases messages and does everything that a worker may do with them; some leave. Returns the
+    /// owner and the first lease that is still held.
+    async fn process(&mut self, name: &str, at: &CatalogEntry) -> (Owner, Value) {
+        let leases = self.lease(name).await;
+        self.note("claim").await;
+        self.complete(&leases).await;
+        self.note("complete").await;
+        let store = self.service.store.clone();
+        let owner = self.own(name).await;
+        self.note("acquire_partition").await;
+        store.releasable(&[at.partition]).await.unwrap();
+        self.note("look for what is releasable").await;
+        let lanes = match at.destination.ordering {
+            Ordering::Destination => vec![None],
+            Ordering::Key | Ordering::None => {
+                let lanes = store.releasable_lanes(at, 256).await.unwrap();
+                if at.destination.ordering == Ordering::Key {
+                    self.hold_lanes(name, &lanes).await;
+                }
+                lanes.into_iter().map(Some).collect()
+            }
+        };
+        self.note("look for lanes that are releasable").await;
+        self.release(at, &owner, lanes).await;
+        store.note_delivering(&[(at.destination.name.clone(), 5)]).await.unwrap();
+        self.note("note what is being delivered").await;
+
+        let leases = self.lease(name).await;
+        self.pass().await;
+        let items = |leases: &[Value], more: Value| {
+            let item = |lease: &Value| {
+                let mut item = more.clone();
+                item["token"] = lease["token"].clone();
+                item
+            };
+            json!({"items": leases.iter().map(item).collect::<Vec<_>>()})
+        };
+        let extend = json!({"lease_ms": 3_600_000, "checkpoint": {"at": "x".repeat(100)}});
+        self.post("leases/extend", items(&leases, extend)).await;
+        self.note("extend").await;
+        let error = "x".repeat(1_500);
+        let fail = json!({"error": error, "retry_ms": 3_600_000});
+        self.post("leases/fail", items(&leases[..500], fail)).await;
+        self.note("fail").await;
+        self.post("leases/fail", items(&leases[500..600], json!({"error": error, "final": true})))
+            .await;
+        self.note("fail for good").await;
+        self.post("leases/requeue", items(&leases[600..800], json!({}))).await;
+        self.note("requeue").await;
+        self.complete(&leases[800..]).await;
+        self.pass().await;
+        (owner, leases[0].clone())
+    }
+
+    /// Records how many messages these lanes hold, because a script may ask for more than there
+    /// are.
+    async fn hold_lanes(&mut self, name: &str, lanes: &[String]) {
+        let keys = self.service.store.keys().destination(&name.parse().unwrap());
+        for lane in lanes {
+            for key in [keys.in_progress(Some(lane)), keys.ready(Some(lane))] {
+                let count = self.service.redis.ask(&["ZCARD", &key]).await.unwrap();
+                self.holds(&key, count);
+            }
+        }
+        self.pass().await;
+    }
+
+    pub async fn lease(&mut self, name: &str) -> Vec<Value> {
+        let request = json!({"destinations": [name], "max": BATCH, "lease_ms": 600_000});
+        let answer = self.post("leases", request).await;
+        answer.body["leases"].as_array().unwrap().clone()
+    }
+
+    pub async fn complete(&mut self, leases: &[Value]) {
+        let item =
+            |lease: &Value| json!({"token": lease["token"], "body": {"done": lease["sequence"]}});
+        let items: Vec<Value> = leases.iter().map(item).collect();
+        self.post("leases/complete", json!({"items": items})).await;
+    }
+
+    /// Releases runs of these lanes and settles them.
+    pub async fn release(
+        &mut self,
+        at: &CatalogEntry,
+        owner: &Owner,
+        lanes: Vec<Option<String>>,
+    ) -> usize {
+        let store = self.service.store.clone();
+        let request = |key, settled, want| LaneRequest { key, settled, in_hand: 0, want };
+        let wanted = lanes.iter().map(|key| request(key.clone(), Settled::default(), 1024));
+        let wanted: Vec<_> = wanted.collect();
+        let runs = store.release(owner, at, &wanted).await.unwrap().runs;
+        self.note("release").await;
+        let mut settled = Vec::new();
+        for (run, key) in runs.iter().zip(lanes) {
+            let mut gone = Settled::default();
+            for message in &run.messages {
+                gone.add(message, Some(LogEntry::of(message, 1, 1, true)));
+            }
+            settled.push(request(key, gone, 0));
+        }
+        store.release(owner, at, &settled).await.unwrap();
+        self.note("settle").await;
+        runs.iter().map(|run| run.messages.len()).sum()
+    }
+
+    /// Reaps expired leases and due delays.
+    async fn recover(&mut self, name: &str, at: &CatalogEntry, first: &Value) {
+        let keys = self.service.store.keys().partition(at.partition);
+        self.lease(name).await;
+        for (key, operation) in [(keys.leases(), "reap leases"), (keys.delayed(), "reap delays")] {
+            let all: Vec<String> =
+                self.service.redis.ask(&["ZRANGE", &key, "0", "-1"]).await.unwrap();
+            assert!(!all.is_empty());
+            for some in all.chunks(1_000) {
+                let mut words = vec!["ZADD", &*key, "XX"];
+                some.iter().for_each(|member| words.extend(["1", &**member]));
+                let _: u64 = self.service.redis.ask(&words).await.unwrap();
+            }
+            // Leaves out the test's own commands.
+            self.pass().await;
+            self.service.store.recover(&[at.partition]).await.unwrap();
+            self.note(operation).await;
+        }
+        let mut is_done = false;
+        while !is_done {
+            let leases = self.lease(name).await;
+            self.complete(&leases).await;
+            is_done = leases.iter().any(|lease| lease["sequence"] == first["sequence"]);
+        }
+        self.pass().await;
+    }
+
+    /// Has a head refused, halted, retried and skipped.
+    async fn steer(&mut self, name: &str, at: &CatalogEntry, owner: &Owner, head: &Value) {
+        let store = self.service.store.clone();
+        let sequence = head["sequence"].as_u64().unwrap();
+        let lane = at.destination.lane_of(head["key"].as_str(), sequence);
+        let why = error();
+        let refused = RefusedHead { lane: lane.as_deref(), sequence, failed: 1, error: &why };
+        store.postpone(owner, at, refused, HOUR).await.unwrap();
+        self.note("postpone").await;
+        let mut which = json!({"sequence": sequence});
+        if at.destination.ordering == Ordering::Key {
+            which["key"] = head["key"].clone();
+        }
+        self.post(&format!("destinations/{name}/retry-head"), which.clone()).await;
+        self.note("retry a head").await;
+        store.halt(owner, at, RefusedHead { failed: 2, ..refused }).await.unwrap();
+        self.note("halt").await;
+        self.post(&format!("destinations/{name}/retry-head"), json!({"all": true})).await;
+        self.note("retry all heads").await;
+        let skipped = self.post(&format!("destinations/{name}/skip-head"), which).await;
+        self.note("skip a head").await;
+        assert_eq!(skipped.status, 202, "the sender may have it: {skipped:?}");
+        let (orders, _) = store.withdrawals(at, 0).await.unwrap();
+        assert_eq!(orders.iter().map(|order| order.sequence).collect::<Vec<_>>(), [sequence]);
+        let messages = [(lane.clone(), sequence)];
+        let skip = Withdrawal {
+            how: Tombstone::DeadLettered,
+            reason: "no",
+            error: None,
+            messages: &messages,
+        };
+        store.withdraw(at, Who::Owner(owner), &skip).await.unwrap();
+        self.note("carry out an order").await;
+    }
+
+    /// Calls everything that only reads.
+    async fn look_at(&mut self, name: &str, count: usize) {
+        let paths: [(&'static str, String); 14] = [
+            ("stats", format!("destinations/{name}/stats")),
+            ("stats of all", "stats".to_owned()),
+            ("destinations", "destinations".to_owned()),
+            ("a destination", format!("destinations/{name}")),
+            ("messages", format!("destinations/{name}/messages?limit=1000")),
+            (
+                "messages that wait",
+                format!("destinations/{name}/messages?limit=1000&state=waiting"),
+            ),
+            (
+                "messages that wait, far behind",
+                format!(
+                    "destinations/{name}/messages?limit=1000&state=waiting&cursor={}",
+                    count / 2
+                ),
+            ),
+            (
+                "messages that are ready",
+                format!("destinations/{name}/messages?limit=1000&state=ready"),
+            ),
+            (
+                "messages that are processed",
+                format!("destinations/{name}/messages?limit=1000&state=processing"),
+            ),
+            (
+                "messages that are delayed",
+                format!("destinations/{name}/messages?limit=1000&state=delayed"),
+            ),
+            (
+                "messages that are halted",
+                format!("destinations/{name}/messages?limit=1000&state=halted"),
+            ),
+            ("messages of a key", format!("destinations/{name}/messages?limit=1000&key=k1")),
+            (
+                "messages of a long lane",
+                format!("destinations/{name}/messages?limit=1000&key=big&from={}", count / 2),
+            ),
+            ("a message", format!("destinations/{name}/messages/{}", count / 2)),
+        ];
+        for (operation, path) in paths {
+            self.get(&path).await;
+            self.note(operation).await;
+        }
+        self.delete(&format!("destinations/{name}/messages/{}", count - 7)).await;
+        self.note("cancel").await;
+        self.delete(&format!("destinations/{name}/messages?idempotency_key=once")).await;
+        self.note("cancel by idempotency key").await;
+    }
+
+    /// Turns many waiting messages into dead letters.
+    async fn withdraw_many(&mut self, name: &str, at: &CatalogEntry) {
+        let store = self.service.store.clone();
+        for round in 0..6 {
+            if round == 5 {
+                self.foreign_leases(at, true).await;
+            }
+            let which = Which {
+                state: Some(reseq::domain::State::Waiting),
+                limit: 200,
+                ..Which::default()
+            };
+            let mut found: Vec<(Option<String>, Sequence)> = Vec::new();
+            let mut cursor = None;
+            while found.len() < WITHDRAW_MAX {
+                let page = store.pending(at, &Which { cursor, ..which.clone() }).await.unwrap();
+                found.extend(page.items.iter().map(|one| {
+                    let (key, sequence) = (&one.message.message.key, one.message.position.sequence);
+                    (at.destination.lane_of(key.as_deref(), sequence), sequence)
+                }));
+                cursor = Some(page.next.expect("more than so many wait"));
+            }
+            found.truncate(WITHDRAW_MAX);
+            self.pass().await;
+            let withdrawal = Withdrawal {
+                how: Tombstone::DeadLettered,
+                reason: "no",
+                error: None,
+                messages: &found,
+            };
+            store.withdraw(at, Who::Person, &withdrawal).await.unwrap();
+        }
+        self.note("withdraw 200").await;
+        self.foreign_leases(at, false).await;
+        let letters = self.get(&format!("destinations/{name}/stats")).await["dead_letters"].clone();
+        assert!(letters.as_u64().unwrap() >= 1_000, "{letters}");
+        self.pass().await;
+    }
+
+    async fn dead_letters(&mut self, name: &str, at: &CatalogEntry) {
+        let letters = format!("destinations/{name}/dead-letters");
+        let page = self.get(&format!("{letters}?limit=1000")).await;
+        self.note("dead letters").await;
+        let all = each(&page, "sequence");
+        self.get(&format!("{letters}?limit=1000&reason=nothing")).await;
+        self.note("dead letters of a reason").await;
+        self.get(&format!("{letters}/{}", all[0])).await;
+        self.note("a dead letter").await;
+        self.delete(&format!("{letters}/{}", all[0])).await;
+        self.note("discard one").await;
+        self.post(&format!("{letters}/redrive"), json!({"all": true, "dry_run": true})).await;
+        self.note("redrive, dry run").await;
+        self.post(&format!("{letters}/redrive"), json!({"sequences": all[1..400]})).await;
+        self.note("redrive 399").await;
+        self.post(&format!("{letters}/discard"), json!({"sequences": all[400..]})).await;
+        self.note("discard 600").await;
+        let dead_at =
+            self.service.store.keys().destination(&at.destination.name).dead_lettered_at();
+        let left: Vec<String> =
+            self.service.redis.ask(&["ZRANGE", &dead_at, "0", "-1"]).await.unwrap();
+        for member in &left {
+            let _: u64 =
+                self.service.redis.ask(&["ZADD", &dead_at, "XX", "1", member]).await.unwrap();
+        }
+        self.pass().await;
+        let store = self.service.store.clone();
+        let catalog = Catalog::load(store.clone()).await.unwrap();
+        store.expire_dead_letters(&catalog.all()).await;
+        self.note("expire dead letters").await;
+        let dead = self.get(&format!("destinations/{name}/stats")).await["dead_letters"].clone();
+        assert_eq!((dead, left.is_empty()), (json!(0), false));
+        self.pass().await;
+    }
+
+    async fn history(&mut self, name: &str) {
+        let log = self.get(&format!("destinations/{name}/log?limit=1000")).await;
+        self.note("log").await;
+        assert!(!each(&log, "sequence").is_empty());
+        let replay = format!("destinations/{name}/replay");
+        self.post(&replay, json!({"from_sequence": 1, "dry_run": true})).await;
+        self.note("replay, dry run").await;
+        self.post(&replay, json!({"from_sequence": 1, "to_sequence": 500})).await;
+        self.note("replay").await;
+    }
+
+    async fn define_again(&mut self, name: &str, mut definition: Value) {
+        self.post(&format!("destinations/{name}/pause"), json!({"what": "delivery"})).await;
+        self.note("pause").await;
+        self.post(&format!("destinations/{name}/resume"), json!({})).await;
+        self.note("resume").await;
+        definition["weight"] = json!(2);
+        self.service.define(name, definition).await;
+        self.note("define").await;
+    }
+
+    /// Calls what pods do in the background.
+    async fn rest(&mut self, at: &CatalogEntry, owner: &Owner) {
+        let store = self.service.store.clone();
+        let partitions: Vec<u16> = (0..store.keys().partitions()).collect();
+        Catalog::load(store.clone()).await.unwrap();
+        self.note("load the catalog").await;
+        store.active_of_all(&partitions, Claimers::Worker, 100).await.unwrap();
+        store.overdue(&partitions).await.unwrap();
+        store.free_of(&partitions).await;
+        self.note("look at all partitions").await;
+        store.heartbeat("sender", HOUR).await.unwrap();
+        store.leave("sender").await.unwrap();
+        self.note("heartbeat").await;
+        store.memory_of_all().await;
+        store.schemas().await.unwrap();
+        store.older_pods().await.unwrap();
+        store.ping().await.unwrap();
+        self.note("look at the servers").await;
+        store.init_epoch().await.unwrap();
+        store.migrate(at.partition).await.unwrap();
+        self.note("migrate").await;
+        store.settle_halted(at).await.unwrap();
+        self.note("settle what is halted").await;
+        store.resign_partition(at.partition, &owner.token, None).await.unwrap();
+        self.note("resign_partition").await;
+    }
+
+    /// Cancels all messages, claims past them, and removes the destination.
+    async fn purge(&mut self, name: &str, _owner: &Owner) {
+        let purge = format!("destinations/{name}/purge");
+        self.post(&purge, json!({"key": "k1", "dry_run": true})).await;
+        self.note("purge a key, dry run").await;
+        self.post(&purge, json!({"key": "k1"})).await;
+        self.note("purge a key").await;
+        self.post(&purge, json!({})).await;
+        self.note("purge").await;
+        assert_eq!(self.lease(name).await, Vec::<Value>::new());
+        self.note("claim past what was withdrawn").await;
+        let owner = self.own(name).await;
+        let at = known(&self.service.store, name).await;
+        let lane = match at.destination.ordering {
+            Ordering::Key => Some("big".to_owned()),
+            Ordering::Destination => None,
+            Ordering::None => {
+                let lanes = self.service.store.releasable_lanes(&at, 1).await.unwrap();
+                Some(lanes[0].clone())
+            }
+        };
+        self.pass().await;
+        assert!(self.release(&at, &owner, vec![lane]).await > 0);
+        self.service.store.resign_partition(at.partition, &owner.token, None).await.unwrap();
+        self.pass().await;
+        self.delete(&format!("destinations/{name}?force=true")).await;
+        self.note("remove").await;
+    }
+}

@@ -1,0 +1,306 @@
+//! Journeys on a cluster: masters die, replicas take over, slots move.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use reseq::store::{Keys, scripts::Scripts};
+use serde_json::json;
+
+use crate::{
+    support::{
+        cluster::TestCluster,
+        pods::{Pod, Settings, refused_start},
+        redis::{PASSWORD, minimal_rules},
+        wait::eventually,
+    },
+    topologies::journey::Journey,
+};
+
+const COUNT: usize = 150;
+const NAMES: [&str; 12] =
+    ["erp", "crm", "log", "shop", "stock", "mail", "bank", "fax", "plan", "desk", "cash", "ship"];
+
+/// The slot of each of these destinations.
+async fn slots(cluster: &TestCluster) -> BTreeMap<&'static str, u16> {
+    let keys = Keys::new("reseq", 64);
+    let mut slots = BTreeMap::new();
+    for name in NAMES {
+        let key = keys.destination(&name.parse().unwrap()).hash();
+        slots.insert(name, cluster.nodes[0].ask(&["CLUSTER", "KEYSLOT", &key]).await.unwrap());
+    }
+    slots
+}
+
+/// One destination on each master, in the masters' order, with its slot.
+async fn one_of_each(cluster: &TestCluster) -> Vec<(&'static str, u16)> {
+    let slots = slots(cluster).await;
+    let mut found = Vec::new();
+    for master in 0..3 {
+        let url = cluster.nodes[master].url();
+        let on_it = slots.iter().find(|(_, slot)| cluster.node_for_slot(**slot).url() == url);
+        let (name, slot) = on_it.expect("a destination on each master");
+        found.push((*name, *slot));
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_journey_goes_through_a_death_a_failover_and_slot_moves_in_order_and_complete() {
+    let cluster = TestCluster::start_with_replicas().await;
+    let places = one_of_each(&cluster).await;
+    let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
+    let journey = Journey::start(&cluster.url(), &names).await;
+    journey.produce("before", COUNT).await;
+    let wakes = journey.wakes_of(names[1], 10).await;
+    assert!(wakes >= 1.0, "{wakes} wake-ups a message");
+
+    // What a takeover loses is what the replica did not have: here, nothing.
+    let (name, slot) = places[0];
+    in_sync(&cluster, 0).await;
+    cluster.nodes[0].kill();
+    let death =
+        async { tokio::join!(cluster.other_master(slot, 0), journey.produce("death", COUNT)) };
+    let stall = journey.stall(name, death).await;
+    println!("a master was killed: the longest time without a delivery was {stall:?}");
+    cluster.nodes[0].restart().await;
+    cluster.wait_until_ok().await;
+
+    // Beside the load: nothing is lost, the master waits until its replica has all.
+    tokio::join!(cluster.failover(1), journey.produce("failover", COUNT));
+
+    let (name, slot) = places[2];
+    let other = cluster.master_of(places[0].1).await;
+    let home = cluster.master_of(slot).await;
+    for to in [other, home, other] {
+        // There is load before, during and after the move.
+        let is_moved = AtomicBool::new(false);
+        let moving = async {
+            cluster.move_slot(slot, to).await;
+            is_moved.store(true, Ordering::Relaxed);
+        };
+        let load = async {
+            for round in 0.. {
+                let was_moved = is_moved.load(Ordering::Relaxed);
+                journey.produce(&format!("to {to} {round} {}", journey.ledger.count()), 20).await;
+                if was_moved {
+                    break;
+                }
+            }
+        };
+        let stall = journey.stall(name, async { tokio::join!(moving, load) }).await;
+        println!("a slot was moved under load: the longest time without a delivery was {stall:?}");
+    }
+    journey.end().await;
+    let wakes = journey.wakes_of(name, 10).await;
+    assert!(wakes >= 1.0, "{wakes} wake-ups a message");
+}
+
+/// Waits until the replica of a master has what it has.
+async fn in_sync(cluster: &TestCluster, master: usize) {
+    let replica = cluster.replica_of(master).await;
+    eventually("the replica is in sync", async || {
+        let sent = cluster.nodes[master].info("master_repl_offset").await;
+        let got = cluster.nodes[replica].info("slave_repl_offset").await;
+        if got == sent { Ok(()) } else { Err(format!("{got} of {sent}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dead_master_stops_only_its_own_partitions() {
+    let cluster = TestCluster::start().await;
+    let places = one_of_each(&cluster).await;
+    let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
+    let journey = Journey::start(&cluster.url(), &names).await;
+    journey.produce("before", COUNT).await;
+    for name in &names {
+        journey.reaches(name, COUNT).await;
+    }
+    for (round, master) in [0, 1, 2].into_iter().enumerate() {
+        let node = &cluster.nodes[master];
+        // A dead one refuses connections; a frozen one takes them, and never answers.
+        let is_frozen = round == 1;
+        if is_frozen {
+            node.freeze()
+        } else {
+            node.kill()
+        }
+        let (status, wait) = journey.attempt(names[master], json!(round)).await;
+        assert_eq!(status, 503);
+        assert!(wait.is_some(), "a 503 says when to try again");
+        let others: Vec<_> = names.iter().filter(|name| **name != names[master]).collect();
+        for name in &others {
+            let before = journey.delivered(name);
+            journey.produce_to(name, &format!("round {round}"), COUNT).await;
+            journey.reaches(name, before + COUNT).await;
+        }
+        if is_frozen {
+            node.thaw()
+        } else {
+            node.restart().await
+        }
+        cluster.wait_until_ok().await;
+        journey.produce_to(names[master], &format!("round {round}"), COUNT).await;
+    }
+    for name in &names {
+        journey.reaches(name, 4 * COUNT).await;
+    }
+}
+
+/// Who owns each of these partitions, and until when.
+async fn owners(cluster: &TestCluster, but: usize) -> BTreeMap<u16, (String, u64)> {
+    let keys = Keys::new("reseq", 64);
+    let mut owners = BTreeMap::new();
+    for partition in 0..64 {
+        let key = keys.partition(partition).owner();
+        let slot: u16 =
+            cluster.nodes[(but + 1) % 3].ask(&["CLUSTER", "KEYSLOT", &key]).await.unwrap();
+        let node = cluster.node_for_slot(slot);
+        if node.url() != cluster.nodes[but].url() {
+            let owner: Option<String> = node.ask(&["GET", &key]).await.unwrap();
+            let owner = owner.unwrap_or_default();
+            let (token, deadline) = owner.split_once(' ').unwrap_or(("", "0"));
+            owners.insert(partition, (token.to_owned(), deadline.parse().unwrap()));
+        }
+    }
+    owners
+}
+
+/// Where pods are counted, so that whatever a sender asks for is asked of the frozen one, too.
+#[tokio::test]
+async fn a_frozen_master_keeps_no_sender_from_renewing_its_leases_at_the_others() {
+    const LEASE_MS: u64 = 3000;
+    let cluster = TestCluster::start().await;
+    let settings = Settings {
+        redis: "timeout_ms = 20000".into(),
+        sender_lease_ms: LEASE_MS,
+        ..Settings::new(&cluster.url())
+    };
+    let _pod = Pod::start("sender", "sender", &settings).await;
+    let pods: u16 = cluster.nodes[0].ask(&["CLUSTER", "KEYSLOT", "reseq:pods"]).await.unwrap();
+    let counts = cluster.master_of(pods).await;
+    let before = eventually("all are owned", async || {
+        let owners = owners(&cluster, counts).await;
+        let all = owners.values().all(|(token, _)| !token.is_empty());
+        if all { Ok(owners) } else { Err(format!("{owners:?}")) }
+    })
+    .await;
+    cluster.nodes[counts].freeze();
+    let after = eventually("three leases later", async || {
+        let owners = owners(&cluster, counts).await;
+        let is_later = |(partition, (_, deadline)): (&u16, &(String, u64))| {
+            *deadline > before[partition].1 + 3 * LEASE_MS
+        };
+        if owners.iter().all(is_later) { Ok(owners) } else { Err(format!("{owners:?}")) }
+    })
+    .await;
+    let lost = |partition: &&u16| before[*partition].0 != after[*partition].0;
+    assert_eq!(before.keys().filter(lost).count(), 0, "their leases ran out and were taken anew");
+    cluster.nodes[counts].thaw();
+}
+
+#[tokio::test]
+async fn a_slot_that_stays_on_its_way_is_answered_503_and_goes_on_when_it_has_arrived() {
+    let cluster = TestCluster::start().await;
+    let places = one_of_each(&cluster).await;
+    let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
+    let journey = Journey::start(&cluster.url(), &names).await;
+    journey.produce("before", COUNT).await;
+    let (name, slot) = places[0];
+    let moving = cluster.begin_move(slot, 1).await;
+    while moving.move_keys().await > 0 {}
+    let (status, wait) = journey.attempt(name, json!("on its way")).await;
+    assert_eq!(status, 503);
+    assert!(wait.is_some(), "a 503 says when to try again");
+    // The others do not wait.
+    journey.produce_to(names[2], "meanwhile", COUNT).await;
+    moving.end().await;
+    journey.produce("after", COUNT).await;
+    assert_eq!(cluster.master_of(slot).await, 1);
+    journey.end().await;
+}
+
+#[tokio::test]
+async fn a_script_that_one_node_has_forgotten_is_sent_to_that_node_only() {
+    let cluster = TestCluster::start().await;
+    let places = one_of_each(&cluster).await;
+    let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
+    let journey = Journey::start(&cluster.url(), &names).await;
+    journey.produce("before", COUNT).await;
+    journey.end().await;
+    // Otherwise a node could still need one for the first time.
+    for transition in Scripts::new().all() {
+        for node in &cluster.nodes {
+            transition.script.load_async(&mut node.connection().await).await.unwrap();
+        }
+    }
+    let sent = async || {
+        let mut counts = Vec::new();
+        for node in &cluster.nodes {
+            let loads = calls(&node.info("cmdstat_script|load").await);
+            counts.push((calls(&node.info("cmdstat_eval").await), loads));
+        }
+        counts
+    };
+    let before = sent().await;
+    cluster.nodes[1].ask::<()>(&["SCRIPT", "FLUSH"]).await.unwrap();
+    journey.produce("after", COUNT).await;
+    journey.end().await;
+    let after = sent().await;
+    assert_eq!((after[0], after[2]), (before[0], before[2]));
+    assert!(after[1].0 > before[1].0 && after[1].1 == before[1].1, "{before:?} {after:?}");
+}
+
+/// The number of calls, of `calls=12,usec=…`.
+fn calls(line: &str) -> u64 {
+    let number = line.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_refused_by_a_plain_url_and_the_right_one_is_named() {
+    let cluster = TestCluster::start().await;
+    let url = cluster.nodes[0].url();
+    let config = format!("[http]\nlisten = \"127.0.0.1:0\"\n[redis]\nurl = \"{url}\"\n");
+    let (status, said) = refused_start(&config).await;
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("redis+cluster://"), "{said}");
+}
+
+#[tokio::test]
+async fn each_node_has_users_of_its_own_and_each_is_asked_for_their_rights() {
+    let cluster = TestCluster::start().await;
+    let rules = minimal_rules();
+    let mut rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let url = cluster.url().replace("://", &format!("://svc:{PASSWORD}@"));
+    let config = format!("[redis]\nurl = \"{url}\"\n");
+    for node in &cluster.nodes {
+        node.acl(&rules).await;
+    }
+    let (_, said) = refused_start(&config).await;
+    assert!(said.contains("+cluster|info"), "{said}");
+    rules.extend(["+cluster|slots", "+cluster|info", "+asking", "+config|get"]);
+    for node in &cluster.nodes {
+        node.acl(&rules).await;
+    }
+    for missing in ["hset", "asking"] {
+        cluster.nodes[1].acl(&[&format!("-{missing}")]).await;
+        let (_, said) = refused_start(&config).await;
+        assert!(said.contains(&format!(" +{missing}.")) && !said.contains(PASSWORD), "{said}");
+        cluster.nodes[1].acl(&[&format!("+{missing}")]).await;
+    }
+    let places = one_of_each(&cluster).await;
+    let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
+    for node in &cluster.nodes {
+        node.ask::<()>(&["ACL", "LOG", "RESET"]).await.unwrap();
+    }
+    let journey = Journey::start(&url, &names).await;
+    tokio::join!(journey.produce("rights", 20), cluster.move_slot(places[0].1, 1));
+    journey.end().await;
+    for node in &cluster.nodes {
+        let refused: Vec<redis::Value> = node.ask(&["ACL", "LOG"]).await.unwrap();
+        assert!(refused.is_empty(), "{refused:?}");
+    }
+}

@@ -1,0 +1,7 @@
+//! Reseq on a Redis with Sentinel and on a Redis Cluster: journeys through failovers and slot moves.
+
+mod cluster;
+mod confirm;
+mod journey;
+mod quorum;
+mod sentinel;

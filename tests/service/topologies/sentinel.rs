@@ -1,0 +1,55 @@
+//! Journeys on a primary, its replicas and their sentinels.
+
+use crate::{
+    support::{pods::refused_start, sentinel::TestSentinel},
+    topologies::journey::Journey,
+};
+
+const COUNT: usize = 150;
+
+#[tokio::test]
+async fn a_journey_goes_through_a_failover_and_back_in_order_and_complete() {
+    let redis = TestSentinel::start(2).await;
+    let journey = Journey::start(&redis.url(), &["erp", "crm", "log"]).await;
+    journey.produce("before", COUNT).await;
+    // What a failover loses is what the replicas did not have: here, nothing.
+    redis.in_sync().await;
+    redis.nodes[0].kill();
+    let meanwhile =
+        async { tokio::join!(redis.other_primary(0), journey.produce("meanwhile", COUNT)) };
+    let stall = journey.stall("erp", meanwhile).await;
+    println!("the primary was killed: the longest time without a delivery was {stall:?}");
+    redis.nodes[0].restart().await;
+    redis.wait_until_ok().await;
+    redis.failover().await;
+    // Until then the old primary takes writes that it will lose.
+    redis.in_sync().await;
+    journey.produce("after", COUNT).await;
+    journey.end().await;
+    let wakes = journey.wakes_of("erp", 10).await;
+    assert!(wakes >= 1.0, "{wakes} wake-ups a message");
+}
+
+#[tokio::test]
+async fn a_primary_that_only_stops_answering_is_left_for_the_one_that_the_sentinels_name() {
+    let redis = TestSentinel::start(1).await;
+    let journey = Journey::start(&redis.url(), &["erp"]).await;
+    journey.produce("before", COUNT).await;
+    redis.in_sync().await;
+    redis.nodes[0].freeze();
+    tokio::join!(redis.other_primary(0), journey.produce("meanwhile", COUNT));
+    redis.nodes[0].thaw();
+    redis.in_sync().await;
+    journey.produce("after", COUNT).await;
+    journey.end().await;
+}
+
+#[tokio::test]
+async fn a_service_that_the_sentinels_do_not_know_is_refused_by_name() {
+    let redis = TestSentinel::start(1).await;
+    let url = redis.url().replace("/main", "/another");
+    let config = format!("[http]\nlisten = \"127.0.0.1:0\"\n[redis]\nurl = \"{url}\"\n");
+    let (status, said) = refused_start(&config).await;
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("another") && said.contains("redis.url"), "{said}");
+}
