@@ -8,13 +8,13 @@ TARGET_DIR = $(eval TARGET_DIR := $$(shell scripts/target-dir.sh))$(TARGET_DIR)
 RESEQ = "$(or $(TARGET_DIR),$(error cargo does not say where it builds))/release/reseq"
 
 # Tests for `test-rights` and `test-newer`.
-RIGHTS_TESTS := doors steering policies worker_api topics delivery_http journey_order journey_faults hand_over
-NEWER_TESTS := scripts_model scripts_cluster scripts_wrong_type journey_order journey_faults upgrades power_cut clocks
+RIGHTS_TESTS := interfaces operations policies worker_api topics delivery_http journey hand_over
+NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut clocks
 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build demo run test torture test-rights test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
+.PHONY: help setup build demo run test quick torture test-rights test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,10 @@ run: setup build ## Start the service with an embedded Redis and reseq.example.t
 test: setup ## Run all tests
 	cargo test --locked --no-fail-fast $(TEST_FEATURES)
 
+quick: setup lint ## Check what takes less than a minute once it is built: lint, unit tests, a short run of the model
+	RESEQ_MODEL_OPS=2000 cargo test --locked --no-fail-fast $(TEST_FEATURES) \
+	  --lib --test quick --test scripts -- --skip interleavings --skip cluster
+
 torture: setup ## Run a storm of faults, print a table (SEED=1 MINUTES=3 TOPOLOGY=all|single|sentinel|cluster DURABILITY=... BACKLOG=...)
 	TORTURE_SEED=$(SEED) TORTURE_MINUTES=$(or $(MINUTES),3) TORTURE_TOPOLOGY=$(TOPOLOGY) \
 	  TORTURE_DURABILITY=$(DURABILITY) TORTURE_BACKLOG=$(BACKLOG) \
@@ -41,12 +45,12 @@ torture: setup ## Run a storm of faults, print a table (SEED=1 MINUTES=3 TOPOLOG
 
 test-rights: setup ## Run tests with a Redis user that has only the documented rights
 	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \
-	  $(addprefix --test ,$(RIGHTS_TESTS))
+	  --test service -- $(RIGHTS_TESTS)
 
 test-newer: setup ## Run tests on Redis 8 and Valkey (from Debian packages)
 	@scripts/newer-servers.sh | while read -r server; do \
 	  RESEQ_TEST_REDIS_SERVER=$$server cargo test --locked --no-fail-fast $(TEST_FEATURES) \
-	    $(addprefix --test ,$(NEWER_TESTS)) </dev/null || exit 1; done
+	    --test scripts --test service --test faults -- $(NEWER_TESTS) </dev/null || exit 1; done
 
 bench: setup build ## Measure throughput, latency and cost; draw the ramp into bench/ in cargo's target directory (BENCH_ARGS=...)
 	$(RESEQ) bench --warm-up 20000 --ramp 10,25,50,75,100 --svg "$(TARGET_DIR)/bench/ramp.svg" $(BENCH_ARGS)
@@ -66,7 +70,7 @@ bench-scripts: setup ## Measure the CPU time of Redis per message and script (CO
 
 bench-longest: setup ## Measure the longest Redis call of each operation with many messages waiting (COUNT=1000000)
 	RESEQ_BOUNDS_TIMES=1 RESEQ_BOUNDS_WAITING=$(or $(COUNT),1000000) cargo test --release --locked $(TEST_FEATURES) \
-	  --test steering no_call_holds_redis -- --nocapture --test-threads 1
+	  --test service operations::no_call_holds_redis -- --nocapture --test-threads 1
 
 bench-peers: setup build ## Compare Reseq with other systems on the same work (BENCH_ARGS=--quick)
 	bench/setup.sh

@@ -185,7 +185,7 @@ impl Wait {
 
 /// True if this server's `WAITAOF` answers only when the disk has synced. With `appendfsync everysec`
 /// that of Redis 7.4 may answer before (redis/redis#13793, fixed in 8.0), and so does that of Valkey:
-/// `tests/power_cut` showed it for 8.1.1 and 9.1.2.
+/// `tests/faults/power_cut` showed it for 8.1.1 and 9.1.2.
 fn waits_for_sync(redis_version: &str, is_valkey: bool) -> bool {
     let mut numbers = redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

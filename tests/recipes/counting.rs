@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::kitchen::Kitchen;
+use crate::sandbox::Sandbox;
 
 #[tokio::test]
 async fn hits_are_counted_exactly_in_few_requests_and_one_mail_is_sent() {
-    let kitchen = Kitchen::open(1).await;
-    let found = kitchen.cook("12-hit-counters.mjs", &[]).await;
+    let sandbox = Sandbox::open(1).await;
+    let found = sandbox.cook("12-hit-counters.mjs", &[]).await;
     assert_eq!(found["hits"], 20_000, "{found}");
     assert_eq!(found["counters"], found["expected"], "{found}");
     let number = |field: &str| found[field].as_u64().unwrap();
@@ -18,20 +18,20 @@ async fn hits_are_counted_exactly_in_few_requests_and_one_mail_is_sent() {
     let mails = found["mails"].as_array().unwrap();
     assert_eq!(mails.len(), 1, "{found}");
     assert_eq!((&mails[0]["page"], &mails[0]["threshold"]), (&json!("home"), &json!(5000)));
-    assert_eq!(kitchen.balanced("hits").await["delivered_total"], 20_000);
-    assert_eq!(kitchen.balanced("mail").await["last_sequence"], 1);
-    kitchen.forgotten().await;
+    assert_eq!(sandbox.balanced("hits").await["delivered_total"], 20_000);
+    assert_eq!(sandbox.balanced("mail").await["last_sequence"], 1);
+    sandbox.forgotten().await;
 }
 
 #[tokio::test]
 async fn a_booking_reaches_four_services_once_though_a_pod_is_killed() {
-    let mut kitchen = Kitchen::open(2).await;
-    let mut booking = kitchen.start("13-booking.mjs", &[], &[]);
+    let mut sandbox = Sandbox::open(2).await;
+    let mut booking = sandbox.start("13-booking.mjs", &[], &[]);
     booking.says("50 are published", |line| line["published"].as_u64() >= Some(50)).await;
-    kitchen.pods[0].kill();
+    sandbox.pods[0].kill();
     let found = booking.finish().await;
     // The books are kept by whoever is left.
-    kitchen.pods.remove(0);
+    sandbox.pods.remove(0);
     assert_eq!(found["bookings"], 200, "{found}");
     for wrong in ["doubled", "toldOtherwise", "twice"] {
         assert_eq!(found[wrong], 0, "{wrong}: {found}");
@@ -43,7 +43,7 @@ async fn a_booking_reaches_four_services_once_though_a_pod_is_killed() {
     assert!(error.contains("503"), "{found}");
     for service in ["payment", "seat", "mail", "invoice"] {
         assert_eq!(found["did"][service], 200, "{service}: {found}");
-        let numbers = kitchen.balanced(service).await;
+        let numbers = sandbox.balanced(service).await;
         let (stamped, delivered) = (&numbers["last_sequence"], &numbers["delivered_total"]);
         assert_eq!((stamped, delivered), (&json!(200), &json!(200)), "{service}: {numbers}");
         assert_eq!(numbers["head"], Value::Null);

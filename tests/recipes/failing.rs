@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kitchen::Kitchen;
+use crate::sandbox::Sandbox;
 
 const POISON: [u64; 4] = [10, 35, 60, 85];
 
@@ -16,13 +16,13 @@ fn without_poison() -> Vec<u64> {
 
 #[tokio::test]
 async fn a_failing_message_is_retried_set_aside_discarded_or_halts_its_lane() {
-    let kitchen = Kitchen::open(2).await;
-    let found = kitchen.cook("14-retry-and-dead-letters.mjs", &[]).await;
+    let sandbox = Sandbox::open(2).await;
+    let found = sandbox.cook("14-retry-and-dead-letters.mjs", &[]).await;
     retried(&found["retry"]);
-    assert_eq!(kitchen.balanced("retry").await["delivered_total"], 100);
+    assert_eq!(sandbox.balanced("retry").await["delivered_total"], 100);
 
     set_aside(&found["letters"]);
-    let numbers = kitchen.balanced("letters").await;
+    let numbers = sandbox.balanced("letters").await;
     // The redriven are new arrivals.
     let totals = ["last_sequence", "delivered_total", "dead_lettered_total", "dead_letters"];
     let totals = totals.map(|field| numbers[field].as_u64().unwrap());
@@ -31,11 +31,11 @@ async fn a_failing_message_is_retried_set_aside_discarded_or_halts_its_lane() {
     let discard = &found["discard"];
     assert_eq!(numbers_of(&discard["took"]), without_poison(), "{discard}");
     assert_eq!(discard["dead_letters"], 0);
-    assert_eq!(kitchen.balanced("discard").await["dropped_total"], 4);
+    assert_eq!(sandbox.balanced("discard").await["dropped_total"], 4);
 
     halted(&found["halt"]);
-    assert_eq!(kitchen.balanced("halt").await["delivered_total"], 100);
-    kitchen.forgotten().await;
+    assert_eq!(sandbox.balanced("halt").await["delivered_total"], 100);
+    sandbox.forgotten().await;
 }
 
 /// All in order; each poison at its sixth attempt, after waits that grow and differ.

@@ -4,7 +4,7 @@ use redis::aio::MultiplexedConnection;
 use serde_json::{Value, json};
 
 use crate::{
-    kitchen::Kitchen,
+    sandbox::Sandbox,
     support::{
         checker::{forgotten, keys},
         wait::LOOK_EVERY,
@@ -48,9 +48,9 @@ fn nothing_is_left(stats: &Value) {
 
 #[tokio::test]
 async fn each_of_many_records_has_a_queue_while_it_needs_one() {
-    let kitchen = Kitchen::open(1).await;
-    let mut redis = kitchen.redis.connection().await;
-    let cooked = kitchen.cook("02-queue-per-record.mjs", &[]);
+    let sandbox = Sandbox::open(1).await;
+    let mut redis = sandbox.redis.connection().await;
+    let cooked = sandbox.cook("02-queue-per-record.mjs", &[]);
     let (found, most) = most_lanes(redis.clone(), cooked).await;
     let sent = 199_999; // a third of the records each has one, two and three updates
     assert_eq!(
@@ -64,7 +64,7 @@ async fn each_of_many_records_has_a_queue_while_it_needs_one() {
     assert!(found["lanesMax"].as_u64() > Some(0) && most > 0, "{most} at most; {found}");
     assert_eq!(found["lanesLeft"], 0, "{found}");
     nothing_is_left(&found["left"]);
-    let numbers = kitchen.balanced("records").await;
+    let numbers = sandbox.balanced("records").await;
     assert_eq!(numbers["delivered_total"], sent, "{numbers}");
     nothing_is_left(&numbers);
     forgotten(&mut redis).await;
@@ -72,9 +72,9 @@ async fn each_of_many_records_has_a_queue_while_it_needs_one() {
 
 #[tokio::test]
 async fn withdrawals_of_an_account_are_made_in_order_and_never_two_at_once() {
-    let kitchen = Kitchen::open(2).await;
-    let mut redis = kitchen.redis.connection().await;
-    let cooked = kitchen.cook("07-bank-accounts.mjs", &[]);
+    let sandbox = Sandbox::open(2).await;
+    let mut redis = sandbox.redis.connection().await;
+    let cooked = sandbox.cook("07-bank-accounts.mjs", &[]);
     let (found, most) = most_lanes(redis.clone(), cooked).await;
     assert_eq!(found["withdrawals"], 3000, "{found}");
     assert_eq!((&found["overlaps"], &found["negative"]), (&json!(0), &json!(0)), "{found}");
@@ -87,6 +87,6 @@ async fn withdrawals_of_an_account_are_made_in_order_and_never_two_at_once() {
     assert_eq!(found["open"], 0, "{found}");
     assert!((1..=200).contains(&most), "{most} lanes at most");
     // Each account was opened and closed, too.
-    assert_eq!(kitchen.balanced("accounts").await["delivered_total"], 3000 + 2 * 200);
+    assert_eq!(sandbox.balanced("accounts").await["delivered_total"], 3000 + 2 * 200);
     forgotten(&mut redis).await;
 }

@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Instant};
 
 use serde_json::{Value, json};
 
-use crate::kitchen::{Cook, Kitchen};
+use crate::sandbox::{Cook, Sandbox};
 
 const IMPORT: &str = "10-long-import.mjs";
 const LINES: u64 = 20_000;
@@ -20,17 +20,17 @@ fn last_checkpoint(worker: &Cook) -> u64 {
 
 #[tokio::test]
 async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
-    let kitchen = Kitchen::open(2).await;
+    let sandbox = Sandbox::open(2).await;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("lines");
     let mut text = String::new();
     (1..=LINES).for_each(|line| writeln!(text, "line {line}").unwrap());
     std::fs::write(&file, text).unwrap();
-    let mut import = kitchen.start(IMPORT, &["import", file.to_str().unwrap()], &[]);
+    let mut import = sandbox.start(IMPORT, &["import", file.to_str().unwrap()], &[]);
     import.says("that it is sent", |line| line["sequence"] == 1).await;
 
     // The first is killed somewhere. Its lease is short.
-    let mut first = kitchen.start(IMPORT, &["worker"], &[("LEASE_MS", "2000")]);
+    let mut first = sandbox.start(IMPORT, &["worker"], &[("LEASE_MS", "2000")]);
     let somewhere = rand::random_range(1..6_000);
     first.says("a checkpoint", |line| checkpoint(line) >= somewhere).await;
     first.child().kill().unwrap();
@@ -39,7 +39,7 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
     assert!(left_at < LINES, "it was too quick to be killed in the middle");
 
     // The second goes on when the lease has run out. Its own is long: nobody could wait for it.
-    let mut second = kitchen.start(IMPORT, &["worker"], &[("LEASE_MS", "600000")]);
+    let mut second = sandbox.start(IMPORT, &["worker"], &[("LEASE_MS", "600000")]);
     let begun = second.says("where it begins", |line| line["from"].is_u64()).await;
     let begins_at = begun["from"].as_u64().unwrap();
     // The first may have been killed before it told its last checkpoint.
@@ -52,7 +52,7 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
     second.terminate();
     let last_words = second.finish().await;
     assert_eq!(last_words, json!({"handedBack": true}));
-    let mut third = kitchen.start(IMPORT, &["worker"], &[("LEASE_MS", "600000")]);
+    let mut third = sandbox.start(IMPORT, &["worker"], &[("LEASE_MS", "600000")]);
     let begun = third.says("where it begins", |line| line["from"].is_u64()).await;
     let waited = told.elapsed();
     assert!(waited.as_secs() < 30, "the third began after {waited:?}: {begun}");
@@ -69,18 +69,18 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
         found["calls"].as_array().unwrap().iter().map(|first| first.as_u64().unwrap()).collect();
     assert!(calls.len() as u64 <= LINES / 100 + 1, "{calls:?}");
     assert!(calls.is_sorted(), "a line before the checkpoint was imported again: {calls:?}");
-    assert_eq!(kitchen.balanced("imports").await["delivered_total"], 1);
+    assert_eq!(sandbox.balanced("imports").await["delivered_total"], 1);
 }
 
 #[tokio::test]
 async fn a_heavy_client_does_not_starve_the_others() {
-    let kitchen = Kitchen::open(2).await;
-    let found = kitchen.cook("11-many-clients.mjs", &[]).await;
+    let sandbox = Sandbox::open(2).await;
+    let found = sandbox.cook("11-many-clients.mjs", &[]).await;
     assert_eq!((&found["clients"], &found["listed"]), (&json!(1000), &json!(1000)), "{found}");
     assert_eq!((&found["othersDone"], &found["heavyDone"]), (&json!(999), &json!(5000)), "{found}");
     assert_eq!(found["inOrder"], true, "{found}");
     // The others were through when most of the heavy one's was still to do.
     assert!(found["heavyDoneThen"].as_u64().unwrap() < 2_500, "{found}");
-    assert_eq!(kitchen.balanced("client-0000").await["delivered_total"], 5_000);
-    assert_eq!(kitchen.balanced("client-0999").await["delivered_total"], 3);
+    assert_eq!(sandbox.balanced("client-0000").await["delivered_total"], 5_000);
+    assert_eq!(sandbox.balanced("client-0999").await["delivered_total"], 3);
 }

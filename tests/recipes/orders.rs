@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use crate::kitchen::Kitchen;
+use crate::sandbox::Sandbox;
 
 #[tokio::test]
 async fn no_two_open_orders_share_a_code_and_each_is_called_once() {
-    let kitchen = Kitchen::open(3).await;
-    let found = kitchen.cook("01-rotating-codes.mjs", &[]).await;
+    let sandbox = Sandbox::open(3).await;
+    let found = sandbox.cook("01-rotating-codes.mjs", &[]).await;
     assert_eq!(found["placed"], 10_000, "{found}");
     assert_eq!((&found["called"], &found["once"]), (&json!(10_000), &json!(10_000)), "{found}");
     assert_eq!(found["shared"], 0, "{found}");
     // All codes were in use, each as often as the others.
     assert_eq!((&found["codes"], &found["perCode"]), (&json!([1, 100]), &json!([100])), "{found}");
-    assert_eq!(kitchen.balanced("kitchen").await["delivered_total"], 10_000);
+    assert_eq!(sandbox.balanced("sandbox").await["delivered_total"], 10_000);
 }

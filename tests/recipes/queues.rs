@@ -2,31 +2,31 @@
 
 use serde_json::{Value, json};
 
-use crate::kitchen::Kitchen;
+use crate::sandbox::Sandbox;
 
 #[tokio::test]
 async fn urgent_mails_go_first_and_big_ones_hold_up_nobody() {
-    let kitchen = Kitchen::open(1).await;
-    let found = kitchen.cook("04-mail-by-size-and-priority.mjs", &[]).await;
+    let sandbox = Sandbox::open(1).await;
+    let found = sandbox.cook("04-mail-by-size-and-priority.mjs", &[]).await;
     // All 100 waited when the first worker came: it took the highest priority first, to the last.
     assert_eq!((&found["waited"], &found["inOrder"]), (&json!(100), &json!(true)), "{found}");
     assert_eq!(found["priorities"], json!([9, 8, 7, 6, 5, 4, 3, 2, 1, 0]), "{found}");
     // All 40 small mails that were sent after the five big ones were there before the first of these.
     assert_eq!((&found["smallBeforeFirstBig"], &found["big"]), (&json!(40), &json!(5)), "{found}");
     assert_eq!((&found["posted"], &found["different"]), (&json!(145), &json!(145)), "{found}");
-    assert_eq!(kitchen.balanced("mail").await["delivered_total"], 140);
-    assert_eq!(kitchen.balanced("mail-big").await["delivered_total"], 5);
+    assert_eq!(sandbox.balanced("mail").await["delivered_total"], 140);
+    assert_eq!(sandbox.balanced("mail-big").await["delivered_total"], 5);
 }
 
 #[tokio::test]
 async fn two_consumers_share_slow_and_fast_traffic() {
-    let kitchen = Kitchen::open(1).await;
-    let found = kitchen.cook("05-two-consumers.mjs", &[]).await;
+    let sandbox = Sandbox::open(1).await;
+    let found = sandbox.cook("05-two-consumers.mjs", &[]).await;
     fairly_shared(&found["slow"], 40, 3);
     // Here a consumer that the machine gives less time gets less.
     fairly_shared(&found["fast"], 2000, 4);
     assert_eq!(found["finished"], 2040, "{found}");
-    assert_eq!(kitchen.balanced("tasks").await["delivered_total"], 2040);
+    assert_eq!(sandbox.balanced("tasks").await["delivered_total"], 2040);
 }
 
 /// Both have at least a third, or whatever part is named.
@@ -38,8 +38,8 @@ fn fairly_shared(shares: &Value, of: u64, part: u64) {
 
 #[tokio::test]
 async fn what_runs_and_waits_is_shown_and_nothing_is_queued_twice() {
-    let kitchen = Kitchen::open(2).await;
-    let found = kitchen.cook("06-running-and-waiting.mjs", &[]).await;
+    let sandbox = Sandbox::open(2).await;
+    let found = sandbox.cook("06-running-and-waiting.mjs", &[]).await;
     // 20 jobs for 4 runners; nobody's answer had to wait for a job: none could end before all had it.
     assert_eq!((&found["jobs"], &found["asked"]), (&json!(20), &json!(20)), "{found}");
     let shown = &found["shown"];
@@ -51,6 +51,6 @@ async fn what_runs_and_waits_is_shown_and_nothing_is_queued_twice() {
     assert_eq!((&found["ran"], &found["different"]), (&json!(20), &json!(20)), "{found}");
     // And once more when it was done.
     assert_eq!((&found["anew"], &found["results"]), (&json!(true), &json!(21)), "{found}");
-    let numbers = kitchen.balanced("jobs").await;
+    let numbers = sandbox.balanced("jobs").await;
     assert_eq!((&numbers["last_sequence"], &numbers["delivered_total"]), (&json!(21), &json!(21)));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
-    kitchen::{Cook, Kitchen},
+    sandbox::{Cook, Sandbox},
     support::{checker::forgotten, wait::eventually},
 };
 
@@ -13,12 +13,12 @@ const RECIPE: &str = "03-report-unless-resolved.mjs";
 
 #[tokio::test]
 async fn only_what_is_not_resolved_is_notified_and_once() {
-    let kitchen = Kitchen::open(1).await;
-    let found = kitchen.cook(RECIPE, &[("DELAY_MS", "3000")]).await;
+    let sandbox = Sandbox::open(1).await;
+    let found = sandbox.cook(RECIPE, &[("DELAY_MS", "3000")]).await;
     assert_eq!((&found["reported"], &found["reportedAgain"]), (&json!(40), &json!(0)), "{found}");
     assert_eq!((&found["resolved"], &found["cameBack"]), (&json!(20), &json!(true)), "{found}");
     assert_eq!((&found["notified"], &found["different"]), (&json!(21), &json!(21)), "{found}");
-    let numbers = kitchen.balanced("reports").await;
+    let numbers = sandbox.balanced("reports").await;
     assert_eq!(
         (&numbers["delivered_total"], &numbers["cancelled_total"]),
         (&json!(21), &json!(20))
@@ -29,29 +29,29 @@ async fn only_what_is_not_resolved_is_notified_and_once() {
 #[tokio::test]
 async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
     let delay = [("DELAY_MS", "10000")];
-    let mut kitchen = Kitchen::open(1).await;
-    let notifier = kitchen.start(RECIPE, &["notify"], &delay);
+    let mut sandbox = Sandbox::open(1).await;
+    let notifier = sandbox.start(RECIPE, &["notify"], &delay);
     eventually("the notifier is ready", async || {
         let said = notifier.said();
         if said.contains(&json!({"ready": true})) { Ok(()) } else { Err(format!("{said:?}")) }
     })
     .await;
     let errors: Vec<String> = (0..30).map(|number| format!("error {number}")).collect();
-    let run = async |kitchen: &Kitchen, part: &str, some: &[String]| {
+    let run = async |sandbox: &Sandbox, part: &str, some: &[String]| {
         let mut args = vec![part];
         args.extend(some.iter().map(String::as_str));
-        kitchen.start(RECIPE, &args, &delay).finish().await
+        sandbox.start(RECIPE, &args, &delay).finish().await
     };
-    let reports = run(&kitchen, "report", &errors).await;
+    let reports = run(&sandbox, "report", &errors).await;
     assert_eq!(reports["reports"].as_array().unwrap().len(), 30);
-    let resolved = run(&kitchen, "resolve", &errors[..10]).await;
+    let resolved = run(&sandbox, "resolve", &errors[..10]).await;
     assert_eq!(resolved, json!({"resolved": vec![true; 10]}));
 
-    kitchen.pods[0].kill();
-    kitchen.pods[0].restart().await;
-    kitchen.add_pod().await;
-    kitchen.add_pod().await;
-    let resolved = run(&kitchen, "resolve", &errors[10..20]).await;
+    sandbox.pods[0].kill();
+    sandbox.pods[0].restart().await;
+    sandbox.add_pod().await;
+    sandbox.add_pod().await;
+    let resolved = run(&sandbox, "resolve", &errors[10..20]).await;
     assert_eq!(resolved, json!({"resolved": vec![true; 10]}), "in time, through all three");
 
     let notified = all_notified(&notifier, 10).await;
@@ -59,7 +59,7 @@ async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
         errors[20..].iter().map(|error| (error.clone(), 1)).collect();
     assert_eq!(notified, expected);
     let numbers = eventually("nothing is left", async || {
-        let numbers = kitchen.balanced("reports").await;
+        let numbers = sandbox.balanced("reports").await;
         if numbers["pending"] == 0 { Ok(numbers) } else { Err(numbers.to_string()) }
     })
     .await;
@@ -71,7 +71,7 @@ async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
     let refused = notifier.said().into_iter().find_map(|line| line.get("refused").cloned());
     let again = notifier.said().into_iter().find(|line| line.get("notified") == refused.as_ref());
     assert!(again.is_some_and(|line| line["attempt"].as_u64() >= Some(2)), "{:?}", notifier.said());
-    forgotten(&mut kitchen.redis.connection().await).await;
+    forgotten(&mut sandbox.redis.connection().await).await;
 }
 
 /// How often each was notified, when so many are.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    kitchen::Kitchen,
+    sandbox::Sandbox,
     support::{checker::stats, wait::eventually},
 };
 
@@ -14,23 +14,23 @@ async fn with_a_death(
     destination: &str,
     sent: u64,
 ) -> Value {
-    let mut kitchen = Kitchen::open(2).await;
-    let recipe = kitchen.start(recipe, &[], settings);
+    let mut sandbox = Sandbox::open(2).await;
+    let recipe = sandbox.start(recipe, &[], settings);
     eventually("the recipe is in the middle of it", async || {
-        let last = match stats(&kitchen.pods[0], destination).await {
+        let last = match stats(&sandbox.pods[0], destination).await {
             Ok(numbers) => numbers["last_sequence"].as_u64().unwrap_or_default(),
             Err(_) => 0,
         };
         if last >= sent { Ok(()) } else { Err(format!("{last} messages")) }
     })
     .await;
-    kitchen.pods[1].kill();
+    sandbox.pods[1].kill();
     recipe.finish().await
 }
 
 #[tokio::test]
 async fn orders_are_called_once_though_a_pod_dies() {
-    let found = with_a_death("01-rotating-codes.mjs", &[("ORDERS", "600")], "kitchen", 200).await;
+    let found = with_a_death("01-rotating-codes.mjs", &[("ORDERS", "600")], "sandbox", 200).await;
     assert_eq!((&found["called"], &found["once"]), (&json!(600), &json!(600)), "{found}");
 }
 
@@ -64,9 +64,9 @@ async fn resources_come_back_though_a_pod_dies() {
 
 #[tokio::test]
 async fn a_kitchen_that_is_made_again_calls_all_orders() {
-    let kitchen = Kitchen::open(1).await;
+    let sandbox = Sandbox::open(1).await;
     let settings = [("ORDERS", "150"), ("DAYS", "2")];
-    let found = kitchen.cook("01-rotating-codes.mjs", &settings).await;
+    let found = sandbox.cook("01-rotating-codes.mjs", &settings).await;
     assert_eq!((&found["called"], &found["once"]), (&json!(300), &json!(300)), "{found}");
     assert_eq!(found["shared"], 0, "{found}");
 }
@@ -74,18 +74,18 @@ async fn a_kitchen_that_is_made_again_calls_all_orders() {
 /// What the tests of destinations that are made again are for.
 #[tokio::test]
 async fn who_compares_sequences_alone_skips_what_comes_to_a_destination_that_is_made_again() {
-    let mut kitchen = Kitchen::open(1).await;
-    kitchen.forget_epochs();
+    let mut sandbox = Sandbox::open(1).await;
+    sandbox.forget_epochs();
     let settings = [("ORDERS", "150"), ("DAYS", "2")];
-    let found = kitchen.cook("01-rotating-codes.mjs", &settings).await;
+    let found = sandbox.cook("01-rotating-codes.mjs", &settings).await;
     assert_eq!((&found["placed"], &found["called"]), (&json!(300), &json!(150)), "{found}");
 }
 
 #[tokio::test]
 async fn accounts_are_right_though_their_destination_is_made_again() {
-    let kitchen = Kitchen::open(1).await;
+    let sandbox = Sandbox::open(1).await;
     let settings = [("ACCOUNTS", "20"), ("WITHDRAWALS", "200"), ("PARTS", "2")];
-    let found = kitchen.cook("07-bank-accounts.mjs", &settings).await;
+    let found = sandbox.cook("07-bank-accounts.mjs", &settings).await;
     assert_eq!((&found["withdrawals"], &found["wrong"]), (&json!(200), &json!(0)), "{found}");
     assert_eq!(found["open"], 0, "{found}");
 }
@@ -93,8 +93,8 @@ async fn accounts_are_right_though_their_destination_is_made_again() {
 /// And though another destination of the same Reseq has something pending.
 #[tokio::test]
 async fn clients_are_served_though_their_destinations_are_made_again() {
-    let kitchen = Kitchen::open(1).await;
-    let path = kitchen.pods[0].url("/v1/destinations/other");
+    let sandbox = Sandbox::open(1).await;
+    let path = sandbox.pods[0].url("/v1/destinations/other");
     let other = json!({"url": "http://127.0.0.1:9/"});
     let client = reqwest::Client::new();
     assert_eq!(client.put(&path).json(&other).send().await.unwrap().status(), 201);
@@ -102,7 +102,7 @@ async fn clients_are_served_though_their_destinations_are_made_again() {
     assert_eq!(sent.status(), 202);
     let settings =
         [("CLIENTS", "20"), ("HEAVY", "60"), ("EACH", "3"), ("WORKERS", "4"), ("ROUNDS", "2")];
-    let found = kitchen.cook("11-many-clients.mjs", &settings).await;
+    let found = sandbox.cook("11-many-clients.mjs", &settings).await;
     assert_eq!((&found["heavyDone"], &found["othersDone"]), (&json!(120), &json!(19)), "{found}");
     assert_eq!(found["inOrder"], true, "{found}");
 }
@@ -110,14 +110,14 @@ async fn clients_are_served_though_their_destinations_are_made_again() {
 /// What is started without what it needs says so.
 #[tokio::test]
 async fn a_recipe_that_lacks_an_argument_says_so() {
-    let kitchen = Kitchen::open(1).await;
+    let sandbox = Sandbox::open(1).await;
     for (recipe, args) in [
         ("10-long-import.mjs", &[][..]),
         ("10-long-import.mjs", &["import"]),
         ("03-report-unless-resolved.mjs", &["report"]),
         ("03-report-unless-resolved.mjs", &["nonsense"]),
     ] {
-        let (status, errors) = kitchen.start(recipe, args, &[]).refused().await;
+        let (status, errors) = sandbox.start(recipe, args, &[]).refused().await;
         assert_eq!(status, Some(2), "{recipe} {args:?}");
         assert!(errors.contains("usage: node"), "{recipe} {args:?}: {errors}");
     }

@@ -3,12 +3,12 @@
 
 use serde_json::json;
 
-use crate::kitchen::Kitchen;
+use crate::sandbox::Sandbox;
 
 #[tokio::test]
 async fn deleted_entries_never_take_effect_and_nothing_is_lost_or_done_twice() {
-    let kitchen = Kitchen::open(2).await;
-    let found = kitchen.cook("08-provider-and-processor.mjs", &[]).await;
+    let sandbox = Sandbox::open(2).await;
+    let found = sandbox.cook("08-provider-and-processor.mjs", &[]).await;
     let number = |field: &str| found[field].as_u64().unwrap_or_else(|| panic!("{field}: {found}"));
     assert_eq!(number("added"), 600, "{found}");
     assert_eq!(number("delivered") + number("cancelled"), 600, "{found}");
@@ -21,17 +21,17 @@ async fn deleted_entries_never_take_effect_and_nothing_is_lost_or_done_twice() {
     // All three were at it at once.
     assert!(number("confirmed") > 20 && number("delivered") > 20, "{found}");
     assert!(number("listings") > 5, "{found}");
-    let numbers = kitchen.balanced("entries").await;
+    let numbers = sandbox.balanced("entries").await;
     assert_eq!(numbers["pending"], 0);
     assert_eq!(numbers["delivered_total"], found["delivered"]);
     assert_eq!(numbers["cancelled_total"], found["cancelled"]);
-    kitchen.forgotten().await;
+    sandbox.forgotten().await;
 }
 
 #[tokio::test]
 async fn never_more_is_taken_than_there_is_and_everybody_gets_through() {
-    let kitchen = Kitchen::open(2).await;
-    let found = kitchen.cook("09-two-resources-or-none.mjs", &[]).await;
+    let sandbox = Sandbox::open(2).await;
+    let found = sandbox.cook("09-two-resources-or-none.mjs", &[]).await;
     // 20 takers, 20 takes each, in two rounds; each fifth goes wrong and gives back all the same.
     assert_eq!(found["takes"], 2 * 20 * 16, "{found}");
     assert_eq!((&found["errors"], &found["through"]), (&json!(2 * 20 * 4), &json!(20)), "{found}");
@@ -40,7 +40,7 @@ async fn never_more_is_taken_than_there_is_and_everybody_gets_through() {
     }
     let most = found["most"].as_u64().unwrap();
     assert!((8..=10).contains(&most), "{found}");
-    let numbers = kitchen.balanced("resources").await;
+    let numbers = sandbox.balanced("resources").await;
     assert_eq!((&numbers["waiting"], &numbers["processing"]), (&json!(9), &json!(0)), "{numbers}");
     assert_eq!(
         (&numbers["dropped_total"], &numbers["halted"]),

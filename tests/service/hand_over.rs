@@ -16,12 +16,12 @@ const ROUNDS: usize = 5;
 /// Senders say each second that they live, and count each other.
 const TICK_MS: f64 = 1000.0;
 
-struct Scene {
+struct Scenario {
     redis: TestRedis,
     pod: Pod,
 }
 
-impl Scene {
+impl Scenario {
     /// Until when the sender counts, by the clock of Redis: as much later as it says again that it lives.
     async fn beat(&self) -> Result<f64, String> {
         let mut redis = self.redis.connection().await;
@@ -71,11 +71,11 @@ async fn what_is_given_back_just_after_a_count_does_not_wait_for_the_next_second
     let redis = TestRedis::start().await;
     let settings = Settings { partitions: 2, ..Settings::new(redis.url()) };
     let pod = Pod::start("sender", "sender", &settings).await;
-    let scene = Scene { redis, pod };
-    scene.owns(2.0).await;
+    let scenario = Scenario { redis, pod };
+    scenario.owns(2.0).await;
     let mut waits = Vec::new();
     for _ in 0..ROUNDS {
-        waits.push(scene.round().await);
+        waits.push(scenario.round().await);
     }
     // On a slow machine a round may come too late to be just after the count: that one says nothing.
     assert!(waits.iter().any(|wait| *wait < TICK_MS / 2.0), "{waits:?} ms");

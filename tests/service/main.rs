@@ -1,5 +1,5 @@
 //! The whole service, from outside: real pods, real Redis servers, real receivers. One program, so that the
-//! product is linked once. `cargo test --test service doors` runs one part.
+//! product is linked once. `cargo test --test service interfaces` runs one part.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,16 +11,16 @@ mod support;
 mod clocks;
 mod delivery_http;
 mod delivery_tcp;
-mod doors;
 mod durability;
 mod embedded;
 mod hand_over;
+mod interfaces;
 mod journey_faults;
 mod journey_order;
 mod library;
 mod node_worker;
+mod operations;
 mod policies;
-mod steering;
 mod topics;
 mod topologies;
 mod transform_http;

@@ -10,9 +10,9 @@ use tokio::time::sleep;
 
 use crate::{
     admin,
+    inject::{ask, fires, heals},
     load::KEYS,
     plan::{Planned, Role},
-    strike::{ask, fires, heals},
     support::{
         examiner::Order,
         pods::{Pod, client},
@@ -57,7 +57,7 @@ const FROZEN_MAX: Duration = Duration::from_millis(1200);
 
 /// Damages one message; sees that it is shown as damaged, and that it holds up its lane alone; and has
 /// it leave. Returns when it had left.
-pub async fn strike(world: &World, planned: Planned) -> Result<Instant, String> {
+pub async fn inject(world: &World, planned: Planned) -> Result<Instant, String> {
     let name = SUBJECTS[planned.target].destination;
     let servers = world.redis.lock().await;
     let primary = servers.node(servers.primary_of(name).await);

@@ -6,8 +6,8 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::sleep};
 
 use crate::{
+    inject::{fires, heals},
     plan::{Kind, PODS, Planned, Role},
-    strike::{fires, heals},
     support::{
         pods::{Addresses, client},
         redis::minimal_rules,

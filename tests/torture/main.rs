@@ -14,6 +14,7 @@ mod support;
 mod admin;
 mod bulk;
 mod damage;
+mod inject;
 mod kind;
 mod level;
 mod limits;
@@ -26,7 +27,6 @@ mod process;
 mod report;
 mod run;
 mod servers;
-mod strike;
 mod world;
 
 /// How long the storm is by default.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
+    inject::Struck,
     plan::{Between, Kind},
-    strike::Struck,
     support::{journal::Journal, ledger::Ledger, transformer::transformed},
     world::{FLOWING, SUBJECTS},
 };

@@ -60,7 +60,7 @@ pub struct Planned {
     /// From the beginning of the storm.
     pub at: Duration,
     pub kind: Kind,
-    /// Which of those that a fault of this kind can strike.
+    /// Which of those that a fault of this kind can inject.
     pub target: usize,
     pub lasts: Duration,
     /// Bytes until a cut.

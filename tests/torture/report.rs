@@ -7,9 +7,9 @@ use std::{
 };
 
 use crate::{
+    inject::Struck,
     level::Level,
     plan::{Kind, Planned, Topology},
-    strike::Struck,
     support::{
         examiner::{Anomalies, Anomaly, Found},
         journal::Journal,

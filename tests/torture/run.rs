@@ -15,12 +15,12 @@ use tokio::{
 
 use crate::{
     bulk, damage,
+    inject::{Struck, inject},
     level::Level,
     load,
     measure::recoveries,
     plan::{Kind, Planned, Topology, plan_of},
     report::Report,
-    strike::{Struck, strike},
     support::{
         checker::forgotten,
         examiner::{Anomaly, Held, examine},
@@ -134,7 +134,7 @@ async fn storm_of(
             let (world, fault) = (world.clone(), *fault);
             spawn_local(async move {
                 sleep(fault.at.saturating_sub(begun.elapsed())).await;
-                strike(&world, fault).await
+                inject(&world, fault).await
             })
         })
         .collect();

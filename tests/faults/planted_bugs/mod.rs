@@ -1,4 +1,4 @@
-//! Each scene passes without a bug, and shows a named anomaly with each bug that is planted for it.
+//! Each scenario passes without a bug, and shows a named anomaly with each bug that is planted for it.
 #![cfg(all(feature = "pause-points", feature = "planted-bugs"))]
 
 use std::{
@@ -8,54 +8,54 @@ use std::{
     time::Instant,
 };
 
-use scene::Anomaly;
-use scenes::Ended;
+use scenario::Anomaly;
+use scenarios::Ended;
 
-mod scene;
-mod scenes;
+mod scenario;
+mod scenarios;
 use crate::support;
 
-/// Scenes that run at the same time.
+/// Scenarios that run at the same time.
 const AT_ONCE: usize = 4;
 
 type Running = Pin<Box<dyn Future<Output = Ended>>>;
 
-/// A scene, and the means that make its race certain.
+/// A scenario, and the means that make its race certain.
 struct Of {
     name: &'static str,
     layer: &'static str,
     run: fn(Option<String>) -> Running,
 }
 
-macro_rules! scene {
+macro_rules! scenario {
     ($name:ident, $layer:literal) => {
-        Of { name: stringify!($name), layer: $layer, run: |bug| Box::pin(scenes::$name(bug)) }
+        Of { name: stringify!($name), layer: $layer, run: |bug| Box::pin(scenarios::$name(bug)) }
     };
 }
 
 const SCENES: [Of; 19] = [
-    scene!(failures, "journey"),
-    scene!(unclear_answers, "journey"),
-    scene!(sent_twice, "journey"),
-    scene!(deep_body, "journey"),
-    scene!(damaged_lane, "journey"),
-    scene!(batches, "pause points"),
-    scene!(lost_answer, "pause points"),
-    scene!(full, "pause points"),
-    scene!(dies_before_the_call, "pause points"),
-    scene!(dies_before_the_answer, "pause points"),
-    scene!(dies_with_claims, "pause points"),
-    scene!(owner_is_late, "pause points"),
-    scene!(owner_is_late_for_an_epoch, "pause points"),
-    scene!(owner_dies_after_a_refusal, "pause points"),
-    scene!(owner_drains, "pause points"),
-    scene!(worker_hangs_up, "sockets"),
-    scene!(closes_its_direction, "pause points"),
-    scene!(made_again, "pause points"),
-    scene!(comes_and_goes, "journey"),
+    scenario!(failures, "journey"),
+    scenario!(unclear_answers, "journey"),
+    scenario!(sent_twice, "journey"),
+    scenario!(deep_body, "journey"),
+    scenario!(damaged_lane, "journey"),
+    scenario!(batches, "pause points"),
+    scenario!(lost_answer, "pause points"),
+    scenario!(full, "pause points"),
+    scenario!(dies_before_the_call, "pause points"),
+    scenario!(dies_before_the_answer, "pause points"),
+    scenario!(dies_with_claims, "pause points"),
+    scenario!(owner_is_late, "pause points"),
+    scenario!(owner_is_late_for_an_epoch, "pause points"),
+    scenario!(owner_dies_after_a_refusal, "pause points"),
+    scenario!(owner_drains, "pause points"),
+    scenario!(worker_hangs_up, "sockets"),
+    scenario!(closes_its_direction, "pause points"),
+    scenario!(made_again, "pause points"),
+    scenario!(comes_and_goes, "journey"),
 ];
 
-/// Each bug, its description, the scene that must find it, and the anomalies that prove it. A
+/// Each bug, its description, the scenario that must find it, and the anomalies that prove it. A
 /// request that is sent before the answer to the previous one may also overtake it.
 const BUGS: [(&str, &str, &str, &[Anomaly]); 25] = [
     (
@@ -146,9 +146,9 @@ async fn each_planted_bug_is_caught_and_nothing_is_without_one() {
     let only = std::env::var("RESEQ_CASES").ok();
     let chosen = |name: &str| only.as_ref().is_none_or(|only| name.contains(only));
     let clean = SCENES.iter().map(|of| (of.name, None));
-    let planted = BUGS.iter().map(|(bug, _, scene, _)| (*scene, Some(*bug)));
+    let planted = BUGS.iter().map(|(bug, _, scenario, _)| (*scenario, Some(*bug)));
     let queue: VecDeque<_> =
-        clean.chain(planted).filter(|(scene, bug)| chosen(bug.unwrap_or(scene))).collect();
+        clean.chain(planted).filter(|(scenario, bug)| chosen(bug.unwrap_or(scenario))).collect();
     let planned = queue.len();
     let (queue, ended) = (Arc::new(Mutex::new(queue)), Arc::new(Mutex::new(Vec::new())));
     let runs = async {
@@ -157,8 +157,8 @@ async fn each_planted_bug_is_caught_and_nothing_is_without_one() {
                 let (queue, ended) = (queue.clone(), ended.clone());
                 tokio::task::spawn_local(async move {
                     let next = || queue.lock().unwrap().pop_front();
-                    while let Some((scene, bug)) = next() {
-                        let of = SCENES.iter().find(|of| of.name == scene).unwrap();
+                    while let Some((scenario, bug)) = next() {
+                        let of = SCENES.iter().find(|of| of.name == scenario).unwrap();
                         let begun = Instant::now();
                         let found = (of.run)(bug.map(str::to_owned)).await;
                         let ms = begun.elapsed().as_millis();
@@ -168,7 +168,7 @@ async fn each_planted_bug_is_caught_and_nothing_is_without_one() {
             })
             .collect();
         for worker in workers {
-            worker.await.expect("every scene can be played");
+            worker.await.expect("every scenario can be played");
         }
     };
     tokio::task::LocalSet::new().run_until(runs).await;

@@ -4,7 +4,7 @@ use crate::support::{redis::TestRedis, source::root};
 
 const CALLS: usize = 20_000;
 
-/// `cargo test --features next-schema --test upgrades -- --ignored --nocapture cost`
+/// `cargo test --features next-schema --test faults upgrades -- --ignored --nocapture cost`
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn the_cost_of_looking_at_the_schema() {

@@ -1,7 +1,6 @@
 //! Every policy of a destination, over HTTP and with real processes: what happens when things fail
 //! or wait. Each test ends with balanced counters: every message is pending or gone.
 
-
 mod damage;
 mod damage_told;
 mod desk;

@@ -13,7 +13,7 @@ use reseq::{
 use serde_json::{Value, json};
 
 use super::{BATCH, Watched, known, short};
-use crate::steering::{client, each, said};
+use crate::operations::{client, each, said};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

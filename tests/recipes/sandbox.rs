@@ -20,11 +20,11 @@ use crate::support::{
 
 /// A recipe that has not ended by then fails its test.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// One kitchen at a time: each of them is work for the whole machine.
+/// One sandbox at a time: each of them is work for the whole machine.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// Pods on one Redis.
-pub struct Kitchen {
+pub struct Sandbox {
     pub redis: TestRedis,
     pub pods: Vec<Pod>,
     pub settings: Settings,
@@ -33,18 +33,18 @@ pub struct Kitchen {
     _alone: MutexGuard<'static, ()>,
 }
 
-impl Kitchen {
+impl Sandbox {
     /// So many pods, each with all roles.
-    pub async fn open(count: usize) -> Kitchen {
+    pub async fn open(count: usize) -> Sandbox {
         let alone = ONE_AT_A_TIME.lock().await;
         let redis = TestRedis::start().await;
         let settings = Settings::new(redis.url());
-        let mut kitchen =
-            Kitchen { redis, pods: Vec::new(), settings, without_epochs: None, _alone: alone };
+        let mut sandbox =
+            Sandbox { redis, pods: Vec::new(), settings, without_epochs: None, _alone: alone };
         for _ in 0..count {
-            kitchen.add_pod().await;
+            sandbox.add_pod().await;
         }
-        kitchen
+        sandbox
     }
 
     pub async fn add_pod(&mut self) {

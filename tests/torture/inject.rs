@@ -37,7 +37,7 @@ pub struct Struck {
 
 /// Strikes, waits as long as planned, and undoes it. An error says why it did not fire, or was not
 /// recovered from.
-pub async fn strike(world: &Arc<World>, planned: Planned) -> Result<Struck, String> {
+pub async fn inject(world: &Arc<World>, planned: Planned) -> Result<Struck, String> {
     let begun = Instant::now();
     let from = match planned.kind {
         Kind::Kill(_) | Kind::FreezeShort(_) | Kind::FreezeLong(_) | Kind::Scale(_) => {
@@ -46,7 +46,7 @@ pub async fn strike(world: &Arc<World>, planned: Planned) -> Result<Struck, Stri
         Kind::Link(between, trouble) => link(world, planned, between, trouble).await?,
         Kind::Receiver(mood) => receiver(world, planned, mood).await?,
         Kind::ReceiverKilled => receiver_killed(world, planned).await?,
-        Kind::Damaged => damage::strike(world, planned).await?,
+        Kind::Damaged => damage::inject(world, planned).await?,
         Kind::RightsTaken | Kind::ChannelsTaken => limits::rights(world, planned).await?,
         Kind::ConnectionsFull => limits::connections(world, planned).await?,
         Kind::DescriptorsGone => limits::descriptors(world, planned).await?,

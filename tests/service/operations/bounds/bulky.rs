@@ -4,7 +4,7 @@ use reseq::store::CatalogEntry;
 use serde_json::{Value, json};
 
 use super::{Watched, arrival, known};
-use crate::steering::each;
+use crate::operations::each;
 
 /// Bytes of a body, without its quotes: with them it is the longest that Reseq accepts.
 const LONG: usize = (1 << 20) - 64;

@@ -1,4 +1,4 @@
-//! What the scenes share: a small deployment, with or without a planted bug, and the verdict on the
+//! What the scenarios share: a small deployment, with or without a planted bug, and the verdict on the
 //! outcome.
 
 use std::{
@@ -32,7 +32,7 @@ use crate::support::{
 
 /// With a planted bug, something that has not happened by then counts as never.
 const SOON: Duration = Duration::from_secs(6);
-/// How long a scene watches for what must not happen.
+/// How long a scenario watches for what must not happen.
 const A_WHILE: Duration = Duration::from_millis(700);
 
 /// A broken promise.
@@ -81,7 +81,7 @@ impl fmt::Display for Anomaly {
     }
 }
 
-/// The result of a scene: nothing wrong, or an anomaly.
+/// The result of a scenario: nothing wrong, or an anomaly.
 pub type Verdict = Result<(), Anomaly>;
 
 /// How the receiver and the transform behave.
@@ -102,7 +102,7 @@ pub struct Manners {
 }
 
 /// One deployment with one destination, `orders`.
-pub struct Scene {
+pub struct Scenario {
     pub redis: TestRedis,
     pub control: Control,
     pub pods: Vec<Pod>,
@@ -118,7 +118,7 @@ pub struct Scene {
     _servers: Vec<AbortOnDropHandle<()>>,
 }
 
-impl Scene {
+impl Scenario {
     /// Starts pods of these roles, all with this bug. `change` adapts their settings.
     pub async fn start(
         bug: Option<&str>,
@@ -126,7 +126,7 @@ impl Scene {
         manners: Manners,
         delivery: &str,
         change: impl Fn(&mut Settings),
-    ) -> Scene {
+    ) -> Scenario {
         let (redis, control) = (TestRedis::start().await, Control::start());
         let (journal, transforms) = (Arc::new(Journal::default()), Arc::new(Journal::default()));
         let (receiver, first) = receiver(&journal, manners).await;
@@ -154,7 +154,7 @@ impl Scene {
         let ledger = Arc::new(Ledger::default());
         let producer = Producer::new("producer", &[pods[0].addresses.clone()], &ledger);
         let patience = if bug.is_some() { SOON } else { PATIENCE };
-        Scene {
+        Scenario {
             redis,
             control,
             pods,
@@ -180,7 +180,7 @@ impl Scene {
     }
 
     /// Waits until a condition holds; stuck if it never does.
-    pub async fn until(&self, mut is_so: impl AsyncFnMut(&Scene) -> bool) -> Verdict {
+    pub async fn until(&self, mut is_so: impl AsyncFnMut(&Scenario) -> bool) -> Verdict {
         let deadline = Instant::now() + self.patience;
         while !is_so(self).await {
             if Instant::now() > deadline {
@@ -192,7 +192,7 @@ impl Scene {
     }
 
     /// Whether something happens that must not.
-    pub async fn comes_to(&self, mut is_so: impl AsyncFnMut(&Scene) -> bool) -> bool {
+    pub async fn comes_to(&self, mut is_so: impl AsyncFnMut(&Scenario) -> bool) -> bool {
         let deadline = Instant::now() + A_WHILE;
         while Instant::now() < deadline {
             if is_so(self).await {
@@ -217,7 +217,7 @@ impl Scene {
 
     /// Does the same for these bodies, which must arrive in this order.
     pub async fn settles_with(&self, bodies: &[String]) -> Verdict {
-        self.until(async |scene| scene.is_idle().await).await?;
+        self.until(async |scenario| scenario.is_idle().await).await?;
         let deliveries = self.journal.all();
         let mut last = 0;
         for body in bodies {

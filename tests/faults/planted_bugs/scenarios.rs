@@ -1,10 +1,10 @@
-//! The scenes. Each passes without a bug, and shows an anomaly with every bug that it is for.
+//! The scenarios. Each passes without a bug, and shows an anomaly with every bug that it is for.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{
-    scene::{Anomaly, Manners, Scene, Verdict},
+    scenario::{Anomaly, Manners, Scenario, Verdict},
     support::{
         control::Visit,
         journal::Delivery,
@@ -25,7 +25,7 @@ fn bodies(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{{\"number\":{number}}}")).collect()
 }
 
-/// The verdict of a scene, and how many messages it had sent.
+/// The verdict of a scenario, and how many messages it had sent.
 pub type Ended = (Verdict, usize);
 
 /// Transforms fail, deliveries are refused, one message takes long, and Redis is killed between two
@@ -39,21 +39,21 @@ pub async fn failures(bug: Option<String>) -> Ended {
         // machine.
         settings.processor_lease_ms = 2000;
     };
-    let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, leases).await;
+    let mut scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, leases).await;
     let verdict = async {
-        scene.send(8).await?;
-        scene.settles().await?;
+        scenario.send(8).await?;
+        scenario.settles().await?;
         let of_third =
             |one: &&Delivery| one.headers.as_ref().is_some_and(|headers| headers.sequence == 3);
-        if scene.transforms.all().iter().filter(of_third).count() > 1 {
+        if scenario.transforms.all().iter().filter(of_third).count() > 1 {
             return Err(Anomaly::ProcessedTwice);
         }
-        scene.redis.kill_and_restart().await;
-        scene.send(8).await?;
-        scene.settles().await
+        scenario.redis.kill_and_restart().await;
+        scenario.send(8).await?;
+        scenario.settles().await
     }
     .await;
-    (verdict, scene.sent)
+    (verdict, scenario.sent)
 }
 
 /// The receiver accepts a part of each batch, and its answer cannot be parsed.
@@ -61,28 +61,29 @@ pub async fn unclear_answers(bug: Option<String>) -> Ended {
     let manners = Manners { is_unclear: true, ..Manners::default() };
     let delivery =
         "delivery = { batch_max = 4, batch_linger_ms = 20, backoff_ms = 20, backoff_max_ms = 50 }";
-    let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, delivery, short_leases).await;
+    let mut scenario =
+        Scenario::start(bug.as_deref(), &[ALL], manners, delivery, short_leases).await;
     let verdict = async {
-        scene.send(8).await?;
-        scene.settles().await
+        scenario.send(8).await?;
+        scenario.settles().await
     }
     .await;
-    (verdict, scene.sent)
+    (verdict, scenario.sent)
 }
 
 /// A producer sends the same JSON message twice, with the idempotency key in the header.
 pub async fn sent_twice(bug: Option<String>) -> Ended {
     let manners = Manners::default();
-    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let message = json!({"destinations": ["orders"], "body": {"number": 0}});
     for _ in 0..2 {
-        let request = client().post(scene.pods[0].url("/v1/messages")).json(&message);
+        let request = client().post(scenario.pods[0].url("/v1/messages")).json(&message);
         let sent = request.header("idempotency-key", "order-0").send().await.unwrap();
         assert_eq!(sent.status(), 202);
     }
     let verdict = async {
-        scene.until(async |scene| scene.is_idle().await).await?;
-        if scene.last_sequence().await == 1 { Ok(()) } else { Err(Anomaly::Doubled) }
+        scenario.until(async |scenario| scenario.is_idle().await).await?;
+        if scenario.last_sequence().await == 1 { Ok(()) } else { Err(Anomaly::Doubled) }
     }
     .await;
     (verdict, 2)
@@ -95,14 +96,14 @@ pub async fn deep_body(bug: Option<String>) -> Ended {
         *settings = settings.clone().destination("work", fields);
     };
     let manners = Manners::default();
-    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, with_worker).await;
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, with_worker).await;
     for body in ["[".repeat(500) + &"]".repeat(500), "1".to_owned()] {
-        let request = client().post(scene.pods[0].url("/v1/destinations/work/messages"));
+        let request = client().post(scenario.pods[0].url("/v1/destinations/work/messages"));
         let request = request.header("content-type", "application/json").body(body);
         assert_eq!(request.send().await.unwrap().status(), 202);
     }
     let lease = json!({"destinations": ["work"], "max": 2, "wait_ms": 1000});
-    let leased = client().post(scene.pods[0].url("/v1/leases")).json(&lease);
+    let leased = client().post(scenario.pods[0].url("/v1/leases")).json(&lease);
     let leased = leased.send().await.unwrap().json::<Value>().await;
     let count = leased.ok().and_then(|leased| leased["leases"].as_array().map(Vec::len));
     (if count == Some(2) { Ok(()) } else { Err(Anomaly::Stuck) }, 2)
@@ -116,9 +117,9 @@ pub async fn damaged_lane(bug: Option<String>) -> Ended {
         *settings = settings.clone().destination("work", fields);
     };
     let manners = Manners::default();
-    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, with_worker).await;
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, with_worker).await;
     let post = async |path: &str, body: Value| {
-        let request = client().post(scene.pods[0].url(path)).json(&body);
+        let request = client().post(scenario.pods[0].url(path)).json(&body);
         request.send().await.unwrap().json::<Value>().await.unwrap()
     };
     for key in ["a", "b"] {
@@ -127,14 +128,14 @@ pub async fn damaged_lane(bug: Option<String>) -> Ended {
     let lease = json!({"destinations": ["work"], "max": 2, "min": 2, "wait_ms": 10_000});
     let leases = post("/v1/leases", lease).await["leases"].clone();
     let ready = "reseq:{p00}:d:work:ready:a";
-    scene.redis.ask::<()>(&["SET", ready, "of another type"]).await.unwrap();
+    scenario.redis.ask::<()>(&["SET", ready, "of another type"]).await.unwrap();
     let item = |lease: &Value| json!({"token": lease["token"], "body": 1});
     let items: Vec<Value> = leases.as_array().unwrap().iter().map(item).collect();
     let results = post("/v1/leases/complete", json!({"items": items})).await["results"].clone();
     if results[0]["status"] != "damaged" || results[1]["status"] != "ok" {
         return (Err(Anomaly::Stuck), 2);
     }
-    let answer = client().get(scene.pods[0].url("/readyz")).send().await.unwrap();
+    let answer = client().get(scenario.pods[0].url("/readyz")).send().await.unwrap();
     let names_it = answer.text().await.unwrap().contains("damaged: work: complete: ");
     (if names_it { Ok(()) } else { Err(Anomaly::Unnamed) }, 2)
 }
@@ -142,17 +143,17 @@ pub async fn damaged_lane(bug: Option<String>) -> Ended {
 /// The first batch of a stream is held before its call, while the next ones come.
 pub async fn batches(bug: Option<String>) -> Ended {
     let manners = Manners::default();
-    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let bodies = bodies(8);
     let verdict = async {
-        scene.control.catch("ingest.gathered");
-        let mut frames = scene.connect().await;
+        scenario.control.catch("ingest.gathered");
+        let mut frames = scenario.connect().await;
         frames.write(&bodies[0]).await;
-        let held = scene.control.caught().await;
+        let held = scenario.control.caught().await;
         for body in &bodies[1..] {
             frames.write(body).await;
         }
-        scene.comes_to(async |scene| scene.last_sequence().await > 0).await;
+        scenario.comes_to(async |scenario| scenario.last_sequence().await > 0).await;
         held.go();
         let mut last = 0;
         for _ in &bodies {
@@ -162,7 +163,7 @@ pub async fn batches(bug: Option<String>) -> Ended {
             }
             last = sequence;
         }
-        scene.settles_with(&bodies).await
+        scenario.settles_with(&bodies).await
     }
     .await;
     (verdict, bodies.len())
@@ -172,22 +173,22 @@ pub async fn batches(bug: Option<String>) -> Ended {
 /// key.
 pub async fn lost_answer(bug: Option<String>) -> Ended {
     let manners = Manners::default();
-    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let bodies = bodies(2);
     let verdict = async {
-        let mut frames = scene.connect().await;
+        let mut frames = scenario.connect().await;
         // The pod learns the epoch with its first call.
         frames.write(&bodies[0]).await;
         frames.answer().await?.ok_or(Anomaly::Stuck)?;
-        scene.control.catch("ingest.gathered");
+        scenario.control.catch("ingest.gathered");
         frames.write(&bodies[1]).await;
-        let held = scene.control.caught().await;
-        scene.ways[0].keep_answers();
+        let held = scenario.control.caught().await;
+        scenario.ways[0].keep_answers();
         held.go();
-        scene.until(async |scene| scene.last_sequence().await == 2).await?;
-        scene.ways[0].cut();
+        scenario.until(async |scenario| scenario.last_sequence().await == 2).await?;
+        scenario.ways[0].cut();
         frames.answer().await?.ok_or(Anomaly::Stuck)?;
-        scene.settles_with(&bodies).await
+        scenario.settles_with(&bodies).await
     }
     .await;
     (verdict, bodies.len())
@@ -198,29 +199,29 @@ pub async fn lost_answer(bug: Option<String>) -> Ended {
 pub async fn full(bug: Option<String>) -> Ended {
     let delivery = format!("backlog_max = 4\n{SOON}");
     let manners = Manners::default();
-    let scene = Scene::start(bug.as_deref(), &[ALL], manners, &delivery, short_leases).await;
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, &delivery, short_leases).await;
     let bodies = bodies(6);
     let verdict = async {
-        scene.control.catch("sender.sending");
-        let mut frames = scene.connect().await;
+        scenario.control.catch("sender.sending");
+        let mut frames = scenario.connect().await;
         for body in &bodies[..4] {
             frames.write(body).await;
             frames.answer().await?.ok_or(Anomaly::Stuck)?;
         }
-        let sender = scene.control.caught().await;
-        scene.control.catch("ingest.gathered");
+        let sender = scenario.control.caught().await;
+        scenario.control.catch("ingest.gathered");
         frames.write(&bodies[4]).await;
-        let fifth = scene.control.caught().await;
-        scene.control.catch("ingest.gathered");
+        let fifth = scenario.control.caught().await;
+        scenario.control.catch("ingest.gathered");
         frames.write(&bodies[5]).await;
         fifth.go();
-        let sixth = scene.control.caught().await;
+        let sixth = scenario.control.caught().await;
         sender.go();
-        scene.settles_with(&bodies[..4]).await?;
+        scenario.settles_with(&bodies[..4]).await?;
         sixth.go();
         let fifth = frames.answer().await?.ok_or(Anomaly::Stuck)?;
         let sixth = frames.answer().await?.ok_or(Anomaly::Stuck)?;
-        if sixth < fifth { Err(Anomaly::Overtaken) } else { scene.settles_with(&bodies).await }
+        if sixth < fifth { Err(Anomaly::Overtaken) } else { scenario.settles_with(&bodies).await }
     }
     .await;
     (verdict, bodies.len())
@@ -229,17 +230,17 @@ pub async fn full(bug: Option<String>) -> Ended {
 /// The pod dies with a gathered batch that it has not sent to Redis.
 pub async fn dies_before_the_call(bug: Option<String>) -> Ended {
     let manners = Manners::default();
-    let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let mut scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let bodies = bodies(1);
     let verdict = async {
-        scene.control.catch("ingest.gathered");
-        let mut frames = scene.connect().await;
+        scenario.control.catch("ingest.gathered");
+        let mut frames = scenario.connect().await;
         frames.write(&bodies[0]).await;
-        let held = scene.control.caught().await;
+        let held = scenario.control.caught().await;
         let promised = frames.early_answer().await;
-        scene.kills(held);
-        scene.pods[0].restart().await;
-        if promised.is_some() { scene.settles_with(&bodies).await } else { Ok(()) }
+        scenario.kills(held);
+        scenario.pods[0].restart().await;
+        if promised.is_some() { scenario.settles_with(&bodies).await } else { Ok(()) }
     }
     .await;
     (verdict, bodies.len())
@@ -248,18 +249,18 @@ pub async fn dies_before_the_call(bug: Option<String>) -> Ended {
 /// The pod dies after Redis has stamped a message, before it answers. The producer asks again.
 pub async fn dies_before_the_answer(bug: Option<String>) -> Ended {
     let manners = Manners::default();
-    let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let mut scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let verdict = async {
-        scene.control.catch("ingest.stamped");
-        let doors = [scene.pods[0].addresses.clone()];
-        let mut producer = Producer::new("producer", &doors, &scene.ledger);
+        scenario.control.catch("ingest.stamped");
+        let doors = [scenario.pods[0].addresses.clone()];
+        let mut producer = Producer::new("producer", &doors, &scenario.ledger);
         let dies = async {
-            let held = scene.control.caught().await;
-            scene.kills(held);
-            scene.pods[0].restart().await;
+            let held = scenario.control.caught().await;
+            scenario.kills(held);
+            scenario.pods[0].restart().await;
         };
         tokio::join!(producer.send(Item::new(&["orders"], None, "producer", 0)), dies);
-        scene.settles().await
+        scenario.settles().await
     }
     .await;
     (verdict, 1)
@@ -268,41 +269,41 @@ pub async fn dies_before_the_answer(bug: Option<String>) -> Ended {
 /// The pod dies with claimed messages, and comes back.
 pub async fn dies_with_claims(bug: Option<String>) -> Ended {
     let manners = Manners { fails_each: 100, ..Manners::default() };
-    let mut scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let mut scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let verdict = async {
-        scene.control.catch("processor.claimed");
-        scene.send(5).await?;
-        let held = scene.control.caught().await;
-        scene.kills(held);
-        scene.pods[0].restart().await;
-        scene.settles().await
+        scenario.control.catch("processor.claimed");
+        scenario.send(5).await?;
+        let held = scenario.control.caught().await;
+        scenario.kills(held);
+        scenario.pods[0].restart().await;
+        scenario.settles().await
     }
     .await;
-    (verdict, scene.sent)
+    (verdict, scenario.sent)
 }
 
 /// The owner's renewal is late while it delivers, and another acquires the partition.
 pub async fn owner_is_late(bug: Option<String>) -> Ended {
     let manners = Manners { takes_ms: 25, ..Manners::default() };
     let roles = [ALL, "sender"];
-    let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
+    let mut scenario = Scenario::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
     let verdict = async {
-        scene.send(100).await?;
-        scene.control.catch("owner.renewing");
-        let held = scene.control.caught().await;
+        scenario.send(100).await?;
+        scenario.control.catch("owner.renewing");
+        let held = scenario.control.caught().await;
         let late = held.visit.process;
         let taken = |visit: &Visit| visit.point == "owner.taken" && visit.process != late;
-        scene.control.sees("another takes the partition", 0, 1, taken).await;
-        let since = scene.control.count();
-        scene.until(async |scene| scene.is_idle().await).await?;
+        scenario.control.sees("another takes the partition", 0, 1, taken).await;
+        let since = scenario.control.count();
+        scenario.until(async |scenario| scenario.is_idle().await).await?;
         let sends = |visit: &Visit| visit.point == "sender.sending" && visit.process == late;
         // One delivery may have been under way.
-        let sent_late = scene.control.visits(since, sends).len();
+        let sent_late = scenario.control.visits(since, sends).len();
         held.go();
-        if sent_late > 2 { Err(Anomaly::TwoOwners) } else { scene.settles().await }
+        if sent_late > 2 { Err(Anomaly::TwoOwners) } else { scenario.settles().await }
     }
     .await;
-    (verdict, scene.sent)
+    (verdict, scenario.sent)
 }
 
 /// The owner's renewal is late, another acquires the partition and is frozen, and Redis is
@@ -310,47 +311,47 @@ pub async fn owner_is_late(bug: Option<String>) -> Ended {
 pub async fn owner_is_late_for_an_epoch(bug: Option<String>) -> Ended {
     let manners = Manners::default();
     let roles = ["ingest", "sender", "sender"];
-    let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
+    let mut scenario = Scenario::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
     let verdict = async {
-        scene.send(5).await?;
-        scene.control.catch("owner.renewing");
-        let held = scene.control.caught().await;
+        scenario.send(5).await?;
+        scenario.control.catch("owner.renewing");
+        let held = scenario.control.caught().await;
         let (late, from) = (held.visit.process, held.since);
         let takes = |visit: &Visit| visit.point == "owner.taken";
         let other = |visit: &Visit| takes(visit) && visit.process != late;
-        let owner = scene.control.sees("another takes the partition", from, 1, other).await;
-        let owner = scene.pods.iter().position(|pod| pod.id() == owner.process).unwrap();
-        scene.pods[owner].freeze();
+        let owner = scenario.control.sees("another takes the partition", from, 1, other).await;
+        let owner = scenario.pods.iter().position(|pod| pod.id() == owner.process).unwrap();
+        scenario.pods[owner].freeze();
         // Looks like another server. Connections persist, so only the first call notices.
         let other_server = ["HSET", "reseq:{p00}:epoch", "server", "another"];
-        scene.redis.ask::<u64>(&other_server).await.unwrap();
-        let since = scene.control.count();
+        scenario.redis.ask::<u64>(&other_server).await.unwrap();
+        let since = scenario.control.count();
         held.go();
         let again = |visit: &Visit| takes(visit) && visit.process == late;
-        scene.control.sees("it takes the partition", since, 1, again).await;
+        scenario.control.sees("it takes the partition", since, 1, again).await;
         let epoch = ["HMGET", "reseq:{p00}:epoch", "epoch", "takeover_wait_ends_ms", "lease_ms"];
-        let (began, ends, lease): (u64, u64, u64) = scene.redis.ask(&epoch).await.unwrap();
-        scene.pods[owner].thaw();
-        if ends < began + lease { Err(Anomaly::TwoOwners) } else { scene.settles().await }
+        let (began, ends, lease): (u64, u64, u64) = scenario.redis.ask(&epoch).await.unwrap();
+        scenario.pods[owner].thaw();
+        if ends < began + lease { Err(Anomaly::TwoOwners) } else { scenario.settles().await }
     }
     .await;
-    (verdict, scene.sent)
+    (verdict, scenario.sent)
 }
 
 /// The owner dies after it has postponed a refused head, and another takes over.
 pub async fn owner_dies_after_a_refusal(bug: Option<String>) -> Ended {
     let manners = Manners { refuses_each: 3, ..Manners::default() };
     let roles = ["ingest", "sender", "sender"];
-    let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
+    let mut scenario = Scenario::start(bug.as_deref(), &roles, manners, SOON, short_leases).await;
     let verdict = async {
-        scene.control.catch("sender.ended");
-        scene.send(5).await?;
-        let held = scene.control.caught().await;
-        scene.kills(held);
-        scene.settles().await?;
+        scenario.control.catch("sender.ended");
+        scenario.send(5).await?;
+        let held = scenario.control.caught().await;
+        scenario.kills(held);
+        scenario.settles().await?;
         let of_third =
             |one: &&Delivery| one.headers.as_ref().is_some_and(|headers| headers.sequence == 3);
-        let deliveries = scene.journal.all();
+        let deliveries = scenario.journal.all();
         let last = deliveries.iter().rfind(of_third).and_then(|one| one.headers.as_ref());
         match last.map(|headers| headers.attempt) {
             Some(2..) => Ok(()),
@@ -358,7 +359,7 @@ pub async fn owner_dies_after_a_refusal(bug: Option<String>) -> Ended {
         }
     }
     .await;
-    (verdict, scene.sent)
+    (verdict, scenario.sent)
 }
 
 /// The owner is asked to end while a delivery is accepted and not settled.
@@ -367,25 +368,25 @@ pub async fn owner_drains(bug: Option<String>) -> Ended {
     // Nobody waits for this lease: the owner resigns its partitions.
     let long = |settings: &mut Settings| settings.sender_lease_ms = 30_000;
     let manners = Manners::default();
-    let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, long).await;
+    let mut scenario = Scenario::start(bug.as_deref(), &roles, manners, SOON, long).await;
     let verdict = async {
-        scene.control.catch("sender.accepted");
-        scene.send(5).await?;
-        let held = scene.control.caught().await;
-        let (owner, at) = (held.visit.process, scene.at(&held));
-        scene.pods[at].terminate();
+        scenario.control.catch("sender.accepted");
+        scenario.send(5).await?;
+        let held = scenario.control.caught().await;
+        let (owner, at) = (held.visit.process, scenario.at(&held));
+        scenario.pods[at].terminate();
         let drains = |visit: &Visit| visit.point == "shutdown.draining" && visit.process == owner;
-        scene.control.sees("the owner drains", 0, 1, drains).await;
+        scenario.control.sees("the owner drains", 0, 1, drains).await;
         held.go();
-        scene.pods[at].ended().await;
-        scene.settles().await?;
-        match scene.journal.all().len() {
+        scenario.pods[at].ended().await;
+        scenario.settles().await?;
+        match scenario.journal.all().len() {
             5 => Ok(()),
             _ => Err(Anomaly::Repeated),
         }
     }
     .await;
-    (verdict, scene.sent)
+    (verdict, scenario.sent)
 }
 
 /// A worker asks for messages and hangs up before the answer. Its lease would last for an hour.
@@ -395,16 +396,16 @@ pub async fn worker_hangs_up(bug: Option<String>) -> Ended {
         settings.destinations += "[[destination]]\nname = \"work\"\n\
                                   url = \"http://127.0.0.1:1/\"\ntransform = { kind = \"worker\" }\n";
     };
-    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, worker).await;
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, worker).await;
     let verdict = async {
-        let pod = &scene.pods[0];
+        let pod = &scenario.pods[0];
         let send = client().post(pod.url("/v1/destinations/work/messages")).body("1");
         assert_eq!(send.send().await.unwrap().status(), 202);
         let asked = json!({"destinations": ["work"], "lease_ms": 3_600_000});
-        scene.asks("/v1/leases", &asked.to_string()).await;
-        scene.until(async |_| pod.metric("reseq_claimed_total").await >= 1.0).await?;
+        scenario.asks("/v1/leases", &asked.to_string()).await;
+        scenario.until(async |_| pod.metric("reseq_claimed_total").await >= 1.0).await?;
         let mut leased = json!([]);
-        scene
+        scenario
             .until(async |_| {
                 let answer = client().post(pod.url("/v1/leases")).json(&asked).send().await;
                 let answer: Value = answer.unwrap().json().await.unwrap();
@@ -421,16 +422,16 @@ pub async fn worker_hangs_up(bug: Option<String>) -> Ended {
 /// A client sends a message and shuts down its direction before the message is stamped.
 pub async fn closes_its_direction(bug: Option<String>) -> Ended {
     let manners = Manners::default();
-    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
     let bodies = bodies(1);
     let verdict = async {
-        scene.control.catch("ingest.gathered");
-        let mut stream = scene.asks("/v1/destinations/orders/messages", &bodies[0]).await;
-        let held = scene.control.caught().await;
+        scenario.control.catch("ingest.gathered");
+        let mut stream = scenario.asks("/v1/destinations/orders/messages", &bodies[0]).await;
+        let held = scenario.control.caught().await;
         stream.shutdown().await.unwrap();
         // By then the pod has noticed.
         for _ in 0..10 {
-            let answer = client().get(scene.pods[0].url("/healthz")).send().await.unwrap();
+            let answer = client().get(scenario.pods[0].url("/healthz")).send().await.unwrap();
             assert_eq!(answer.status(), 200);
         }
         held.go();
@@ -439,7 +440,7 @@ pub async fn closes_its_direction(bug: Option<String>) -> Ended {
         if read.is_err() || !answer.starts_with("HTTP/1.1 202 ") {
             return Err(Anomaly::Unanswered);
         }
-        scene.settles_with(&bodies).await
+        scenario.settles_with(&bodies).await
     }
     .await;
     (verdict, 1)
@@ -451,46 +452,48 @@ pub async fn made_again(bug: Option<String>) -> Ended {
     let roles = ["ingest", "sender"];
     let long = |settings: &mut Settings| settings.sender_lease_ms = 30_000;
     let manners = Manners::default();
-    let mut scene = Scene::start(bug.as_deref(), &roles, manners, SOON, long).await;
+    let mut scenario = Scenario::start(bug.as_deref(), &roles, manners, SOON, long).await;
     let verdict = async {
-        scene.control.catch("sender.accepted");
-        scene.send(1).await?;
-        let held = scene.control.caught().await;
-        let at = scene.at(&held);
+        scenario.control.catch("sender.accepted");
+        scenario.send(1).await?;
+        let held = scenario.control.caught().await;
+        let at = scenario.at(&held);
         // The sender sees the removal and the new destination at the same time.
-        scene.pods[at].freeze();
-        scene.make_again().await;
-        scene.send(2).await?;
-        scene.pods[at].thaw();
+        scenario.pods[at].freeze();
+        scenario.make_again().await;
+        scenario.send(2).await?;
+        scenario.pods[at].thaw();
         let delivers = |visit: &Visit| visit.point == "sender.sending";
-        let since = scene.control.count();
+        let since = scenario.control.count();
         // Without the bug the sender starts over at once; with it, it waits for the old delivery.
-        scene.comes_to(async |scene| !scene.control.visits(since, delivers).is_empty()).await;
+        scenario
+            .comes_to(async |scenario| !scenario.control.visits(since, delivers).is_empty())
+            .await;
         held.go();
-        scene.settles().await
+        scenario.settles().await
     }
     .await;
-    (verdict, scene.sent)
+    (verdict, scenario.sent)
 }
 
 /// A destination is created, delivers, and is removed.
 pub async fn comes_and_goes(bug: Option<String>) -> Ended {
     let manners = Manners::default();
-    let scene = Scene::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
-    let path = scene.pods[0].url("/v1/destinations/passing");
+    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
+    let path = scenario.pods[0].url("/v1/destinations/passing");
     let definition = json!({"url": "http://127.0.0.1:9/"});
     assert_eq!(client().put(&path).json(&definition).send().await.unwrap().status(), 201);
     let sent = client().post(format!("{path}/messages")).body("1").send().await.unwrap();
     assert_eq!(sent.status(), 202);
-    let has_series = async |scene: &Scene| {
-        let metrics = client().get(scene.pods[0].url("/metrics")).send().await.unwrap();
+    let has_series = async |scenario: &Scenario| {
+        let metrics = client().get(scenario.pods[0].url("/metrics")).send().await.unwrap();
         metrics.text().await.unwrap().contains("destination=\"passing\"")
     };
     let verdict = async {
-        scene.until(has_series).await?;
+        scenario.until(has_series).await?;
         let removed = client().delete(format!("{path}?force=true")).send().await.unwrap();
         assert_eq!(removed.status(), 200);
-        scene.until(async |scene| !has_series(scene).await).await
+        scenario.until(async |scenario| !has_series(scenario).await).await
     }
     .await;
     (verdict, 1)
