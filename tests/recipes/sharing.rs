@@ -1,5 +1,5 @@
-//! Recipes 8 and 9: those who delete beside those who process, and resources that are taken two at
-//! a time.
+//! Recipes 8 and 9: providers that delete while processors process, and resources that are taken
+//! two at a time.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ async fn deleted_entries_never_take_effect_and_nothing_is_lost_or_done_twice() {
     }
     assert_eq!(number("refusedButCancelled"), 0, "{found}");
     assert_eq!(found["late"], json!(["409 wrong_state"]), "{found}");
-    // All three were at it at once.
+    // All three worked at the same time.
     assert!(number("confirmed") > 20 && number("delivered") > 20, "{found}");
     assert!(number("listings") > 5, "{found}");
     let numbers = kitchen.balanced("entries").await;
@@ -32,7 +32,8 @@ async fn deleted_entries_never_take_effect_and_nothing_is_lost_or_done_twice() {
 async fn never_more_is_taken_than_there_is_and_everybody_gets_through() {
     let kitchen = Kitchen::open(2).await;
     let found = kitchen.cook("09-two-resources-or-none.mjs", &[]).await;
-    // 20 takers, 20 takes each, in two rounds; each fifth goes wrong and gives back all the same.
+    // 20 takers, 20 takes each, in two rounds. Every fifth take fails and returns its resources
+    // nevertheless.
     assert_eq!(found["takes"], 2 * 20 * 16, "{found}");
     assert_eq!((&found["errors"], &found["through"]), (&json!(2 * 20 * 4), &json!(20)), "{found}");
     for wrong in ["shared", "tooEarly", "stale"] {
