@@ -1,10 +1,10 @@
-//! `reseq bench` in small: it measures what it was asked to, and sees order and completeness. What
-//! it measures is not judged: speed depends on the machine.
+//! A small run of `reseq bench`: it measures what it was asked to measure, and checks order and
+//! completeness. The numbers themselves are not checked: speed depends on the machine.
 
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Runs the bench; returns its report.
+/// Runs the bench. Returns its report.
 async fn bench(arguments: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
     command.args(["bench", "--json"]).args(arguments).kill_on_drop(true);
@@ -86,7 +86,7 @@ async fn idle_it_says_what_redis_and_the_pods_use() {
     for role in ["ingest", "processor", "sender"] {
         assert!(report["cpu_percent"][role].is_f64(), "{role}: {report}");
     }
-    // Leases are renewed even when nothing is sent.
+    // Senders renew their leases even when nothing is sent.
     assert!(report["scripts_per_s"].as_f64() > Some(0.0), "{report}");
     let commands = report["redis_commands"].as_array().unwrap();
     assert!(commands.iter().any(|command| command["name"] == "evalsha"), "{report}");
@@ -105,7 +105,7 @@ async fn senders_that_go_and_come_leave_order_as_it_is() {
         let case = &cases[case];
         assert_eq!((&case["case"], &case["events"]), (&name.into(), &events.into()), "{report}");
     }
-    // Who was struck had lanes, and so they have gaps.
+    // The stopped sender had lanes, so there are gaps.
     for struck in &cases[..2] {
         assert!(struck["lanes"].as_u64() > Some(0), "{report}");
         assert!(struck["gap_max_ms"].as_f64() > Some(0.0), "{report}");

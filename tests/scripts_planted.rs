@@ -1,6 +1,6 @@
-//! Each bug that can be planted in a script is caught: by random operations that are compared with
-//! the reference model, or by the interleavings of small worlds. The same each time. `RESEQ_CASES=halt`
-//! tries only the bugs whose names contain that.
+//! Every bug that can be planted in a script is caught, by random operations that are compared with
+//! the reference model, or by the interleavings of small worlds. The outcome is deterministic.
+//! `RESEQ_CASES=halt` tries only the bugs whose names contain `halt`.
 
 mod model;
 #[path = "script_calls/mod.rs"]
@@ -21,15 +21,15 @@ use rand::{SeedableRng, rngs::StdRng};
 use reseq::faults::planted_lua::{BUGS, Bug, plant};
 use small::{explore::Share, survey::survey, worlds};
 
-/// Where the random numbers begin.
+/// The first seed.
 const SEED: u64 = 7;
-/// The most operations that are compared before the interleavings are asked.
+/// The most operations that are compared before the interleavings run.
 const OPS_MAX: u64 = 4_000;
-/// The most that are compared after that, with more of the kinds that meet the script.
+/// The most operations that are compared after that, with more of the kinds that reach the script.
 const MORE_OPS_MAX: u64 = 8_000;
 /// The most operations of one sequence.
 const SEQUENCE_MAX: usize = 200;
-/// So many threads, each with a Redis of its own.
+/// Threads, each with its own Redis.
 const THREADS: usize = 2;
 
 /// What caught a bug, and after how many operations or calls.
@@ -69,7 +69,7 @@ fn every_bug_planted_in_a_script_is_caught() {
 
 #[test]
 fn what_catches_the_bugs_finds_nothing_without_one() {
-    // Each set of kinds that bugs are looked for with; all else with none of them.
+    // Each set of kinds that is used to look for bugs, and the empty set.
     let mut sets: Vec<&[Kind]> = BUGS.iter().map(|bug| meeting(bug.file)).collect();
     sets.push(&[]);
     let mut tried: Vec<&[Kind]> = Vec::new();
@@ -98,7 +98,7 @@ fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
         let counted = AtomicU64::new(0);
         std::thread::scope(|scope| {
             let run = || random_operations(Some(bug.name), most, wanted, &counted).is_some();
-            // What the scripts left behind may be so wrong that it cannot be read.
+            // A wrong script may leave a state that makes the comparison panic.
             scope.spawn(run).join().unwrap_or(true)
         })
         .then(|| counted.into_inner())
@@ -121,7 +121,7 @@ fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
     by_model(MORE_OPS_MAX, wanted).map(|operations| ("model, more of its kind", operations))
 }
 
-/// The kinds of operations that meet what a script does seldom.
+/// The kinds of operations that reach the rare branches of a script.
 fn meeting(file: &str) -> &'static [Kind] {
     match file {
         "postpone" => &[Kind::Postpone],
@@ -159,7 +159,7 @@ fn random_operations(
     None
 }
 
-/// After how many calls a small world is not as it should be.
+/// The number of calls after which a small world is wrong.
 fn interleavings(bug: &'static str) -> Option<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _planted = plant(bug);

@@ -1,4 +1,4 @@
-//! The checker of the journeys is itself checked: each thing that must not happen, it finds.
+//! Tests the checker of the journeys: it finds each thing that must not happen.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,7 +15,7 @@ use crate::support;
 
 const RULES: [Rule; 1] = [Rule { destination: "erp", by_key: true, is_transformed: true }];
 
-/// Sequences 1 to 4, of the keys a, b, a, b.
+/// Sequences 1 to 4, with the keys a, b, a, b.
 fn promises() -> Vec<Promise> {
     let promise = |sequence: u64| Promise {
         destination: "erp".into(),
@@ -44,7 +44,7 @@ fn delivery(promise: &Promise) -> Delivery {
     }
 }
 
-/// What the checker makes of deliveries of these sequences, changed by `change`.
+/// The checker's result for deliveries of these sequences, changed by `change`.
 fn checked(sequences: &[usize], change: impl Fn(usize, &mut Delivery)) -> Result<Found, String> {
     let (ledger, journal, promises) = (Ledger::default(), Journal::default(), promises());
     for (at, sequence) in sequences.iter().enumerate() {
@@ -111,7 +111,7 @@ fn a_repeat_or_a_place_that_is_not_as_it_was_is_found() {
     all(|headers| headers.id.push('x'));
 }
 
-/// Hand-made promises and deliveries, each changed by one thing that must not be.
+/// Promises and deliveries, each changed in one way that must not happen.
 struct Case {
     promises: Vec<Promise>,
     deliveries: Vec<Delivery>,
@@ -129,7 +129,7 @@ impl Case {
         Case { promises, deliveries, held, losses: Losses::None, destroyed, is_removed: false }
     }
 
-    /// Which anomalies are found, and how often.
+    /// Which anomalies the checker finds, and how many of each.
     fn found(self, order: Order) -> Vec<(Anomaly, usize)> {
         let (ledger, journal) = (Ledger::default(), Journal::default());
         self.promises.into_iter().for_each(|promise| ledger.promise(promise));
@@ -239,7 +239,7 @@ fn what_was_destroyed_may_be_missing_and_no_other() {
     assert_eq!(without_second(&[(7, 2)]), []);
     let lost = [(Anomaly::Lost, 1), (Anomaly::WrongPlace, 1)];
     assert_eq!(without_second(&[(7, 1)]), lost);
-    // In another epoch it is another message.
+    // The same sequence in another epoch is another message.
     assert_eq!(without_second(&[(8, 2)]), [(Anomaly::Lost, 1)]);
 }
 

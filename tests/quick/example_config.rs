@@ -1,10 +1,10 @@
-//! `reseq.example.toml` shows every field with its default: held here against the code.
+//! `reseq.example.toml` shows every field with its default. This checks it against the code.
 
 use std::path::Path;
 
 use reseq::{config::Config, domain::Destination};
 
-/// What the example shows beside the defaults, commented out.
+/// Alternatives to the defaults, which the example shows commented out.
 const ALTERNATIVES: [&str; 6] = [
     "# kind = \"http\"",
     "# url = \"http://127.0.0.1:9002/\"",
@@ -14,7 +14,7 @@ const ALTERNATIVES: [&str; 6] = [
     "# expression = \"{ order: .number, tenant: $headers[\\\"x-tenant\\\"] }\"",
 ];
 
-/// The example with its commented-out fields, less these lines, put in force.
+/// The example with its commented-out fields in force, except these lines.
 fn example_without(left_out: &[&str]) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("reseq.example.toml");
     let text = std::fs::read_to_string(path).unwrap();
@@ -40,7 +40,8 @@ fn every_field_is_shown_with_its_default() {
     let text = example_without(&ALTERNATIVES);
     let shown: toml::Table = toml::from_str(&text).unwrap();
     let config = load(&text);
-    // Nothing is left out: the loaded configuration written out in full is the example itself.
+    // The example is complete: the loaded configuration, written out in full, is the example
+    // itself.
     assert_eq!(toml::Table::try_from(&config).unwrap(), shown);
 
     let destination = &config.destinations[0];

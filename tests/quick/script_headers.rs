@@ -1,4 +1,4 @@
-//! What the headers of the Lua say, held against what Lua and Rust do.
+//! Checks the headers of the Lua files against what Lua and Rust do.
 
 use crate::support;
 
@@ -11,7 +11,7 @@ use std::{
 use reseq::store::rights_needed;
 use support::source::{code_of, files, root, shown};
 
-/// A script's header, read.
+/// The parsed header of a script.
 struct Header {
     name: String,
     first_line: String,
@@ -55,7 +55,7 @@ impl Header {
         header
     }
 
-    /// The keys that are there once, by number: their real shapes.
+    /// The keys that are not repeated, by number, with their real shapes.
     fn fixed_keys(&self) -> BTreeMap<usize, String> {
         let lines = self.sections["KEYS:"].lines().filter_map(|line| {
             let (number, rest) = line.trim().strip_prefix('[')?.split_once(']')?;
@@ -73,7 +73,7 @@ impl Header {
         names.filter(|name| name.len() > 3).map(str::to_owned).collect()
     }
 
-    /// The errors in its own code and in what it includes.
+    /// The errors in the script's own code and in its includes.
     fn errors(&self) -> BTreeSet<String> {
         let include = |name| {
             let path = root().join(format!("lua/include/{name}.lua"));
@@ -137,7 +137,7 @@ fn the_header_of_each_script_says_what_its_code_does() {
         for section in SECTIONS {
             assert!(header.sections.contains_key(section), "{name}: {section} is missing");
         }
-        // What drains must also run when memory is at its limit; what takes in must not.
+        // Scripts that drain must also run when memory is full; scripts that take in must not.
         let takes_in = ["ingest", "define"].contains(&name.as_str());
         let expected = if takes_in { "#!lua" } else { "#!lua flags=allow-oom" };
         assert_eq!(&header.first_line, expected, "{name}");
@@ -219,7 +219,7 @@ fn call_sites(name: &str) -> Vec<(String, String)> {
             let site = &rest[..ends.min().expect("a call is run")];
             let (mut once, mut looped, mut depth) = (String::new(), String::new(), 0);
             for line in site.lines() {
-                // For each lane, or for one.
+                // Runs for each lane, or for one.
                 let starts = |text: &str| line.trim_start().starts_with(text);
                 let is_loop = starts("for ") || starts("if let Some(lane) = lane ");
                 let opened = line.matches('{').count() as i32 - line.matches('}').count() as i32;
@@ -235,7 +235,7 @@ fn call_sites(name: &str) -> Vec<(String, String)> {
     sites
 }
 
-/// What Rust calls the commands of a pipeline, and what Redis calls them, where it differs.
+/// The Rust names of pipeline commands that differ from their Redis names.
 const METHODS: [(&str, &str); 6] = [
     ("hset_nx", "HSETNX"),
     ("set_ex", "SETEX"),
@@ -245,7 +245,7 @@ const METHODS: [(&str, &str); 6] = [
     ("atomic", "MULTI"),
 ];
 
-/// The methods that are called one after the other on what stands before this text.
+/// The methods of the call chain that `text` begins with.
 fn chained(text: &str) -> Vec<&str> {
     let (mut methods, mut depth, mut dot) = (Vec::new(), 0, None);
     for (at, c) in text.char_indices() {
@@ -264,7 +264,7 @@ fn chained(text: &str) -> Vec<&str> {
             break;
         }
     }
-    // What is looked for in a pipeline is no command.
+    // `cmd_iter` reads a pipeline: the methods after it are no commands.
     let end = methods.iter().position(|method| *method == "cmd_iter").unwrap_or(methods.len());
     methods.truncate(end);
     methods
@@ -294,7 +294,7 @@ fn commands_sent() -> BTreeSet<String> {
     sent
 }
 
-/// Not in every deployment, or not commands of Redis.
+/// Not needed by every deployment, or not a Redis command.
 const ELSEWHERE: [&str; 7] =
     ["ASKING", "CLUSTER", "CONFIG", "ROLE", "SENTINEL", "SHUTDOWN", "WAIT"];
 
@@ -342,7 +342,7 @@ fn the_store_passes_the_keys_that_the_headers_name() {
             let (name, fixed) = (&header.name, header.fixed_keys().len());
             assert_eq!(once.matches(".key(").count(), fixed, "{name}: keys passed once");
             let is_repeated = looped.contains(".key(");
-            // A call that purges no messages names no lanes.
+            // A call that removes no messages passes no lanes.
             let may_omit = name == "remove_batch" && once.contains("is_lease");
             assert!(is_repeated == header.has_repeated_keys() || may_omit, "{name}: keys per lane");
         }

@@ -1,5 +1,5 @@
-//! The shape of the project, held by tests: which module may know which, how long a file may be, and
-//! where the links of the documentation lead.
+//! The structure of the project: which module may import which, how long a file may be, and where
+//! the links of the documentation lead.
 
 use crate::support;
 
@@ -59,10 +59,10 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("main", &["cli"]),
 ];
 
-/// The stages never import each other: they meet in Redis.
+/// Ingest, processor and sender never import each other: they meet in Redis.
 const STAGE: &[&str] = &["store", "domain", "wire", "config", "telemetry", "faults"];
 
-/// The most lines of a file, tests aside.
+/// The most lines of a file, except tests.
 const LINES_MAX: usize = 450;
 
 /// The module of the crate that a file belongs to: `sender` for `src/sender/lane.rs`.
@@ -72,7 +72,7 @@ fn module_of(path: &Path) -> String {
     first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
 }
 
-/// What `text` names right after a `crate::`: one module, or each of a group in braces.
+/// The modules right after a `crate::` in `text`: one, or each of a group in braces.
 fn named(text: &str) -> Vec<String> {
     let word = |text: &str| -> String {
         text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
@@ -111,7 +111,7 @@ fn modules_import_only_what_is_below_them() {
         let (_, allowed) = allowed.unwrap_or_else(|| panic!("{module} is not in ARROWS"));
         let prefix = if module == "main" { "reseq::" } else { "crate::" };
         for (at, _) in code.match_indices(prefix) {
-            // `$crate::` and `some_crate::` are others.
+            // `$crate::` and `some_crate::` are something else.
             if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
                 continue;
             }
@@ -267,7 +267,7 @@ fn files_are_short_and_say_what_they_are_for() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Cargo builds where CARGO_TARGET_DIR or its configuration says: nothing may count on `target/`.
+/// Cargo builds where CARGO_TARGET_DIR or its configuration says: nothing may assume `target/`.
 #[test]
 fn nothing_counts_on_the_folder_in_which_cargo_builds() {
     let mut paths: Vec<_> = ["Makefile", ".ci/run", "bench/run", "bench/setup.sh"]
@@ -280,7 +280,8 @@ fn nothing_counts_on_the_folder_in_which_cargo_builds() {
     let mut wrong = Vec::new();
     for path in &paths {
         for (number, line) in fs::read_to_string(path).unwrap().lines().enumerate() {
-            // Maven's is its own; comments and the texts of `make help` say where it is as a rule.
+            // Maven's folder is another; comments and the texts of `make help` may name the
+            // default.
             let is_said = line.trim_start().starts_with(['#', '/']) || line.contains(": ## ");
             if line.replace("java/target/", "").contains(usual) && !is_said {
                 wrong.push(format!("{}:{}: {}", shown(path), number + 1, line.trim()));
@@ -299,11 +300,11 @@ fn nothing_counts_on_the_folder_in_which_cargo_builds() {
     }
 }
 
-/// The links of a page, without code: what stands in parentheses right after a closing bracket.
+/// The links of a page, without code: the text in parentheses right after a closing bracket.
 fn links_of(page: &str) -> Vec<String> {
     let mut prose = String::new();
     for paragraph in without_fences(page).split("\n\n") {
-        // Every second part stands between backticks.
+        // Every second part is inside backticks.
         prose.extend(paragraph.split('`').step_by(2));
         prose.push('\n');
     }
@@ -328,7 +329,7 @@ fn anchors_of(page: &str) -> Vec<String> {
     anchors.collect()
 }
 
-/// A page without its blocks of code between fences.
+/// A page without its fenced blocks of code.
 fn without_fences(page: &str) -> String {
     let mut is_code = false;
     let mut left = String::new();
@@ -343,7 +344,7 @@ fn without_fences(page: &str) -> String {
     left
 }
 
-/// Links lead to files and headings that exist. The book holds docs/ only, so its pages link to
+/// Links lead to files and headings that exist. The book contains only docs/, so its pages link to
 /// nothing outside.
 #[test]
 fn every_link_of_the_documentation_leads_somewhere() {

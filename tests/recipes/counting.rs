@@ -1,4 +1,4 @@
-//! Recipes 12 and 13: hits that are added up in batches, and a booking that reaches four services.
+//! Recipes 12 and 13: hits that are counted in batches, and a booking that reaches four services.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ async fn hits_are_counted_exactly_in_few_requests_and_one_mail_is_sent() {
     let number = |field: &str| found[field].as_u64().unwrap();
     assert!(number("requests") < 20_000 / 50, "{found}");
     assert!(number("lostAnswers") > 0 && number("repeatsSeen") > 0, "{found}");
-    // It was asked for more than once, and is one.
+    // The mail was requested more than once, and sent once.
     assert!(number("askedForMail") > 1, "{found}");
     let mails = found["mails"].as_array().unwrap();
     assert_eq!(mails.len(), 1, "{found}");

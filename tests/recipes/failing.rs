@@ -38,7 +38,8 @@ async fn a_failing_message_is_retried_set_aside_discarded_or_halts_its_lane() {
     sandbox.forgotten().await;
 }
 
-/// All in order; each poison at its sixth attempt, after waits that grow and differ.
+/// All messages arrived in order; each poison at its sixth attempt, after backoffs that grow and
+/// differ.
 fn retried(retry: &Value) {
     assert_eq!(numbers_of(&retry["took"]), (0..100).collect::<Vec<u64>>(), "{retry}");
     assert_eq!(numbers_of(&retry["attempts"]), [6; 4], "{retry}");
@@ -46,7 +47,8 @@ fn retried(retry: &Value) {
     assert!(waits.iter().any(|wait| wait != &waits[0]), "no jitter: {waits:?}");
 }
 
-/// Set aside after three attempts; the others in order; redriven behind them, in their own order.
+/// The poison became dead letters after three attempts. The others arrived in order. The redriven
+/// ones arrived behind them, in order among themselves.
 fn set_aside(letters: &Value) {
     assert_eq!(numbers_of(&letters["before"]), without_poison(), "{letters}");
     let set_aside: Vec<Value> =
@@ -65,7 +67,7 @@ fn set_aside(letters: &Value) {
     assert_eq!(letters["dead_letters"], 0);
 }
 
-/// The mended left in their own places, and nothing behind them left before.
+/// The repaired messages left at their own positions, and nothing behind them left before them.
 fn halted(halt: &Value) {
     let expected: Vec<Value> = (0..100)
         .map(|item| match POISON.contains(&item) {

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Looks at Redis again and again while `work` goes on; the most lanes that were there at once.
+/// Polls Redis while `work` goes on. Returns the most lanes that existed at once.
 async fn most_lanes<T>(
     mut redis: MultiplexedConnection,
     work: impl Future<Output = T>,
@@ -28,7 +28,7 @@ async fn most_lanes<T>(
     }
 }
 
-/// All numbers of what is pending are 0.
+/// Checks that all counters of pending messages are 0.
 fn nothing_is_left(stats: &Value) {
     for field in [
         "pending",
@@ -60,7 +60,7 @@ async fn each_of_many_records_has_a_queue_while_it_needs_one() {
     );
     assert_eq!((&found["sent"], &found["taken"]), (&json!(sent), &json!(sent)), "{found}");
     assert_eq!(found["outOfOrder"], 0, "{found}");
-    // There were lanes, as many as had something pending, and none is left.
+    // A lane exists only while it has pending messages, and none is left.
     assert!(found["lanesMax"].as_u64() > Some(0) && most > 0, "{most} at most; {found}");
     assert_eq!(found["lanesLeft"], 0, "{found}");
     nothing_is_left(&found["left"]);
@@ -78,10 +78,10 @@ async fn withdrawals_of_an_account_are_made_in_order_and_never_two_at_once() {
     let (found, most) = most_lanes(redis.clone(), cooked).await;
     assert_eq!(found["withdrawals"], 3000, "{found}");
     assert_eq!((&found["overlaps"], &found["negative"]), (&json!(0), &json!(0)), "{found}");
-    // Each was decided as one teller would have; some could not be paid out.
+    // A single teller would have decided each withdrawal alike; some were refused.
     assert_eq!(found["wrong"], 0, "{found}");
     assert!(found["refused"].as_u64() > Some(0), "{found}");
-    // The pool was used, across accounts; no account was left open.
+    // The pool processed several accounts at once; no account was left open.
     let at_once = found["atOnce"].as_u64().unwrap();
     assert!((5..=8).contains(&at_once), "{found}");
     assert_eq!(found["open"], 0, "{found}");

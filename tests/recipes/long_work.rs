@@ -13,7 +13,7 @@ fn checkpoint(line: &Value) -> u64 {
     line["checkpoint"].as_u64().unwrap_or_default()
 }
 
-/// The last checkpoint that a worker has told.
+/// The last checkpoint that a worker has printed.
 fn last_checkpoint(worker: &Cook) -> u64 {
     worker.said().iter().map(checkpoint).max().unwrap_or_default()
 }
@@ -42,12 +42,12 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
     let mut second = sandbox.start(IMPORT, &["worker"], &[("LEASE_MS", "600000")]);
     let begun = second.says("where it begins", |line| line["from"].is_u64()).await;
     let begins_at = begun["from"].as_u64().unwrap();
-    // The first may have been killed before it told its last checkpoint.
+    // The first worker may have been killed before it printed its last checkpoint.
     assert!((left_at..=left_at + 100).contains(&begins_at), "{begun} after {left_at}");
     assert_eq!(begun["attempt"], 2, "{begun}");
     second.says("a checkpoint", |line| checkpoint(line) >= begins_at + somewhere).await;
 
-    // It is told to end, and hands the work back at once.
+    // The second worker is asked to end, and requeues the message at once.
     let told = Instant::now();
     second.terminate();
     let last_words = second.finish().await;
@@ -56,7 +56,7 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
     let begun = third.says("where it begins", |line| line["from"].is_u64()).await;
     let waited = told.elapsed();
     assert!(waited.as_secs() < 30, "the third began after {waited:?}: {begun}");
-    // It was handed back, which is no attempt that went wrong.
+    // A requeued message has no failed attempt more.
     assert_eq!(begun["attempt"], 2, "{begun}");
     assert!(begun["from"].as_u64().unwrap() >= begins_at + somewhere, "{begun}");
 
@@ -64,7 +64,7 @@ async fn an_import_that_is_killed_goes_on_from_its_checkpoint() {
     assert_eq!((&found["imported"], &found["lines"]), (&json!(LINES), &json!(LINES)), "{found}");
     assert_eq!(found["once"], LINES, "{found}");
     assert_eq!((&found["first"], &found["last"]), (&json!("line 1"), &json!("line 20000")));
-    // No chunk came twice but, at most, those under way when the workers ended.
+    // Only chunks that were in progress when the workers ended came twice.
     let calls: Vec<u64> =
         found["calls"].as_array().unwrap().iter().map(|first| first.as_u64().unwrap()).collect();
     assert!(calls.len() as u64 <= LINES / 100 + 1, "{calls:?}");
@@ -79,7 +79,7 @@ async fn a_heavy_client_does_not_starve_the_others() {
     assert_eq!((&found["clients"], &found["listed"]), (&json!(1000), &json!(1000)), "{found}");
     assert_eq!((&found["othersDone"], &found["heavyDone"]), (&json!(999), &json!(5000)), "{found}");
     assert_eq!(found["inOrder"], true, "{found}");
-    // The others were through when most of the heavy one's was still to do.
+    // The others were finished when most of the heavy client's work was still to do.
     assert!(found["heavyDoneThen"].as_u64().unwrap() < 2_500, "{found}");
     assert_eq!(sandbox.balanced("client-0000").await["delivered_total"], 5_000);
     assert_eq!(sandbox.balanced("client-0999").await["delivered_total"], 3);

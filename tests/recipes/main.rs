@@ -1,5 +1,5 @@
-//! The recipes of `docs/recipes`, each run as written by a real Node against real pods. What is looked
-//! at is what came of it: what the recipe found, and what Reseq and Redis say afterwards.
+//! The recipes of `docs/recipes`, each run unchanged by a real Node with real pods. The tests check
+//! what the recipe found, and what Reseq and Redis hold afterwards.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -11,7 +11,7 @@ async fn urgent_mails_go_first_and_big_ones_hold_up_nobody() {
     // All 100 waited when the first worker came: it took the highest priority first, to the last.
     assert_eq!((&found["waited"], &found["inOrder"]), (&json!(100), &json!(true)), "{found}");
     assert_eq!(found["priorities"], json!([9, 8, 7, 6, 5, 4, 3, 2, 1, 0]), "{found}");
-    // All 40 small mails that were sent after the five big ones were there before the first of these.
+    // All 40 small mails that were sent after the five big ones arrived before the first big one.
     assert_eq!((&found["smallBeforeFirstBig"], &found["big"]), (&json!(40), &json!(5)), "{found}");
     assert_eq!((&found["posted"], &found["different"]), (&json!(145), &json!(145)), "{found}");
     assert_eq!(sandbox.balanced("mail").await["delivered_total"], 140);
@@ -23,13 +23,13 @@ async fn two_consumers_share_slow_and_fast_traffic() {
     let sandbox = Sandbox::open(1).await;
     let found = sandbox.cook("05-two-consumers.mjs", &[]).await;
     fairly_shared(&found["slow"], 40, 3);
-    // Here a consumer that the machine gives less time gets less.
+    // A consumer that gets less CPU time gets fewer messages.
     fairly_shared(&found["fast"], 2000, 4);
     assert_eq!(found["finished"], 2040, "{found}");
     assert_eq!(sandbox.balanced("tasks").await["delivered_total"], 2040);
 }
 
-/// Both have at least a third, or whatever part is named.
+/// Checks that both have at least one part of `part`, for example a third.
 fn fairly_shared(shares: &Value, of: u64, part: u64) {
     let shares: Vec<u64> = serde_json::from_value(shares.clone()).unwrap();
     assert_eq!(shares.iter().sum::<u64>(), of, "{shares:?}");
@@ -46,10 +46,10 @@ async fn what_runs_and_waits_is_shown_and_nothing_is_queued_twice() {
     assert_eq!((&shown["running"], &shown["which"]), (&json!(4), &json!(4)), "{found}");
     assert_eq!((&shown["waiting"], &shown["next"]), (&json!(16), &json!(16)), "{found}");
     assert_eq!((&found["together"], &found["runs"]), (&json!(20), &json!(true)), "{found}");
-    // Asked for again meanwhile: the same jobs, in the same numbers, each run once.
+    // The same jobs were requested again meanwhile: they kept their sequences, and each ran once.
     assert_eq!((&found["again"], &found["unchanged"]), (&json!(20), &json!([16, 4])), "{found}");
     assert_eq!((&found["ran"], &found["different"]), (&json!(20), &json!(20)), "{found}");
-    // And once more when it was done.
+    // A job that was requested again after its end ran again.
     assert_eq!((&found["anew"], &found["results"]), (&json!(true), &json!(21)), "{found}");
     let numbers = sandbox.balanced("jobs").await;
     assert_eq!((&numbers["last_sequence"], &numbers["delivered_total"]), (&json!(21), &json!(21)));

@@ -1,4 +1,4 @@
-//! Recipe 3: reported only if it is not resolved in time.
+//! Recipe 3: report only what is not resolved in time.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ async fn only_what_is_not_resolved_is_notified_and_once() {
     );
 }
 
-/// The delay is longer than 3 s, so that a restart and two new pods fit into it on a busy machine.
+/// The delay is longer than 3 s: a restart and two new pods fit into it on a slow machine.
 #[tokio::test]
 async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
     let delay = [("DELAY_MS", "10000")];
@@ -67,14 +67,14 @@ async fn reports_outlive_a_kill_and_can_be_resolved_through_any_pod() {
         (&numbers["delivered_total"], &numbers["cancelled_total"]),
         (&json!(10), &json!(20))
     );
-    // The first one came while the notifier was down, and came again.
+    // The first report came while the notifier was down, and was delivered again.
     let refused = notifier.said().into_iter().find_map(|line| line.get("refused").cloned());
     let again = notifier.said().into_iter().find(|line| line.get("notified") == refused.as_ref());
     assert!(again.is_some_and(|line| line["attempt"].as_u64() >= Some(2)), "{:?}", notifier.said());
     forgotten(&mut sandbox.redis.connection().await).await;
 }
 
-/// How often each was notified, when so many are.
+/// How often each report was notified, as soon as `count` are.
 async fn all_notified(notifier: &Cook, count: usize) -> BTreeMap<String, usize> {
     eventually("the rest is notified", async || {
         let mut times = BTreeMap::new();

@@ -7,7 +7,7 @@ use crate::{
     support::{checker::stats, wait::eventually},
 };
 
-/// Runs a recipe on two pods, and kills one of them when so many messages of a destination have come.
+/// Runs a recipe on two pods. Kills one of them when a destination has had `sent` messages.
 async fn with_a_death(
     recipe: &str,
     settings: &[(&str, &str)],
@@ -71,7 +71,7 @@ async fn a_kitchen_that_is_made_again_calls_all_orders() {
     assert_eq!(found["shared"], 0, "{found}");
 }
 
-/// What the tests of destinations that are made again are for.
+/// Proves that the tests of destinations that are made again detect a missing epoch.
 #[tokio::test]
 async fn who_compares_sequences_alone_skips_what_comes_to_a_destination_that_is_made_again() {
     let mut sandbox = Sandbox::open(1).await;
@@ -90,7 +90,7 @@ async fn accounts_are_right_though_their_destination_is_made_again() {
     assert_eq!(found["open"], 0, "{found}");
 }
 
-/// And though another destination of the same Reseq has something pending.
+/// The same while another destination of this Reseq has a pending message.
 #[tokio::test]
 async fn clients_are_served_though_their_destinations_are_made_again() {
     let sandbox = Sandbox::open(1).await;
@@ -107,7 +107,7 @@ async fn clients_are_served_though_their_destinations_are_made_again() {
     assert_eq!(found["inOrder"], true, "{found}");
 }
 
-/// What is started without what it needs says so.
+/// A recipe without the argument that it needs reports that.
 #[tokio::test]
 async fn a_recipe_that_lacks_an_argument_says_so() {
     let sandbox = Sandbox::open(1).await;

@@ -1,4 +1,4 @@
-//! Where recipes are tried: pods, and Node.
+//! The fixtures for recipes: pods, and Node.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,7 +28,7 @@ pub struct Sandbox {
     pub redis: TestRedis,
     pub pods: Vec<Pod>,
     pub settings: Settings,
-    /// Recipes that compare no epochs.
+    /// Patched recipes, which do not compare epochs.
     without_epochs: Option<TempDir>,
     _alone: MutexGuard<'static, ()>,
 }
@@ -52,12 +52,12 @@ impl Sandbox {
         self.pods.push(Pod::start(&name, "ingest,processor,sender", &self.settings).await);
     }
 
-    /// The pods' addresses, as recipes are told them.
+    /// The pods' addresses, as recipes expect them.
     pub fn urls(&self) -> String {
         self.pods.iter().map(|pod| pod.url("")).collect::<Vec<_>>().join(",")
     }
 
-    /// Starts a recipe, with these arguments and settings.
+    /// Starts a recipe with these arguments and environment variables.
     pub fn start(&self, recipe: &str, args: &[&str], settings: &[(&str, &str)]) -> Cook {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
@@ -72,7 +72,7 @@ impl Sandbox {
         Cook { recipe: recipe.to_owned(), child, dir }
     }
 
-    /// From here on recipes compare sequences alone, and not epochs.
+    /// From here on recipes compare only sequences, not epochs.
     pub fn forget_epochs(&mut self) {
         const RIGHT: &str = "one.epoch > other.epoch || \
                              (one.epoch === other.epoch && one.sequence > other.sequence);";
@@ -91,12 +91,12 @@ impl Sandbox {
         self.without_epochs = Some(dir);
     }
 
-    /// Runs a recipe to its end; what it found is its last line.
+    /// Runs a recipe to its end. Returns its last line, which is its result.
     pub async fn cook(&self, recipe: &str, settings: &[(&str, &str)]) -> Value {
         self.start(recipe, &[], settings).finish().await
     }
 
-    /// The books of a destination: all that came in is pending or gone; returns the numbers.
+    /// Checks that every message of a destination is pending or gone. Returns its counters.
     pub async fn balanced(&self, destination: &str) -> Value {
         let numbers = stats(&self.pods[0], destination).await.unwrap();
         let number = |field: &str| numbers[field].as_u64().unwrap_or_else(|| panic!("{numbers}"));
@@ -106,7 +106,7 @@ impl Sandbox {
         numbers
     }
 
-    /// Waits until nothing of any message is left in Redis.
+    /// Waits until Redis holds nothing of any message.
     pub async fn forgotten(&self) {
         forgotten(&mut self.redis.connection().await).await;
     }
@@ -116,7 +116,7 @@ fn recipes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/recipes")
 }
 
-/// A recipe that runs; it ends when this is dropped.
+/// A running recipe; it ends when this is dropped.
 pub struct Cook {
     recipe: String,
     child: Child,
@@ -129,13 +129,13 @@ impl Cook {
         &mut self.child
     }
 
-    /// What it has said, line by line.
+    /// What it has printed, line by line.
     pub fn said(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.file("found")).unwrap();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Waits until one of its lines is as wanted.
+    /// Waits until it has printed a line that satisfies `wanted`.
     pub async fn says(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         eventually(&format!("{} says {what}", self.recipe), async || {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -156,7 +156,7 @@ impl Cook {
         kill_process(id, Signal::TERM).unwrap();
     }
 
-    /// Waits for its end; what it found is its last line.
+    /// Waits for its end. Returns its last line, which is its result.
     pub async fn finish(mut self) -> Value {
         let ended = tokio::time::timeout(PATIENCE, async {
             loop {
@@ -173,7 +173,7 @@ impl Cook {
         said.last().cloned().unwrap_or_else(|| panic!("{} found nothing", self.recipe))
     }
 
-    /// Waits for its end; with what status, and what it said of it.
+    /// Waits for its end. Returns its status and its errors.
     pub async fn refused(mut self) -> (Option<i32>, String) {
         let status = eventually(&format!("{} ends", self.recipe), async || {
             self.child.try_wait().unwrap().ok_or_else(|| "it runs".to_owned())

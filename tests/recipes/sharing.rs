@@ -1,5 +1,5 @@
-//! Recipes 8 and 9: those who delete beside those who process, and resources that are taken two at
-//! a time.
+//! Recipes 8 and 9: providers that delete while processors process, and resources that are taken
+//! two at a time.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ async fn deleted_entries_never_take_effect_and_nothing_is_lost_or_done_twice() {
     }
     assert_eq!(number("refusedButCancelled"), 0, "{found}");
     assert_eq!(found["late"], json!(["409 wrong_state"]), "{found}");
-    // All three were at it at once.
+    // All three worked at the same time.
     assert!(number("confirmed") > 20 && number("delivered") > 20, "{found}");
     assert!(number("listings") > 5, "{found}");
     let numbers = sandbox.balanced("entries").await;

@@ -1,5 +1,5 @@
-//! The scripts called one by one, as their headers say, with the keys that the store names: for
-//! tests of what no store would do.
+//! Calls single scripts as their headers describe, with the keys that the store names. For tests of
+//! calls that the store never makes.
 #![allow(dead_code)] // Each test file uses its own part.
 
 mod steer;
@@ -14,18 +14,18 @@ use reseq::{
     },
 };
 
-/// How long leases, delays and takeover waits last: none ends by itself while a test runs.
+/// The length of leases, delays and takeover waits: none ends while a test runs.
 pub const LONG: &str = "3600000";
-/// In place of the wait of a failed message: there is no other attempt.
+/// Instead of the backoff of a failed message: there is no further attempt.
 pub const FINAL: &str = "never";
 const TROUBLE: &str = r#"{"stage":"transform","kind":"failed","detail":"no"}"#;
-/// The schema that records are written in.
+/// The schema of the records.
 const SCHEMA: &str = "2";
-/// What every caller calls itself.
+/// The name of every caller.
 const CALLER: &str = "pod:test";
 
 thread_local! {
-    // Put together once a thread: a bug may be planted in one.
+    // Compiled once per thread, because a thread may plant a bug in one.
     static SCRIPTS: Scripts = Scripts::new();
 }
 
@@ -59,8 +59,8 @@ fn call(script: &'static str, keys: &[&String], args: &[&str]) -> Call {
     Call { script, keys, args: args.iter().map(|arg| (*arg).to_owned()).collect() }
 }
 
-/// A message on its way in: its lane (from 1), its idempotency key and digest or nothing, its
-/// record, its options.
+/// An arriving message: its lane (from 1), its idempotency key and digest or nothing, its record,
+/// its options.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
     pub lane: usize,
@@ -85,7 +85,7 @@ pub const RECORD: &str = "24,6;headerbody";
 /// How many removed names the index remembers: few, so that it forgets some.
 pub const REMOVED_MAX: &str = "1";
 
-/// The calls about one destination whose lanes are keys.
+/// The calls for one destination whose lanes are keys.
 pub struct Calls {
     pub name: DestinationName,
     pub keys: DestinationKeys,
@@ -94,12 +94,12 @@ pub struct Calls {
     pub wake_definitions: String,
     pub version: String,
     pub epoch: String,
-    /// Who makes up the messages' minds: 'waiting' or 'ready'.
+    /// The state of a message on arrival: 'waiting' or 'ready'.
     pub stand: &'static str,
     /// 'key' or 'none'.
     pub ordering: &'static str,
     pub processing: &'static str,
-    /// How long idempotency keys are remembered, in ms.
+    /// How long Reseq remembers idempotency keys, in ms.
     pub window: &'static str,
     number: std::cell::Cell<u64>,
 }
@@ -123,7 +123,7 @@ impl Calls {
         }
     }
 
-    /// Numbers the calls from here on.
+    /// Sets the number of the next call.
     pub fn number_from(&mut self, number: u64) {
         self.number.set(number);
     }
@@ -158,7 +158,7 @@ impl Calls {
         call
     }
 
-    /// The key of the sets that a lane's messages stand in.
+    /// The key of the sets that hold a lane's messages.
     fn set<'a>(&self, lane: &'a str) -> Option<&'a str> {
         Some(lane).filter(|_| self.ordering == "key")
     }
@@ -213,7 +213,7 @@ impl Calls {
         let more = [self.window, self.ordering, self.processing];
         made.args.extend(more.into_iter().map(str::to_owned).chain(counts));
         let charges = (4 * arrivals.len()).to_string();
-        // One of them has a body that is stored apart.
+        // One message has a body that is stored separately.
         let body_count = usize::from(!arrivals.is_empty()).to_string();
         made.args.extend([SCHEMA.to_owned(), arrivals.len().to_string(), charges, body_count]);
         made.args.extend(lanes.iter().chain(names).map(|text| (*text).to_owned()));
@@ -255,7 +255,7 @@ impl Calls {
         made
     }
 
-    /// Completes messages: of each its lane (from 1) and its sequence.
+    /// Completes messages, each given by its lane (from 1) and its sequence.
     pub fn complete(&self, secret: &str, lanes: &[&str], messages: &[(usize, u64)]) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [
@@ -303,7 +303,7 @@ impl Calls {
         made
     }
 
-    /// Fails messages: of each its sequence, and how long it waits, in milliseconds, or [`FINAL`].
+    /// Fails messages, each given by its sequence and its backoff in ms, or [`FINAL`].
     pub fn fail(&self, secret: &str, messages: &[(u64, &str)]) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [

@@ -1,4 +1,4 @@
-//! The calls of owners, and of people.
+//! The calls of owners and of interventions.
 
 use super::{Call, Calls, LONG, RECORD, SCHEMA, TROUBLE, call};
 
@@ -25,7 +25,8 @@ impl Calls {
         call("resign_partition", &[&p.owner(), &p.wake_owner(), &p.epoch()], &[token, LONG, ""])
     }
 
-    /// Releases lanes: of each its key, the last sequence settled, the most to hand out.
+    /// Releases lanes, each given by its key, the last settled sequence, and the most messages to
+    /// release.
     pub fn release(&self, token: &str, lanes: &[(&str, u64, usize)]) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [
@@ -104,7 +105,8 @@ impl Calls {
         self.with_lanes(made, &[lane])
     }
 
-    /// Has messages leave: of each its lane (from 1) and its sequence; with no token by a stranger.
+    /// Withdraws messages, each given by its lane (from 1) and its sequence. An empty token is no
+    /// owner's.
     pub fn withdraw(
         &self,
         how: &str,
@@ -176,7 +178,7 @@ impl Calls {
         made
     }
 
-    /// Looks at messages: of each its lane (from 1) and its sequence; repairs them.
+    /// Repairs messages, each given by its lane (from 1) and its sequence.
     pub fn repair(&self, lanes: &[&str], messages: &[(usize, u64)]) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let keys = [

@@ -1,5 +1,5 @@
-//! The scripts on a real Redis Cluster of three masters: all keys of a call are in one slot. And
-//! on one Redis that is watched: every key that a script touches was declared in its KEYS.
+//! The scripts on a real Redis Cluster of three masters: all keys of a call are in one slot. And on
+//! one Redis under MONITOR: every key that a script touches was declared in its KEYS.
 
 use crate::scripts;
 use crate::store_life;
@@ -20,7 +20,7 @@ use reseq::{
 use scripts::{Arrival as Incoming, Call, Calls, LONG, RECORD};
 use support::redis::{TestCluster, TestRedis};
 
-/// Destinations whose life is gone through on each master.
+/// How many destinations live through everything on each master.
 const LIVES: usize = 2;
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn every_transition_runs_on_a_cluster_of_three_masters() {
         if lives[node] < LIVES {
             lives[node] += 1;
             let index = node_of(&cluster, &mut connections, &calls.index.hash()).await;
-            // A new script is unknown at each node: the first call of each finds that out.
+            // The first call of each script finds out that the node does not know it yet.
             live(calls, &mut connections, node, index).await;
         }
         if lives == [LIVES; 3] {
@@ -47,7 +47,7 @@ async fn every_transition_runs_on_a_cluster_of_three_masters() {
     }
 }
 
-/// Which of the nodes serves a key.
+/// The index of the node that serves a key.
 async fn node_of(
     cluster: &TestCluster,
     connections: &mut [MultiplexedConnection],
@@ -109,7 +109,7 @@ async fn live(
     assert_eq!(failed, ["ok", "ok", "ok"]);
     assert_eq!(ask::<Vec<String>>(at, &calls.requeue("s1", &[4])).await, ["ok"]);
 
-    // A dead processor's lease, and a backoff that is over.
+    // A dead processor's lease, and an expired backoff.
     let partition = &calls.keys.partition;
     let (lease, delay) = (calls.member(5, "s1"), format!("{}/2", calls.name));
     for (key, member) in [(partition.leases(), &lease), (partition.delayed(), &delay)] {
@@ -148,7 +148,7 @@ async fn live(
     assert_eq!(ask::<u64>(&mut connections[index], &calls.index("")).await, 1);
 }
 
-/// The first sequences of the runs of lanes, where there is something to release.
+/// The first sequence of each releasable run.
 async fn release(
     at: &mut MultiplexedConnection,
     calls: &Calls,
@@ -163,8 +163,8 @@ async fn release(
     .collect()
 }
 
-/// The head of lane `a` is halted, retried, and becomes a tombstone; that of `b` is given up, the
-/// sixth message is to leave when its processor has failed, and there is a pause.
+/// The head of lane `a` is halted, retried, and becomes a tombstone. The head of `b` becomes a dead
+/// letter. The sixth message is to be withdrawn when its attempt has failed. There is a pause.
 async fn set_aside(at: &mut MultiplexedConnection, calls: &mut Calls) {
     assert_eq!(ask::<u64>(at, &calls.halt("me", "a", 1)).await, 1);
     assert!(release(at, calls, &[("a", 0, 1)]).await.is_empty(), "it is halted");
@@ -228,7 +228,7 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
                 let count: usize = words[2].parse().unwrap();
                 script = name_of[&words[1]];
                 declared = words[3..].to_vec();
-                // What is told to everyone has no slot: the channels of these are arguments.
+                // Channels that everyone subscribes to have no slot, so they are arguments.
                 declared.truncate(if matches!(script, "index" | "topic") {
                     usize::MAX
                 } else {

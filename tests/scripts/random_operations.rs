@@ -1,8 +1,8 @@
-//! Random operations on the reference model of one partition and on the real scripts in a real
-//! Redis: after each, the answers and the whole state must be the same.
+//! Random operations, on the reference model of one partition and on the real scripts in a real
+//! Redis. After each operation the answers and the whole state must be equal.
 //!
-//! `RESEQ_MODEL_OPS` sets how many operations are compared, at least; `RESEQ_MODEL_SEED` (in hex, as a
-//! failure prints it) which.
+//! `RESEQ_MODEL_OPS` is the least number of operations; `RESEQ_MODEL_SEED` is the seed, in hex, as
+//! a failure prints it.
 
 use crate::model;
 
@@ -16,11 +16,11 @@ use model::{
 };
 use rand::{SeedableRng, rngs::StdRng};
 
-/// Operations that are compared, unless told otherwise.
+/// The default number of operations.
 const OPS: u64 = 100_000;
-/// Some cases are rare: so many times as many, at the most, until all that is wanted has come up.
+/// The most rounds until every rare case has come up.
 const ROUNDS_MAX: u64 = 4;
-/// So many threads, each with a Redis of its own.
+/// Threads, each with its own Redis.
 const THREADS: u64 = 2;
 /// The most operations of one sequence.
 const OPS_MAX: usize = 200;
@@ -57,7 +57,7 @@ fn the_scripts_do_and_answer_what_the_model_says() {
     }
 }
 
-/// Compares at least so many operations with a Redis of its own.
+/// Compares at least this many operations, with a new Redis.
 fn random_operations(seed: u64, at_least: u64) -> (Tally, u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -1,5 +1,5 @@
-//! A key that holds another type than it should, and a user who lacks a right: a script that meets
-//! either changes nothing, because it reads and checks before it writes. There is no rollback.
+//! A key has the wrong type, or the user lacks a right: a script that meets either changes nothing,
+//! because it reads and checks before it writes. Redis has no rollback.
 
 use crate::scripts;
 use crate::support;
@@ -35,7 +35,7 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
                     wrong.push(format!("{what}: it wrote before it met the key"));
                 }
                 Err(_) => refused += 1,
-                // They say so of that lane, or of what needs the key, and go on with the others.
+                // These report the damaged lane or message, and serve the others.
                 Ok(answer) if says_damaged(&answer) => {
                     let scripts = ["release", "ingest", "complete", "withdraw"];
                     assert!(scripts.contains(&call.script), "{what}");
@@ -52,9 +52,9 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
     assert_eq!(unnoticed, UNNOTICED);
 }
 
-/// Where another type is met by nobody: what the arrivals of a call have no use for; what is only read
-/// where a lease is gone; the key of the other claimers; what only serial processing needs; what is
-/// only asked whether it is there; what is repaired; and what is removed whatever it is.
+/// Keys whose wrong type goes unnoticed: not needed by the arrivals of the call; read only for a
+/// lost lease; the key of the other claimers; used only by serial processing; checked only for
+/// existence; repaired; or removed whatever their type.
 const UNNOTICED: [&str; 59] = [
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
@@ -117,7 +117,7 @@ const UNNOTICED: [&str; 59] = [
     "ingest KEYS[18] reseq:{p00}:d:erp:previous",
 ];
 
-/// The same where lanes are serial, or each message is a lane: what is met there alone.
+/// The cases that occur only with serial lanes, or where each message is a lane.
 #[tokio::test]
 async fn so_it_is_where_lanes_are_serial_and_where_nothing_is_in_order() {
     let redis = TestRedis::start().await;
@@ -151,8 +151,7 @@ async fn so_it_is_where_lanes_are_serial_and_where_nothing_is_in_order() {
     }
 }
 
-/// Sequences of lane `a` are odd, those of lane `b` even: 1 to 4. As many as are waiting are claimed, at
-/// most two.
+/// Lane `a` has the odd sequences, lane `b` the even ones: 1 to 4. Claims what waits, at most two.
 async fn two_lanes(connection: &mut MultiplexedConnection, processing: &'static str) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
@@ -169,13 +168,13 @@ async fn two_lanes(connection: &mut MultiplexedConnection, processing: &'static 
     calls
 }
 
-/// True if an answer says of a part of the call that what Redis holds of it is damaged.
+/// Whether an answer reports that a part of the call is damaged.
 fn says_damaged(answer: &Value) -> bool {
     let text = format!("{answer:?}");
     text.contains("WRONGTYPE") || text.contains("damaged")
 }
 
-/// What a script answers, in words.
+/// The words of a script's answer.
 fn words(answer: &Value) -> Vec<String> {
     match answer {
         Value::Array(parts) => parts.iter().flat_map(words).collect(),
@@ -212,11 +211,11 @@ async fn a_call_that_meets_one_lane_of_another_type_serves_the_others() {
         assert_eq!(leases, [calls.member(2, "s1")], "{what}: the other lease lasts");
         let counted = count_of(&mut connection, &calls, "ready").await;
         assert_eq!(counted, Some(1), "{what}");
-        // Sent again, it is answered the same.
+        // A repeated call gets the same answer.
         assert_eq!(words(&run(&mut connection, &completed).await), ["2", "damaged"], "{what}");
 
-        // What is not ready when it arrives needs only the set of those in progress; but with serial
-        // lanes both are compared.
+        // A message that is not ready on arrival needs only the in-progress set; with serial
+        // processing the script compares both sets.
         let arrivals = [Arrival::new(1, "", RECORD), Arrival::new(2, "", RECORD)];
         let answer = words(&run(&mut connection, &calls.ingest(&lanes, &[], &arrivals)).await);
         if spoilt_set == "ready" && processing == "parallel" {
@@ -253,7 +252,7 @@ async fn count_of(
     redis::cmd("HGET").arg(calls.keys.hash()).arg(counter).query_async(connection).await.unwrap()
 }
 
-/// An arrival that needs a key of another type is refused; those that need it not are stamped.
+/// Ingest refuses an arrival that needs a damaged key, and stamps the others.
 #[tokio::test]
 async fn an_ingest_refuses_only_arrivals_that_need_what_is_damaged() {
     let redis = TestRedis::start().await;
@@ -285,7 +284,7 @@ async fn an_ingest_refuses_only_arrivals_that_need_what_is_damaged() {
         let stamped = members(&mut connection, &calls.keys.in_progress(Some("a"))).await;
         assert_eq!(stamped, ["1", "3", "5", "6"], "{spoilt}");
     }
-    // The first arrival of these calls has a body that is stored apart.
+    // The first arrival of these calls has a body that is stored separately.
     let calls = two_lanes(&mut connection, "parallel").await;
     spoil(&mut connection, &calls.keys.bodies()).await;
     let answer = run(&mut connection, &calls.ingest(&["a"], &[], &[plain(), plain()])).await;
@@ -321,7 +320,7 @@ fn few_calls_of(calls: &Calls) -> Vec<Call> {
     ]
 }
 
-/// The commands of a script and of what it includes, but not its wake-ups.
+/// The commands of a script and of its includes, without its wake-ups.
 fn commands_of(script: &str) -> BTreeSet<String> {
     let read = |path: &str| std::fs::read_to_string(root().join("lua").join(path)).unwrap();
     let text = read(&format!("{script}.lua"));
@@ -393,7 +392,8 @@ async fn so_it_is_with_rights_where_lanes_are_serial_and_where_nothing_is_in_ord
     }
 }
 
-/// Wake-ups are hints: a user made with `~reseq* +@all` may not publish, and one may lack the commands.
+/// Wake-ups are only hints. A user made with `~reseq* +@all` may not publish; another may lack the
+/// commands.
 #[tokio::test]
 async fn a_script_whose_user_may_not_publish_does_all_the_same() {
     let redis = TestRedis::start().await;
@@ -423,9 +423,9 @@ fn every_script_has_commands_to_lack() {
     }
 }
 
-/// A destination with messages in all stands, in two lanes; of lane `a`: 1 is halted, 3 delayed,
-/// 5 and 9 claimed; of lane `b`: 2 ready, 4 and 6 claimed, 8 a tombstone and a dead letter, 10
-/// waiting; and there is an order for 6.
+/// A destination with messages in all states, in two lanes. Lane `a`: 1 is halted, 3 delayed, 5 and
+/// 9 claimed. Lane `b`: 2 ready, 4 and 6 claimed, 8 a tombstone and a dead letter, 10 waiting.
+/// There is a withdrawal for 6.
 async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
@@ -496,7 +496,7 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
     ]
 }
 
-/// The same destination, as if nothing of it were to be processed.
+/// Calls of the same destination, for messages that arrive ready.
 fn calls_again(calls: &Calls) -> Calls {
     let mut again = Calls::new(&Keys::new("reseq", 1), calls.name.as_str());
     (again.version, again.epoch) = (calls.version.clone(), calls.epoch.clone());
@@ -505,7 +505,7 @@ fn calls_again(calls: &Calls) -> Calls {
     again
 }
 
-/// The call of this number; what is removed has begun to be removed.
+/// The call with this number. For a call that removes, the removal has already begun.
 async fn prepared(calls: Calls, number: usize, connection: &mut MultiplexedConnection) -> Call {
     let call = calls_of(&calls).remove(number);
     if ["remove_batch", "forget"].contains(&call.script) {
@@ -518,7 +518,7 @@ async fn run(connection: &mut MultiplexedConnection, call: &Call) -> Value {
     call.run(connection).await.unwrap_or_else(|error| panic!("{}: {error}", call.script))
 }
 
-/// Puts a value of another type in the key's place.
+/// Replaces a key by a value of another type.
 async fn spoil(connection: &mut MultiplexedConnection, key: &str) {
     let kind: String = redis::cmd("TYPE").arg(key).query_async(connection).await.unwrap();
     let is_text = kind == "string" || key.contains(":calls:") || key.contains(":idempotency:");

@@ -1,5 +1,5 @@
-//! Pods whose clocks are an hour wrong, ahead and behind, in every role at once. What is decided is
-//! decided by the clock of Redis, so that nothing is early, late, lost or out of order.
+//! Pods whose clocks are one hour ahead or behind, in every role at once. Reseq decides by the
+//! clock of Redis, so nothing is early, late, lost or out of order.
 
 use crate::support;
 
@@ -25,9 +25,9 @@ const MESSAGES: usize = 200;
 const BATCH: usize = 10;
 const SEED: u64 = 37;
 const SLOWEST_MS: u64 = 20;
-/// The delay of the messages that are delayed.
+/// The delay of delayed messages.
 const DELAY: Duration = Duration::from_secs(2);
-/// Nothing here takes as long; a clock that is wrong shows by an hour.
+/// No test takes as long; a wrong clock shows as an hour.
 const HALF_AN_HOUR_MS: u64 = 30 * 60 * 1000;
 
 const RULES: [Rule; 2] = [
@@ -62,8 +62,8 @@ impl Deployment {
         Deployment { redis, desk, ledger, settings, transformer, _receiver: receiver }
     }
 
-    /// A pod whose clock is wrong by this much, as libfaketime writes it. Its monotonic clock is
-    /// right, as it is where a machine's time is set wrong.
+    /// A pod whose clock is wrong by this much, in the notation of libfaketime. Its monotonic clock
+    /// is right, as on a machine whose time is set wrong.
     async fn pod(&self, role: &str, wrong_by: &str) -> Pod {
         let mut settings = self.settings.clone();
         let library = library();
@@ -77,7 +77,7 @@ impl Deployment {
         Pod::start(&format!("{role}{wrong_by}"), role, &settings).await
     }
 
-    /// One whose clock is ahead, and one whose clock is behind.
+    /// One pod whose clock is ahead, and one whose clock is behind.
     async fn pair(&self, role: &str) -> [Pod; 2] {
         [self.pod(role, "+1h").await, self.pod(role, "-1h").await]
     }
@@ -108,7 +108,8 @@ async fn pods_whose_clocks_are_wrong_keep_order_leases_epochs_and_tell_true_late
     let senders = deployment.pair("sender").await;
     let addresses = [doors[0].addresses.clone(), doors[1].addresses.clone()];
     let ledger = deployment.ledger.clone();
-    // Through one door and the other, so that neighbours have times two hours apart.
+    // Alternates between the two ingest pods, so that neighbouring messages have times two hours
+    // apart.
     let send = async |from: usize, to: usize| {
         for batch in from / BATCH..to / BATCH {
             let door = std::slice::from_ref(&addresses[batch % 2]);
@@ -120,7 +121,8 @@ async fn pods_whose_clocks_are_wrong_keep_order_leases_epochs_and_tell_true_late
     };
     send(0, MESSAGES / 2).await;
     deployment.desk.journal.reaches(MESSAGES / 4).await;
-    // Leases last as long as they should, whoever gave them: what a dead processor held is taken up.
+    // Leases last as long as they should, whoever granted them: another processor takes over a dead
+    // one's work.
     processors[0].kill();
     processors[0].restart().await;
     deployment.desk.journal.reaches(MESSAGES / 2).await;
@@ -140,7 +142,7 @@ async fn pods_whose_clocks_are_wrong_keep_order_leases_epochs_and_tell_true_late
     assert!(ages < (HALF_AN_HOUR_MS / 1000) as f64, "{ages} s");
 }
 
-/// The test is of something: what a pod logs has its own time.
+/// Checks that the clocks are wrong: each pod logs its own time.
 async fn clock_is_wrong(pods: &[Pod]) {
     for pod in pods {
         let log = pod.log();
@@ -194,7 +196,7 @@ async fn delays_and_idempotency_windows_are_by_the_clock_of_redis() {
             due.push(body);
         }
     }
-    // The same key through both doors: the second says that it was there.
+    // Sends the same key through both pods: the second one reports a duplicate.
     let once = [("Idempotency-Key", "once"), ("Reseq-Delay", "2s")];
     let (first, second) =
         (put(&doors[0], "once", &once).await, put(&doors[1], "once", &once).await);
@@ -211,7 +213,7 @@ async fn delays_and_idempotency_windows_are_by_the_clock_of_redis() {
     .await;
 }
 
-/// Sends a body in, and returns what its only delivery was answered.
+/// Sends a body. Returns the answer for its only delivery.
 async fn put(door: &Pod, body: &str, headers: &[(&str, &str)]) -> Value {
     let url = door.url("/v1/destinations/later/messages");
     let mut request = client().post(url).header("content-type", "text/plain");

@@ -1,4 +1,4 @@
-//! Delivery over HTTP against real receivers.
+//! Delivery over HTTP to real receivers.
 
 use crate::common;
 
@@ -174,7 +174,7 @@ async fn no_connection_and_a_broken_one_are_refusals_without_secrets() {
 
 #[tokio::test]
 async fn a_slow_receiver_is_a_time_out_unless_it_has_said_2xx() {
-    // Connections are made, but nobody ever answers.
+    // The receiver accepts connections but never answers.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut silent = destination(&format!("http://{}/", listener.local_addr().unwrap()));
     silent.delivery.timeout_ms = 50;
@@ -203,7 +203,7 @@ async fn deliveries_one_after_the_other_share_a_connection() {
     assert!(seen.iter().all(|request| request.port == seen[0].port));
 }
 
-/// A way to a receiver that takes batches of up to three.
+/// A transport to a receiver that takes batches of up to three.
 fn batches_to(receiver: &Receiver, change: impl FnOnce(&mut Destination)) -> Arc<dyn Deliver> {
     let mut destination = destination(&receiver.url());
     destination.delivery.batch_max = 3;
@@ -212,7 +212,7 @@ fn batches_to(receiver: &Receiver, change: impl FnOnce(&mut Destination)) -> Arc
     connect(&destination, &client().unwrap(), JSON_DEPTH_MAX)
 }
 
-/// Three messages of one lane, with a tombstone passed between the second and the third.
+/// Three messages of one lane, with a tombstone between the second and the third.
 fn three() -> Vec<Arc<Stamped>> {
     let bodies = [("application/json", "{\"a\": 1}"), ("text/plain", "two"), ("text/plain", "3")];
     let make = |((content_type, body), sequence): ((&str, &str), u64)| {
@@ -276,7 +276,7 @@ async fn a_2xx_may_accept_the_beginning_of_a_batch() {
         (r#"{"accepted": 1, "error": "full"}"#, 1),
         (r#"{"accepted": 3, "items": [{"accepted": true}]}"#, 3),
         ("\u{feff}{\"accepted\": 2}", 2),
-        // None of these names a count: they accept all.
+        // None of these answers has a count, so they accept the whole batch.
         (r#"[1]"#, 3),
         (r#"{"status": "accepted", "total": 2}"#, 3),
         (r#""Accepted""#, 3),
@@ -359,7 +359,7 @@ async fn an_answer_to_a_batch_that_breaks_off_accepts_nothing() {
         "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\n{\"accepted\": 2}",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nf\r\n{\"accepted\": 2}\r\n",
-        // Its end is the end of the connection: what is there must say by itself that it is whole.
+        // The answer ends with the connection, so its JSON must itself be complete.
         "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"accepted\": 2",
     ] {
         let (address, _server) = common::answering(answer).await;

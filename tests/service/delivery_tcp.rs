@@ -1,4 +1,4 @@
-//! Delivery over TCP against real receivers.
+//! Delivery over TCP to real receivers.
 
 use crate::common;
 
@@ -22,7 +22,7 @@ struct Peer {
     delivery: Arc<dyn Deliver>,
 }
 
-/// A receiver to be played by the test, and the way to it.
+/// A receiver that the test plays, and the transport to it.
 async fn peer(change: impl FnOnce(&mut Destination)) -> Peer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("tcp://{}", listener.local_addr().unwrap());
@@ -37,7 +37,7 @@ impl Peer {
         self.listener.accept().await.unwrap().0
     }
 
-    /// Delivers a message while the receiver reads `frame` and says `answer`.
+    /// Delivers a message while the receiver reads `frame` and sends `answer`.
     async fn exchange(
         &self,
         stream: &mut TcpStream,
@@ -55,7 +55,7 @@ impl Peer {
         tokio::join!(deliver(&*self.delivery, message), receive).0
     }
 
-    /// The same on the next connection that is made.
+    /// Does so on the next connection that the sender opens.
     async fn first_exchange(
         &self,
         body: &str,
@@ -98,7 +98,7 @@ fn reason(verdict: Verdict) -> (String, ErrorKind, Finality) {
 
 async fn assert_closed(mut stream: TcpStream) {
     let mut rest = Vec::new();
-    // A reset is a close as well: there were bytes that nobody read.
+    // A reset counts as a close: the sender had left bytes unread.
     let _ = stream.read_to_end(&mut rest).await;
     assert!(rest.is_empty(), "{rest:?}");
 }
@@ -221,7 +221,7 @@ async fn a_second_answer_closes_the_connection_for_it_could_be_taken_for_the_nex
     let peer = peer(|_| {}).await;
     let (verdict, stream) = peer.first_exchange("one", b"one\n", b"OK\nOK\n").await;
     assert_eq!(verdict, Verdict::Accepted(1));
-    // Closed at once, or found out when the next frame is to be written.
+    // The sender closes the connection at once, or when it writes the next frame.
     let (verdict, _) = peer.first_exchange("two", b"two\n", b"REJECT x\n").await;
     assert_eq!(verdict, rejected("rejected: x"));
     assert_closed(stream).await;
@@ -293,7 +293,7 @@ async fn without_answers_what_is_said_all_the_same_is_thrown_away() {
 #[tokio::test]
 async fn without_answers_all_lanes_share_one_connection() {
     let peer = peer(|d| d.delivery.ack = Ack::None).await;
-    // On another connection a later frame of a lane could be read before an earlier one.
+    // On another connection the receiver could read a later frame before an earlier one.
     let receive = async {
         let mut stream = peer.accept().await;
         let mut read = vec![0; 12];
@@ -331,14 +331,14 @@ async fn lanes_side_by_side_have_connections_of_their_own_up_to_the_limit() {
     };
     let (verdicts, (a, b)) = tokio::join!(deliver, receive);
     assert_eq!(verdicts, (Verdict::Accepted(1), Verdict::Accepted(1)));
-    // One of the two was one too many to keep.
+    // The pool keeps only one of the two connections.
     tokio::select! {
         () = assert_closed(a) => {}
         () = assert_closed(b) => {}
     }
 }
 
-/// Several messages at once, while the receiver reads `frames` and says `answers`.
+/// Delivers several messages at once, while the receiver reads `frames` and sends `answers`.
 async fn window(
     peer: &Peer,
     bodies: &[&str],
@@ -363,7 +363,7 @@ async fn the_frames_of_a_window_are_there_before_the_first_is_answered() {
     let (verdict, mut stream) =
         window(&peer, &["1", "2", "3"], b"1\n2\n3\n", b"OK\nOK\nOK\n").await;
     assert_eq!(verdict, Verdict::Accepted(3));
-    // The connection is kept.
+    // The connection stays open.
     let next = peer.exchange(&mut stream, "4", b"4\n", b"OK\n").await;
     assert_eq!(next, Verdict::Accepted(1));
 }

@@ -26,7 +26,7 @@ async fn refused(start: impl Future<Output = Result<EmbeddedRedis, EmbeddedError
 }
 
 fn is_alive(process_id: u32) -> bool {
-    // A process that has ended but is not yet collected by its parent is dead for us.
+    // A zombie, which its parent has not collected yet, counts as dead.
     let status = std::fs::read_to_string(format!("/proc/{process_id}/stat"));
     status.is_ok_and(|text| !text.contains(") Z "))
 }
@@ -44,7 +44,7 @@ fn kill(process_id: u32) {
     rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
 }
 
-/// A program with this text, in a directory that can serve as a search path.
+/// Writes a program with this text into a directory that can serve as a search path.
 fn program(directory: &Path, name: &str, script: &str) {
     let path = directory.join(name);
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -172,7 +172,7 @@ async fn a_server_that_ends_at_once_gives_an_error_with_its_log() {
     assert!(error.contains("exit status: 3") && error.contains("no luck"), "{error}");
 }
 
-/// Waits until a server that loads its data says so; returns its process id.
+/// Waits until a server reports that it loads its data. Returns its process id.
 async fn loading_process_id(data_dir: &Path) -> u32 {
     let url = format!("unix://{}", data_dir.join("redis.sock").display());
     let client = redis::Client::open(url).unwrap();

@@ -1,4 +1,4 @@
-//! What a sender leaves behind is taken up at once.
+//! A sender takes over at once what another one leaves behind.
 
 use redis::AsyncCommands;
 use support::{
@@ -10,10 +10,10 @@ use support::{
 use crate::support;
 
 const PODS: &str = "reseq:pods";
-/// A sender that only says that it lives.
+/// A sender that exists only as a heartbeat.
 const OTHER: &str = "sender:other";
 const ROUNDS: usize = 5;
-/// Senders say each second that they live, and count each other.
+/// Senders send a heartbeat every second, and count each other.
 const TICK_MS: f64 = 1000.0;
 
 struct Scenario {
@@ -38,7 +38,7 @@ impl Scenario {
         .await;
     }
 
-    /// The other sender comes, and leaves just after it was counted. Returns how much later the
+    /// The other sender joins, and leaves just after it was counted. Returns how many ms later the
     /// sender counts again.
     async fn round(&self) -> f64 {
         let mut redis = self.redis.connection().await;
@@ -77,6 +77,7 @@ async fn what_is_given_back_just_after_a_count_does_not_wait_for_the_next_second
     for _ in 0..ROUNDS {
         waits.push(scenario.round().await);
     }
-    // On a slow machine a round may come too late to be just after the count: that one says nothing.
+    // On a slow machine a round may miss the moment just after the count; such a round proves
+    // nothing.
     assert!(waits.iter().any(|wait| *wait < TICK_MS / 2.0), "{waits:?} ms");
 }

@@ -1,5 +1,5 @@
 //! The main journey while processes die, freeze, or are asked to stop: nothing is lost, and each
-//! lane stays in order. Faults strike when the journal has come so far, never by the clock.
+//! lane stays in order. Faults strike after a number of deliveries, never by the clock.
 
 use std::sync::{
     Arc,
@@ -26,8 +26,8 @@ const MESSAGES: usize = 1000;
 const DELIVERIES: usize = 2 * MESSAGES;
 /// Messages of one batch.
 const BATCH: usize = 10;
-/// Producers go ahead of the receivers by no more than so many deliveries, so that the stream
-/// lasts for as long as the journey.
+/// The most promised deliveries that have not arrived yet, before the producer waits. The stream
+/// thus lasts for the whole journey.
 const AHEAD_MAX: usize = 200;
 const SLOWEST_MS: u64 = 20;
 const SEED: u64 = 11;
@@ -80,14 +80,14 @@ impl Journey {
         }
     }
 
-    /// The same, with a lease for senders that is soon over once they are dead.
+    /// A journey whose sender leases expire soon after a sender has died.
     async fn with_mortal_senders() -> Journey {
         let mut journey = Journey::new().await;
         journey.settings.sender_lease_ms = 1500;
         journey
     }
 
-    /// Starts pods of one role, `ingest` as `ingest-1`, `ingest-2`.
+    /// Starts pods of one role, named after it: `ingest-1`, `ingest-2`.
     async fn pods(&self, role: &str, count: usize) -> Vec<Pod> {
         let mut pods = Vec::new();
         for number in 1..=count {
@@ -96,7 +96,7 @@ impl Journey {
         pods
     }
 
-    /// A steady stream: as fast as it arrives at the other end.
+    /// Sends a steady stream, as fast as messages arrive at the receivers.
     async fn stream(&self, ingests: &[support::pods::Addresses]) {
         let mut producer = Producer::new("stream", ingests, &self.ledger);
         for batch in 0..MESSAGES / BATCH {
@@ -118,17 +118,17 @@ impl Journey {
         }
     }
 
-    /// The stream stops here until more is allowed.
+    /// Stops the stream after this many deliveries, until more are allowed.
     fn allow(&self, deliveries: usize) {
         self.allowed.store(deliveries, Ordering::SeqCst);
     }
 
-    /// Different messages that have been delivered.
+    /// How many different messages have been delivered.
     fn arrived(&self) -> usize {
         self.desk.journal.messages()
     }
 
-    /// Waits until so many have been delivered; the journey is then under way, and far from its
+    /// Waits until this many have been delivered. The journey is then under way, and far from its
     /// end.
     async fn reaches(&self, count: usize) {
         self.desk.journal.reaches(count).await;
@@ -181,7 +181,7 @@ async fn an_ingest_pod_is_killed_and_its_producer_goes_on_with_another() {
             journey.reaches(at).await;
             let before = journey.ledger.again();
             ingests[victim].kill();
-            // It was the one that the producer was talking to.
+            // The producer was talking to this pod.
             eventually("the producer notices", async || match journey.ledger.again() {
                 again if again > before => Ok(()),
                 again => Err(format!("{again} requests were made again")),
@@ -206,7 +206,7 @@ async fn a_processor_is_killed_and_what_it_had_taken_is_taken_up_by_another() {
     let faults = async {
         for (victim, at) in [(0, 300), (1, 700), (2, 1100)] {
             journey.reaches(at).await;
-            // Held in the transformer, it certainly has some in hand.
+            // The transform holds its requests, so the processor certainly has leased messages.
             journey.transformer.work.gate.hold(Point::Accepted);
             let victim = &mut processors[victim];
             eventually("the processor has taken some", async || {
@@ -224,7 +224,7 @@ async fn a_processor_is_killed_and_what_it_had_taken_is_taken_up_by_another() {
     };
     tokio::join!(journey.stream(&doors), faults);
     let found = journey.end(&ingests[0]).await;
-    // What was with the transformer came to it again, and the receivers noticed nothing.
+    // The transform got its open requests again, and the receivers noticed nothing.
     assert!(journey.transformer.work.taken_up_again() >= taken_with_it);
     assert_eq!(found.repeats, 0);
 }
@@ -239,7 +239,7 @@ async fn the_only_sender_is_killed_and_restarted_and_repeats_only_what_it_had_no
     let faults = async {
         for at in [300, 700, 1100] {
             journey.reaches(at).await;
-            // Accepted and not answered: the sender cannot know, and must send it again.
+            // Accepted and not answered: the sender cannot know the outcome, and must send again.
             journey.desk.gate.hold(Point::Accepted);
             journey.desk.gate.holds(1).await;
             senders[0].kill();
@@ -256,7 +256,7 @@ async fn the_only_sender_is_killed_and_restarted_and_repeats_only_what_it_had_no
 #[tokio::test]
 async fn two_senders_take_over_from_each_other_when_they_are_killed() {
     let mut journey = Journey::with_mortal_senders().await;
-    // With one partition there is one owner, and all hangs on it.
+    // One partition has one owner, so every delivery depends on it.
     journey.settings.partitions = 1;
     let ingests = journey.pods("ingest", 1).await;
     let _processors = journey.pods("processor", 2).await;
@@ -295,14 +295,14 @@ async fn a_sender_frozen_past_its_lease_wakes_up_to_a_request_that_is_only_a_rep
     let faults = async {
         journey.reaches(300).await;
         let frozen = the_owner(&senders.iter().collect::<Vec<_>>()).await;
-        // Requests of the owner are on their way to the receiver for a long time.
+        // Requests of the owner stay under way to the receiver for a long time.
         gate.hold(Point::Arrived);
         gate.holds(1).await;
         senders[frozen].freeze();
         gate.pass();
         let late = gate.held();
         let before = journey.arrived();
-        // The other delivers the same, and what comes after it.
+        // The other sender delivers the same messages, and later ones.
         journey.desk.journal.reaches(before + AHEAD_MAX / 2).await;
         gate.let_go();
         eventually("the late requests arrive", async || match gate.held() {
@@ -333,7 +333,7 @@ async fn redis_is_killed_and_restarted_and_nothing_is_lost_or_out_of_order() {
             desk.journal.reaches(at).await;
             assert!(desk.journal.messages() < DELIVERIES * 3 / 4);
             redis.kill();
-            // At least one delivery is cut off from being noted before it is back.
+            // At least one delivery has happened and could not be settled before Redis is back.
             let arrived = desk.journal.messages();
             redis.restart().await;
             desk.journal.reaches(arrived + 1).await;
@@ -342,7 +342,7 @@ async fn redis_is_killed_and_restarted_and_nothing_is_lost_or_out_of_order() {
     tokio::join!(journey.stream(&doors), faults);
     journey.redis = redis;
     let found = journey.end(&ingests[0]).await;
-    // Three lives of Redis, so three epochs at least.
+    // Redis ran three times, so there are at least three epochs.
     let promises = ledger.all();
     assert!(different(promises.iter().map(|promise| promise.epoch)) >= 3);
     assert!(found.repeats < DELIVERIES / 4, "{found:?}");
@@ -391,7 +391,7 @@ async fn an_ingest_pod_asked_to_stop_answers_what_it_has_taken_and_takes_nothing
     let lines = Rule { destination: "lines", by_key: false, is_transformed: false };
     let found = check(&journey.ledger, &journey.desk.journal, &[RULES[0], RULES[1], lines]);
     assert_eq!(found.messages, DELIVERIES + FRAMES);
-    // Whatever had to be sent again had not been taken: not one message is there twice.
+    // Reseq had not accepted what was sent again: no message is there twice.
     assert_eq!((found.repeats, journey.ledger.duplicates()), (0, 0));
     assert_eq!(journey.desk.journal.messages_of("lines"), FRAMES);
 }
@@ -429,7 +429,7 @@ async fn a_processor_asked_to_stop_finishes_what_it_has_taken() {
 #[tokio::test]
 async fn a_sender_asked_to_stop_gives_its_partitions_back_and_repeats_nothing() {
     let mut journey = Journey::new().await;
-    // Nobody could wait for such a lease to run out: what changes hands was given back.
+    // No test waits until such a lease expires: partitions change owners because they are resigned.
     journey.settings.sender_lease_ms = 600_000;
     let ingests = journey.pods("ingest", 1).await;
     let _processors = journey.pods("processor", 2).await;
@@ -439,7 +439,7 @@ async fn a_sender_asked_to_stop_gives_its_partitions_back_and_repeats_nothing() 
     let faults = async {
         let mut redis = journey.redis.connection().await;
         for (victim, at) in [(0, 400), (1, 1000)] {
-            // No further, until there are two to share.
+            // Stops the stream until both senders own partitions.
             journey.allow(at - AHEAD_MAX);
             eventually("the senders share the partitions", async || {
                 let (one, two) = (owned(&senders[0]).await, owned(&senders[1]).await);
@@ -451,7 +451,7 @@ async fn a_sender_asked_to_stop_gives_its_partitions_back_and_repeats_nothing() 
             let before = owners(&mut redis).await;
             assert_eq!(before.len(), 64);
             senders[victim].drains().await;
-            // Those of the other are as they were; those of this one are free, or taken anew.
+            // The other sender kept its partitions; this one's are free, or already acquired again.
             let after = owners(&mut redis).await;
             let kept = before.iter().filter(|(key, token)| after.get(*key) == Some(token));
             assert_eq!(kept.count(), 32);
@@ -476,7 +476,7 @@ async fn a_partition_changes_hands_although_one_of_its_receivers_does_not_answer
     let desk = Arc::new(Desk::default());
     let receiver = Receiver::http(&desk).await;
     let fields = format!("url = \"{}\"\ndelivery = {{ timeout_ms = 600000 }}", receiver.url());
-    // Of the two partitions each has one that is free and one that is stuck.
+    // Each of the two partitions has one working and one stuck destination.
     let (free, stuck) = (["free-1", "free-2"], ["stuck-1", "stuck-2"]);
     let mut settings = Settings { partitions: 2, ..Settings::new(redis.url()) };
     let mut rules = Vec::new();
@@ -502,7 +502,7 @@ async fn a_partition_changes_hands_although_one_of_its_receivers_does_not_answer
     producer.send_batch(numbers.map(|n| Item::new(&free, None, "producer", n)).collect()).await;
     drained(&ingest, &ledger, &free).await;
     assert_eq!((desk.journal.messages(), desk.journal.messages_of("free-1")), (200, 100));
-    // Broken off by the first, and tried again by the second.
+    // The first sender broke these deliveries off, and the second one tried again.
     desk.gate.holds(3).await;
     desk.gate.let_go();
     drained(&ingest, &ledger, &stuck).await;

@@ -1,5 +1,5 @@
-//! Whole journeys on real processes, without faults of Reseq's own: everything arrives, each lane
-//! in order, whatever the processing times and however the receivers behave.
+//! Whole journeys with real processes, without faults of Reseq itself. Everything arrives, each
+//! lane in order, whatever the processing times and the receivers' behaviour.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -17,14 +17,14 @@ use support::{
 
 use crate::support;
 
-/// Messages over HTTP, each to a destination in one lane and to one with a lane for each key.
+/// Messages over HTTP, each to a destination with one lane and to one with a lane for each key.
 const OVER_HTTP: usize = 1200;
 /// Messages over each of the TCP listeners.
 const OVER_TCP: usize = 400;
 const KEYS: usize = 20;
 const SLOWEST_MS: u64 = 20;
 const SEED: u64 = 7;
-/// Retries soon: what is looked at is the order, not the patience.
+/// Short backoffs: the test is about order, not about waiting.
 const SOON: &str = "backoff_ms = 5\nbackoff_max_ms = 20";
 
 const RULES: [Rule; 4] = [
@@ -80,7 +80,7 @@ impl Journey {
         Journey { redis, desk, ledger, transformer, ingest, _others: others, _receivers: receivers }
     }
 
-    /// Two producers over HTTP (one in batches) and two over TCP, all at once.
+    /// Runs two HTTP producers (one of them in batches) and two TCP producers at once.
     async fn produce(&self) {
         let destinations = ["orders", "accounts"];
         let item = |from: &str, number: usize| {
@@ -118,7 +118,7 @@ impl Journey {
         assert_eq!((self.ledger.again(), self.ledger.duplicates()), (0, 0));
         let found = check(&self.ledger, &self.desk.journal, &RULES);
         assert_eq!(found.messages, self.ledger.count());
-        // Otherwise there was nothing to put in order.
+        // Without enough overtaking there would have been nothing to put in order.
         let overtaken = self.transformer.work.overtaken();
         assert!(overtaken > found.messages / 10, "only {overtaken} were finished out of order");
         found
@@ -145,7 +145,7 @@ async fn a_receiver_that_fails_a_third_of_its_requests_gets_everything_in_order_
     let times = |fault: Fault| failed.iter().find(|(of, _)| *of == fault).unwrap().1;
     let drawn = failed.iter().filter(|(fault, _)| *fault != Fault::CutAnswered);
     assert!(drawn.into_iter().all(|(_, times)| *times > 50), "each way of failing: {failed:?}");
-    // What was accepted, but not answered, came again, and nothing else did.
+    // Only accepted deliveries without an answer came again.
     assert_eq!(found.repeats, times(Fault::CutAccepted));
     assert!(found.later_attempts > 100, "{found:?}");
 }
@@ -170,7 +170,8 @@ async fn a_hundred_destinations_are_delivered_at_once_and_none_waits_for_another
     {
         others.push(Pod::start(name, roles, &settings).await);
     }
-    // What changes hands later on may be broken off where it is stuck, and repeated.
+    // A partition that changes hands later could interrupt the stuck delivery, which would repeat
+    // it.
     for sender in &others[1..] {
         eventually("the senders share the partitions", async || {
             match sender.metric("reseq_sender_partitions_owned").await as u64 {
@@ -181,7 +182,7 @@ async fn a_hundred_destinations_are_delivered_at_once_and_none_waits_for_another
         .await;
     }
 
-    // Every fifth has its messages transformed.
+    // Every fifth destination has a transform.
     let is_transformed = |number: usize| number.is_multiple_of(5);
     let kind = |number| if is_transformed(number) { "http" } else { "none" };
     for (number, name) in names.iter().enumerate() {
@@ -218,7 +219,7 @@ async fn a_hundred_destinations_are_delivered_at_once_and_none_waits_for_another
     desk.gate.holds(1).await;
     assert_eq!(desk.journal.messages_of(stuck), 0);
     assert_eq!(desk.journal.messages(), free.len() * MESSAGES);
-    // Why it stands still can be asked.
+    // The statistics tell why it is stuck.
     eventually("the stuck destination says why", async || {
         let seen = support::checker::stats(&ingest, stuck).await?;
         let head = &seen["head"];

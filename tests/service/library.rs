@@ -1,4 +1,4 @@
-//! Reseq as a library: a transform written in Rust, in this very process.
+//! Reseq as a library: a transform written in Rust, in this process.
 
 use std::{
     collections::HashSet,
@@ -36,7 +36,7 @@ impl Transform for Shout {
     }
 }
 
-/// Not fit to be asked how many attempts make sense at once, outside of any attempt.
+/// Panics outside of any attempt, when the processor asks how many attempts may run at once.
 struct Broken;
 
 #[async_trait::async_trait]
@@ -50,7 +50,7 @@ impl Transform for Broken {
     }
 }
 
-/// Two at a time, so that a slot that is lost is missed.
+/// Two attempts at once, so that the test notices a lost slot.
 fn destination(receiver: &Receiver) -> Destination {
     let mut destination = Destination::new("erp".parse().unwrap(), receiver.url());
     destination.transform.kind = TransformKind::Native;
@@ -131,7 +131,7 @@ async fn where_a_role_ends_by_itself_the_whole_ends_and_another_goes_on() {
     let ended = within("it ends by itself", broken.ended()).await.unwrap_err();
     assert!(ended.to_string().contains("the processor of this process ended"), "{ended}");
     broken.stop().await.unwrap();
-    // It has given back what it had.
+    // The ended one has given back its leases.
     let running = start(&redis, Vec::new(), false).await;
     send(&running, 1).await;
     desk.journal.reaches(2).await;

@@ -1,4 +1,4 @@
-//! `examples/worker.mjs`, run by a real Node against a real pod.
+//! `examples/worker.mjs`, run by a real Node with a real pod.
 
 use std::{
     path::Path,
@@ -31,13 +31,13 @@ impl Worker {
         Worker::start_at(&pod.url(""), lease_ms)
     }
 
-    /// One that finds Reseq here.
+    /// Starts a worker for the Reseq at this URL.
     fn start_at(url: &str, lease_ms: u64) -> Worker {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/worker.mjs");
         Worker::run(tempfile::tempdir().unwrap(), &script, url, lease_ms)
     }
 
-    /// The worker of the README as it stands there, but for these changes.
+    /// The worker of the README, with only these changes.
     fn of_readme(changes: &[(&str, &str)]) -> Worker {
         let readme = include_str!("../../README.md");
         let (_, from) = readme.split_once("cat > worker.mjs <<'EOF'\n").unwrap();
@@ -62,10 +62,10 @@ impl Worker {
         Worker { child, dir }
     }
 
-    /// What it has said, in order.
+    /// The events that the worker has printed, in order.
     fn events(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.dir.path().join("events")).unwrap();
-        // The last line may be under way.
+        // The last line may be incomplete.
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
@@ -127,7 +127,7 @@ impl Service {
         assert_eq!(answer.status(), 202);
     }
 
-    /// The bodies that were delivered, in order.
+    /// The delivered bodies, in order.
     fn delivered(&self) -> Vec<Value> {
         let all = self.desk.journal.all();
         all.iter().map(|delivery| serde_json::from_str(&delivery.body).unwrap()).collect()
@@ -149,7 +149,8 @@ async fn a_worker_in_node_leases_extends_fails_and_completes_and_the_order_holds
     let service = Service::start().await;
     let mut worker = Worker::start(&service.pod, LEASE_MS);
     let mut inputs = vec![
-        // Longer than its lease: it must be extended to be completed at the first attempt.
+        // Takes longer than its lease, so the worker must extend it to complete at the first
+        // attempt.
         json!({"number": 0, "workMs": 4 * LEASE_MS}),
         json!({"number": 1, "failsFirst": true}),
     ];
@@ -176,7 +177,7 @@ async fn a_worker_in_node_leases_extends_fails_and_completes_and_the_order_holds
     assert_eq!(of(2, "failed"), [(1, json!("ok"))]);
     assert_eq!(of(2, "completed"), [(2, json!("ok"))]);
     assert_eq!(worker.has_said("completed"), inputs.len());
-    // The long one stood at the head while the others were finished.
+    // The long message stayed at the head while the others were finished.
     let finished = |sequence: u64| {
         let is_it =
             |event: &Value| event["sequence"] == sequence && event.get("completed").is_some();
@@ -190,7 +191,7 @@ async fn a_worker_in_node_leases_extends_fails_and_completes_and_the_order_holds
 async fn what_a_killed_worker_had_leased_is_leased_to_another() {
     let service = Service::start().await;
     let mut first = Worker::start(&service.pod, 1000);
-    // The first is certainly in the middle of these when it is killed.
+    // The worker is certainly in the middle of one of these when it is killed.
     let inputs: Vec<Value> =
         (0..8).map(|number| json!({"number": number, "workMs": 600})).collect();
     for input in &inputs {
@@ -216,7 +217,7 @@ async fn what_a_killed_worker_had_leased_is_leased_to_another() {
     forgotten(&mut service.redis.connection().await).await;
 }
 
-/// A worker whose output is nothing: in JSON there would be no body, and each attempt would end alike.
+/// A worker returns `undefined`. JSON would then lack the body, and every attempt would fail alike.
 #[tokio::test]
 async fn a_worker_that_returns_nothing_fails_once_and_for_good() {
     let service = Service::start().await;
@@ -228,7 +229,7 @@ async fn a_worker_that_returns_nothing_fails_once_and_for_good() {
 
 async fn is_halted_after_one_attempt(pod: &Pod, destination: &str) {
     let path = pod.url(&format!("/v1/destinations/{destination}/messages/1"));
-    // Where a message is and what failed are read one after the other: the latter may be older.
+    // The API reads state and attempts one after the other, so the attempts may be older.
     let message = eventually("the message is halted, with its attempt", async || {
         let answer = client().get(&path).send().await.unwrap();
         let message: Value = answer.json().await.unwrap();
@@ -239,14 +240,14 @@ async fn is_halted_after_one_attempt(pod: &Pod, destination: &str) {
     assert_eq!(message["attempts"], 1, "{message}");
 }
 
-/// Passes to a pod. The URL is that of the pod, another way.
+/// A proxy to a pod, and the URL of the pod through it.
 async fn way_to(pod: &Pod) -> (Proxy, String) {
     let proxy = Proxy::http(pod.addresses.http().unwrap().port()).await;
     let url = proxy.url.trim_end_matches("/in").to_owned();
     (proxy, url)
 }
 
-/// The answer to `complete` never comes. The work is finished, and nobody does it again.
+/// The answer to `complete` is lost. The work is done, and nobody does it again.
 #[tokio::test]
 async fn a_worker_asks_again_until_it_knows_what_became_of_its_output() {
     let service = Service::start().await;
@@ -276,7 +277,7 @@ async fn a_worker_asks_again_until_it_knows_what_became_of_its_output() {
     assert_eq!(worker.has_said("failed"), 0, "{events:?}");
 }
 
-/// One destination, for the README's worker: it makes `invoices` itself.
+/// One destination, for the README's worker, which creates `invoices` itself.
 async fn readme(change: (&str, &str), count: u64) -> (Service, Worker) {
     let service = Service::start().await;
     let (pod, receiver) = (service.pod.url("/v1"), service._receiver.url());
@@ -315,7 +316,7 @@ async fn the_worker_of_the_readme_fails_at_once_when_it_returns_nothing() {
     is_halted_after_one_attempt(&service.pod, "invoices").await;
 }
 
-/// Its work takes longer than its lease.
+/// The work takes longer than the lease.
 #[tokio::test]
 async fn the_worker_of_the_readme_keeps_its_lease_for_as_long_as_it_works() {
     let slow = "const ms = 1000; // what takes long\n  //";

@@ -1,4 +1,4 @@
-//! Topics: made, changed, followed and published to.
+//! Topics: defining, changing, listing them, and publishing to them.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use support::{
 
 use crate::support;
 
-/// Two pods, of which the first delivers; destinations `erp`, `crm`, `small` (room for one message)
-/// and the topic `fixed` are of their file.
+/// Two pods, of which the first delivers. Their file has the destinations `erp`, `crm` and `small`
+/// (for one message only), and the topic `fixed`.
 struct Service {
     first: Pod,
     second: Pod,
@@ -58,7 +58,8 @@ fn publish(pod: &Pod, item: &Value) -> RequestBuilder {
     client().post(pod.url("/v1/messages")).json(item)
 }
 
-/// The destinations that an answer says have the message, and whether they had it before.
+/// The destinations that accepted the message, according to an answer, and whether each reported a
+/// duplicate.
 fn deliveries(answer: &Value) -> Vec<(&str, bool)> {
     let all = answer["deliveries"].as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter()
@@ -87,7 +88,7 @@ async fn what_is_published_goes_to_all_destinations_and_pods_follow() {
     let list = json!({"items": [fixed, shown], "next_cursor": null});
     assert_eq!(said(get(&service.first, "/v1/topics")).await, (200, list));
 
-    // A pod that has not heard of it asks.
+    // A pod that does not know the topic yet asks Redis.
     let (status, answer) =
         said(publish(&service.second, &json!({"topic": "orders", "body": 1}))).await;
     assert_eq!((status, deliveries(&answer)), (202, vec![("erp", false), ("crm", false)]));
@@ -114,7 +115,7 @@ async fn what_is_published_goes_to_all_destinations_and_pods_follow() {
     let of = |name: &str| -> Vec<_> {
         all.iter().filter(|one| one.0 == name).map(|one| (&*one.1, &*one.2)).collect()
     };
-    // Each has a copy, of the same id.
+    // Each destination has a copy, with the same id.
     assert_eq!(of("crm").len(), 3);
     assert!(of("crm").iter().all(|copy| of("erp").contains(copy)), "{all:?}");
 
@@ -135,7 +136,7 @@ async fn what_is_published_goes_to_all_destinations_and_pods_follow() {
         if status == 404 { Ok(()) } else { Err(answer.to_string()) }
     })
     .await;
-    // Made again, it is newer than all that pods may still know.
+    // A topic that is created again is newer than every version that pods may still know.
     assert_eq!(service.define("orders", &["small"]).await, 201);
     let (_, answer) = said(publish(&service.first, &json!({"topic": "orders", "body": 7}))).await;
     assert_eq!(deliveries(&answer), [("small", false)]);
@@ -182,7 +183,7 @@ async fn a_batch_for_many_destinations_is_taken_in_parts_and_answered_in_order()
         .destination(names[0], &format!("{small}\nbacklog_max = 95"));
     settings.destinations += &format!("[[topic]]\nname = \"all\"\ndestinations = {names:?}\n");
     let pod = Pod::start("reseq", "ingest", &settings).await;
-    // More copies than are on their way at once.
+    // More copies than a pod sends at once.
     let line = json!({"topic": "all", "body": 1}).to_string();
     let batch = client().post(pod.url("/v1/messages"));
     let batch = batch.header("content-type", "application/x-ndjson");
@@ -190,7 +191,7 @@ async fn a_batch_for_many_destinations_is_taken_in_parts_and_answered_in_order()
     let text = text.text().await.unwrap();
     for (at, line) in text.lines().enumerate() {
         let answer: Value = serde_json::from_str(line).unwrap();
-        // One of them is full. What would go there behind the first that it refused is refused, too.
+        // One destination gets full. It refuses everything after the first refusal, too.
         let (code, left_out) = match at {
             0..95 => (Value::Null, 0),
             95 => (json!("backlog_full"), 1),

@@ -1,4 +1,4 @@
-//! The transform over HTTP against real services.
+//! The HTTP transform with real services.
 
 use crate::common;
 
@@ -32,7 +32,7 @@ fn at(receiver: &Receiver) -> Http {
     by(&definition(&receiver.url()))
 }
 
-/// What one message comes to at a service that answers so.
+/// The result for one message when the service answers like this.
 async fn transformed<A: IntoResponse>(
     answer: impl Fn() -> A + Send + Sync + 'static,
 ) -> Result<Output, Failure> {
@@ -150,11 +150,11 @@ async fn an_output_that_may_have_lost_its_end_is_tried_again() {
     for (answer, is_whole) in [
         (format!("{head}content-length: 30\r\n\r\n{{\"a\": 1}}"), false),
         (format!("{head}transfer-encoding: chunked\r\n\r\n8\r\n{{\"a\": 1}}\r\n"), false),
-        // Only the end of the connection ends these.
+        // Without a length, only the end of the connection ends these.
         (format!("{head}\r\n{{\"a\": "), false),
         (format!("{head}\r\n"), false),
         (format!("{head}\r\n{{\"a\": 1}}"), true),
-        // With a length it is whole, though it is no JSON.
+        // With a length it is complete, though it is no JSON.
         (format!("{head}content-length: 4\r\n\r\n{{\"a\""), true),
     ] {
         let (address, _server) = common::answering(answer.clone().leak()).await;

@@ -1,4 +1,4 @@
-//! The transform by a `jq` expression, in real runners.
+//! The `jq` transform with real runners.
 
 use crate::common;
 use crate::support;
@@ -14,9 +14,9 @@ use reseq::{
 use support::wait::{eventually, within};
 
 const OUTPUT_BYTES_MAX: usize = 1000;
-/// Long enough for whatever ends, on a machine however slow.
+/// Long enough for everything that ends, on however slow a machine.
 const TIMEOUT_MS: u64 = 60_000;
-/// For what does not end; a runner has to start within it.
+/// For evaluations that do not end; a runner must start within this time.
 const SHORT_MS: u64 = 2_000;
 
 fn definition(expression: &str) -> domain::Transform {
@@ -32,7 +32,7 @@ fn of(definition: &domain::Transform) -> Jq {
     Jq::new(definition, OUTPUT_BYTES_MAX, Program::new(env!("CARGO_BIN_EXE_reseq")))
 }
 
-/// What one expression makes of one body.
+/// The result of one expression for one body.
 async fn transformed(expression: &str, body: &str) -> Result<Output, Failure> {
     of(&definition(expression)).transform(&message(body)).await
 }
@@ -258,7 +258,7 @@ async fn a_program_that_is_no_runner_is_named() {
     assert!(reason.starts_with("timed out after 50 ms") && reason.contains("RESEQ_JQ_RUNNER"));
 }
 
-/// A processor that is killed closes its runners' input.
+/// The death of a processor closes its runners' input.
 #[tokio::test]
 async fn a_runner_ends_with_its_input_even_amid_an_evaluation() {
     use std::{io::Write, process::Stdio};
@@ -309,8 +309,8 @@ async fn a_wrong_expression_is_refused_where_it_is_defined() {
     assert!(begun.elapsed() < too_slow);
 }
 
-/// What a program that has Reseq as a library, and is no `reseq`, does when it is started to be a
-/// runner: it must not become a second service.
+/// A program that uses Reseq as a library gets started as a runner. It must not start a second
+/// service.
 #[tokio::test]
 async fn a_service_started_as_a_runner_does_not_start() {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_reseq"));

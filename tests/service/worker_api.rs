@@ -1,4 +1,4 @@
-//! The worker API against a real pod: who gets which messages, and what becomes of those that fail.
+//! The worker API with a real pod: who gets which messages, and what becomes of failed ones.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ struct Service {
 }
 
 impl Service {
-    /// A pod with these roles, and destinations: the name of each, further fields of its
-    /// transform, and further fields of its own.
+    /// Starts a pod with these roles and destinations. Each destination has a name, further fields
+    /// of its transform, and further fields of its own.
     async fn start(roles: &str, destinations: &[(&str, &str, &str)]) -> Service {
         let redis = TestRedis::start().await;
         let desk = Arc::new(Desk::default());
@@ -49,7 +49,7 @@ impl Service {
         Service { redis, pod, desk, _receiver: receiver, _transformer: transformer }
     }
 
-    /// One destination, `work`.
+    /// Starts a pod with one destination, `work`.
     async fn with_work() -> Service {
         Service::start("ingest,processor,sender", &[("work", WORKER, "")]).await
     }
@@ -67,13 +67,13 @@ impl Service {
         lease(&self.pod.url("/v1/leases"), request).await
     }
 
-    /// The only message that comes next, for an hour.
+    /// Leases the next message, for an hour.
     async fn next(&self, name: &str) -> Value {
         let request = json!({"destinations": [name], "wait_ms": 60_000, "lease_ms": 3_600_000});
         within("a lease", self.lease(request)).await.remove(0)
     }
 
-    /// The result for one item.
+    /// Ends one lease. Returns the result of the item.
     async fn end(&self, verb: &str, item: Value) -> Value {
         let (status, text) =
             self.post(&format!("/v1/leases/{verb}"), json!({"items": [item]})).await;
@@ -92,7 +92,7 @@ impl Service {
         assert_eq!(self.end("complete", item).await["status"], "ok");
     }
 
-    /// How many members a sorted set of a destination has.
+    /// The size of a sorted set of a destination.
     async fn count(&self, name: &str, noun: &str) -> usize {
         let mut redis = self.redis.connection().await;
         let end = format!(":d:{name}:{noun}");
@@ -106,7 +106,7 @@ impl Service {
         client().get(url).send().await.unwrap().json().await.unwrap()
     }
 
-    /// A message as Redis holds it.
+    /// A message as Redis stores it.
     async fn held(&self, name: &str, sequence: u64) -> Stamped {
         let redis = config::Redis { url: self.redis.url().to_owned(), ..Default::default() };
         let lease = std::time::Duration::from_secs(5);
@@ -138,7 +138,7 @@ async fn min_is_all_or_nothing() {
     service.send("work", json!(2)).await;
     let three = json!({"destinations": ["work"], "min": 3, "max": 5});
     assert!(service.lease(three).await.is_empty());
-    // They are still there, for who wants less; also while somebody waits for more.
+    // A request for fewer gets them, even while another request waits for more.
     let url = service.pod.url("/v1/leases");
     let patient = json!({"destinations": ["work"], "min": 3, "max": 5, "wait_ms": 60_000});
     let patient = tokio::spawn(async move { lease(&url, patient).await });
@@ -162,13 +162,13 @@ async fn a_checkpoint_goes_to_the_next_attempt_after_a_crash_and_after_a_failure
     let long = json!({"token": first["token"], "checkpoint": "x".repeat(64 * 1024)});
     let (status, text) = service.post("/v1/leases/extend", json!({"items": [long]})).await;
     assert!(status == 400 && text.contains("items[0].checkpoint"), "{status} {text}");
-    // It dies at once.
+    // The worker dies at once.
     let noted = json!({"token": first["token"], "checkpoint": {"page": 7}, "lease_ms": 100});
     assert_eq!(service.end("extend", noted).await["status"], "ok");
     let second = service.next("work").await;
     assert_eq!((&second["attempt"], &second["checkpoint"]), (&json!(2), &json!({"page": 7})));
     assert_eq!(second["last_error"]["kind"], "stalled");
-    // Extended without one, it stays.
+    // Extending without a checkpoint keeps the old one.
     service.end("extend", json!({"token": second["token"]})).await;
     assert_eq!(service.fail(&second, false).await["status"], "ok");
     let third = service.next("work").await;
@@ -260,7 +260,7 @@ async fn what_is_used_up_is_halted_skipped_or_dropped() {
         assert_eq!((&again["sequence"], &again["attempt"]), (&first["sequence"], &json!(2)));
         let said = service.fail(&again, false).await;
         assert_eq!((&said["status"], &said["exhausted"]), (&json!("ok"), &json!(fate)), "{name}");
-        // The second is final at once; the third succeeds.
+        // The second message fails permanently at once; the third succeeds.
         let said = service.fail(&service.next(name).await, true).await;
         assert_eq!(said["exhausted"], fate, "{name}");
         service.complete(&service.next(name).await).await;

@@ -41,7 +41,7 @@ fn error(stage: Stage) -> AttemptError {
     AttemptError::new(stage, ErrorKind::Failed, "no")
 }
 
-/// Every verb, each doing something.
+/// Calls every verb, each with something to do.
 pub async fn through_the_store(
     store: &Store,
     connection: &mut MultiplexedConnection,
@@ -86,7 +86,7 @@ pub async fn through_the_store(
     store.resign_partition(partition, &life.owner.token, None).await.unwrap();
     store.migrate(partition).await.unwrap();
 
-    // Removed with a message pending, and with one under a lease where there are leases.
+    // Removes the destination with a pending message, and with a lease where there are leases.
     life.ingest(&[arrival("a", None)]).await;
     if kind != TransformKind::None {
         life.claim().await;
@@ -102,7 +102,7 @@ pub async fn through_the_store(
 impl Life<'_> {
     async fn ingest(&self, arrivals: &[Arrival]) -> Vec<Ingested> {
         let all: Vec<&Arrival> = arrivals.iter().collect();
-        // One that was made after another had been removed may be born above the partition's epoch.
+        // The epoch of a destination that was made after a removal may be above the partition's.
         let epoch = self.owner.epoch.max(self.known.born);
         self.store.ingest(&self.caller, &self.known, epoch, &all).await.unwrap()
     }
@@ -111,7 +111,7 @@ impl Life<'_> {
         self.store.claim(&self.caller, &self.known, MANY, self.lease).await.unwrap()
     }
 
-    /// The key of the lane that a message with this ordering key stands in.
+    /// The key of the lane of a message with this ordering key.
     fn lane(&self, key: &str, sequence: Sequence) -> Option<String> {
         match self.known.destination.ordering {
             Ordering::Destination => None,
@@ -120,7 +120,7 @@ impl Life<'_> {
         }
     }
 
-    /// All are processed; the first two fail before, and one is halted and retried.
+    /// Processes all messages. The first two attempts fail; one message is halted and retried.
     async fn process(&self, connection: &mut MultiplexedConnection) {
         let (store, known, caller) = (self.store, &self.known, &self.caller);
         let claimed = self.claim().await;
@@ -192,7 +192,7 @@ impl Life<'_> {
         assert_eq!(store.log_newest(known, None, 9).await.unwrap().sequences, [1]);
     }
 
-    /// Messages are withdrawn and redriven, and there is a pause.
+    /// Withdraws and redrives messages, and pauses.
     async fn set_aside(&mut self) {
         let (store, known) = (self.store, self.known.clone());
         let both = [(self.lane("b", 2), 2), (self.lane("a", 3), 3), (self.lane("a", 4), 4)];

@@ -1,4 +1,4 @@
-//! What people do over the HTTP API while faults go on: asked again, of another pod, until it is done.
+//! Interventions over the HTTP API during faults: repeated, at another pod, until they succeed.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::{
     world::World,
 };
 
-/// What has not been done by then never will.
+/// A request that has not succeeded by then is given up.
 const DONE_MAX: Duration = Duration::from_secs(300);
-/// A pod that does not answer by then is frozen, or cannot.
+/// A pod that does not answer by then is frozen or cut off.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The same of a purge or a removal: a million messages are one request.
+/// The same for a purge or a removal, where one request may cover a million messages.
 const ALL_MAX: Duration = Duration::from_secs(240);
 
-/// Asks once, one pod: the status and the answer.
+/// Asks one pod, once. Returns the status and the answer.
 async fn once(
     world: &World,
     pod: usize,
@@ -39,12 +39,12 @@ async fn once(
     Ok((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
 }
 
-/// Asks one pod, once: what may fail, and is not needed.
+/// Asks one pod, once, for something that may fail.
 pub async fn tried(world: &World, method: Method, path: &str, body: Value) {
     let _ = once(world, 0, &method, path, &body).await;
 }
 
-/// Asks until `is_done` takes a status. A pod that is away, or cannot, is followed by the next.
+/// Asks until `is_done` accepts a status. Each attempt goes to the next pod.
 pub async fn ask(
     world: &World,
     method: Method,
@@ -68,7 +68,7 @@ pub async fn ask(
     Err(format!("not within {DONE_MAX:?}: {method} {path}: {last}"))
 }
 
-/// Asks until it is done: any status of success will do.
+/// Asks until a pod answers with success.
 pub async fn done(world: &World, method: Method, path: &str, body: Value) -> Result<Value, String> {
     ask(world, method, path, body, |status, _| (200..300).contains(&status)).await
 }

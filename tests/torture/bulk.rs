@@ -1,4 +1,4 @@
-//! Destinations with a long backlog, which are purged and removed while the storm goes on.
+//! Destinations with a long backlog, which are purged and removed during the storm.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -20,22 +20,22 @@ use crate::{
     world::World,
 };
 
-/// The one that is purged.
+/// The destination that is purged.
 pub const PURGED: &str = "backlog-1";
-/// The one that is removed, made again, and used.
+/// The destination that is removed, made again, and used.
 pub const REMOVED: &str = "backlog-2";
 /// How many messages wait there at least when a fault strikes.
 const WAITING: u64 = 20_000;
-/// Messages of one request, for both.
+/// Messages of one request, for both destinations.
 const AT_ONCE: usize = 2500;
-/// Requests side by side.
+/// Parallel requests.
 const REQUESTS: usize = 8;
-/// A request that is not answered by then is made again.
+/// A request that is not answered by then is repeated.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How many messages a destination delivers after it was made again.
 const USED: usize = 20;
 
-/// So many wait before the storm begins.
+/// How many messages wait before the storm begins.
 fn filled_ahead() -> u64 {
     crate::setting("TORTURE_BACKLOG").map_or(WAITING, |text| text.parse().expect("a number"))
 }
@@ -44,7 +44,7 @@ fn path(name: &str) -> String {
     format!("/v1/destinations/{name}")
 }
 
-/// A worker, that never comes, is to process its messages.
+/// No worker ever processes its messages.
 async fn define(world: &World, name: &str, transform: &str) -> Result<(), String> {
     let definition = json!({
         "url": world.backlog_url(),
@@ -57,7 +57,7 @@ async fn define(world: &World, name: &str, transform: &str) -> Result<(), String
 }
 
 async fn remove(world: &World, name: &str) -> Result<(), String> {
-    // What was removed by a call whose answer was lost is not found.
+    // A removal whose answer was lost finds nothing when it is repeated.
     let is_gone = |status: u16, _: &Value| status == 200 || status == 404;
     let path = format!("{}?force=true", path(name));
     admin::ask(world, Method::DELETE, &path, Value::Null, is_gone).await.map(drop)
@@ -67,7 +67,7 @@ async fn stats(world: &World, name: &str) -> Result<Value, String> {
     admin::done(world, Method::GET, &format!("{}/stats", path(name)), Value::Null).await
 }
 
-/// Makes both, and fills them.
+/// Creates both destinations, and fills them.
 pub async fn fill_ahead(world: &World) -> Result<(), String> {
     for name in [PURGED, REMOVED] {
         define(world, name, "worker").await?;
@@ -75,7 +75,7 @@ pub async fn fill_ahead(world: &World) -> Result<(), String> {
     fill(world, &[PURGED, REMOVED], filled_ahead()).await
 }
 
-/// Sends in until so many wait in each.
+/// Sends messages until this many wait in each destination.
 async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> {
     let line = json!({"destinations": names, "body": "waits, and is never delivered"}).to_string();
     let (body, client) = (vec![line; AT_ONCE].join("\n"), client());
@@ -94,7 +94,7 @@ async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> 
             let request = request.header("content-type", "application/x-ndjson");
             let request = request.timeout(ANSWER_MAX).body(body.clone());
             async move {
-                // Whatever was not taken is sent in the next round.
+                // The next round sends what was not accepted.
                 if let Ok(answer) = request.send().await {
                     let _ = answer.bytes().await;
                 }
@@ -104,13 +104,13 @@ async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> 
     }
 }
 
-/// Cancels all that waits in one.
+/// Cancels everything that waits in `PURGED`.
 pub async fn purge(world: &World) -> Result<(), String> {
     fill(world, &[PURGED], WAITING).await?;
     let before = stats(world, PURGED).await?;
     let purge = format!("{}/purge", path(PURGED));
     admin::done(world, Method::POST, &purge, json!({})).await?;
-    // A primary that is lost may take cancellations with it: then they are asked for again.
+    // A lost primary may take cancellations with it; then they are repeated.
     loop {
         let after = stats(world, PURGED).await?;
         if after["pending"] == 0 {
@@ -125,7 +125,7 @@ pub async fn purge(world: &World) -> Result<(), String> {
     }
 }
 
-/// Removes the other one with all that waits there, makes it again, and has it deliver.
+/// Removes `REMOVED` with its backlog, makes it again, and lets it deliver.
 pub async fn remove_and_use(world: &Arc<World>) -> Result<(), String> {
     fill(world, &[REMOVED], WAITING).await?;
     remove(world, REMOVED).await?;
@@ -150,7 +150,7 @@ pub async fn remove_and_use(world: &Arc<World>) -> Result<(), String> {
     define(world, REMOVED, "worker").await
 }
 
-/// Removes both, and what is in them.
+/// Removes both destinations with their messages.
 pub async fn clear(world: &World) -> Result<(), String> {
     for name in [PURGED, REMOVED] {
         remove(world, name).await?;

@@ -1,4 +1,4 @@
-//! Messages are damaged in Redis, as a disk or a person does it, and an operator gets past them.
+//! Damages messages in Redis, as a disk or a person may do, and resolves them as an operator.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,9 @@ use crate::{
     world::{PARTITIONS, SUBJECTS, World},
 };
 
-/// Damages the newest message after `ARGV[1]` that is ready: by `ARGV[2]` its body is deleted, its
-/// record is, or `ARGV[3]` is written over it. Returns its sequence, its lane's number and its record.
+/// Damages the newest ready message after `ARGV[1]`. `ARGV[2]` says how: delete its body, delete
+/// its record, or overwrite the record with `ARGV[3]`. Returns its sequence, its lane's number and
+/// its record.
 const DAMAGE: &str = "
 local best, lane = tonumber(ARGV[1]), false
 for number = 3, #KEYS do
@@ -40,19 +41,19 @@ if ARGV[2] == 'body' then redis.call('HDEL', KEYS[2], field)
 elseif ARGV[2] == 'record' then redis.call('HDEL', KEYS[1], field)
 else redis.call('HSET', KEYS[1], field, ARGV[3]) end
 return {best, lane, record}";
-/// What is written over a record: nothing that can be read, a header that is cut, another version.
+/// What overwrites a record: garbage, a header that is cut short, another version.
 const GARBAGE: [&str; 3] = ["??", "19,999;abc", "94,1;x"];
 
-/// A message that is to be damaged.
+/// The message that is damaged.
 struct Victim {
     name: &'static str,
     key: Option<String>,
     sequence: u64,
 }
 
-/// How often a message is damaged, if the one before had been sent all the same.
+/// How many messages are damaged, one after the other, if each was delivered nevertheless.
 const TRIES: usize = 5;
-/// Senders are stopped for no longer: within their leases.
+/// Senders are stopped for no longer than this, which is shorter than their leases.
 const FROZEN_MAX: Duration = Duration::from_millis(1200);
 
 /// Damages one message; sees that it is shown as damaged, and that it holds up its lane alone; and has
@@ -67,7 +68,7 @@ pub async fn inject(world: &World, planned: Planned) -> Result<Instant, String> 
         let is_shown = is_shown(world, &victim).await;
         if is_shown != Ok(false) {
             let others = others_go_on(world, planned.target).await;
-            // It leaves in any case: nothing behind it in its lane could.
+            // It must leave in any case, or nothing behind it in its lane could.
             leaves(world, planned.bytes, &victim).await?;
             return is_shown.and(others).map(|()| Instant::now());
         }
@@ -75,7 +76,8 @@ pub async fn inject(world: &World, planned: Planned) -> Result<Instant, String> 
     Err(format!("{TRIES} messages were sent although they were damaged"))
 }
 
-/// True when the message is shown as damaged and halts its lane; false if it was sent: a sender had it.
+/// True when the message shows as damaged and halts its lane; false if a sender had already read it
+/// and delivered it.
 async fn is_shown(world: &World, victim: &Victim) -> Result<bool, String> {
     let path = |rest: &str| format!("/v1/destinations/{}/{rest}", victim.name);
     let message = path(&format!("messages/{}", victim.sequence));
@@ -93,7 +95,7 @@ async fn is_shown(world: &World, victim: &Victim) -> Result<bool, String> {
     Ok(!is_sent)
 }
 
-/// Of an item in a list of messages: lists do not read long bodies, but tell why a lane halted.
+/// Whether a listed message is damaged. Lists do not read long bodies, but tell why a lane halted.
 fn is_damaged(item: &Value) -> bool {
     item["damaged"].is_string() || item["last_error"]["kind"] == "damaged"
 }
@@ -109,7 +111,7 @@ async fn look(world: &World, path: &str) -> Option<Value> {
     None
 }
 
-/// Stops the senders, so that none of them has it in hand, and damages what becomes ready meanwhile.
+/// Stops the senders, so that none has read the message, and damages a message that becomes ready.
 async fn damage(
     world: &World,
     redis: &mut MultiplexedConnection,
@@ -131,12 +133,12 @@ async fn damage(
     let mut hit = None;
     fires("a message becomes ready while the senders are stopped", async || {
         if round > 0 {
-            // They keep their leases.
+            // Lets the senders renew their leases.
             sleep(FROZEN_MAX).await;
         }
         round += 1;
         let how = match planned.bytes % 4 {
-            // Of long bodies there are few: where none comes, a record will do.
+            // Long bodies are rare. If none comes, the record is damaged instead.
             0 if round < 3 => "body",
             0 | 1 => "record",
             _ => "garbage",
@@ -163,7 +165,7 @@ async fn damage(
     .await?;
     let (sequence, lane, record) = hit.ok_or("none was hit")?;
     let epoch = epoch_of(&record).ok_or_else(|| format!("no epoch in {record:?}"))?;
-    // It may be lost, and no other.
+    // This message may be lost, and no other.
     world.ledger.destroy(name, epoch, sequence);
     Ok(Victim { name, key: lanes[lane].clone(), sequence })
 }
@@ -178,12 +180,12 @@ fn epoch_of(record: &[u8]) -> Option<u64> {
             break;
         }
     }
-    // An array, and an unsigned number of 64 bits.
+    // A MessagePack array, whose first element is an unsigned number of 64 bits.
     let [0x90..=0x9f, 0xcf, number @ ..] = rest else { return None };
     Some(u64::from_be_bytes(number.get(..8)?.try_into().ok()?))
 }
 
-/// Where there are other lanes in the destination, they go on.
+/// Checks that the other lanes of the destination, if there are any, go on.
 async fn others_go_on(world: &World, target: usize) -> Result<(), String> {
     let subject = &SUBJECTS[target];
     if subject.order == Order::Destination {
@@ -197,32 +199,33 @@ async fn others_go_on(world: &World, target: usize) -> Result<(), String> {
     .await
 }
 
-/// Has it leave: by skipping the head, by cancelling it, or by a repair and then skipping.
+/// Makes the message leave: by cancelling it, by skipping the head, or by a repair and then
+/// skipping.
 async fn leaves(world: &World, way: usize, victim: &Victim) -> Result<(), String> {
     let Victim { name, key, sequence } = victim;
     let path = |rest: &str| format!("/v1/destinations/{name}/{rest}");
     if way.is_multiple_of(3) {
         let cancel = path(&format!("messages/{sequence}"));
-        // Cancelled by a call whose answer was lost, it is gone.
+        // If the answer to an earlier call was lost, the message is already gone.
         let is_done = |status: u16, _: &Value| matches!(status, 200 | 202 | 409);
         admin::ask(world, Method::DELETE, &cancel, Value::Null, is_done).await?;
     } else {
         if way % 3 == 1 {
-            // It is no way out, but must do no harm. On a busy machine it may be too slow.
+            // A repair does not resolve it, but must do no harm. On a slow machine it may time out.
             admin::tried(world, Method::POST, &path("repair"), json!({})).await;
         }
         let mut head = json!({"sequence": sequence});
         if let Some(key) = key {
             head["key"] = json!(key);
         }
-        // It is not the head any more where a call whose answer was lost skipped it.
+        // If the answer to an earlier call was lost, the message is not the head any more.
         let is_done = |status: u16, _: &Value| matches!(status, 200 | 202 | 409);
         admin::ask(world, Method::POST, &path("skip-head"), head, is_done).await?;
     }
     let message = path(&format!("messages/{sequence}"));
     heals("the damaged message leaves", async || {
         let shown = look(world, &message).await;
-        // One that cannot be asked for is asked for again; one that is gone says so.
+        // Without an answer ask again; a message that is gone answers with 404.
         match shown {
             Some(shown) => (shown["state"] != "damaged").then_some(()),
             None => is_gone(world, &message).await,
@@ -237,8 +240,8 @@ async fn is_gone(world: &World, path: &str) -> Option<()> {
     (answer.status() == 404).then_some(())
 }
 
-/// Cancels what was damaged on purpose and is there again, because a primary that was lost took its
-/// cancellation with it. A person's word that is lost must be said again.
+/// A lost primary takes the cancellation of a damaged message with it, and the message is back.
+/// Cancels it again, as a person would have to.
 pub async fn cancel_again(world: &World, name: &str) {
     let path = format!("/v1/destinations/{name}/messages?state=halted&limit=1000");
     let Some(halted) = look(world, &path).await else { return };
@@ -253,7 +256,7 @@ pub async fn cancel_again(world: &World, name: &str) {
     }
 }
 
-/// Discards the dead letters that skipping left.
+/// Discards the dead letters that skipping has left.
 pub async fn discard(world: &World, name: &str) -> Result<(), String> {
     let path = format!("/v1/destinations/{name}/dead-letters/discard");
     admin::done(world, Method::POST, &path, json!({"all": true})).await.map(drop)

@@ -1,4 +1,4 @@
-//! How each fault is brought about, and undone.
+//! How each fault is injected and undone.
 
 use std::{
     future::Future,
@@ -18,11 +18,11 @@ use crate::{
     world::{FLOWING, SUBJECTS, World, ends, revive},
 };
 
-/// A fault that has met nothing by then has not fired.
+/// A fault that has not struck anything by then has not fired.
 const FIRES_MAX: Duration = Duration::from_secs(20);
-/// After a fault Redis is well again by then.
+/// The most time until Redis is well again after a fault.
 const HEALS_MAX: Duration = Duration::from_secs(60);
-/// A reply that takes longer than this is taken for none.
+/// A reply that takes longer than this counts as missing.
 const REPLY_MAX: Duration = Duration::from_secs(20);
 
 /// A fault that fired.
@@ -31,7 +31,7 @@ pub struct Struck {
     pub planned: Planned,
     pub begun: Instant,
     pub ended: Instant,
-    /// Recovery counts from here: the death of what was killed, else the end of the fault.
+    /// Where recovery begins: the death of what was killed, else the end of the fault.
     pub from: Instant,
 }
 
@@ -66,7 +66,7 @@ pub async fn inject(world: &Arc<World>, planned: Planned) -> Result<Struck, Stri
     Ok(Struck { planned, begun, ended: Instant::now(), from })
 }
 
-/// Waits until there is what shows that a fault met something.
+/// Waits for the evidence that a fault has struck something.
 pub async fn fires(what: &str, look: impl AsyncFnMut() -> Option<()>) -> Result<(), String> {
     until(FIRES_MAX, what, look).await
 }
@@ -100,7 +100,7 @@ async fn pod(world: &World, planned: Planned) -> Result<Instant, String> {
     };
     let mut pod = world.pod(role, planned.target).lock().await;
     if pod.has_ended() {
-        // It ended by itself, which no pod does.
+        // The pod had ended before, which no pod does.
         revive(&mut pod).await?;
         return Err(format!("{} had ended by itself", pod.name));
     }
@@ -170,7 +170,8 @@ async fn receiver(world: &World, planned: Planned, mood: Mood) -> Result<Instant
     fired.map(|()| Instant::now())
 }
 
-/// The process dies, and is there again: it has fired when it has accepted something since.
+/// Kills the process and starts it again. The fault has fired when the process accepts something
+/// afterwards.
 async fn receiver_killed(world: &World, planned: Planned) -> Result<Instant, String> {
     let name = SUBJECTS[FLOWING - 1].destination;
     world.receiver_process.kill();
@@ -259,7 +260,7 @@ async fn memory_full(
     lasts: Duration,
 ) -> Result<Instant, String> {
     let mut connection = server.connection().await;
-    // By Redis; or before that by ingest, which sees how full it is.
+    // Redis refuses, or ingest before it, which sees how full Redis is.
     let refused = async |connection: &mut MultiplexedConnection| {
         let by_redis = info(connection, "errorstats", "errorstat_OOM").await.unwrap_or_default();
         let mut by_ingest = Vec::new();
@@ -298,7 +299,7 @@ async fn disk_full(server: &TestRedis, lasts: Duration) -> Result<Instant, Strin
         if !server.is_running() {
             return Some(());
         }
-        // The file may have been rewritten meanwhile, and be shorter than the limit.
+        // Redis may have rewritten the file meanwhile, so that it is shorter than the limit.
         let size = longest_file(server);
         limit(Some(size)).ok()?;
         (status(connection).await == "err").then_some(())
@@ -307,7 +308,7 @@ async fn disk_full(server: &TestRedis, lasts: Duration) -> Result<Instant, Strin
         fires("a write that found no room", async || is_refused(&mut connection).await).await;
     sleep(lasts).await;
     if !server.is_running() {
-        // Another process has no such limit.
+        // A new process has no such limit.
         server.restart().await;
         return fired.map(|()| Instant::now());
     }
@@ -319,7 +320,7 @@ async fn disk_full(server: &TestRedis, lasts: Duration) -> Result<Instant, Strin
     fired.map(|()| Instant::now())
 }
 
-/// The size of the append-only file that is written to.
+/// The size of the append-only file that Redis is writing.
 fn longest_file(server: &TestRedis) -> u64 {
     let dir = server.dir().join("appendonlydir");
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();

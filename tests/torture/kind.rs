@@ -1,24 +1,24 @@
-//! The kinds of faults: whom each strikes, and for how long.
+//! The kinds of faults: what each strikes, and for how long.
 
 use std::fmt;
 
 use crate::plan::{PODS, Role, Topology};
 
-/// A victim is left alone for so long after a fault, in milliseconds.
+/// How long a victim is left alone after a fault, in ms.
 const REST_MS: u64 = 1500;
-/// The same after a failover: until it is over, and the next one may begin. Sentinels wait for twice
+/// The same after a failover: until it is over, and another may begin. Sentinels wait for twice
 /// their `failover-timeout`.
 const REST_SENTINEL_MS: u64 = 20_000;
 const REST_CLUSTER_MS: u64 = 15_000;
 
-/// Which connections a [`Kind::Link`] is about.
+/// The connections that a [`Kind::Link`] strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Between {
-    /// A pod and Redis.
+    /// Between a pod and Redis.
     Redis,
-    /// The senders and a receiver.
+    /// Between the senders and a receiver.
     Receiver,
-    /// The producers and an ingest pod.
+    /// Between the producers and an ingest pod.
     Ingest,
 }
 
@@ -35,53 +35,54 @@ pub enum Mood {
     Failing,
     /// Accepts, answers, and cuts the connection.
     AnswersThenCuts,
-    /// Accepts, and cuts the connection in place of an answer.
+    /// Accepts, and cuts the connection instead of answering.
     AcceptsThenCuts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// SIGKILL; another one is started later.
+    /// SIGKILL; the pod is started again later.
     Kill(Role),
     /// SIGSTOP and SIGCONT, within the leases.
     FreezeShort(Role),
-    /// The same, for longer than any lease.
+    /// SIGSTOP and SIGCONT, for longer than any lease.
     FreezeLong(Role),
-    /// A pod stops cleanly, and another one is started.
+    /// A pod stops cleanly, and is started again.
     Scale(Role),
     Link(Between, Trouble),
     Receiver(Mood),
-    /// A worker forgets what it has leased.
+    /// A worker forgets its leases.
     WorkerForgets,
     RedisKilled,
     RedisFrozen,
-    /// A replica takes over; the killed one comes back as its replica.
+    /// A replica takes over; the killed server comes back as its replica.
     PrimaryKilled,
-    /// The same, and the frozen one comes back believing that it still is the primary.
+    /// A replica takes over; the frozen server comes back and still believes that it is the
+    /// primary.
     PrimaryFrozen,
     /// A replica takes over while its primary lives.
     Failover,
     SlotsMoved,
     ScriptFlush,
-    /// `maxmemory` is what is used.
+    /// Sets `maxmemory` to what is in use.
     MemoryFull,
     /// Redis cannot write its append-only file.
     DiskFull,
-    /// The record or the body of a message is deleted, or overwritten, in Redis.
+    /// The record or the body of a message is deleted or overwritten in Redis.
     Damaged,
     /// The pods' Redis user may not run one command.
     RightsTaken,
     /// The pods' Redis user may not use channels.
     ChannelsTaken,
-    /// More connections than a pod takes, and none of them says anything.
+    /// More connections than a pod accepts, all of them silent.
     ConnectionsFull,
     /// A pod may not open one more file descriptor.
     DescriptorsGone,
-    /// All that waits for a destination is cancelled.
+    /// The whole backlog of a destination is cancelled.
     Purged,
-    /// A destination is removed with all that waits for it, made again, and used.
+    /// A destination is removed with its backlog, made again, and used.
     Removed,
-    /// SIGKILL of the receiver that is a process; it is started again later.
+    /// SIGKILL of the receiver that is a separate process; it is started again later.
     ReceiverKilled,
 }
 
@@ -132,7 +133,7 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// All that there are for a topology.
+    /// All kinds for a topology.
     pub fn all(topology: Topology) -> Vec<Kind> {
         let mut all = Vec::new();
         for role in Role::ALL {
@@ -152,8 +153,8 @@ impl Kind {
         all.extend([Kind::ConnectionsFull, Kind::DescriptorsGone]);
         all.extend([Kind::Purged, Kind::Removed, Kind::ReceiverKilled]);
         if topology != Topology::Sentinel {
-            // To sentinels a primary that answers PING with MISCONF is dead: they make another one
-            // the primary, and what the old one takes in until it hears of it is lost.
+            // A primary that answers PING with MISCONF is dead for sentinels. They promote another
+            // one, and what the old one accepts until it hears of that is lost.
             all.push(Kind::DiskFull);
         }
         match topology {
@@ -169,7 +170,7 @@ impl Kind {
         all
     }
 
-    /// Those of one group are not struck by two faults at once. With `targets` to choose from.
+    /// The name of the victim. Two faults never strike the same victim at once.
     pub fn victim(self, target: usize) -> String {
         match self {
             Kind::Kill(role)
@@ -195,14 +196,14 @@ impl Kind {
             Kind::Link(Between::Redis, _) | Kind::DescriptorsGone => PODS * Role::ALL.len(),
             Kind::Link(Between::Ingest, _) | Kind::ConnectionsFull => PODS,
             Kind::WorkerForgets | Kind::Purged | Kind::Removed | Kind::ReceiverKilled => 1,
-            // The last receiver is a process, which knows no moods.
+            // The last receiver is a separate process, which has no moods.
             Kind::Receiver(_) => destinations - 1,
-            // Whatever is about Redis strikes the server of a destination.
+            // Faults of Redis strike the server of a destination.
             _ => destinations,
         }
     }
 
-    /// How long its victim is left alone afterwards, in milliseconds.
+    /// How long the victim is left alone afterwards, in ms.
     pub fn rest_ms(self, topology: Topology) -> u64 {
         match (self, topology) {
             (Kind::PrimaryKilled | Kind::PrimaryFrozen | Kind::Failover, Topology::Sentinel) => {
@@ -216,7 +217,7 @@ impl Kind {
         }
     }
 
-    /// How long it lasts, in milliseconds.
+    /// How long the fault lasts, in ms.
     pub fn lasts(self) -> std::ops::Range<u64> {
         match self {
             Kind::Kill(_) | Kind::RedisKilled | Kind::PrimaryKilled | Kind::ReceiverKilled => {

@@ -1,4 +1,4 @@
-//! How durable the destinations of a run are, and what that promises.
+//! The durability of a run's destinations, and what it promises.
 
 use std::{fmt, str::FromStr};
 
@@ -39,7 +39,7 @@ impl FromStr for Level {
 }
 
 impl Level {
-    /// Another one on each topology, so that a short run has a mixture.
+    /// The default differs between the topologies, so that a short run has a mixture.
     pub fn default_of(topology: Topology) -> Level {
         match topology {
             Topology::Single => Level::Fsynced,
@@ -48,19 +48,19 @@ impl Level {
         }
     }
 
-    /// True if nothing that was acknowledged is lost when a primary goes in this way, whatever its
-    /// replicas have not yet received. Where it is false, the harness pauses the writes first.
+    /// Whether no acknowledged message is lost with a primary that fails like this, even if its
+    /// replicas lag. If false, the harness pauses the writes first.
     pub fn survives(self, kind: Kind) -> bool {
         match self {
             Level::Memory | Level::Fsynced => false,
             Level::Replicated => true,
-            // While sentinels change the primary of servers that all live, the old one goes on with
-            // the replica that was not promoted: a majority that lacks the new primary.
+            // While sentinels change the primary and all servers live, the old primary goes on with
+            // the replica that was not promoted: a majority without the new primary.
             Level::Quorum => kind != Kind::Failover,
         }
     }
 
-    /// What the examination must expect.
+    /// The losses that the verification must expect.
     pub fn losses(self) -> Losses {
         match self {
             Level::Memory | Level::Fsynced => Losses::None,

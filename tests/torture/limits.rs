@@ -1,4 +1,4 @@
-//! What a pod may do is taken from it for a while: rights in Redis, connections, file descriptors.
+//! Takes rights in Redis, connections or file descriptors away from a pod for a while.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,11 @@ use crate::{
     world::{DESCRIPTORS, World},
 };
 
-/// More than a pod takes, of either kind.
+/// More than a pod accepts, for HTTP and for TCP.
 const CONNECTIONS: usize = DESCRIPTORS as usize / 4 + 20;
-/// A pod that does not answer by then has no descriptor for who asks.
+/// A pod that does not answer by then has no descriptor for the request.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
-/// What a pod says of a connection that never asks for anything.
+/// The incomplete request of a connection that never sends the rest.
 const BEGUN: &[u8] = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n[";
 
 /// Takes one command, or all channels, from the pods' Redis user, on all servers.
@@ -27,7 +27,7 @@ pub async fn rights(world: &World, planned: Planned) -> Result<Instant, String> 
     let servers = world.redis.lock().await;
     let rules = minimal_rules();
     let commands = rules.iter().filter_map(|rule| rule.strip_prefix('+'));
-    // Where MULTI is refused, redis-rs 1.8.1 subtracts 2 from 1: a panic in a debug build, which ends
+    // If MULTI is refused, redis-rs 1.8.1 subtracts 2 from 1: a panic in a debug build, which ends
     // the connection.
     let commands: Vec<&str> = commands.filter(|command| *command != "multi").collect();
     let command = commands[planned.bytes % commands.len()];
@@ -72,8 +72,8 @@ async fn readiness(pod: &Addresses) -> Option<(u16, String)> {
     Some((answer.status().as_u16(), answer.text().await.ok()?))
 }
 
-/// Opens more connections to an ingest pod than it takes, over HTTP and TCP; half of those over HTTP
-/// have begun a request.
+/// Opens more connections to an ingest pod than it accepts, over HTTP and TCP. Every second HTTP
+/// connection begins a request.
 pub async fn connections(world: &World, planned: Planned) -> Result<Instant, String> {
     let pod = world.pod(Role::Ingest, planned.target).lock().await;
     let (http, tcp) = (pod.addresses.http().ok_or("it was not started")?, pod.addresses.tcp(0));
@@ -94,7 +94,7 @@ pub async fn connections(world: &World, planned: Planned) -> Result<Instant, Str
     }
     sleep(planned.lasts).await;
     let fired = fires("a connection that was closed for want of room", async || {
-        // Some may not have come through, on a busy machine.
+        // On a slow machine some connections may have failed.
         open.extend(connect(0, http).await);
         open.extend(connect(1, http).await);
         (closed(&pod.addresses).await? > before).then_some(())
@@ -116,7 +116,7 @@ async fn closed(pod: &Addresses) -> Option<f64> {
     Some(values.filter_map(|value| value.parse::<f64>().ok()).sum())
 }
 
-/// Lowers the limit of descriptors of a pod to what it has open.
+/// Lowers the limit of a pod's descriptors to what it has open.
 pub async fn descriptors(world: &World, planned: Planned) -> Result<Instant, String> {
     let role = Role::ALL[planned.target / PODS];
     let pod = world.pod(role, planned.target % PODS).lock().await;
@@ -128,7 +128,7 @@ pub async fn descriptors(world: &World, planned: Planned) -> Result<Instant, Str
     limit(lowest_free(pod.id()))?;
     sleep(planned.lasts).await;
     let fired = fires("a request that the pod had no descriptor for", async || {
-        // Some may have been closed meanwhile.
+        // The pod may have closed some meanwhile.
         limit(lowest_free(pod.id())).ok()?;
         let request = client().get(pod.url("/healthz")).timeout(ANSWER_MAX);
         request.send().await.is_err().then_some(())
@@ -145,7 +145,7 @@ pub async fn descriptors(world: &World, planned: Planned) -> Result<Instant, Str
     Ok(given)
 }
 
-/// The lowest number that no descriptor of a process has: below it as a limit it opens none.
+/// The lowest number that is no descriptor of a process. With this limit it can open none.
 fn lowest_free(process: u32) -> u64 {
     let dir = format!("/proc/{process}/fd");
     let is_open = |number: &u64| std::fs::symlink_metadata(format!("{dir}/{number}")).is_ok();

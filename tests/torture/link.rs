@@ -1,4 +1,4 @@
-//! A TCP proxy that stands between two processes and can be told to misbehave.
+//! A TCP proxy between two processes, which misbehaves on request.
 
 use std::{
     collections::HashMap,
@@ -19,25 +19,25 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{names::Names, support::http::accept};
 
-/// How it treats what comes.
+/// How a proxy treats its traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weather {
     Fair,
-    /// Each connection is cut once so many bytes have gone through it, in either direction.
+    /// Cuts each connection after this many bytes, in either direction.
     Cut(usize),
-    /// Nothing goes through, and nobody is told; cut when the weather changes.
+    /// Passes nothing on, without an error; cuts when the weather changes.
     HalfOpen,
-    /// Everything takes so much longer, in each direction.
+    /// Delays everything by this much, in each direction.
     Delayed(Duration),
 }
 
-/// Where connections lead at this moment; none: they are refused.
+/// Where connections lead at the moment; `None`: they are refused.
 pub type Target = Arc<dyn Fn() -> Option<SocketAddr> + Send + Sync>;
 
-/// Ports of servers, and the links through which they are reached.
+/// Ports of servers, and the ports of the links to them.
 pub type Ports = Arc<OnceLock<HashMap<u16, u16>>>;
 
-/// One proxy; dropping it ends it.
+/// One proxy; it ends when it is dropped.
 pub struct Link {
     pub address: SocketAddr,
     weather: watch::Sender<Weather>,
@@ -50,8 +50,8 @@ impl Link {
         Link::translating(target, &Ports::default()).await
     }
 
-    /// One to a server that names other servers in its answers: these are named by their links, so
-    /// that clients find all of them through links.
+    /// A proxy to a server whose answers name other servers. It replaces them by their links, so
+    /// that clients find all servers through links.
     pub async fn translating(target: Target, ports: &Ports) -> Link {
         let ports = ports.clone();
         let (weather, watched) = watch::channel(Weather::Fair);
@@ -62,7 +62,7 @@ impl Link {
             let ports = ports.clone();
             async move {
                 let Some(target) = target else { return };
-                // What cannot be reached, the client sees as a closed connection.
+                // If the server cannot be reached, the client sees a closed connection.
                 let Ok(server) = TcpStream::connect(target).await else { return };
                 let _ = server.set_nodelay(true);
                 let names = Names { ports, kept: Vec::new() };
@@ -92,7 +92,7 @@ async fn join(
 ) {
     let (client_in, client_out) = client.into_split();
     let (server_in, server_out) = server.into_split();
-    // Either direction's end ends both, and so cuts the connection.
+    // The end of either direction ends both, and so cuts the connection.
     tokio::select! {
         () = pump(client_in, server_out, weather.clone(), struck, Names::default()) => {}
         () = pump(server_in, client_out, weather, struck, names) => {}

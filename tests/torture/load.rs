@@ -1,4 +1,4 @@
-//! Those who send, and those who work.
+//! The producers and the workers.
 
 use std::{
     net::SocketAddr,
@@ -21,22 +21,22 @@ use crate::{
     world::{LEASE_MS, World},
 };
 
-/// What could not be sent for so long is stuck.
+/// A message that could not be sent for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Before something is sent again.
+/// The pause before something is sent again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The most messages of one request, or frames of one window.
 const BATCH_MAX: usize = 100;
-/// Producers go ahead of the receiver by no more.
+/// The most undelivered messages, before the producers wait.
 const AHEAD_MAX: usize = 5000;
-/// Answers to frames that have not come by then never will.
+/// How long to wait for the answers to frames.
 const ANSWERS_MAX: Duration = Duration::from_secs(30);
-/// Messages with ordering keys have so many.
+/// How many ordering keys there are.
 pub const KEYS: usize = 50;
-/// Workers side by side.
+/// Parallel workers.
 const WORKERS: usize = 2;
 
-/// One stream of messages, so many a second. What a fault held up is made good for afterwards.
+/// A stream of messages with a fixed rate. After a fault it catches up.
 struct Stream {
     name: &'static str,
     destinations: &'static [&'static str],
@@ -51,13 +51,13 @@ const SINGLES: [Stream; 2] = [
     Stream { name: "loose", destinations: &["loose"], per_minute: 1200 },
     Stream { name: "invoices", destinations: &["invoices"], per_minute: 1200 },
 ];
-/// Long bodies.
+/// The stream of long bodies.
 const LONG: Stream = Stream {
     name: "long",
     destinations: &["orders", "accounts", "lines", "loose"],
     per_minute: 20,
 };
-/// As long as a body may be, less what the transform puts around it.
+/// The maximum length of a body, less what the transform adds to it.
 const LONG_BYTES: usize = (1 << 20) - 64;
 const FRAMES: [Stream; 2] = [
     Stream { name: "frames-1", destinations: &["frames"], per_minute: 3000 },
@@ -135,7 +135,7 @@ async fn singles(world: Arc<World>, stream: &Stream) {
     }
 }
 
-/// Sends frames to its own door, or to the other one when that fails.
+/// Sends frames to one ingest pod, or to the other one when that fails.
 async fn frames(world: Arc<World>, stream: &'static Stream, own: usize) {
     let doors = world.doors();
     let mut sending = Sending { world, stream, sent: 0, tries: 0, begun: Instant::now() };
@@ -161,8 +161,8 @@ struct Sending {
     stream: &'static Stream,
     /// Frames that were promised.
     sent: usize,
-    /// Connections so far. What is sent again is another message, since frames have no idempotency
-    /// keys.
+    /// Connections so far. Frames have no idempotency keys, so each attempt sends a different
+    /// message.
     tries: usize,
     begun: Instant,
 }
@@ -173,7 +173,7 @@ impl Sending {
         format!("{{\"from\":\"{from}\",\"number\":{number},\"try\":{at}}}")
     }
 
-    /// Sends over one connection until it ends or all is over.
+    /// Sends over one connection until it ends or the run is over.
     async fn converse(&mut self, door: SocketAddr) {
         let Ok(stream) = TcpStream::connect(door).await else { return };
         let _ = stream.set_nodelay(true);
@@ -191,7 +191,7 @@ impl Sending {
         }
     }
 
-    /// Notes what was promised and what may be there; true when all was promised.
+    /// Records what was promised and what may have been stored. True when everything was promised.
     fn settle(&mut self, bodies: Vec<String>, answers: Vec<String>) -> bool {
         let mut is_well = true;
         let mut answers = answers.into_iter();
@@ -228,7 +228,7 @@ impl Sending {
     }
 }
 
-/// Sends these frames, and returns the answers that came.
+/// Sends these frames. Returns the answers that came.
 async fn exchange(stream: &mut BufStream<TcpStream>, bodies: &[String]) -> Vec<String> {
     let mut answers = Vec::new();
     for body in bodies {
@@ -243,7 +243,7 @@ async fn exchange(stream: &mut BufStream<TcpStream>, bodies: &[String]) -> Vec<S
     answers
 }
 
-/// Starts workers; they work until they are aborted.
+/// Starts workers, which work until they are aborted.
 pub fn workers(world: &Arc<World>) -> Vec<JoinHandle<()>> {
     (0..WORKERS).map(|number| tokio::spawn(work(world.clone(), number))).collect()
 }
@@ -253,7 +253,7 @@ async fn work(world: Arc<World>, number: usize) {
     for round in number.. {
         let pod = &world.addresses[round % world.addresses.len()];
         let worked = work_once(&world, &client, pod).await;
-        // A pod that is away is not asked again at once.
+        // Waits a little before it asks an unreachable pod again.
         if worked.is_none() {
             tokio::time::sleep(LOOK_EVERY * 10).await;
         }

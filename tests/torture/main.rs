@@ -1,5 +1,5 @@
 //! Real processes, a plan of faults drawn from a seed, a receiver that journals before it answers,
-//! and an examiner. `make torture SEED=… MINUTES=… TOPOLOGY=…` runs a long one.
+//! and a verification of the result. `make torture SEED=… MINUTES=… TOPOLOGY=…` runs a long one.
 
 use std::time::Duration;
 
@@ -29,12 +29,12 @@ mod run;
 mod servers;
 mod world;
 
-/// How long the storm is by default.
+/// The default length of a storm.
 const STORM: Duration = Duration::from_secs(40);
-/// Its short plans have what the test of them below wants.
+/// A seed whose short plans have what the test below requires.
 const SEED: u64 = 92;
 
-/// One storm at a time: a machine has no room for two.
+/// One storm at a time: a machine cannot run two.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 fn setting(name: &str) -> Option<String> {
@@ -54,8 +54,8 @@ async fn torture(topology: Topology) {
         return;
     }
     let _turn = TURN.lock().await;
-    // A redis-server that is told of a full disk by this signal would die of it; ignored, the
-    // write fails, as it does on a full disk. Children inherit that.
+    // A file that exceeds its limit raises this signal, which would kill redis-server. If it is
+    // ignored, the write fails, as on a full disk. Child processes inherit that.
     // SAFETY: no handler is installed, and nothing else in this process cares about the signal.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let seed = setting("TORTURE_SEED").map_or(SEED, |text| text.parse().expect("a seed"));

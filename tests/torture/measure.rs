@@ -1,4 +1,4 @@
-//! How long until messages flow again after a fault.
+//! How long it takes after a fault until messages flow again.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,11 +12,11 @@ use crate::{
     world::{FLOWING, SUBJECTS},
 };
 
-/// Of one destination, by the time when a message was both promised and not yet delivered.
+/// When each message of one destination was promised and delivered.
 struct Flow {
     /// The earlier of promise and first delivery, ascending.
     begun: Vec<Instant>,
-    /// The earliest end among those that begin there or later.
+    /// The earliest of the later times, among this message and all that begin after it.
     ended: Vec<Instant>,
 }
 
@@ -31,15 +31,15 @@ impl Flow {
         Flow { begun, ended }
     }
 
-    /// From then until a message that was promised after it had been delivered.
+    /// The time from `from` until a message that was promised later had been delivered.
     fn after(&self, from: Instant) -> Option<Duration> {
         let at = self.begun.partition_point(|begun| *begun < from);
         self.ended.get(at).map(|ended| ended.duration_since(from))
     }
 }
 
-/// By kind of fault, the time until a message that was promised after it had been delivered to each
-/// destination that the fault touched, ascending. Nothing, where none came.
+/// Recovery times by kind of fault, ascending: until every destination that the fault touched had
+/// delivered a message promised after it. `None` if one did not.
 pub fn recoveries(
     ledger: &Ledger,
     journal: &Journal,

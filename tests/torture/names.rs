@@ -1,25 +1,25 @@
-//! Addresses of servers in their answers, replaced by those of the links before them.
+//! Replaces the addresses of servers in their answers by those of the links to them.
 
 use crate::link::Ports;
 
-/// How an answer names a host of the loopback; behind it comes its port.
+/// How an answer names a loopback host; its port follows.
 const HOST: &[u8] = b"127.0.0.1";
-/// What may stand between host and port: in a redirection, and in the arrays of `CLUSTER SLOTS` and of
-/// `SENTINEL GET-MASTER-ADDR-BY-NAME`.
+/// What may stand between host and port: in a redirection, and in the arrays of `CLUSTER SLOTS` and
+/// of `SENTINEL GET-MASTER-ADDR-BY-NAME`.
 const BETWEEN: [&[u8]; 3] = [b":", b"\r\n:", b"\r\n$5\r\n"];
-/// All ports have so many digits, so an answer keeps its length.
+/// All ports have this many digits, so an answer keeps its length.
 const DIGITS: usize = 5;
 
 /// Translates the answers of one connection.
 #[derive(Default)]
 pub struct Names {
     pub ports: Ports,
-    /// The end of what came, if a name may begin there. No answer ends within a name.
+    /// The end of the received bytes, if a name may begin there. No answer ends within a name.
     pub kept: Vec<u8>,
 }
 
 impl Names {
-    /// What is passed on when this came.
+    /// The bytes to pass on after these were received.
     pub fn translated(&mut self, came: &[u8]) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.kept);
         bytes.extend_from_slice(came);
@@ -51,7 +51,7 @@ impl Names {
 
 enum Digits {
     At(usize),
-    /// The rest of it has not come.
+    /// The rest has not arrived.
     NotYet,
     No,
 }
@@ -73,8 +73,8 @@ fn digits_at(bytes: &[u8], behind: usize) -> Digits {
     Digits::No
 }
 
-/// The first place of [`HOST`]. By the C library: long bodies come this way, and tests are compiled
-/// without optimisation.
+/// The position of the first [`HOST`]. Uses the C library: long bodies pass here, and tests are
+/// compiled without optimisation.
 fn find(bytes: &[u8]) -> Option<usize> {
     let from = bytes.as_ptr();
     // SAFETY: both are valid for as many bytes as is said, and nothing is kept.

@@ -1,4 +1,4 @@
-//! What goes wrong, and when: drawn from a seed.
+//! The plan of faults, drawn from a seed.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -8,9 +8,9 @@ pub use crate::kind::{Between, Kind, Mood, Trouble};
 
 /// Pods of each role.
 pub const PODS: usize = 2;
-/// The time between the beginnings of two faults, in milliseconds.
+/// The time between the beginnings of two faults, in ms.
 const GAP_MS: std::ops::Range<u64> = 400..2100;
-/// Those that wait for their victims do not hold the others up before each kind waits so often.
+/// How many of each kind may wait for their victims before they delay the others.
 const DECK_KINDS_MAX: usize = 4;
 /// Which Redis the pods talk to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planned {
     pub number: usize,
-    /// From the beginning of the storm.
+    /// Time since the beginning of the storm.
     pub at: Duration,
     pub kind: Kind,
     /// Which of those that a fault of this kind can inject.
@@ -65,7 +65,7 @@ pub struct Planned {
     pub lasts: Duration,
     /// Bytes until a cut.
     pub bytes: usize,
-    /// The delay of what is delayed or slow.
+    /// The delay of delayed connections and slow receivers.
     pub delay: Duration,
 }
 
@@ -90,12 +90,12 @@ impl fmt::Display for Planned {
     }
 }
 
-/// The faults of a storm that lasts so long. The same seed gives the same plan.
+/// The faults of a storm of this length. The same seed gives the same plan.
 pub fn plan(seed: u64, topology: Topology, storm: Duration, destinations: usize) -> Vec<Planned> {
     plan_of(Kind::all(topology), seed, topology, storm, destinations)
 }
 
-/// The same of some kinds.
+/// The same for some kinds only.
 pub fn plan_of(
     kinds: Vec<Kind>,
     seed: u64,
@@ -115,14 +115,15 @@ pub fn plan_of(
                 .map(|target| kind.victim(target))
                 .any(|victim| busy.get(&victim).is_none_or(|until| *until <= at))
         };
-        // What waits for its victim is not forgotten, and nothing waits for it.
+        // Adds a fresh deck when no kind in the deck has a free victim. The waiting kinds stay on
+        // top.
         if deck.len() < DECK_KINDS_MAX * kinds.len() && !deck.iter().any(is_free) {
             let mut fresh = kinds.clone();
             fresh.shuffle(&mut random);
             fresh.append(&mut deck);
             deck = fresh;
         }
-        // The first of the deck whose victim is free: so each kind comes equally often.
+        // Draws the first kind of the deck whose victim is free, so each kind comes equally often.
         let drawn = (0..deck.len()).rev().find_map(|index| {
             let kind = deck[index];
             let target = random.random_range(0..kind.targets(destinations));

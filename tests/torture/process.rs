@@ -1,5 +1,5 @@
-//! A receiver that is a process of its own, so that it can die of SIGKILL. It writes what it accepts to
-//! the disk before it answers.
+//! A receiver in a separate process, so that SIGKILL can kill it. It writes what it accepts to the
+//! disk before it answers.
 
 use std::{
     fs::{File, OpenOptions},
@@ -21,23 +21,23 @@ use crate::support::{
     wait::{LOOK_EVERY, eventually},
 };
 
-/// Where the process listens, and its file; unset in all others.
+/// Where the process listens, and its file. Only the process has this variable.
 const TOLD: &str = "TORTURE_RECEIVER";
-/// The test that is the process.
+/// The test that runs as the process.
 const TEST: &str = "process::receives_if_it_is_told_to";
 
-/// The process, and what it wrote. It ends when this is dropped.
+/// The process, and what it has written. It ends when this is dropped.
 pub struct ReceiverProcess {
     pub address: SocketAddr,
     file: PathBuf,
     child: Mutex<Child>,
-    /// How much of the file was read.
+    /// How many bytes of the file were read.
     read: Arc<Mutex<u64>>,
     _reading: AbortOnDropHandle<()>,
 }
 
 impl ReceiverProcess {
-    /// Starts it with this file. What it accepts is noted in the journal, too.
+    /// Starts the process with this file. The journal gets everything that it accepts.
     pub async fn start(file: &Path, journal: &Arc<Journal>) -> ReceiverProcess {
         File::create(file).expect("the receiver's file can be made");
         let address = free_address();
@@ -73,7 +73,7 @@ impl ReceiverProcess {
         .await;
     }
 
-    /// Waits until all that it wrote is in the journal.
+    /// Waits until everything that it has written is in the journal.
     pub async fn is_read(&self) {
         let length = std::fs::metadata(&self.file).map_or(0, |file| file.len());
         eventually("what the receiver wrote was read", async || {
@@ -95,17 +95,17 @@ fn spawn(address: SocketAddr, file: &Path) -> Child {
     let mut command = Command::new(program);
     command.args([TEST, "--exact", "--nocapture"]);
     command.env(TOLD, format!("{address} {}", file.display()));
-    // It ends when its input does, so it does not outlive the test.
+    // It ends when its input ends, so it does not outlive the test.
     command.stdin(Stdio::piped()).stdout(Stdio::null());
     command.spawn().expect("the receiver's process starts")
 }
 
-/// Notes each whole line of the file, for ever.
+/// Adds each complete line of the file to the journal, for ever.
 async fn read_on(path: PathBuf, read: Arc<Mutex<u64>>, journal: Arc<Journal>) {
     let mut file = File::open(path).expect("the receiver's file is there");
     let mut text = Vec::new();
     loop {
-        // What was read before ended with a whole line.
+        // The bytes read so far end with a complete line.
         let from = *read.lock().unwrap();
         text.clear();
         let came = file.seek(SeekFrom::Start(from)).and_then(|_| file.read_to_end(&mut text));
@@ -142,7 +142,7 @@ fn delivery(line: &[u8]) -> Delivery {
     Delivery { destination: text(&line[0]), body: text(&line[1]), headers }
 }
 
-/// Cuts off a line that was not written whole: it was not answered.
+/// Cuts off an incomplete line: its request was not answered.
 fn end_at_a_line(file: &mut File) -> std::io::Result<()> {
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
@@ -150,7 +150,8 @@ fn end_at_a_line(file: &mut File) -> std::io::Result<()> {
     file.set_len(whole as u64)
 }
 
-/// Not a test unless it is told where to receive: then it is the process, and ends with its input.
+/// Without the variable this test does nothing. With it, it is the receiver process, and ends with
+/// its input.
 #[tokio::test]
 async fn receives_if_it_is_told_to() {
     let Ok(told) = std::env::var(TOLD) else { return };

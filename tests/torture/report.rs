@@ -1,4 +1,4 @@
-//! What a run comes to, as one table.
+//! The result of a run, as one table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Fewer acknowledged messages a second than this, and the run is void.
+/// A run with fewer acknowledged messages per second than this is void.
 const THROUGHPUT_MIN: f64 = 30.0;
 
 pub struct Report {
@@ -27,7 +27,7 @@ pub struct Report {
     planned_for: Duration,
     planned: Vec<Planned>,
     pub faults: Vec<Struck>,
-    /// How long the storm was in fact.
+    /// How long the storm really lasted.
     pub storm: Duration,
     pub promised_in_storm: usize,
     pub drain: Duration,
@@ -35,7 +35,7 @@ pub struct Report {
     pub dead: u64,
     pub found: Found,
     pub anomalies: Anomalies,
-    /// Whatever did not come to its end, in words.
+    /// What did not finish, in words.
     pub problems: Vec<String>,
     pub recoveries: BTreeMap<Kind, Vec<Option<Duration>>>,
     acknowledged: usize,
@@ -84,7 +84,7 @@ impl Report {
         self.promised_in_storm as f64 / self.storm.as_secs_f64().max(1.0)
     }
 
-    /// Faults that were under way while another one was.
+    /// How many faults overlapped with another one.
     fn overlapping(&self) -> usize {
         let overlaps = |one: &Struck, other: &Struck| {
             one.planned.number != other.planned.number
@@ -95,7 +95,7 @@ impl Report {
         self.faults.iter().filter(others).count()
     }
 
-    /// Why the run shows nothing, whatever was found.
+    /// Why the run proves nothing, whatever was found.
     pub fn void(&self) -> Vec<String> {
         let mut why = Vec::new();
         if self.throughput() < THROUGHPUT_MIN {
@@ -115,7 +115,7 @@ impl Report {
         self.anomalies.is_empty() && self.void().is_empty()
     }
 
-    /// As Markdown.
+    /// The report as Markdown.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.

@@ -1,4 +1,4 @@
-//! One run: warm-up, storm, heal, drain, and then the examination.
+//! One run: warm-up, storm, heal, drain, and then the verification.
 
 use std::{
     collections::BTreeSet,
@@ -30,18 +30,18 @@ use crate::{
     world::{FLOWING, SUBJECTS, World, revive},
 };
 
-/// Each destination has had so many before the storm begins.
+/// How many messages each destination has had before the storm begins.
 const WARM: usize = 20;
-/// Producers go on for so long after the storm, so that the last faults are recovered from.
+/// How long producers go on after the storm, so that the recovery from the last faults shows.
 const AFTER: Duration = Duration::from_secs(3);
-/// All is delivered by then.
+/// The most time until everything is delivered.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
-/// How often is told how far it is.
+/// How often the progress is printed.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
-/// The most pending messages that are asked for, of one destination.
+/// The most pending messages of one destination that are fetched.
 const HELD_MAX: usize = 100_000;
 
-/// Runs a storm of this length, and reports on it.
+/// Runs a storm of this length. Returns the report.
 pub async fn run(topology: Topology, level: Level, seed: u64, storm: Duration) -> Report {
     // The faults run on this thread: their futures need not be `Send`.
     LocalSet::new().run_until(run_here(topology, level, seed, storm)).await
@@ -102,9 +102,9 @@ async fn run_here(topology: Topology, level: Level, seed: u64, storm: Duration) 
     report
 }
 
-/// Where what a run leaves is kept.
+/// The folder for the files of a run.
 pub fn folder() -> PathBuf {
-    // The folder beside it: cargo builds wherever it is set to.
+    // Next to cargo's folder for tests, wherever cargo builds.
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("torture");
     std::fs::create_dir_all(&folder).expect("a folder can be made where cargo builds");
     folder
@@ -121,7 +121,7 @@ async fn warm_up(world: &World) {
     }
 }
 
-/// Strikes as planned, each fault at its time, and returns when the last is over.
+/// Strikes as planned, each fault at its time. Returns when the last is over.
 async fn storm_of(
     world: &Arc<World>,
     planned: &[Planned],
@@ -166,7 +166,7 @@ async fn tell(world: Arc<World>, begun: Instant) {
     }
 }
 
-/// Every fault has undone itself; whatever pod is not there is started.
+/// Every fault has been undone. Starts the pods that do not run.
 async fn heal(world: &World, problems: &mut Vec<String>) {
     for pod in &world.pods {
         let mut pod = pod.lock().await;
@@ -179,7 +179,7 @@ async fn heal(world: &World, problems: &mut Vec<String>) {
     }
 }
 
-/// Waits until nothing is pending, and tells what still is at the deadline.
+/// Waits until nothing is pending. Returns what still is at the deadline.
 async fn drain(world: &World, report: &mut Report) -> Held {
     let (begun, problems) = (Instant::now(), &mut report.problems);
     let mut held = Held::new();
@@ -236,7 +236,7 @@ async fn ask(world: &World, path: &str) -> Result<Value, String> {
     serde_json::from_str(&text).map_err(|_| text)
 }
 
-/// Redis holds no more than before the first message.
+/// Checks that Redis holds no more than before the first message.
 async fn nothing_left(world: &Arc<World>, problems: &mut Vec<String>) {
     let servers = world.redis.lock().await;
     for primary in servers.primaries().await {
@@ -248,7 +248,7 @@ async fn nothing_left(world: &Arc<World>, problems: &mut Vec<String>) {
     }
 }
 
-/// What a task said when it panicked.
+/// The message of a task that panicked.
 async fn panicked(task: JoinHandle<()>) -> Option<String> {
     task.await.err().map(said)
 }

@@ -1,8 +1,8 @@
-//! The Redis of a run, in each topology, and what is done to it.
+//! The Redis of a run, in each topology, and the faults that strike it.
 //!
-//! A primary that is lost takes with it what its replicas have not yet received. Where the level of
-//! durability does not promise otherwise, its writes are paused and its replicas are in sync before it
-//! goes.
+//! A lost primary takes with it what its replicas have not yet received. Where the durability does
+//! not promise otherwise, the harness pauses its writes, and waits until its replicas are in sync,
+//! before it goes.
 
 use std::time::{Duration, Instant};
 
@@ -19,22 +19,22 @@ use crate::{
     },
 };
 
-/// Longer than any failover: the pause is ended when it is over.
+/// Longer than any failover; the pause is ended as soon as the failover is over.
 const PAUSE_MS: &str = "30000";
 /// Replicas of the primary that the sentinels watch.
 const REPLICAS: usize = 2;
-/// A primary that has not answered for so long is taken for dead, in milliseconds. A shorter time
-/// would make failovers that nobody planned, on a busy machine.
+/// A primary that has not answered for this long counts as dead, in ms. A shorter time would cause
+/// unplanned failovers on a slow machine.
 const DEAD_AFTER_MS: &str = "2500";
 /// Slots that one fault moves.
 const MOVES: usize = 3;
 
-/// What the pods' user may do beyond the rules that each deployment needs: rights for `replicas`, for
+/// The rights of the pods' user beyond the rules that each deployment needs: for `replicas`, for
 /// `fsynced`, for sentinels' primaries and for clusters.
 const MORE_RULES: [&str; 6] =
     ["+wait", "+config|get", "+role", "+cluster|slots", "+cluster|info", "+asking"];
 
-/// The pods' user, as a server is told at its start, so that it is there after a restart.
+/// The pods' user, as an argument of the server, so that it survives a restart.
 fn user() -> Vec<String> {
     let mut words = vec!["svc".to_owned(), "on".to_owned(), format!(">{PASSWORD}")];
     words.extend(minimal_rules());
@@ -61,9 +61,9 @@ enum Set {
 
 impl Servers {
     pub async fn start(topology: Topology, level: Level) -> Servers {
-        // With `everysec` Redis holds writes back while the disk is slow to sync, and SIGKILL
-        // loses them (docs/explanation/durability.md). Handed to the operating system at once, they
-        // are kept.
+        // With `everysec` Redis holds writes back while the disk is slow to sync, and SIGKILL loses
+        // them (docs/explanation/durability.md). With `always` and `no` the operating system gets
+        // them at once, and keeps them.
         let fsync = if level == Level::Fsynced { "always" } else { "no" };
         let user = user();
         let mut args = vec!["--appendfsync", fsync, "--user"];
@@ -71,7 +71,7 @@ impl Servers {
         let set = match topology {
             Topology::Single => Set::Single(TestRedis::start_on_tcp(&args).await),
             Topology::Sentinel => {
-                // In the file, which these servers rewrite: a user may be there only once.
+                // In the file, which these servers rewrite: it may define a user only once.
                 let config = format!("appendfsync {fsync}\nuser {}", user.join(" "));
                 let servers = TestSentinel::start_with(REPLICAS, &config).await;
                 let set = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", DEAD_AFTER_MS];
@@ -97,7 +97,7 @@ impl Servers {
         }
     }
 
-    /// The ports of all servers, and of those that watch over them.
+    /// The ports of all servers, and of their sentinels.
     pub fn ports(&self) -> Vec<u16> {
         let mut ports: Vec<u16> = self.nodes().iter().map(TestRedis::port).collect();
         if let Set::Sentinel(servers) = &self.set {
@@ -106,7 +106,7 @@ impl Servers {
         ports
     }
 
-    /// As pods are told, which reach each port through another one.
+    /// The URL for pods, which reach each port through a link.
     pub fn url_through(&self, link: impl Fn(u16) -> u16) -> String {
         let hosts = |servers: &[TestRedis]| {
             let hosts = servers.iter().map(|one| format!("127.0.0.1:{}", link(one.port())));
@@ -136,7 +136,7 @@ impl Servers {
         }
     }
 
-    /// All servers that take writes.
+    /// All servers that accept writes.
     pub async fn primaries(&self) -> Vec<&TestRedis> {
         let mut primaries = Vec::new();
         for node in self.nodes() {
@@ -147,7 +147,7 @@ impl Servers {
         primaries
     }
 
-    /// The slot of a destination's keys; none where there are no slots.
+    /// The slot of a destination's keys; 0 where there are no slots.
     async fn slot_of(&self, destination: &str) -> u16 {
         let pattern = format!("reseq:*:d:{destination}");
         for node in self.nodes().iter().filter(|node| node.is_answering()) {
@@ -159,7 +159,7 @@ impl Servers {
         0
     }
 
-    /// The index of the server that takes the writes of a destination.
+    /// The index of the server that accepts the writes of a destination.
     pub async fn primary_of(&self, destination: &str) -> usize {
         match &self.set {
             Set::Single(_) => 0,
@@ -172,7 +172,7 @@ impl Servers {
         &self.nodes()[index]
     }
 
-    /// Kills the primary of a destination, waits until another is there, and starts it again.
+    /// Kills the primary of a destination, waits until there is another, and starts it again.
     /// Returns when it died.
     pub async fn kill_primary(&self, destination: &str, lasts: Duration) -> Instant {
         let before = self.primary_of(destination).await;
@@ -186,7 +186,7 @@ impl Servers {
         killed
     }
 
-    /// The same, but the primary is only stopped, and comes back while it believes that it still is
+    /// Stops the primary instead of killing it. It comes back while it still believes that it is
     /// the primary.
     pub async fn freeze_primary(&self, destination: &str, lasts: Duration) -> Instant {
         let before = self.primary_of(destination).await;
@@ -210,7 +210,7 @@ impl Servers {
             Set::Single(_) => {}
             Set::Sentinel(servers) => {
                 let before = servers.primary().await;
-                // The sentinels do not ask the old primary to wait.
+                // Sentinels do not ask the old primary to pause its writes.
                 self.pause_before(Kind::Failover, before).await;
                 servers.failover().await;
                 self.demoted(before).await;
@@ -224,7 +224,7 @@ impl Servers {
         begun
     }
 
-    /// Moves slots under load, that of a destination first, to another master and back.
+    /// Moves slots to another master and back, under load; that of the destination comes first.
     pub async fn move_slots(&self, destination: &str) -> Instant {
         if let Set::Cluster(servers) = &self.set {
             let slot = self.slot_of(destination).await;
@@ -251,7 +251,7 @@ impl Servers {
             Set::Single(_) => {}
             Set::Sentinel(servers) => drop(servers.other_primary(than).await),
             Set::Cluster(servers) => {
-                // A slot of the destination, as seen by those that answer.
+                // The slot of the destination's keys, according to a server that answers.
                 let slot = self.slot_of(destination).await;
                 servers.other_master(slot, than).await;
             }
@@ -264,8 +264,8 @@ impl Servers {
         }
     }
 
-    /// Waits until no answering server is a replica of this one. One that comes back while another
-    /// still follows it makes a majority with it, without the new primary.
+    /// Waits until no answering server is a replica of this one. If it came back while another
+    /// still follows it, the two would be a majority without the new primary.
     async fn has_no_replica(&self, of: usize) {
         let port = self.node(of).port().to_string();
         eventually("the others follow the new primary", async || {
@@ -279,7 +279,7 @@ impl Servers {
         .await;
     }
 
-    /// Pauses the writes of a primary, and waits until its replicas have all that it has.
+    /// Pauses the writes of a primary, and waits until its replicas have everything that it has.
     async fn pause(&self, primary: usize) {
         let node = self.node(primary);
         let paused = node.ask::<()>(&["CLIENT", "PAUSE", PAUSE_MS, "WRITE"]).await;
@@ -304,7 +304,7 @@ impl Servers {
         .await;
     }
 
-    /// Waits until a server that was the primary knows that it is not, and ends its pause.
+    /// Waits until a former primary knows that it is none any more, and ends its pause.
     async fn demoted(&self, index: usize) {
         let node = self.node(index);
         eventually("the old primary is a replica", async || match node.info("role").await {
@@ -316,7 +316,7 @@ impl Servers {
         resumed.expect("a server that answers takes commands again");
     }
 
-    /// Waits until everything is as it was.
+    /// Waits until all servers are well again.
     async fn whole(&self) {
         match &self.set {
             Set::Single(_) => {}

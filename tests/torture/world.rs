@@ -47,11 +47,11 @@ const fn subject(destination: &'static str, order: Order, is_transformed: bool) 
     Subject { destination, order, is_transformed, is_removed: false }
 }
 
-/// So many of [`SUBJECTS`] have messages all the time, and are struck by faults: those whose receivers
-/// are in this process, and then the one whose receiver is a process of its own.
+/// How many of [`SUBJECTS`] have messages all the time and are struck by faults. The last of them
+/// has a receiver in a separate process, the others in this one.
 pub const FLOWING: usize = 6;
 
-/// All destinations whose deliveries are examined, in the order in which faults count them.
+/// All destinations whose deliveries are verified, in the order in which faults count them.
 pub const SUBJECTS: [Subject; 7] = [
     subject("orders", Order::Destination, true),
     subject("accounts", Order::Key, true),
@@ -67,31 +67,31 @@ pub struct World {
     pub redis: Mutex<Servers>,
     pub journal: Arc<Journal>,
     pub ledger: Arc<Ledger>,
-    /// As many of each role as there are, role by role.
+    /// All pods, ordered by role.
     pub pods: Vec<Mutex<Pod>>,
-    /// Of all pods, to be asked without waiting for a fault that has the pod in hand.
+    /// The addresses of all pods, for requests while a fault has locked the pod.
     pub addresses: Vec<Addresses>,
-    /// Between each pod and every server of Redis.
+    /// The links between each pod and every server of Redis.
     pub redis_links: Vec<Vec<Link>>,
-    /// Before each ingest pod: HTTP, TCP.
+    /// The links to each ingest pod: HTTP, TCP.
     pub ingest_links: Vec<[Link; 2]>,
-    /// Before each destination's receiver.
+    /// The link to each destination's receiver.
     pub receiver_links: Vec<Link>,
-    /// Of the receivers in this process.
+    /// The desks of the receivers in this process.
     pub desks: Vec<Arc<Desk>>,
     pub receiver_process: ReceiverProcess,
     /// Messages that were sent to the destination that is removed.
     pub used: AtomicUsize,
-    /// So many times a worker is to forget what it has.
+    /// How many times a worker is yet to forget its leases.
     pub forgetting: AtomicUsize,
-    /// Producers send nothing more.
+    /// Set when producers must send nothing more.
     pub is_over: AtomicBool,
     receivers: Vec<Receiver>,
     _transformer: Transformer,
 }
 
 impl World {
-    /// Starts everything, and keeps the journals in `file` and beside it.
+    /// Starts everything, and keeps the journals in `file` and next to it.
     pub async fn start(topology: Topology, level: Level, seed: u64, file: &Path) -> World {
         let redis = Servers::start(topology, level).await;
         let journal = Arc::new(Journal::in_file(file).expect("the journal can be made"));
@@ -153,12 +153,12 @@ impl World {
         }
     }
 
-    /// The receiver of destinations with a long backlog: the last.
+    /// The receiver of destinations with a long backlog: the last one.
     pub fn backlog_url(&self) -> String {
         self.receivers.last().map(Receiver::url).unwrap_or_default()
     }
 
-    /// Where producers send to: the links before the ingest pods.
+    /// Where producers send to: the links to the ingest pods.
     pub fn doors(&self) -> Vec<Addresses> {
         let door = |[http, tcp]: &[Link; 2]| Addresses::of(http.address, vec![tcp.address]);
         self.ingest_links.iter().map(door).collect()
@@ -169,7 +169,7 @@ impl World {
     }
 }
 
-/// Starts the pods of each role, each with links of its own to all servers of Redis.
+/// Starts the pods of each role, each with its own links to all servers of Redis.
 async fn pods(
     settings: Settings,
     redis: &Servers,
@@ -190,8 +190,8 @@ async fn pods(
     (pods, addresses, links)
 }
 
-/// A link to each server, through which the servers are named by these links. By the ports of servers:
-/// those of their links.
+/// Creates a link to each server. In the servers' answers these links replace the servers. Returns
+/// the links, and their ports by the servers' ports.
 async fn redis_links(redis: &Servers) -> (Vec<Link>, HashMap<u16, u16>) {
     let (names, mut links, mut ports) = (Ports::default(), Vec::new(), HashMap::new());
     for port in redis.ports() {
@@ -215,7 +215,7 @@ async fn ingest_links(addresses: &[Addresses]) -> Vec<[Link; 2]> {
     links
 }
 
-/// The fields of a destination. Nothing is ever given up, and all is tried again soon.
+/// The fields of a destination. It never gives up a message, and always tries again soon.
 fn fields(subject: &Subject, level: Level, receiver: SocketAddr, transformer: &str) -> String {
     let again = "backoff_ms = 20, backoff_max_ms = 500, attempts_max = 0";
     let transform = match subject.destination {
@@ -243,7 +243,7 @@ fn fields(subject: &Subject, level: Level, receiver: SocketAddr, transformer: &s
     )
 }
 
-/// Starts a pod that has ended, as often as it takes: while Redis is away, a start fails.
+/// Starts a pod that has ended, and repeats that as needed: while Redis is away, a start fails.
 pub async fn revive(pod: &mut Pod) -> Result<(), String> {
     let (client, begun) = (client(), Instant::now());
     while begun.elapsed() < POD_MAX {
@@ -259,7 +259,7 @@ pub async fn revive(pod: &mut Pod) -> Result<(), String> {
     Err(format!("{} did not become ready within {POD_MAX:?}", pod.name))
 }
 
-/// Waits until a pod that was asked to has ended.
+/// Waits until a pod that was asked to end has ended.
 pub async fn ends(pod: &mut Pod) -> Result<(), String> {
     let begun = Instant::now();
     while !pod.has_ended() {

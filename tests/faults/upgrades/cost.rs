@@ -1,4 +1,4 @@
-//! What it costs every script to look at the schema.
+//! What the check of the schema costs every script.
 
 use crate::support::{redis::TestRedis, source::root};
 

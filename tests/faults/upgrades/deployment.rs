@@ -1,4 +1,4 @@
-//! A deployment whose pods are of one version or the other.
+//! A deployment with pods of one version or the other.
 
 use std::{collections::BTreeMap, process::Stdio, sync::Arc};
 
@@ -29,7 +29,7 @@ pub const RULES: [Rule; 2] = [
     Rule { destination: "accounts", by_key: true, is_transformed: true },
 ];
 
-/// Which version a process is of.
+/// The version of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Version {
     pub is_next: bool,
@@ -79,7 +79,7 @@ impl Deployment {
         settings
     }
 
-    /// One pod of each role, the one of ingest first.
+    /// One pod of each role, the ingest pod first.
     pub async fn pods(&self, version: Version) -> Vec<Pod> {
         let mut pods = Vec::new();
         for role in ["ingest", "processor", "sender"] {
@@ -89,7 +89,7 @@ impl Deployment {
         pods
     }
 
-    /// Sends messages to both destinations, through these pods in turn.
+    /// Sends messages to both destinations, alternating between these pods.
     pub async fn send(&self, name: &str, doors: &[&Pod], count: usize) {
         let name_of = |number: usize| format!("{name}-{number}");
         let mut producers: Vec<Producer> = doors
@@ -115,7 +115,7 @@ impl Deployment {
         self.desk.journal.reaches(count).await;
     }
 
-    /// In which formats some messages are stored, as they arrive and after they were transformed.
+    /// The formats in which messages are stored, on arrival and after their transform.
     pub async fn formats_of_some(&self, door: &Pod) -> Vec<String> {
         self.desk.gate.hold(Point::Arrived);
         self.transformer.work.gate.hold(Point::Arrived);
@@ -150,7 +150,7 @@ impl Deployment {
         self.redis.connection().await
     }
 
-    /// Runs `reseq migrate`: what it said, or why it did nothing.
+    /// Runs `reseq migrate`. Returns its output, or why it did nothing.
     pub async fn migrate(&self, version: Version, arguments: &[&str]) -> Result<String, String> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("reseq.toml");
@@ -168,7 +168,7 @@ impl Deployment {
         if output.status.success() { Ok(said) } else { Err(problem) }
     }
 
-    /// Migrates as soon as no older pod can be seen to live, while the load goes on.
+    /// Migrates as soon as no older pod seems to live, while the load goes on.
     pub async fn migrates(&self, newer: &[Pod]) {
         let migrated = eventually("the migration is done", async || self.migrate(NEXT, &[]).await);
         let doors = [&newer[0]];
@@ -187,8 +187,8 @@ impl Deployment {
         assert!(said.contains(SENTENCE), "{said}");
     }
 
-    /// Notes that the deployment was written by a version whose schema nobody reads any more, and sees
-    /// that this one refuses it by name and changes nothing.
+    /// Marks the deployment as written with a schema that no version reads any more. Checks that
+    /// this version refuses it by name, and changes nothing.
     pub async fn refuses_a_schema_that_is_too_old(&self) {
         let mut connection = self.connection().await;
         let mut command = redis::cmd("HSET");
@@ -203,7 +203,7 @@ impl Deployment {
         assert_eq!(before, after, "a refused start changes nothing");
     }
 
-    /// The schema that each partition notes.
+    /// The schema of each partition.
     pub async fn schemas(&self) -> [Option<u32>; PARTITIONS as usize] {
         let mut connection = self.connection().await;
         let mut all = Vec::new();
@@ -227,7 +227,7 @@ impl Deployment {
         }
     }
 
-    /// The digest of what is in each key of the partitions.
+    /// A digest of each key of the partitions.
     pub async fn partitions(&self) -> BTreeMap<String, String> {
         let mut connection = self.connection().await;
         let all = keys(&mut connection).await.into_iter().filter(|key| key.contains(":{p"));
@@ -235,13 +235,13 @@ impl Deployment {
         let mut command = redis::cmd("DEBUG");
         command.arg("DIGEST-VALUE").arg(&all);
         let digests: Vec<String> = command.query_async(&mut connection).await.unwrap();
-        // One that has just run out has zeros only.
+        // A key that has just expired has only zeros.
         let is_there = |digest: &str| digest.chars().any(|digit| digit != '0');
         all.into_iter().zip(digests).filter(|(_, digest)| is_there(digest)).collect()
     }
 }
 
-/// The format of a record: what stands behind that which scripts put before it.
+/// The format of a record: the first character behind the prefix that scripts may add.
 fn format_of(record: &[u8]) -> String {
     let text = String::from_utf8_lossy(record);
     let rest = match text.strip_prefix('P') {

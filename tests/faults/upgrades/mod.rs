@@ -1,8 +1,8 @@
-//! Pods of this version and of the next one on the same Redis: a rolling upgrade, the migration after
-//! it, and what becomes of a pod that was left behind.
+//! Pods of this version and of the next one on the same Redis: a rolling upgrade, the migration
+//! after it, and what becomes of a pod that was left behind.
 //!
-//! The next version is this one, told by RESEQ_NEXT_SCHEMA that it knows one more schema (feature
-//! `next-schema`). Its records begin with '3', and hold the same.
+//! The next version is this one with RESEQ_NEXT_SCHEMA, which makes it know one more schema
+//! (feature `next-schema`). Its records begin with '3' and are otherwise equal.
 
 use crate::support;
 
@@ -36,7 +36,7 @@ async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is
     let deployment = Deployment::new().await;
     let mut older = deployment.pods(NOW).await;
     let mut newer = deployment.pods(NEXT).await;
-    // Side by side, each reads what the other writes.
+    // While both versions run, each reads what the other writes.
     deployment.send("together", &[&older[0], &newer[0]], 200).await;
     deployment.arrives(2 * 200).await;
     assert_eq!(deployment.formats_of_some(&newer[0]).await, ["2"], "all write what all can read");
@@ -49,7 +49,7 @@ async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is
         "a migration that is refused changes nothing"
     );
 
-    // One is not stopped but frozen: it cannot be seen to live, and will go on later.
+    // One old pod is frozen, not stopped: no heartbeat shows it, and it will go on later.
     let mut frozen =
         Pod::start("frozen", "ingest,processor,sender", &deployment.settings(NOW)).await;
     frozen.freeze();
@@ -71,7 +71,7 @@ async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is
     changes_nothing_and_says_why(&deployment, &mut frozen).await;
 }
 
-/// A pod that slept over the migration goes on, with nobody else there.
+/// A pod that was frozen during the migration goes on, with no other pod there.
 async fn changes_nothing_and_says_why(deployment: &Deployment, pod: &mut Pod) {
     let before = deployment.partitions().await;
     assert!(!before.is_empty());
@@ -90,7 +90,7 @@ async fn changes_nothing_and_says_why(deployment: &Deployment, pod: &mut Pod) {
     let ready = client().get(pod.url("/readyz")).send().await.unwrap();
     assert_eq!(ready.status(), 503);
     assert!(ready.text().await.unwrap().contains(SENTENCE));
-    // Notes that run out by themselves may have done so.
+    // Keys with an expiry may have expired.
     for (key, value) in deployment.partitions().await {
         assert_eq!(before.get(&key), Some(&value), "{key} was changed");
     }
@@ -112,7 +112,7 @@ async fn a_migration_that_was_broken_off_is_taken_up_again_and_a_second_one_does
     assert!(told.contains("nothing was changed"), "{told}");
     assert_eq!(deployment.schemas().await, [None; 4]);
 
-    // As one leaves it that was killed after its second partition.
+    // The state after a migration that was killed after its second partition.
     deployment.raise(&[0, 1]).await;
     deployment.send("between", &[&newer[0]], 40).await;
     let told = deployment.migrate(NEXT, &[]).await.unwrap();
@@ -126,12 +126,12 @@ async fn a_migration_that_was_broken_off_is_taken_up_again_and_a_second_one_does
     check(&deployment.ledger, &deployment.desk.journal, &deployment::RULES);
     cancels_a_record_of_the_new_format(&deployment, &newer[0]).await;
 
-    // The version before cannot migrate back, nor do anything else.
+    // The older version can neither migrate back nor do anything else.
     let refused = deployment.migrate(NOW, &[]).await.unwrap_err();
     assert!(refused.contains(SENTENCE), "{refused}");
 }
 
-/// A tombstone is made of its record by a script, which must know the format.
+/// A script makes a tombstone of a record, and must know its format.
 async fn cancels_a_record_of_the_new_format(deployment: &Deployment, pod: &Pod) {
     deployment.desk.gate.hold(Point::Arrived);
     deployment.send("cancelled", &[pod], 20).await;
@@ -158,7 +158,7 @@ async fn a_pod_of_the_next_version_that_starts_alone_writes_what_the_one_before_
         pod.kill();
     }
     deployment.desk.gate.let_go();
-    // A rollback: what the next version has left is taken up by this one.
+    // After a rollback this version takes over what the next one has left.
     let older = deployment.pods(Version { is_next: false }).await;
     deployment.send("older", &[&older[0]], 50).await;
     drained(&older[0], &deployment.ledger, &["orders", "accounts"]).await;

@@ -56,7 +56,7 @@ async fn a_journey_goes_through_a_death_a_failover_and_slot_moves_in_order_and_c
     let wakes = journey.wakes_of(names[1], 10).await;
     assert!(wakes >= 1.0, "{wakes} wake-ups a message");
 
-    // What a takeover loses is what the replica did not have: here, nothing.
+    // A takeover loses what the replica does not have yet: here, nothing.
     let (name, slot) = places[0];
     in_sync(&cluster, 0).await;
     cluster.nodes[0].kill();
@@ -67,14 +67,14 @@ async fn a_journey_goes_through_a_death_a_failover_and_slot_moves_in_order_and_c
     cluster.nodes[0].restart().await;
     cluster.wait_until_ok().await;
 
-    // Beside the load: nothing is lost, the master waits until its replica has all.
+    // Under load nothing is lost either: the master waits until its replica has everything.
     tokio::join!(cluster.failover(1), journey.produce("failover", COUNT));
 
     let (name, slot) = places[2];
     let other = cluster.master_of(places[0].1).await;
     let home = cluster.master_of(slot).await;
     for to in [other, home, other] {
-        // There is load before, during and after the move.
+        // Load before, during and after the move.
         let is_moved = AtomicBool::new(false);
         let moving = async {
             cluster.move_slot(slot, to).await;
@@ -97,7 +97,7 @@ async fn a_journey_goes_through_a_death_a_failover_and_slot_moves_in_order_and_c
     assert!(wakes >= 1.0, "{wakes} wake-ups a message");
 }
 
-/// Waits until the replica of a master has what it has.
+/// Waits until the replica of a master has everything that the master has.
 async fn in_sync(cluster: &TestCluster, master: usize) {
     let replica = cluster.replica_of(master).await;
     eventually("the replica is in sync", async || {
@@ -120,7 +120,7 @@ async fn a_dead_master_stops_only_its_own_partitions() {
     }
     for (round, master) in [0, 1, 2].into_iter().enumerate() {
         let node = &cluster.nodes[master];
-        // A dead one refuses connections; a frozen one takes them, and never answers.
+        // A dead master refuses connections; a frozen one accepts them and never answers.
         let is_frozen = round == 1;
         if is_frozen {
             node.freeze()
@@ -168,7 +168,7 @@ async fn owners(cluster: &TestCluster, but: usize) -> BTreeMap<u16, (String, u64
     owners
 }
 
-/// Where pods are counted, so that whatever a sender asks for is asked of the frozen one, too.
+/// The frozen master holds the heartbeats (`reseq:pods`), so every sender waits for it, too.
 #[tokio::test]
 async fn a_frozen_master_keeps_no_sender_from_renewing_its_leases_at_the_others() {
     const LEASE_MS: u64 = 3000;
@@ -214,7 +214,7 @@ async fn a_slot_that_stays_on_its_way_is_answered_503_and_goes_on_when_it_has_ar
     let (status, wait) = journey.attempt(name, json!("on its way")).await;
     assert_eq!(status, 503);
     assert!(wait.is_some(), "a 503 says when to try again");
-    // The others do not wait.
+    // Destinations on other masters do not wait.
     journey.produce_to(names[2], "meanwhile", COUNT).await;
     moving.end().await;
     journey.produce("after", COUNT).await;
@@ -230,7 +230,7 @@ async fn a_script_that_one_node_has_forgotten_is_sent_to_that_node_only() {
     let journey = Journey::start(&cluster.url(), &names).await;
     journey.produce("before", COUNT).await;
     journey.end().await;
-    // Otherwise a node could still need one for the first time.
+    // Otherwise a node could still need a script for the first time.
     for transition in Scripts::new().all() {
         for node in &cluster.nodes {
             transition.script.load_async(&mut node.connection().await).await.unwrap();
@@ -253,7 +253,7 @@ async fn a_script_that_one_node_has_forgotten_is_sent_to_that_node_only() {
     assert!(after[1].0 > before[1].0 && after[1].1 == before[1].1, "{before:?} {after:?}");
 }
 
-/// The number of calls, of `calls=12,usec=…`.
+/// The number of calls, from `calls=12,usec=…`.
 fn calls(line: &str) -> u64 {
     let number = line.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
     number.and_then(|number| number.parse().ok()).unwrap_or(0)

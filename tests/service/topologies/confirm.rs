@@ -1,4 +1,4 @@
-//! Calls that wait until what they wrote is where it should be.
+//! Calls that wait until what they wrote is confirmed.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ async fn open(url: &str) -> Store {
     Store::open(&redis, Duration::from_secs(5)).await.unwrap().0
 }
 
-/// Takes a partition: the epoch, and whether that is confirmed.
+/// Acquires a partition. Returns the epoch, and whether the write was confirmed.
 async fn own(store: &Store, partition: u16, confirm: Confirm) -> (u64, bool) {
     let (scripts, keys) = (Scripts::new(), store.keys().partition(partition));
     let mut call = scripts.acquire_partition.call();
     call.key(keys.epoch()).key(keys.owner()).arg("me").arg(5000).arg("5000 0");
-    // A node that is being changed may not answer in time; the same call again does no harm.
+    // A node that is being changed may not answer in time; repeating the call does no harm.
     let deadline = Instant::now() + Duration::from_secs(30);
     let run = || store.run_confirmed(&call, confirm);
     let ((epoch, _), is_confirmed): ((u64, u64), bool) =
@@ -42,7 +42,7 @@ async fn a_call_is_confirmed_when_so_many_replicas_have_it_and_not_when_one_hang
     assert_eq!(own(&store, 1, Confirm::Replicas { count: 1 }).await, (epoch, true));
     redis.nodes[2].thaw();
     redis.in_sync().await;
-    // A node that does not have the script gets it, and the wait with it.
+    // A node that does not know the script gets it; that call waits for the replicas, too.
     redis.nodes[0].ask::<()>(&["SCRIPT", "FLUSH"]).await.unwrap();
     assert_eq!(own(&store, 1, both).await, (epoch, true));
 }
@@ -66,7 +66,7 @@ async fn what_a_server_can_say_about_its_disk_is_found_out() {
     let fsynced = async |store: &Store| store.check_durability(Durability::Fsynced, "any").await;
     let plain = TestRedis::start().await;
     let store = open(plain.url()).await;
-    // Before version 7.2 it cannot be asked.
+    // Redis before 7.2 has no WAITAOF.
     let is_asked = own(&store, 1, Confirm::Fsync { replicas: 0 }).await.1;
     assert_eq!(fsynced(&store).await.is_ok(), is_asked);
     plain.ask::<()>(&["CONFIG", "SET", "appendfsync", "always"]).await.unwrap();

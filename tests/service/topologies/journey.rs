@@ -1,4 +1,4 @@
-//! Pods, a transformer and a receiver around whatever Redis there is.
+//! Pods, a transform and a receiver on any Redis.
 
 use std::{
     sync::{
@@ -22,10 +22,10 @@ use crate::support::{
 
 const SEED: u64 = 11;
 const SLOWEST_MS: u64 = 10;
-/// What is sent at the end of one batch of a producer.
+/// Messages in one batch of a producer.
 const BATCH: usize = 10;
 
-/// Two pods of all roles.
+/// Two pods with all roles.
 pub struct Journey {
     pub desk: Arc<Desk>,
     pub ledger: Arc<Ledger>,
@@ -36,13 +36,13 @@ pub struct Journey {
 }
 
 impl Journey {
-    /// Starts it with these destinations, each one lane.
+    /// Starts the pods with these destinations, each with one lane.
     pub async fn start(redis_url: &str, names: &[&'static str]) -> Journey {
         let desk = Arc::new(Desk::default());
         let transformer = Transformer::start(SEED, SLOWEST_MS).await;
         let receiver = Receiver::http(&desk).await;
         let mut settings = Settings::new(redis_url);
-        // What is unanswered is given up soon: servers are killed and frozen here.
+        // Requests time out soon, because servers are killed and frozen here.
         settings.redis = "timeout_ms = 2000".into();
         settings.ingest = "retry_ms = 1000".into();
         settings.sender_lease_ms = 3000;
@@ -63,14 +63,14 @@ impl Journey {
         Journey { desk, ledger, pods, names, transformer, _receiver: receiver }
     }
 
-    /// Sends so many messages to each destination, and returns when all are promised.
+    /// Sends this many messages to each destination. Returns when all are promised.
     pub async fn produce(&self, phase: &str, count: usize) {
         let names = self.names.clone();
         let producers = names.iter().map(|name| self.produce_to(name, phase, count));
         futures::future::join_all(producers).await;
     }
 
-    /// The same for one destination.
+    /// Sends this many messages to one destination.
     pub async fn produce_to(&self, name: &'static str, phase: &str, count: usize) {
         let doors: Vec<_> = self.pods.iter().map(|pod| pod.addresses.clone()).collect();
         let from = format!("{phase} {name}");
@@ -87,7 +87,7 @@ impl Journey {
         self.desk.journal.messages_of(name)
     }
 
-    /// Waits until so many messages of a destination were delivered.
+    /// Waits until this many messages of a destination were delivered.
     pub async fn reaches(&self, name: &str, count: usize) {
         eventually(&format!("{count} at {name}"), async || match self.delivered(name) {
             found if found >= count => Ok(()),
@@ -96,8 +96,8 @@ impl Journey {
         .await;
     }
 
-    /// The longest time between two deliveries to a destination from now until `work` is done and all
-    /// that was promised by then is delivered.
+    /// The longest time between two deliveries to a destination. Measures until `work` is done and
+    /// everything that was promised by then is delivered.
     pub async fn stall(&self, name: &str, work: impl Future) -> Duration {
         let is_done = AtomicBool::new(false);
         let work = async {
@@ -120,8 +120,8 @@ impl Journey {
         longest
     }
 
-    /// One attempt to send a message, over the first pod: the status, and after how many seconds to
-    /// try again.
+    /// One attempt to send a message through the first pod. Returns the status, and after how many
+    /// seconds to try again.
     pub async fn attempt(&self, name: &str, body: Value) -> (u16, Option<u64>) {
         let url = self.pods[0].url("/v1/messages");
         let line = json!({"destinations": [name], "body": body}).to_string();
@@ -132,7 +132,7 @@ impl Journey {
         (answer.status().as_u16(), wait)
     }
 
-    /// Waits until everything was delivered: nothing lost, all in order.
+    /// Waits until everything was delivered, and checks that nothing is lost and all is in order.
     pub async fn end(&self) -> Found {
         drained(&self.pods[0], &self.ledger, &self.names).await;
         let rule =
@@ -144,8 +144,8 @@ impl Journey {
         found
     }
 
-    /// Of the messages that are sent one after the other, each when the one before has arrived, how
-    /// many wake-ups each was worth at least.
+    /// The least number of wake-ups per message. Sends the messages one by one, each after the
+    /// previous one has been delivered.
     pub async fn wakes_of(&self, name: &'static str, count: usize) -> f64 {
         let heard = async || {
             let mut sum = 0.0;

@@ -1,4 +1,4 @@
-//! Reseq on a Redis with Sentinel and on a Redis Cluster: journeys through failovers and slot moves.
+//! Reseq on Redis with Sentinel and on Redis Cluster: journeys through failovers and slot moves.
 
 mod cluster;
 mod confirm;

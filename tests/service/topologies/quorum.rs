@@ -1,4 +1,4 @@
-//! What a failover keeps of what was acknowledged at `quorum`, and what it does to ingest.
+//! What of the messages acknowledged at `quorum` survives a failover, and how ingest goes on.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,7 +21,7 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// Three servers, and a pod that delivers nothing, so that what is lost shows.
+    /// Three servers, and a pod that delivers nothing, so that losses show.
     async fn start() -> Deployment {
         let redis = TestSentinel::start(2).await;
         let desk = Arc::new(Desk::default());
@@ -52,7 +52,7 @@ impl Deployment {
         (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap())
     }
 
-    /// Sends until one is taken; its sequence.
+    /// Sends until a message is accepted. Returns its sequence.
     async fn taken(&self, level: &str) -> u64 {
         eventually("a message is taken", async || match self.send(level).await {
             (202, said) => Ok(said["deliveries"][0]["sequence"].as_u64().unwrap()),
@@ -66,7 +66,8 @@ impl Deployment {
         self.redis.nodes[node].ask(&["HKEYS", "reseq:{p00}:d:quorum:messages"]).await.unwrap()
     }
 
-    /// Has one replica get nothing any more, though it lives; the sentinels see that, and its priority.
+    /// Stops the replication to a replica that goes on living. Sentinels see that, and its
+    /// priority.
     async fn lags(&self, replica: usize, priority: u32) {
         let node = &self.redis.nodes[replica];
         let priority = priority.to_string();
@@ -104,7 +105,7 @@ async fn the_death_of_one_of_three_servers_stops_replicated_and_not_quorum() {
     }
     let (status, said) = deployment.send("replicated").await;
     assert_eq!((status, &said["code"]), (503, &json!("not_confirmed")), "{said}");
-    // With only the primary there is no majority.
+    // The primary alone is no majority.
     deployment.redis.nodes[1].kill();
     let (status, said) = deployment.send("quorum").await;
     assert_eq!((status, &said["code"]), (503, &json!("not_confirmed")), "{said}");
@@ -128,7 +129,7 @@ async fn a_failover_keeps_what_a_quorum_had_where_no_priority_says_otherwise() {
     assert_eq!(deployment.redis.other_primary(0).await, 1, "it had more");
     let kept = deployment.has(1).await;
     assert!(taken.iter().all(|sequence| kept.contains(sequence)), "{kept:?} of {taken:?}");
-    // The other follows it now: ingest goes on with two of three.
+    // The other replica follows it now: ingest goes on with two of three servers.
     assert!(deployment.taken("quorum").await > COUNT as u64);
     assert_eq!(deployment.pod.metric("reseq_redis_confirmed_lost_total").await, 0.0);
 }

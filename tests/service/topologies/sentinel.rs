@@ -12,7 +12,7 @@ async fn a_journey_goes_through_a_failover_and_back_in_order_and_complete() {
     let redis = TestSentinel::start(2).await;
     let journey = Journey::start(&redis.url(), &["erp", "crm", "log"]).await;
     journey.produce("before", COUNT).await;
-    // What a failover loses is what the replicas did not have: here, nothing.
+    // A failover loses what the replicas do not have yet: here, nothing.
     redis.in_sync().await;
     redis.nodes[0].kill();
     let meanwhile =
@@ -22,7 +22,7 @@ async fn a_journey_goes_through_a_failover_and_back_in_order_and_complete() {
     redis.nodes[0].restart().await;
     redis.wait_until_ok().await;
     redis.failover().await;
-    // Until then the old primary takes writes that it will lose.
+    // Until the replicas are in sync, the old primary accepts writes that it will lose.
     redis.in_sync().await;
     journey.produce("after", COUNT).await;
     journey.end().await;
