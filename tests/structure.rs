@@ -9,7 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use support::source::{code_of, files, root, shown};
+use reseq::wire::code::Code;
+use support::{
+    generated,
+    source::{code_of, files, root, shown},
+};
 
 /// The modules, and what each may import of the others. Arrows point down only.
 const ARROWS: [(&str, &[&str]); 13] = [
@@ -189,6 +193,33 @@ fn nothing_counts_on_the_folder_in_which_cargo_builds() {
     for command in [r#""/else where/built/release/reseq" demo"#, r#"$name "/else where/built/"#] {
         assert!(said.contains(command), "{command} is not in:\n{said}");
     }
+}
+
+/// Words of the codes' sentences, and the pages that explain them.
+const EXPLAINED: [(&str, &str); 6] = [
+    ("`/readyz`", "http-api.md#health"),
+    ("`reseq repair`", "http-api.md#repair"),
+    ("a right", "redis-requirements.md"),
+    ("upgrade this one", "../how-to/upgrade.md"),
+    ("its durability", "http-api.md#durability"),
+    ("raw route", "http-api.md#send-a-raw-body"),
+];
+
+#[test]
+fn the_reference_lists_the_codes_of_errors_as_the_code_has_them() {
+    let cell = |sentences: &str| {
+        let mut cell = sentences.trim_end_matches('.').to_owned();
+        for (words, page) in EXPLAINED {
+            cell = cell.replacen(words, &format!("[{words}]({page})"), 1);
+        }
+        cell
+    };
+    let rows = Code::ALL.iter().map(|code| {
+        let name = format!("`{code}`");
+        vec![name, code.shown_status(), cell(code.meaning()), cell(code.remedy())]
+    });
+    let table = generated::table(&["code", "status", "meaning", "what to do"], rows);
+    generated::check("docs/reference/errors.md", "codes", &table);
 }
 
 /// The links of a page, without code: what stands in parentheses right after a closing bracket.

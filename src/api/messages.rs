@@ -4,7 +4,6 @@
 use axum::{
     Json,
     extract::{Path, Query, State, rejection::QueryRejection},
-    http::StatusCode,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
@@ -19,7 +18,7 @@ use super::{
 use crate::{
     domain::{self, Apart, Position, Sequence, Tombstone, message},
     store::{Listed, Which},
-    wire::problem::Problem,
+    wire::{code::Code, problem::Problem},
 };
 
 #[derive(Deserialize)]
@@ -133,7 +132,7 @@ pub(super) async fn cancel_by_key(
     let Some(position) = position else {
         let detail = "no message is known under this idempotency key; keys are forgotten after \
                       the destination's idempotency_window_ms";
-        return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail));
+        return Err(Problem::new(Code::UnknownMessage, detail));
     };
     cancel_one(&mut target, position.sequence, Some(position)).await
 }
@@ -180,7 +179,7 @@ async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem
         "{sequence} has left, and the log, which holds the last {log_max} (log_max), does not know \
          it any more"
     );
-    Ok(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail))
+    Ok(Problem::new(Code::UnknownMessage, detail))
 }
 
 async fn now(api: &Api) -> Result<u64, Problem> {

@@ -1,6 +1,6 @@
 //! What ingest, processor and sender share on the wire: the framings of TCP ([`FrameCodec`]),
 //! the answers in them ([`answer`]), the answer to a batch ([`accepted`]), a message as an HTTP request ([`http`]), several as JSON
-//! ([`envelope`]), and the parts of one ([`json`]).
+//! ([`envelope`]), and the parts of one ([`json`]); the codes of errors ([`code`]) and the [`problem`] that carries one.
 
 use std::io;
 
@@ -13,6 +13,7 @@ use crate::domain::Framing;
 
 pub mod accepted;
 pub mod answer;
+pub mod code;
 pub mod envelope;
 pub mod http;
 pub mod json;

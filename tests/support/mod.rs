@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod control;
 pub mod examiner;
 pub mod gate;
+pub mod generated;
 pub mod http;
 pub mod journal;
 pub mod ledger;
