@@ -12,12 +12,15 @@
 //!                                                   │ retry
 //!                                                   └──────► waiting, or ready
 //!
-//!   withdraw: waiting, delayed, ready, halted ──► tombstone ──► dropped, skipped or cancelled
+//!   withdraw: waiting, delayed, ready, halted ──► tombstone ──► dropped, dead-lettered or cancelled
 //! ```
 //!
 //! Each transition is one Lua script of the same name (`due` is part of `reap`, `ack` of
 //! `release`); the state of a message is not stored but follows from the sets that hold its
-//! sequence. A tombstone stands in `ready` and is passed, not delivered.
+//! sequence. A tombstone stands in `ready` and is passed, not delivered. With serial processing, a
+//! message that awaits its turn is `waiting`.
+//!
+//! The reference model (`tests/model/transitions.rs`) compares every call of a script with this table.
 
 use serde::{Deserialize, Serialize};
 
@@ -106,9 +109,13 @@ impl State {
         matches!(self, State::Delivered | State::Dropped | State::DeadLettered | State::Cancelled)
     }
 
-    /// The state of a message just stamped.
-    pub fn arrived(needs_processing: bool) -> State {
-        if needs_processing { State::Waiting } else { State::Ready }
+    /// The state of a message just stamped. Only what needs processing can be delayed.
+    pub fn arrived(needs_processing: bool, is_delayed: bool) -> State {
+        match (needs_processing, is_delayed) {
+            (true, true) => State::Delayed,
+            (true, false) => State::Waiting,
+            (false, _) => State::Ready,
+        }
     }
 
     /// The state after `event`; every transition that is not in the diagram is an error.
@@ -157,7 +164,7 @@ mod tests {
             (E::Release, S::Delivering),
             (E::Ack, S::Delivered),
         ];
-        let mut state = S::arrived(true);
+        let mut state = S::arrived(true, false);
         for (event, expected) in steps {
             state = state.after(event).unwrap();
             assert_eq!(state, expected);
