@@ -1,4 +1,5 @@
-//! Bugs that are planted on purpose, one at a time, to see which test catches each.
+//! Bugs that are planted on purpose, one at a time, to see which test catches each. A place asks
+//! [`is`] for the bug by its name; the table in `tests/planted_bugs/main.rs` says what each breaks.
 
 /// True if this bug is planted in this process.
 #[cfg(not(feature = "planted-bugs"))]
