@@ -33,8 +33,8 @@
 --   are several lanes, of each arrival its lane (from 1); then per body stored apart 3: its arrival
 --   (from 1), '' or 'i' (the body as it arrived), the body; then per arrival that has more to it 3: which (from 1),
 --   '' or '<idempotency key, from 1>:<digest> <id>', options: '' or some of
---   'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter that it replaces>,<its
---   epoch>;' 'r;' (it has been processed before)
+--   'delay=<ms>;' 'due=<ms since 1970>;' 'priority=<0 to 9>;' 'replaces=<dead letter>,<its epoch>;'
+--   'processed;' (it has been processed before)
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence,
 --   epoch, id of what was stamped before}…}; or {arrival, 'damaged', which of KEYS, '0', ''}: that key has
 --   another type, and nothing of the arrival was stored
@@ -230,11 +230,11 @@ for arrival = 1, count do
   local damaged = not in_epoch and (at or damaged_lanes[lane] or cannot_store[arrival])
   local due, priority, is_finished = nil, '4', not needs_processing
   if options ~= '' then
-    letter, letter_epoch = string.match(options, 'l(%d+),(%d+);')
-    local delay, instant = string.match(options, 'd(%d+);'), string.match(options, 'a(%d+);')
+    letter, letter_epoch = string.match(options, 'replaces=(%d+),(%d+);')
+    local delay, instant = string.match(options, 'delay=(%d+);'), string.match(options, 'due=(%d+);')
     due = delay and now + tonumber(delay) or tonumber(instant)
-    priority = string.match(options, 'p(%d);') or '4'
-    is_finished = is_finished or string.find(options, 'r;', 1, true) ~= nil
+    priority = string.match(options, 'priority=(%d);') or '4'
+    is_finished = is_finished or string.find(options, 'processed;', 1, true) ~= nil
     damaged = damaged or damaged_of(lane, (due or 0) > now, is_finished, letter)
   end
   local refusal

@@ -27,8 +27,9 @@
 --   of a lane whose head was refused before (one is always given)  [14] most keys of empty lanes whose
 --   last sequence is remembered
 --   then per lane 5: its key (nothing in order: the sequence), the last sequence settled (0: none),
---   the accounted_bytes of the settled in bytes (and behind them, if any were tombstones, how many were dropped,
---   skipped, cancelled), the last sequence still in hand (0: none), most messages to release
+--   the accounted bytes of the settled (a number; if any were tombstones, as in include/left.lua:
+--   'bytes=…;dropped=…;dead_lettered=…;cancelled=…;'), the last sequence still in hand (0: none), most
+--   messages to release
 --   then per entry 2: sequence, entry; then the fields of those bodies; then the idempotency keys that
 --   are forgotten with the settled
 -- Returns: {number of pending withdrawals, per lane {milliseconds until its head may leave, what attempts at the

@@ -87,12 +87,14 @@ impl Settled {
         self.log.extend(entry.map(|entry| (sequence, entry)));
     }
 
-    /// The accounted bytes, and behind them, if there were any, the tombstones of each kind.
+    /// The accounted bytes, as a number; with tombstones, these and how many there were of each kind.
     fn accounted_bytes(&self) -> String {
         let Settled { bytes, dropped, dead_lettered, cancelled, .. } = self;
         match dropped + dead_lettered + cancelled {
             0 => bytes.to_string(),
-            _ => format!("{bytes} {dropped} {dead_lettered} {cancelled}"),
+            _ => format!(
+                "bytes={bytes};dropped={dropped};dead_lettered={dead_lettered};cancelled={cancelled};"
+            ),
         }
     }
 }
