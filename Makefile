@@ -83,7 +83,8 @@ lint: ## Check the formatting, run clippy
 
 release-clean: build ## Check that the release has no pause points and no planted bugs
 	@test -f $(RESEQ) || { echo "there is no $(TARGET_DIR)/release/reseq"; exit 1; }
-	@for name in RESEQ_PAUSE_SOCKET RESEQ_PLANTED_BUG sender.accepted accepted_when_sent; do \
+	@for name in RESEQ_PAUSE_SOCKET sender.accepted RESEQ_PLANTED_BUG RESEQ_PLANTED_SCRIPTS \
+	  $$(grep -rhoE 'planted::is\("[a-z_]+"' src | cut -d '"' -f 2 | sort -u); do \
 	  if grep -qaF $$name $(RESEQ); then echo "the release has $$name"; exit 1; fi; \
 	done; echo "the release has no pause points and no planted bugs"
 

@@ -32,8 +32,8 @@
 --   idempotency keys, then the records; then, if there are several lanes, the lane of each arrival (from 1);
 --   then 3 for each body that is stored apart: its arrival (from 1), '' or 'i' (the body as it arrived), the
 --   body; then 3 for each arrival with more: which (from 1), '' or '<idempotency key, from 1>:<digest> <id>',
---   options: '' or some of 'd<delay, ms>;' 'a<due, ms since 1970>;' 'p<priority>;' 'l<dead letter to
---   redrive>,<its epoch>;' 'r;' (already processed)
+--   options: '' or some of 'delay=<ms>;' 'due=<ms since 1970>;' 'priority=<0 to 9>;'
+--   'replaces=<dead letter>,<its epoch>;' 'processed;' (already processed)
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone', sequence, epoch, id of
 --   the message stamped before}…}; or {arrival, 'damaged', index in KEYS, '0', ''}: that key has the wrong type,
 --   and nothing of the arrival was stored;
@@ -229,11 +229,11 @@ for arrival = 1, count do
   local damaged = not in_epoch and (at or damaged_lanes[lane] or cannot_store[arrival])
   local due, priority, is_finished = nil, '4', not needs_processing
   if options ~= '' then
-    letter, letter_epoch = string.match(options, 'l(%d+),(%d+);')
-    local delay, instant = string.match(options, 'd(%d+);'), string.match(options, 'a(%d+);')
+    letter, letter_epoch = string.match(options, 'replaces=(%d+),(%d+);')
+    local delay, instant = string.match(options, 'delay=(%d+);'), string.match(options, 'due=(%d+);')
     due = delay and now + tonumber(delay) or tonumber(instant)
-    priority = string.match(options, 'p(%d);') or '4'
-    is_finished = is_finished or string.find(options, 'r;', 1, true) ~= nil
+    priority = string.match(options, 'priority=(%d);') or '4'
+    is_finished = is_finished or string.find(options, 'processed;', 1, true) ~= nil
     damaged = damaged or damaged_of(lane, (due or 0) > now, is_finished, letter)
   end
   local refusal

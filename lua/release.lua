@@ -27,8 +27,9 @@
 --   lane whose head was refused before (at least one message is returned)  [14] most keys of empty lanes
 --   whose last sequence is remembered
 --   then 5 per lane: its key (without ordering: the sequence), the last settled sequence (0: none), the sum of
---   accounted bytes of the settled (followed, if any were tombstones, by how many were dropped, dead-lettered,
---   cancelled), the last sequence that the owner still holds (0: none), most messages to release
+--   accounted bytes of the settled (a number; if any were tombstones, as in include/left.lua:
+--   'bytes=…;dropped=…;dead_lettered=…;cancelled=…;'), the last sequence that the owner still holds (0: none),
+--   most messages to release
 --   then 2 per log entry: sequence, entry; then the fields of those bodies; then the idempotency keys to
 --   forget with the settled messages
 -- Returns: {number of pending withdrawals, per lane {milliseconds until its head may be released, attempts of the

@@ -4,6 +4,12 @@
 #
 #   scripts/newer-servers.sh [FOLDER]      (newer-servers where cargo builds, which is target/ as a rule)
 #
+# The packages come from the mirror of Debian that this system's own apt uses (so a local mirror or a
+# proxy stays in use). These variables override that:
+#
+#   DEBIAN_MIRROR   the URL of a mirror; needed where apt has none, such as on Ubuntu
+#   SUITE           the suite to take the packages from (trixie)
+#
 # Prints the programs that it made, one a line, for RESEQ_TEST_REDIS_SERVER.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,12 +28,18 @@ command -v apt-get >/dev/null && command -v dpkg >/dev/null || {
   exit 1
 }
 
-# The mirror that this system uses, with another suite, and all state in the folder.
-mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -m1 '/debian$' || true)
+mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(ORIGIN) $(LABEL) $(SITE)' 'Created-By: Packages' |
+  awk '$1 == "Debian" && $2 == "Debian" && !found { print $3; found = 1 }')}
+[ -n "$mirror" ] || {
+  say "apt has no mirror of Debian (or needs 'apt-get update' first); set DEBIAN_MIRROR to the URL of one"
+  exit 1
+}
+
+# The same mirror with another suite, and all state in the folder.
 state=$folder/apt
 mkdir -p "$state"/{lists/partial,cache/archives/partial}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-echo "deb [signed-by=$keyring] ${mirror:-http://deb.debian.org/debian} $SUITE main" >"$state/sources.list"
+echo "deb [signed-by=$keyring] $mirror $SUITE main" >"$state/sources.list"
 options=(-qq -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=/dev/null
   -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache" -o APT::Sandbox::User=
   -o Acquire::Languages=none -o Dir::Etc::preferencesparts=/dev/null)

@@ -2,6 +2,7 @@
 //! the reference model, or by the interleavings of small worlds. The outcome is deterministic.
 //! `RESEQ_CASES=halt` tries only the bugs whose names contain `halt`.
 
+mod lua_bugs;
 mod model;
 #[path = "script_calls/mod.rs"]
 mod scripts;
@@ -11,6 +12,7 @@ mod small;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lua_bugs::{BUGS, Bug};
 use model::{
     compare::compare,
     draw::{Kind, draws_with_more_of},
@@ -18,7 +20,6 @@ use model::{
     tally::Tally,
 };
 use rand::{SeedableRng, rngs::StdRng};
-use reseq::faults::planted_lua::{BUGS, Bug, plant};
 use small::{explore::Share, survey::survey, worlds};
 
 /// The first seed.
@@ -93,11 +94,18 @@ fn what_catches_the_bugs_finds_nothing_without_one() {
     });
 }
 
+#[test]
+fn every_bug_has_its_one_place() {
+    for bug in &BUGS {
+        assert_ne!(bug.planted_text(), bug.whole_text(), "{}", bug.name);
+    }
+}
+
 fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
     let by_model = |most: u64, wanted: &'static [Kind]| {
         let counted = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            let run = || random_operations(Some(bug.name), most, wanted, &counted).is_some();
+            let run = || random_operations(Some(bug), most, wanted, &counted).is_some();
             // A wrong script may leave a state that makes the comparison panic.
             scope.spawn(run).join().unwrap_or(true)
         })
@@ -112,9 +120,8 @@ fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
     if let Some(operations) = by_model(OPS_MAX, &[]) {
         return Some(("model", operations));
     }
-    let by_interleavings = std::thread::scope(|scope| {
-        scope.spawn(|| interleavings(bug.name)).join().unwrap_or(Some(0))
-    });
+    let by_interleavings =
+        std::thread::scope(|scope| scope.spawn(|| interleavings(bug)).join().unwrap_or(Some(0)));
     if let Some(calls) = by_interleavings {
         return Some(("interleavings", calls));
     }
@@ -139,13 +146,13 @@ fn meeting(file: &str) -> &'static [Kind] {
 
 /// What the comparison found, if anything.
 fn random_operations(
-    bug: Option<&'static str>,
+    bug: Option<&Bug>,
     most: u64,
     wanted: &[Kind],
     counted: &AtomicU64,
 ) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let _planted = bug.map(plant);
+    let _planted = bug.map(Bug::plant);
     let mut real = runtime.block_on(Real::start());
     let mut rng = StdRng::seed_from_u64(SEED);
     while counted.load(Ordering::Relaxed) < most {
@@ -160,9 +167,9 @@ fn random_operations(
 }
 
 /// The number of calls after which a small world is wrong.
-fn interleavings(bug: &'static str) -> Option<u64> {
+fn interleavings(bug: &Bug) -> Option<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let _planted = plant(bug);
+    let _planted = bug.plant();
     let mut real = runtime.block_on(Real::start());
     let calls = AtomicU64::new(0);
     for world in worlds::small() {

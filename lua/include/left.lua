@@ -73,15 +73,14 @@ local function forget_keys(unique, is_gone, first)
   end
 end
 
--- Counts the tombstones among the messages that left a lane. `told` holds their accounted bytes, and how many
--- were dropped, dead-lettered and cancelled. Returns the accounted bytes, and how many were not tombstones.
+-- Counts the tombstones among the messages that left a lane. `told` is
+-- 'bytes=<accounted bytes>;dropped=<count>;dead_lettered=<count>;cancelled=<count>;'. Returns the accounted
+-- bytes, and how many were not tombstones.
 local function count_tombstones(hash, told, left)
-  local bytes, rest = string.match(told, '^(%d+) (.+)$')
-  local next_count = string.gmatch(rest, '%d+')
   for _, counter in ipairs({'dropped', 'dead_lettered', 'cancelled'}) do
-    local count = math.min(tonumber(next_count()), left)
+    local count = math.min(tonumber(string.match(told, counter .. '=(%d+);')), left)
     if count > 0 then redis.call('HINCRBY', hash, counter, count) end
     left = left - count
   end
-  return tonumber(bytes), left
+  return tonumber(string.match(told, 'bytes=(%d+);')), left
 end

@@ -7,7 +7,6 @@ use axum::{
         Path, Query, State,
         rejection::{BytesRejection, QueryRejection},
     },
-    http::StatusCode,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ use super::{
 use crate::{
     domain::{Sequence, Stage},
     store::DeadLetter,
-    wire::problem::Problem,
+    wire::{code::Code, problem::Problem},
 };
 
 /// Dead letters that are read together, without long bodies.
@@ -147,5 +146,5 @@ pub(super) async fn discard(
 fn unknown(sequence: Sequence) -> Problem {
     let detail =
         format!("{sequence} is not a dead letter; it was redriven, discarded, or never was one");
-    Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail)
+    Problem::new(Code::UnknownMessage, detail)
 }

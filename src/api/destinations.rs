@@ -14,7 +14,7 @@ use super::{Api, read_named, request::find};
 use crate::{
     domain::{Destination, DestinationName},
     store::{CatalogEntry, Stats, StoreError},
-    wire::problem::Problem,
+    wire::{code::Code, problem::Problem},
 };
 
 /// `GET /v1/destinations`
@@ -138,7 +138,7 @@ pub(super) async fn remove(
         StoreError::UnknownDestination => Problem::unknown_destination(name.as_str()),
         StoreError::WrongState(detail) => {
             let detail = format!("{detail}; ?force=true removes them too");
-            Problem::new(StatusCode::CONFLICT, "wrong_state", detail)
+            Problem::new(Code::WrongState, detail)
         }
         error => Problem::from(error),
     })?;
@@ -169,5 +169,5 @@ async fn refuse_if_in_file(api: &Api, name: &DestinationName) -> Result<(), Prob
         return Ok(());
     }
     let detail = format!("{name:?} is defined in the configuration file; change it there");
-    Err(Problem::new(StatusCode::CONFLICT, "defined_in_file", detail))
+    Err(Problem::new(Code::DefinedInFile, detail))
 }

@@ -3,7 +3,6 @@
 use axum::{
     Json,
     extract::{Path, Query, State, rejection::QueryRejection},
-    http::StatusCode,
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
@@ -18,7 +17,7 @@ use super::{
 use crate::{
     domain::{self, Apart, Position, Sequence, Tombstone, message},
     store::{Listed, Which},
-    wire::problem::Problem,
+    wire::{code::Code, problem::Problem},
 };
 
 #[derive(Deserialize)]
@@ -132,7 +131,7 @@ pub(super) async fn cancel_by_key(
     let Some(position) = position else {
         let detail = "no message is known under this idempotency key; keys are forgotten after \
                       the destination's idempotency_window_ms";
-        return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail));
+        return Err(Problem::new(Code::UnknownMessage, detail));
     };
     cancel_one(&mut target, position.sequence, Some(position)).await
 }
@@ -179,7 +178,7 @@ async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem
         "{sequence} has left, and the log, which keeps the last {log_max} (log_max), no longer \
          has it"
     );
-    Ok(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail))
+    Ok(Problem::new(Code::UnknownMessage, detail))
 }
 
 async fn now(api: &Api) -> Result<u64, Problem> {

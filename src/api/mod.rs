@@ -27,7 +27,7 @@ use axum::{
     Router,
     body::{Body, Bytes, HttpBody},
     extract::{DefaultBodyLimit, Request, State, rejection::BytesRejection},
-    http::{HeaderValue, StatusCode},
+    http::HeaderValue,
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{delete, get, post},
@@ -42,6 +42,7 @@ use crate::{
     telemetry,
     wire::{
         REQUEST_ID,
+        code::Code,
         pace::{Pace, Paced},
         problem::Problem,
     },
@@ -136,7 +137,7 @@ fn steering_routes(body_bytes_max: usize) -> Router<Api> {
 pub fn without_ingest() -> Router {
     let nothing = async || {
         let detail = "this process accepts no messages: it does not have the role ingest";
-        Problem::new(StatusCode::NOT_FOUND, "not_found", detail)
+        Problem::new(Code::NotFound, detail)
     };
     Router::new().route("/v1/destinations/{destination}/messages", post(nothing))
 }
@@ -150,12 +151,9 @@ pub fn is_of_health(path: &str) -> bool {
 /// and methods without a route.
 pub fn surround(routes: Router, pace: Pace) -> Router {
     routes
-        .fallback(async || {
-            Problem::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path")
-        })
+        .fallback(async || Problem::new(Code::NotFound, "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
-            let status = StatusCode::METHOD_NOT_ALLOWED;
-            Problem::new(status, "method_not_allowed", "this path does not take this method")
+            Problem::new(Code::MethodNotAllowed, "this path does not take this method")
         })
         .layer(middleware::from_fn_with_state(pace, at_pace))
         .layer(middleware::from_fn(with_request_id))
@@ -203,7 +201,7 @@ async fn with_request_id(request: Request, next: Next) -> Response {
 async fn unread(response: &mut Response) -> Problem {
     let body = axum::body::to_bytes(std::mem::take(response.body_mut()), 1024).await;
     let detail = body.map(|body| String::from_utf8_lossy(&body).into_owned()).unwrap_or_default();
-    Problem::new(response.status(), "invalid_request", detail)
+    Problem { status: response.status(), ..Problem::new(Code::InvalidRequest, detail) }
 }
 
 /// Parses a body as JSON of this shape. An error names the path of the field.
@@ -214,12 +212,10 @@ fn read_json<T: DeserializeOwned>(
     let body = body.map_err(|rejection| Problem::of_body(&rejection, max))?;
     let mut deserializer = serde_json::Deserializer::from_slice(&body);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let code = if error.inner().is_data() { "invalid_field" } else { "invalid_json" };
-        Problem::new(StatusCode::BAD_REQUEST, code, at_path(&error))
+        let code = if error.inner().is_data() { Code::InvalidField } else { Code::InvalidJson };
+        Problem::new(code, at_path(&error))
     })?;
-    deserializer.end().map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, "invalid_json", error.to_string())
-    })?;
+    deserializer.end().map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))?;
     Ok(value)
 }
 
@@ -249,12 +245,12 @@ fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Strin
 /// The problem when this process stops during an operation.
 fn draining() -> Problem {
     let detail = "this pod is stopping; send the same again to another pod for the rest";
-    Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "draining", detail, 1)
+    Problem::new(Code::Draining, detail)
 }
 
 /// Adds to a problem how much was done before it.
 fn half_way(mut problem: Problem, done: &[(&str, u64)]) -> Problem {
-    if problem.code == "redis_unavailable" {
+    if problem.code == Code::RedisUnavailable {
         let detail = "Redis is not available; the counts show what has been done, send the same \
                       again later for the rest";
         problem.detail = detail.into();
@@ -268,50 +264,43 @@ fn half_way(mut problem: Problem, done: &[(&str, u64)]) -> Problem {
 fn memory_high() -> Problem {
     let detail = "Redis has little memory left (ingest.memory_high_percent), and accepts nothing \
                   more until some of it is free";
-    Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "memory_high", detail, 1)
+    Problem::new(Code::MemoryHigh, detail)
 }
 
 /// Maps an error of the store to HTTP.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
-        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         match error {
             StoreError::UnknownDestination => {
-                Problem::new(StatusCode::NOT_FOUND, "unknown_destination", error.to_string())
+                Problem::new(Code::UnknownDestination, error.to_string())
             }
             StoreError::WrongState(_) | StoreError::WrongHead => {
-                Problem::new(StatusCode::CONFLICT, "wrong_state", error.to_string())
+                Problem::new(Code::WrongState, error.to_string())
             }
             StoreError::CannotConfirm(_) => Problem::invalid_field(format!("durability: {error}")),
             StoreError::OutOfMemory => memory_high(),
-            StoreError::Unconfirmed(_) => Problem::temporary(
-                unavailable,
-                "not_confirmed",
+            StoreError::Unconfirmed(_) => Problem::new(
+                Code::NotConfirmed,
                 "Redis did not confirm the call: it may have been carried out",
-                1,
             ),
-            StoreError::NewerSchema(_) => {
-                Problem::temporary(unavailable, "newer_schema", error.to_string(), 1)
-            }
+            StoreError::NewerSchema(_) => Problem::new(Code::NewerSchema, error.to_string()),
             StoreError::NoRights(_) => {
                 let detail = format!("{error}; nothing has changed");
-                Problem::temporary(unavailable, "no_rights", detail, 1)
+                Problem::new(Code::NoRights, detail)
             }
             StoreError::Failed(_) => {
                 let detail = "the data in Redis is damaged: see /readyz, and the log. Part of \
                               the call may have been carried out";
-                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", detail)
+                Problem::new(Code::Damaged, detail)
             }
             StoreError::Unreadable(_) => {
                 tracing::error!(%error, "data in Redis cannot be read");
                 let detail = "this version cannot read the data in Redis; see its log";
-                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable", detail)
+                Problem::new(Code::Unreadable, detail)
             }
-            _ => Problem::temporary(
-                unavailable,
-                "redis_unavailable",
+            _ => Problem::new(
+                Code::RedisUnavailable,
                 "Redis is not available; nothing has changed, try again later",
-                1,
             ),
         }
     }

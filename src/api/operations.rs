@@ -2,7 +2,7 @@
 
 use axum::{
     extract::State,
-    http::{StatusCode, header},
+    http::header,
     response::{IntoResponse, Response},
 };
 
@@ -10,7 +10,7 @@ use super::Api;
 use crate::{
     store::{Damaged, Store, StoreError},
     telemetry,
-    wire::problem::Problem,
+    wire::{code::Code, problem::Problem},
 };
 
 /// The process is alive.
@@ -21,9 +21,8 @@ pub(super) async fn healthz() -> &'static str {
 /// The process is ready: Redis answers, this version knows its schema, and the process is not
 /// stopping.
 pub(super) async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
-    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     if api.stop.is_cancelled() {
-        return Err(Problem::temporary(unavailable, "draining", "this pod is stopping", 1));
+        return Err(Problem::new(Code::Draining, "this pod is stopping"));
     }
     match api.store.check_ready().await {
         Ok(()) => {
@@ -35,7 +34,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<String, Problem> {
         Err(error) => {
             tracing::debug!(%error, "not ready");
             let detail = "Redis does not answer";
-            Err(Problem::temporary(unavailable, "redis_unavailable", detail, 1))
+            Err(Problem::new(Code::RedisUnavailable, detail))
         }
     }
 }
@@ -56,7 +55,7 @@ fn ready(store: &Store) -> String {
 pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
     let Some(metrics) = &api.metrics else {
         let detail = "this process collects its metrics elsewhere";
-        return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail));
+        return Err(Problem::new(Code::NotFound, detail));
     };
     telemetry::tasks(tokio::runtime::Handle::current().metrics().num_alive_tasks());
     let media_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];

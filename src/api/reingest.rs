@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -11,7 +10,7 @@ use super::{memory_high, request::Target};
 use crate::{
     domain::{Arrival, Body, Epoch, Position, Sequence, TransformKind},
     store::{CallSequence, CatalogEntry, Ingested, StoreError, chunks_by_size, retry_until},
-    wire::problem::Problem,
+    wire::{code::Code, problem::Problem},
 };
 
 /// Arrivals per call.
@@ -160,7 +159,7 @@ impl Arrivals {
             ),
             _ => "send the same again later for the rest".to_owned(),
         };
-        if problem.code == "redis_unavailable" {
+        if problem.code == Code::RedisUnavailable {
             // Part of the request may have been done, so do not say that nothing was.
             problem.detail = "Redis is not available".into();
         }
@@ -184,8 +183,7 @@ async fn stopped(target: &Target) -> Option<Problem> {
     let api = &target.api;
     if api.stop.is_cancelled() {
         let detail = "this pod is stopping; send to another pod";
-        let status = StatusCode::SERVICE_UNAVAILABLE;
-        return Some(Problem::temporary(status, "draining", detail, 1));
+        return Some(Problem::new(Code::Draining, detail));
     }
     match api.store.memory(target.known().partition).await {
         Ok(memory) => memory.is_at(api.memory_high_percent).then(memory_high),
@@ -196,10 +194,7 @@ async fn stopped(target: &Target) -> Option<Problem> {
 /// Maps an error of the store as ingest does.
 fn refusal(error: StoreError) -> Problem {
     match error {
-        StoreError::CannotConfirm(problem) => {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            Problem::temporary(status, "cannot_confirm", problem, 1)
-        }
+        StoreError::CannotConfirm(problem) => Problem::new(Code::CannotConfirm, problem),
         error => Problem::from(error),
     }
 }
@@ -208,7 +203,7 @@ fn refusal(error: StoreError) -> Problem {
 fn full() -> Problem {
     let detail = "the destination has as many pending messages, or bytes, as its limits allow \
                   (backlog_max, backlog_bytes_max)";
-    Problem::temporary(StatusCode::TOO_MANY_REQUESTS, "backlog_full", detail, 1)
+    Problem::new(Code::BacklogFull, detail)
 }
 
 /// Why this destination can never deliver this body, if nothing transforms it.

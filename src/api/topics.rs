@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Api, read_named};
 use crate::{
     domain::{Topic, TopicName},
-    wire::problem::Problem,
+    wire::{code::Code, problem::Problem},
 };
 
 /// `GET /v1/topics`
@@ -85,5 +85,5 @@ async fn refuse_if_in_file(api: &Api, name: &TopicName) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("{name:?} is defined in the configuration file; change it there");
-    Err(Problem::new(StatusCode::CONFLICT, "defined_in_file", detail))
+    Err(Problem::new(Code::DefinedInFile, detail))
 }

@@ -294,9 +294,7 @@ pub(super) fn body_given(
         }
     };
     if bytes.len() > bytes_max {
-        let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
-        let detail = format!("the body is longer than {bytes_max} bytes");
-        return Err(Problem::new(status, "body_too_large", detail));
+        return Err(Problem::body_too_large(bytes_max));
     }
     let content_type = content_type.unwrap_or(default);
     crate::domain::message::check_text("content_type", content_type, 256)

@@ -14,7 +14,7 @@ use super::request::Target;
 use crate::{
     domain::{Sequence, State, Tombstone},
     store::{Withdrawal, Withdrawn},
-    wire::problem::Problem,
+    wire::{code::Code, problem::Problem},
 };
 
 /// How long an answer waits for a pending withdrawal.
@@ -35,7 +35,7 @@ pub(super) enum Progress {
 
 /// A 409: the current state does not allow the call.
 pub(super) fn wrong_state(detail: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::CONFLICT, "wrong_state", detail)
+    Problem::new(Code::WrongState, detail)
 }
 
 /// Withdraws a message, given the key of its lane. If somebody may be working on it, leaves a
@@ -56,7 +56,7 @@ pub(super) async fn one(
         Some(Withdrawn::Damaged) => {
             let detail = "what Redis holds of the message's lane is damaged: see /readyz; reseq repair finds \
                           and repairs it. Nothing has changed";
-            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", detail))
+            Err(Problem::new(Code::Damaged, detail))
         }
         Some(Withdrawn::Withdrawing) => withdrawing(target, sequence, state).await,
         Some(Withdrawn::Settled) | None => match progress(target, sequence).await? {
@@ -132,7 +132,7 @@ pub(super) async fn check_stamped(target: &Target, sequence: Sequence) -> Result
         return Ok(());
     }
     let detail = format!("{sequence} was never stamped; the last sequence is {last}");
-    Err(Problem::new(StatusCode::NOT_FOUND, "unknown_message", detail))
+    Err(Problem::new(Code::UnknownMessage, detail))
 }
 
 /// A state, as the API spells it.

@@ -7,7 +7,7 @@ use axum::{
     Router,
     body::Body,
     extract::Request,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderValue, header},
     response::Response,
 };
 use futures::FutureExt;
@@ -31,6 +31,7 @@ use crate::{
     telemetry,
     wire::{
         REQUEST_ID,
+        code::Code,
         peer::{Activity, Peer},
         problem::Problem,
     },
@@ -223,8 +224,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
 fn busy() -> Response {
     let detail = "this pod has reached its limit of connections (http.connections_max), each with \
                   a request in progress; nothing was stored, send the same again later or to another pod";
-    let problem =
-        Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "connections_full", detail, 1);
+    let problem = Problem::new(Code::ConnectionsFull, detail);
     let id = uuid::Uuid::now_v7().to_string();
     let mut response = problem.response(Some(&id));
     if let Ok(id) = HeaderValue::from_str(&id) {
@@ -236,7 +236,7 @@ fn busy() -> Response {
 /// The answer to a slow head, as bytes, because there is no request to answer.
 fn head_timeout() -> String {
     let detail = "the head of the request was not complete in time; nothing was stored";
-    let problem = Problem::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", detail);
+    let problem = Problem::new(Code::RequestTimeout, detail);
     let body = problem.json(None).to_string();
     format!(
         "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\

@@ -19,6 +19,8 @@ const OTHERS: &[&str] = &[
     "RESEQ_PAUSE_SOCKET",
     #[cfg(feature = "planted-bugs")]
     "RESEQ_PLANTED_BUG",
+    #[cfg(feature = "planted-bugs")]
+    "RESEQ_PLANTED_SCRIPTS",
     #[cfg(feature = "next-schema")]
     "RESEQ_NEXT_SCHEMA",
     #[cfg(feature = "next-schema")]

@@ -17,7 +17,10 @@
 //!
 //! Each transition is one Lua script of the same name (`due` is part of `reap`, `ack` of
 //! `release`). The state of a message is not stored: it follows from the sets that hold its
-//! sequence. A tombstone is in `ready`; its lane passes it without delivery.
+//! sequence. A tombstone is in `ready`; its lane passes it without delivery. With serial processing, a
+//! message that awaits its turn is `waiting`.
+//!
+//! The reference model (`tests/model/transitions.rs`) compares every call of a script with this table.
 
 use serde::{Deserialize, Serialize};
 
@@ -106,9 +109,13 @@ impl State {
         matches!(self, State::Delivered | State::Dropped | State::DeadLettered | State::Cancelled)
     }
 
-    /// The state of a newly stamped message.
-    pub fn arrived(needs_processing: bool) -> State {
-        if needs_processing { State::Waiting } else { State::Ready }
+    /// The state of a newly stamped message. Only a message that needs processing can be delayed.
+    pub fn arrived(needs_processing: bool, is_delayed: bool) -> State {
+        match (needs_processing, is_delayed) {
+            (true, true) => State::Delayed,
+            (true, false) => State::Waiting,
+            (false, _) => State::Ready,
+        }
     }
 
     /// The state after `event`; an error if the diagram has no such transition.
@@ -157,7 +164,7 @@ mod tests {
             (E::Release, S::Delivering),
             (E::Ack, S::Delivered),
         ];
-        let mut state = S::arrived(true);
+        let mut state = S::arrived(true, false);
         for (event, expected) in steps {
             state = state.after(event).unwrap();
             assert_eq!(state, expected);

@@ -1,4 +1,5 @@
-//! Bugs planted on purpose, one at a time, to see which tests catch each.
+//! Bugs planted on purpose, one at a time, to see which tests catch each. A place asks [`is`] for the
+//! bug by its name; the table in `tests/faults/planted_bugs/mod.rs` says what each breaks.
 
 /// True if this bug is planted in this process.
 #[cfg(not(feature = "planted-bugs"))]

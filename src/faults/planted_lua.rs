@@ -1,94 +1,58 @@
-//! Bugs planted in the Lua scripts, one at a time, to see which tests catch each: one place of one
-//! file is replaced when the scripts are assembled.
+//! Other texts of Lua files, for tests that plant a bug in a script. The bugs themselves are in
+//! `tests/lua_bugs/`.
 //!
-//! `RESEQ_PLANTED_BUG` plants one in a process, [`plant`] in the scripts that a test assembles.
-
-use std::borrow::Cow;
-
-#[cfg(feature = "planted-bugs")]
-mod table;
-#[cfg(feature = "planted-bugs")]
-pub use table::BUGS;
-
-/// A bug in a script.
-#[derive(Debug, Clone, Copy)]
-pub struct Bug {
-    /// The bug's name: what goes wrong.
-    pub name: &'static str,
-    /// The file in `lua/`, without `.lua`.
-    pub file: &'static str,
-    /// The original text, which occurs once in the file.
-    pub right: &'static str,
-    /// The text that replaces it.
-    pub wrong: &'static str,
-}
+//! [`plant`] gives a text to what one thread puts together. `RESEQ_PLANTED_SCRIPTS` names a folder to
+//! a process: a file in it takes the place of the file of the same path in `lua/`.
 
 /// The text to use for a file: unchanged.
 #[cfg(not(feature = "planted-bugs"))]
 #[inline(always)]
-pub fn text_of<'a>(_file: &str, text: &'a str) -> Cow<'a, str> {
-    Cow::Borrowed(text)
+pub fn text_of<'a>(_file: &str, text: &'a str) -> std::borrow::Cow<'a, str> {
+    text.into()
 }
 
-/// The text to use for a file, perhaps with a bug planted.
 #[cfg(feature = "planted-bugs")]
-pub fn text_of<'a>(file: &str, text: &'a str) -> Cow<'a, str> {
-    let here = HERE.get();
-    let is_planted =
-        |bug: &&Bug| here.map_or_else(|| super::planted::is(bug.name), |name| name == bug.name);
-    match BUGS.iter().filter(|bug| bug.file == file).find(is_planted) {
-        Some(bug) => Cow::Owned(bug.planted_in(text)),
-        None => Cow::Borrowed(text),
+pub use with_bugs::{Planted, plant, text_of};
+
+#[cfg(feature = "planted-bugs")]
+mod with_bugs {
+    use std::{borrow::Cow, cell::RefCell, fs, path::PathBuf, sync::OnceLock};
+
+    thread_local! {
+        /// A file in `lua/`, without `.lua`, and its other text.
+        static HERE: RefCell<Option<(&'static str, String)>> = const { RefCell::new(None) };
     }
-}
 
-#[cfg(feature = "planted-bugs")]
-impl Bug {
-    /// The text with the bug. Fails if the original text does not occur exactly once: the bug is
-    /// outdated.
-    fn planted_in(&self, text: &str) -> String {
-        let Bug { name, file, right, .. } = self;
-        let places = text.matches(right).count();
-        assert_eq!(places, 1, "the planted bug {name:?}: lua/{file}.lua must have once: {right}");
-        text.replace(right, self.wrong)
+    /// What is run in place of a file's text: the text, or another that was planted.
+    pub fn text_of<'a>(file: &str, text: &'a str) -> Cow<'a, str> {
+        let here = HERE.with_borrow(|here| {
+            here.as_ref().filter(|(planted, _)| *planted == file).map(|(_, other)| other.clone())
+        });
+        here.or_else(|| in_folder(file)).map_or(Cow::Borrowed(text), Cow::Owned)
     }
-}
 
-#[cfg(feature = "planted-bugs")]
-thread_local! {
-    static HERE: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
-}
-
-/// While this value lives, scripts that this thread assembles have the bug.
-#[cfg(feature = "planted-bugs")]
-#[derive(Debug)]
-pub struct Planted(());
-
-/// Plants a bug in the scripts that this thread assembles from now on.
-#[cfg(feature = "planted-bugs")]
-#[must_use]
-pub fn plant(name: &'static str) -> Planted {
-    HERE.set(Some(name));
-    Planted(())
-}
-
-#[cfg(feature = "planted-bugs")]
-impl Drop for Planted {
-    fn drop(&mut self) {
-        HERE.set(None);
+    fn in_folder(file: &str) -> Option<String> {
+        static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let folder =
+            FOLDER.get_or_init(|| std::env::var_os("RESEQ_PLANTED_SCRIPTS").map(PathBuf::from));
+        fs::read_to_string(folder.as_ref()?.join(format!("{file}.lua"))).ok()
     }
-}
 
-#[cfg(all(test, feature = "planted-bugs"))]
-mod tests {
-    use super::*;
+    /// While it lives, the scripts that this thread puts together have the other text.
+    #[derive(Debug)]
+    pub struct Planted(());
 
-    #[test]
-    fn every_bug_has_its_one_place() {
-        for bug in BUGS {
-            let path = format!("{}/lua/{}.lua", env!("CARGO_MANIFEST_DIR"), bug.file);
-            let text = std::fs::read_to_string(&path).unwrap();
-            assert_ne!(bug.planted_in(&text), text, "{}", bug.name);
+    /// Gives another text of a file in `lua/` (named without `.lua`) to the scripts that this thread puts
+    /// together from here on.
+    #[must_use]
+    pub fn plant(file: &'static str, text: String) -> Planted {
+        HERE.set(Some((file, text)));
+        Planted(())
+    }
+
+    impl Drop for Planted {
+        fn drop(&mut self) {
+            HERE.set(None);
         }
     }
 }

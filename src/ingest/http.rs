@@ -27,7 +27,7 @@ use crate::{
     domain::{Arrival, DestinationName, TopicName},
     faults::planted,
     store::{chunks_by_size, server_clock_ms},
-    wire::problem::Problem,
+    wire::{code::Code, problem::Problem},
 };
 
 /// The most items of one batch.
@@ -107,8 +107,7 @@ async fn post_items(
             ingest.take_batch(&body, permit).await
         }
         _ => Err(Problem::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "unsupported_media_type",
+            Code::UnsupportedMediaType,
             "send content-type application/json (one message) or application/x-ndjson (one a line); \
              for a raw body of any type use POST /v1/destinations/{d}/messages",
         )),
@@ -183,7 +182,7 @@ impl Ingest {
         if lines.is_empty() || lines.len() > BATCH_ITEMS_MAX {
             let problem =
                 format!("the batch must hold 1 to {BATCH_ITEMS_MAX} messages, one a line");
-            return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_json", problem));
+            return Err(Problem::new(Code::InvalidJson, problem));
         }
         let items = self.read_items(&lines).await;
         let mut sessions = Sessions::new();
@@ -218,7 +217,7 @@ impl Ingest {
                 Ok(_) if has_failed => Err(Refusal::Aborted.problem()),
                 Ok(item) => self.addressed(item, &mut topics).await,
             };
-            has_failed |= item.as_ref().err().is_some_and(|problem| problem.retry_after.is_some());
+            has_failed |= item.as_ref().err().is_some_and(|problem| problem.code.is_temporary());
             items.push(item);
         }
         items
@@ -282,7 +281,7 @@ fn answer(id: &str, outcomes: Vec<(DestinationName, Outcome)>) -> Result<Value, 
                 deliveries.push(delivery);
             }
             Err(refusal) => {
-                let is_worse = |worst: &Refusal| worst.code().0 < refusal.code().0;
+                let is_worse = |worst: &Refusal| worst.code().status() < refusal.code().status();
                 if worst.as_ref().is_none_or(is_worse) {
                     worst = Some(refusal);
                 }
@@ -303,16 +302,10 @@ fn answer(id: &str, outcomes: Vec<(DestinationName, Outcome)>) -> Result<Value, 
 }
 
 fn problem_of(error: ItemError) -> Problem {
-    let status = match error.code {
-        "body_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
-        "unknown_destination" | "unknown_topic" => StatusCode::NOT_FOUND,
-        _ => StatusCode::BAD_REQUEST,
-    };
-    Problem::new(status, error.code, error.detail)
+    Problem::new(error.code, error.detail)
 }
 
 fn destination_name(text: &str) -> Result<DestinationName, Problem> {
-    text.parse().map_err(|invalid| {
-        Problem::new(StatusCode::NOT_FOUND, "unknown_destination", format!("{text:?}: {invalid}"))
-    })
+    text.parse()
+        .map_err(|invalid| Problem::new(Code::UnknownDestination, format!("{text:?}: {invalid}")))
 }

@@ -29,6 +29,7 @@ use crate::{
     },
     wire::{
         answer::excerpt,
+        code::Code,
         json::{even_null, is_deeper},
     },
 };
@@ -66,9 +67,8 @@ pub struct Item {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct ItemError {
-    /// `invalid_json`, `invalid_field`, `body_too_large`, `unknown_destination` or
-    /// `unknown_topic`.
-    pub code: &'static str,
+    /// The stable code.
+    pub code: Code,
     /// What is wrong and where, as text.
     pub detail: String,
 }
@@ -222,7 +222,7 @@ fn json_error(path: Option<&String>, error: &serde_json::Error) -> ItemError {
         (Category::Data, Some(path)) => invalid(format!("{}: {text}", excerpt(path.as_bytes()))),
         (Category::Data, None) => invalid(text),
         (Category::Syntax | Category::Eof | Category::Io, _) => {
-            ItemError { code: "invalid_json", detail: text }
+            ItemError { code: Code::InvalidJson, detail: text }
         }
     }
 }
@@ -234,7 +234,7 @@ fn parse_recipients(
     match (destinations, topic) {
         (Some(_), Some(_)) => Err(invalid("topic: give either it or destinations, not both")),
         (None, Some(name)) => name.parse().map(Recipients::Topic).map_err(|error| ItemError {
-            code: "unknown_topic",
+            code: Code::UnknownTopic,
             detail: format!("there is no topic \"{}\": {error}", excerpt(name.as_bytes())),
         }),
         (names, None) => {
@@ -268,7 +268,7 @@ fn parse_destinations(names: &[String]) -> Result<Vec<DestinationName>, ItemErro
     for name in names {
         let shown = excerpt(name.as_bytes());
         let name = name.parse().map_err(|error| ItemError {
-            code: "unknown_destination",
+            code: Code::UnknownDestination,
             detail: format!("there is no destination \"{shown}\": {error}"),
         })?;
         if destinations.contains(&name) {
@@ -321,7 +321,7 @@ fn check_length(bytes: usize, bytes_max: usize) -> Result<(), ItemError> {
         return Ok(());
     }
     let detail = format!("the body is longer than {bytes_max} bytes");
-    Err(ItemError { code: "body_too_large", detail })
+    Err(ItemError { code: Code::BodyTooLarge, detail })
 }
 
 fn check_content_type(text: &str) -> Result<(), ItemError> {
@@ -337,7 +337,7 @@ fn check_optional(field: &str, text: &Option<String>, max: usize) -> Result<(), 
 }
 
 fn invalid(detail: impl Into<String>) -> ItemError {
-    ItemError { code: "invalid_field", detail: detail.into() }
+    ItemError { code: Code::InvalidField, detail: detail.into() }
 }
 
 #[cfg(test)]

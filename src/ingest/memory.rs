@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{
-    body::{Body, BodyDataStream, Bytes, HttpBody},
-    http::StatusCode,
-};
+use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use bytes::BytesMut;
 use futures::StreamExt;
 use tokio::{
@@ -13,7 +10,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::wire::problem::Problem;
+use crate::wire::{code::Code, problem::Problem};
 
 /// The unit of accounting, in bytes.
 const UNIT: usize = 1024;
@@ -181,7 +178,7 @@ impl Coming {
     /// The next part, or `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         let Some(part) = self.parts.next().await else { return Ok(None) };
-        let part = part.map_err(|_| Problem::broken_body(StatusCode::BAD_REQUEST))?;
+        let part = part.map_err(|_| Problem::broken_body())?;
         self.length += part.len();
         if self.length > self.max { Err(Problem::body_too_large(self.max)) } else { Ok(Some(part)) }
     }
@@ -190,7 +187,7 @@ impl Coming {
 fn no_room() -> Problem {
     let detail = "this pod holds as many bytes of arrivals as it may (ingest.bytes_in_flight_max); \
                   nothing was taken, send the same again later or to another pod";
-    Problem::temporary(StatusCode::SERVICE_UNAVAILABLE, "no_room", detail, 1)
+    Problem::new(Code::NoRoom, detail)
 }
 
 #[cfg(test)]
@@ -301,8 +298,8 @@ mod tests {
             assert!(one.as_mut().now_or_never().is_none());
         }
         let problem = memory.read(body(&[100 << 10]), 1 << 20).await.err().unwrap();
-        assert_eq!((problem.status.as_u16(), problem.code), (503, "no_room"));
-        assert!(problem.retry_after.is_some());
+        assert_eq!((problem.status.as_u16(), problem.code.as_str()), (503, "no_room"));
+        assert!(problem.retry_after().is_some());
         drop(endless_ones);
         assert_eq!(memory.read(body(&[100 << 10]), 1 << 20).await.unwrap().0.len(), 100 << 10);
     }
@@ -317,7 +314,7 @@ mod tests {
             (Body::from_stream(stream::iter(broken)), "invalid_body"),
         ] {
             let problem = memory.read(body, 1000).await.err().unwrap();
-            assert_eq!((problem.code, free(&memory)), (code, 1024));
+            assert_eq!((problem.code.as_str(), free(&memory)), (code, 1024));
         }
     }
 }

@@ -1,10 +1,8 @@
 //! The outcome of an arrival: its position, or why it was refused.
 
-use axum::http::StatusCode;
-
 use crate::{
     domain::{Durability, Position},
-    wire::problem::Problem,
+    wire::{code::Code, problem::Problem},
 };
 
 /// An arrival that Redis has stored.
@@ -87,31 +85,30 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The stable code, and its HTTP status.
-    pub fn code(&self) -> (StatusCode, &'static str) {
+    /// The stable code, which also says the status over HTTP.
+    pub fn code(&self) -> Code {
         match self {
-            Refusal::UnknownDestination(_) => (StatusCode::NOT_FOUND, "unknown_destination"),
-            Refusal::UnknownTopic(_) => (StatusCode::NOT_FOUND, "unknown_topic"),
-            Refusal::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid_field"),
-            Refusal::Conflict => (StatusCode::CONFLICT, "idempotency_conflict"),
-            Refusal::BacklogFull => (StatusCode::TOO_MANY_REQUESTS, "backlog_full"),
-            Refusal::Paused => (StatusCode::SERVICE_UNAVAILABLE, "paused"),
-            Refusal::MemoryHigh => (StatusCode::SERVICE_UNAVAILABLE, "memory_high"),
-            Refusal::RedisUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "redis_unavailable"),
-            Refusal::NoRights(_) => (StatusCode::SERVICE_UNAVAILABLE, "no_rights"),
-            Refusal::NewerSchema(_) => (StatusCode::SERVICE_UNAVAILABLE, "newer_schema"),
-            Refusal::NotConfirmed => (StatusCode::SERVICE_UNAVAILABLE, "not_confirmed"),
-            Refusal::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "damaged"),
-            Refusal::CannotConfirm(_) => (StatusCode::SERVICE_UNAVAILABLE, "cannot_confirm"),
-            Refusal::Aborted => (StatusCode::SERVICE_UNAVAILABLE, "aborted"),
-            Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+            Refusal::UnknownDestination(_) => Code::UnknownDestination,
+            Refusal::UnknownTopic(_) => Code::UnknownTopic,
+            Refusal::Invalid(_) => Code::InvalidField,
+            Refusal::Conflict => Code::IdempotencyConflict,
+            Refusal::BacklogFull => Code::BacklogFull,
+            Refusal::Paused => Code::Paused,
+            Refusal::MemoryHigh => Code::MemoryHigh,
+            Refusal::RedisUnavailable => Code::RedisUnavailable,
+            Refusal::NoRights(_) => Code::NoRights,
+            Refusal::NewerSchema(_) => Code::NewerSchema,
+            Refusal::NotConfirmed => Code::NotConfirmed,
+            Refusal::Damaged => Code::Damaged,
+            Refusal::CannotConfirm(_) => Code::CannotConfirm,
+            Refusal::Aborted => Code::Aborted,
+            Refusal::Draining => Code::Draining,
         }
     }
 
     /// True if sending the same again later may succeed.
     pub fn is_temporary(&self) -> bool {
-        let (status, _) = self.code();
-        status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE
+        self.code().is_temporary()
     }
 
     /// True if only space or a pause prevents storing it: it is certainly not stored.
@@ -121,10 +118,7 @@ impl Refusal {
 
     /// The answer for an HTTP client.
     pub fn problem(&self) -> Problem {
-        let (status, code) = self.code();
-        let mut problem = Problem::new(status, code, self.to_string());
-        problem.retry_after = self.is_temporary().then_some(1);
-        problem
+        Problem::new(self.code(), self.to_string())
     }
 }
 

@@ -10,6 +10,7 @@
 
 use std::{borrow::Cow, fmt, time::Duration};
 
+use super::code::Code;
 use crate::domain::Sequence;
 
 /// The longest answer that is accepted, in bytes.
@@ -25,7 +26,7 @@ pub enum ToProducer {
     /// Not stored.
     Err {
         /// The stable code, as over HTTP.
-        code: &'static str,
+        code: Code,
         /// What happened, as text.
         sentence: Cow<'static, str>,
     },
@@ -112,7 +113,7 @@ mod tests {
     fn answers_to_producers_are_one_line_each() {
         assert_eq!(ToProducer::Ok(42).to_string(), "OK 42");
         let sentence = "no destination\nOK 43".into();
-        let answer = ToProducer::Err { code: "unknown_destination", sentence };
+        let answer = ToProducer::Err { code: Code::UnknownDestination, sentence };
         assert_eq!(answer.to_string(), "ERR unknown_destination no destination OK 43");
     }
 

@@ -1,6 +1,7 @@
 //! Wire formats that ingest, processor and sender share: TCP framing ([`FrameCodec`]), answers to
 //! frames ([`answer`]) and to batches ([`accepted`]), a message as an HTTP request ([`http`]),
-//! messages as JSON ([`envelope`]), and the JSON of their parts ([`json`]).
+//! messages as JSON ([`envelope`]), the JSON of their parts ([`json`]), the codes of errors
+//! ([`code`]), and the [`problem`] that carries one.
 
 use std::io;
 
@@ -13,6 +14,7 @@ use crate::domain::Framing;
 
 pub mod accepted;
 pub mod answer;
+pub mod code;
 pub mod envelope;
 pub mod http;
 pub mod json;

@@ -112,6 +112,9 @@ impl Both<'_> {
         if let Some(broken) = self.state.broken_invariant() {
             return fail(&self.trace, broken);
         }
+        if let Some(broken) = self.tally.transitions.tell(op, &expected, &before, &self.state) {
+            return fail(&self.trace, broken);
+        }
         if let Some(broken) = self.broken_order(op, &expected, &before) {
             return fail(&self.trace, broken);
         }

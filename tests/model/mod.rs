@@ -3,7 +3,8 @@
 //! In reading order: the state of a partition ([`state`]), its invariants ([`invariant`]), the
 //! operations ([`op`]), their effects ([`step`]), how random numbers ([`draw`]) become sensible
 //! operations ([`generate`]), how these run on the real scripts ([`real`]), the common form of both
-//! states ([`snapshot`]), the coverage ([`tally`]), and the comparison of all ([`compare`]).
+//! states ([`snapshot`]), the coverage ([`tally`]), the transitions of each message
+//! ([`transitions`]), and the comparison of all ([`compare`]).
 #![allow(dead_code)] // Each test file uses its own part.
 
 pub mod compare;
@@ -16,3 +17,4 @@ pub mod snapshot;
 pub mod state;
 pub mod step;
 pub mod tally;
+pub mod transitions;

@@ -12,6 +12,7 @@ use reseq::{
 use super::{
     op::{CatalogEntry, Ingested, Op, Refusal, Reply},
     state::{Destination, Lane, Message, Stand, State, Until},
+    transitions::Seen,
 };
 
 /// Cases that must occur at least once, or the test means nothing.
@@ -140,18 +141,22 @@ pub const WANTED_REFUSALS: [&str; 3] = ["WRONG_STATE", "WRONG_HEAD", "OOM"];
 
 /// Counts by name.
 #[derive(Debug, Default)]
-pub struct Tally(BTreeMap<&'static str, usize>);
+pub struct Tally {
+    counts: BTreeMap<&'static str, usize>,
+    pub transitions: Seen,
+}
 
 impl Tally {
     pub fn count(&mut self, what: &'static str) {
-        *self.0.entry(what).or_default() += 1;
+        *self.counts.entry(what).or_default() += 1;
     }
 
     /// Adds the counts of another tally.
     pub fn add(&mut self, other: Tally) {
-        for (what, count) in other.0 {
-            *self.0.entry(what).or_default() += count;
+        for (what, count) in other.counts {
+            *self.counts.entry(what).or_default() += count;
         }
+        self.transitions.add(other.transitions);
     }
 
     fn count_if(&mut self, is: bool, what: &'static str) {
@@ -161,9 +166,10 @@ impl Tally {
     }
 
     /// The wanted cases that never occurred.
-    pub fn missing(&self) -> Vec<&'static str> {
+    pub fn missing(&self) -> Vec<String> {
         let wanted = WANTED.into_iter().chain(WANTED_REFUSALS);
-        wanted.filter(|what| !self.0.contains_key(what)).collect()
+        let missing = wanted.filter(|what| !self.counts.contains_key(what)).map(str::to_owned);
+        missing.chain(self.transitions.missing()).collect()
     }
 
     /// Counts the effects of an operation.

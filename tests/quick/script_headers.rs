@@ -9,7 +9,10 @@ use std::{
 };
 
 use reseq::store::rights_needed;
-use support::source::{code_of, files, root, shown};
+use support::{
+    generated, lua,
+    source::{code_of, files, root, shown},
+};
 
 /// The parsed header of a script.
 struct Header {
@@ -75,18 +78,11 @@ impl Header {
 
     /// The errors in the script's own code and in its includes.
     fn errors(&self) -> BTreeSet<String> {
-        let include = |name| {
-            let path = root().join(format!("lua/include/{name}.lua"));
-            without_comments(&fs::read_to_string(path).unwrap())
-        };
-        let whole = self.includes.iter().map(include).chain([self.code.clone()]);
         let mut errors = BTreeSet::new();
-        for code in whole {
-            for reply in code.split("error_reply(").skip(1) {
-                let (_, named) = reply.split_once('\'').expect("an error has a name");
-                let name = named.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_');
-                errors.insert(name.collect());
-            }
+        for reply in self.whole_code().split("error_reply(").skip(1) {
+            let (_, named) = reply.split_once('\'').expect("an error has a name");
+            let name = named.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_');
+            errors.insert(name.collect());
         }
         errors
     }
@@ -162,6 +158,155 @@ fn the_header_of_each_script_says_what_its_code_does() {
             assert!(mapped.contains(&format!("\"{error}\" =>")), "{name}: {error} is not mapped");
         }
     }
+}
+
+impl Header {
+    /// Its own code, behind that of what it includes.
+    fn whole_code(&self) -> String {
+        let include = |name: &String| {
+            without_comments(
+                &fs::read_to_string(root().join(format!("lua/include/{name}.lua"))).unwrap(),
+            )
+        };
+        let parts = self.includes.iter().map(include).chain([self.code.clone()]);
+        parts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The real shapes of its keys.
+    fn keys(&self) -> lua::Keys {
+        let shape = |text: &str| {
+            let (_, shape) = text.split_once("reseq:").expect("a real shape");
+            format!("reseq:{}", shape.trim()).replace("<builtin or worker>", "builtin")
+        };
+        let fixed = self.fixed_keys();
+        let fixed = fixed.iter().map(|(number, text)| (*number, shape(text))).collect();
+        let (mut per_lane, mut per_name) = (None, None);
+        for line in self.sections["KEYS:"].lines().filter(|line| line.contains("…]")) {
+            let (number, text) = line.trim()[1..].split_once("…]").unwrap();
+            let Ok(number) = number.parse() else {
+                per_name = Some(shape(text));
+                continue;
+            };
+            let sets = ["in-progress", "ready"].into_iter();
+            let named = sets.filter(|set| text.contains(&format!(":{set}[")));
+            per_lane =
+                Some((number, named.map(|set| format!("reseq:{{p07}}:d:<dest>:{set}")).collect()));
+        }
+        lua::Keys { fixed, per_lane, per_name }
+    }
+}
+
+/// The commands of the scripts that only read.
+const READS: [&str; 23] = [
+    "EXISTS",
+    "GET",
+    "HEXISTS",
+    "HGET",
+    "HLEN",
+    "HMGET",
+    "HSCAN",
+    "HSTRLEN",
+    "LLEN",
+    "LRANGE",
+    "SCARD",
+    "SISMEMBER",
+    "SMISMEMBER",
+    "TYPE",
+    "ZCARD",
+    "ZCOUNT",
+    "ZMSCORE",
+    "ZRANGE",
+    "ZRANGEBYSCORE",
+    "ZREVRANGE",
+    "ZSCORE",
+    "LPOS",
+    "ZRANK",
+];
+
+/// Who else writes a key.
+const OTHERS: [(&str, &str); 3] = [
+    ("reseq:meta", "the first start, `reseq migrate`"),
+    ("reseq:pods", "a stopping pod (its own entries)"),
+    ("…:d:<dest>:delivering", "the owner, each second"),
+];
+
+const KEYS_PAGE: &str = "docs/reference/redis-keys.md";
+
+/// The keys that a cell of the reference names, and whether a shape is one of them.
+fn is_named_in(cell: &str, shape: &str) -> bool {
+    let shape = shape.strip_suffix("[:<key>]").unwrap_or(shape);
+    cell.split('`').skip(1).step_by(2).any(|named| {
+        let named = named.strip_suffix("[:<key>]").unwrap_or(named);
+        match named.strip_prefix('…') {
+            Some(end) => shape.ends_with(end),
+            None => shape == named,
+        }
+    })
+}
+
+#[test]
+fn the_reference_says_which_scripts_write_and_which_only_read_each_key() {
+    let mut rows = generated::rows(KEYS_PAGE, "keys");
+    let mut users = vec![(BTreeSet::new(), BTreeSet::new()); rows.len()];
+    let mut wrong = Vec::new();
+    for header in headers() {
+        let keys = header.keys();
+        let repeated = keys.per_lane.iter().flat_map(|(_, names)| names).chain(&keys.per_name);
+        let all: BTreeSet<String> = keys.fixed.values().chain(repeated).cloned().collect();
+        let commands = lua::commands(&header.whole_code(), &keys);
+        for key in all.iter().filter(|key| !key.contains(":wake:")) {
+            let name = &header.name;
+            let named: Vec<usize> =
+                (0..rows.len()).filter(|row| is_named_in(&rows[*row][0], key)).collect();
+            let &[row] = &named[..] else {
+                wrong.push(format!("{name}: {key} is in {} rows, not in one", named.len()));
+                continue;
+            };
+            let of_key = commands.iter().filter(|(_, other)| other == key);
+            let verbs: Vec<&str> = of_key.map(|(verb, _)| verb.as_str()).collect();
+            let writes = verbs.iter().any(|verb| !READS.contains(verb));
+            let (writers, readers) = &mut users[row];
+            match name.starts_with("repair") {
+                // They may write each of them; the page says so once.
+                true => {}
+                false if writes => drop(writers.insert(name.clone())),
+                false if !verbs.is_empty() => drop(readers.insert(name.clone())),
+                false => wrong.push(format!("{name}: what it does with {key} cannot be read")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (row, (writers, readers)) in rows.iter_mut().zip(users) {
+        let other = OTHERS.iter().find(|(key, _)| row[0] == format!("`{key}`"));
+        let writers: Vec<String> =
+            writers.into_iter().chain(other.map(|(_, who)| (*who).to_owned())).collect();
+        assert!(!writers.is_empty(), "nothing writes {}", row[0]);
+        row.truncate(3);
+        row.push(writers.join(", "));
+        row.push(readers.into_iter().collect::<Vec<_>>().join(", "));
+    }
+    let head = ["key", "type", "holds", "written by", "only read by"];
+    generated::check(KEYS_PAGE, "keys", &generated::table(&head, rows));
+}
+
+#[test]
+fn the_reference_lists_each_script_with_its_errors() {
+    let mut rows = generated::rows(KEYS_PAGE, "scripts");
+    let headers = headers();
+    let listed: BTreeSet<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+    let names: Vec<String> =
+        headers.iter().map(|header| format!("`lua/{}.lua`", header.name)).collect();
+    assert_eq!(listed, names.iter().map(String::as_str).collect(), "the scripts in {KEYS_PAGE}");
+    for row in &mut rows {
+        let at = names.iter().position(|name| *name == row[0]).unwrap();
+        // Every script that touches a partition has it: the page says so once.
+        let mut errors = headers[at].documented_errors();
+        errors.remove("NEWER_SCHEMA");
+        row.truncate(3);
+        row.push(errors.into_iter().collect::<Vec<_>>().join(", "));
+    }
+    let head = ["script", "purpose", "called by", "errors"];
+    generated::check(KEYS_PAGE, "scripts", &generated::table(&head, rows));
 }
 
 /// The functions that an include defines.

@@ -9,7 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use support::source::{code_of, files, root, shown};
+use reseq::wire::code::Code;
+use support::{
+    generated,
+    source::{code_of, files, root, shown},
+};
 
 /// The modules, and what each may import of the others. Arrows point down only.
 const ARROWS: [(&str, &[&str]); 14] = [
@@ -191,6 +195,33 @@ fn imports_inside(module: &str) -> BTreeMap<(String, String), String> {
 
 /// Inside the two modules that are split most, too, arrows point down only: no part needs, over
 /// whatever others, itself.
+/// Words of the codes' sentences, and the pages that explain them.
+const EXPLAINED: [(&str, &str); 6] = [
+    ("`/readyz`", "http-api.md#health"),
+    ("`reseq repair`", "http-api.md#repair"),
+    ("a right", "redis-requirements.md"),
+    ("upgrade this one", "../how-to/upgrade.md"),
+    ("its durability", "http-api.md#durability"),
+    ("raw route", "http-api.md#send-a-raw-body"),
+];
+
+#[test]
+fn the_reference_lists_the_codes_of_errors_as_the_code_has_them() {
+    let cell = |sentences: &str| {
+        let mut cell = sentences.trim_end_matches('.').to_owned();
+        for (words, page) in EXPLAINED {
+            cell = cell.replacen(words, &format!("[{words}]({page})"), 1);
+        }
+        cell
+    };
+    let rows = Code::ALL.iter().map(|code| {
+        let name = format!("`{code}`");
+        vec![name, code.shown_status(), cell(code.meaning()), cell(code.remedy())]
+    });
+    let table = generated::table(&["code", "status", "meaning", "what to do"], rows);
+    generated::check("docs/reference/errors.md", "codes", &table);
+}
+
 #[test]
 fn no_circle_of_imports_is_inside_the_store_and_the_client() {
     for module in ["redis_client", "store"] {

@@ -261,8 +261,8 @@ async fn an_ingest_refuses_only_arrivals_that_need_what_is_damaged() {
     for (window, options, seen) in [
         (LONG, "", "1:digest"),
         ("0", "", "1:digest"),
-        (LONG, "d9999;", ""),
-        (LONG, "l8,9000000000000000;", ""),
+        (LONG, "delay=9999;", ""),
+        (LONG, "replaces=8,9000000000000000;", ""),
     ] {
         let mut calls = two_lanes(&mut connection, "parallel").await;
         calls.window = window;
@@ -270,7 +270,7 @@ async fn an_ingest_refuses_only_arrivals_that_need_what_is_damaged() {
         let (spoilt, index) = match (options, window) {
             ("", "0") => (keys.idempotency_keys(), "13"),
             ("", _) => (keys.idempotency("once"), "21"),
-            ("d9999;", _) => (keys.partition.delayed(), "11"),
+            ("delay=9999;", _) => (keys.partition.delayed(), "11"),
             _ => (keys.dead_letter_messages(), "15"),
         };
         if options.starts_with('l') {
@@ -314,7 +314,11 @@ async fn populate_few(
 fn few_calls_of(calls: &Calls) -> Vec<Call> {
     let arrival = Arrival::new(1, "1:digest", RECORD);
     vec![
-        calls.ingest(&["a"], &["once"], &[arrival, Arrival::new(1, "", RECORD).with("d9999;p7;")]),
+        calls.ingest(
+            &["a"],
+            &["once"],
+            &[arrival, Arrival::new(1, "", RECORD).with("delay=9999;priority=7;")],
+        ),
         calls.complete("s1", &["a"], &[(1, 1)]),
         calls.withdraw("s", "", &["a"], &[(1, 3)]),
     ]
@@ -464,7 +468,7 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.ingest(
             &lanes,
             &["once"],
-            &[arrival(1, "1:digest"), arrival(2, "").with("l8,9000000000000000;")],
+            &[arrival(1, "1:digest"), arrival(2, "").with("replaces=8,9000000000000000;")],
         ),
         calls.claim("s2", 5),
         calls.complete("s1", &lanes, &[(2, 4), (1, 5)]),

@@ -11,7 +11,7 @@ use axum::{
     Extension,
     body::{Body, Bytes},
     extract::{State, rejection::BytesRejection},
-    http::{StatusCode, header},
+    http::header,
     response::{IntoResponse, Response},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -31,6 +31,7 @@ use crate::{
     store::{CatalogEntry, Claimed, Claimers, StoreError, Wake},
     telemetry,
     wire::{
+        code::Code,
         json::{embeddable, joined_headers, json_body},
         peer::{Peer, Tracked},
         problem::Problem,
@@ -141,7 +142,7 @@ pub(in crate::api) async fn lease(
 fn answer(leases: Leases, handed: Handed, peer: Option<Peer>) -> Result<Response, Problem> {
     let text = serde_json::to_vec(&leases).map_err(|error| {
         let detail = format!("the messages cannot be written as JSON: {error}");
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "unreadable", detail)
+        Problem::new(Code::Unreadable, detail)
     })?;
     let body = Body::new(Tracked::new(text.into(), peer, handed.when_lost()));
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())

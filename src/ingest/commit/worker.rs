@@ -117,7 +117,7 @@ impl Worker {
                     }
                 }
                 Err(refusal) => {
-                    telemetry::refused(self.name.as_str(), refusal.code().1);
+                    telemetry::refused(self.name.as_str(), refusal.code().as_str());
                     if refusal.is_temporary() {
                         item.session.fail();
                     }

@@ -296,8 +296,8 @@ fn answer_to(outcome: Outcome) -> (ToProducer, bool) {
     match outcome {
         Ok(receipt) => (ToProducer::Ok(receipt.position.sequence), false),
         Err(refusal) => {
-            let (_, code) = refusal.code();
-            let answer = ToProducer::Err { code, sentence: refusal.to_string().into() };
+            let answer =
+                ToProducer::Err { code: refusal.code(), sentence: refusal.to_string().into() };
             (answer, refusal.is_temporary())
         }
     }

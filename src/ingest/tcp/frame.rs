@@ -86,7 +86,7 @@ mod tests {
             let Err(ToProducer::Err { code: told, sentence }) = read_envelope(text) else {
                 panic!("{text} is no message");
             };
-            assert!(told == code && sentence.contains(what), "{text}: {told} {sentence}");
+            assert!(told.as_str() == code && sentence.contains(what), "{text}: {told} {sentence}");
         }
     }
 

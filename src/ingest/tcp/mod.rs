@@ -25,7 +25,7 @@ use crate::{
     config,
     domain::{Arrival, DestinationName, Envelope, Framing},
     telemetry,
-    wire::{FrameCodec, FrameError, answer::ToProducer, pace::Pace},
+    wire::{FrameCodec, FrameError, answer::ToProducer, code::Code, pace::Pace},
 };
 
 /// After this idle time, TCP keepalive probes whether the producer is still there.
@@ -187,9 +187,9 @@ impl Connection {
                 End::Bad(error) => error,
             };
             let code = match error {
-                FrameError::TooLong { .. } => "body_too_large",
-                FrameError::TooSlow => "frame_timeout",
-                _ => "invalid_frame",
+                FrameError::TooLong { .. } => Code::BodyTooLarge,
+                FrameError::TooSlow => Code::FrameTimeout,
+                _ => Code::InvalidFrame,
             };
             let sentence = format!("{error}; the connection is closed").into();
             let _ = queue.send(Read::Last(ToProducer::Err { code, sentence }));

@@ -104,16 +104,17 @@ impl<'a> Batch<'a> {
 fn options(arrival: &Arrival) -> String {
     let mut text = String::new();
     match arrival.due {
-        Some(Due::After(ms)) => text.push_str(&format!("d{ms};")),
-        Some(Due::At(ms)) => text.push_str(&format!("a{ms};")),
+        Some(Due::After(ms)) => text.push_str(&format!("delay={ms};")),
+        Some(Due::At(ms)) => text.push_str(&format!("due={ms};")),
         None => {}
     }
     if let Some(priority) = arrival.priority {
-        text.push_str(&format!("p{priority};"));
+        text.push_str(&format!("priority={priority};"));
     }
     if let Some(redrive) = &arrival.redrive {
-        text.push_str(&format!("l{},{};", redrive.letter.sequence, redrive.letter.epoch));
-        text.push_str(if redrive.processed.is_some() { "r;" } else { "" });
+        let letter = redrive.letter;
+        text.push_str(&format!("replaces={},{};", letter.sequence, letter.epoch));
+        text.push_str(if redrive.processed.is_some() { "processed;" } else { "" });
     }
     text
 }

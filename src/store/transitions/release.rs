@@ -94,7 +94,9 @@ impl Settled {
         let Settled { bytes, dropped, dead_lettered, cancelled, .. } = self;
         match dropped + dead_lettered + cancelled {
             0 => bytes.to_string(),
-            _ => format!("{bytes} {dropped} {dead_lettered} {cancelled}"),
+            _ => format!(
+                "bytes={bytes};dropped={dropped};dead_lettered={dead_lettered};cancelled={cancelled};"
+            ),
         }
     }
 }

@@ -2,7 +2,7 @@
 #![cfg(all(feature = "pause-points", feature = "planted-bugs"))]
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     pin::Pin,
     sync::{Arc, Mutex},
     time::Instant,
@@ -10,6 +10,7 @@ use std::{
 
 use scenario::Anomaly;
 use scenarios::Ended;
+use support::source::{code_of, files};
 
 mod scenario;
 mod scenarios;
@@ -139,6 +140,23 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 25] = [
     ),
     ("gone_series_kept", "series of what is gone go on", "comes_and_goes", &[Anomaly::Stuck]),
 ];
+
+/// Where the code asks for a planted bug.
+fn names_in_the_code() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for path in files("src", "rs") {
+        let code = code_of(&path);
+        let asked = code.split("planted::is(\"").skip(1);
+        names.extend(asked.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+    }
+    names
+}
+
+#[test]
+fn the_table_names_the_bugs_that_the_code_has() {
+    let listed: BTreeSet<String> = BUGS.iter().map(|(bug, ..)| (*bug).to_owned()).collect();
+    assert_eq!(listed, names_in_the_code());
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_planted_bug_is_caught_and_nothing_is_without_one() {

@@ -1,0 +1,192 @@
+//! Each step, held against the states and transitions of `reseq::domain::State`: no message gets from
+//! one state to another in a way that its table does not have, and each entry of the table occurs.
+//!
+//! Who delivers a message is not stored, so here a delivery that is under way is `ready`. A message
+//! that awaits its turn in a serial lane counts as `waiting`, or as `delayed` if it is not due yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reseq::domain::{Event, Sequence, Stage, State, Tombstone};
+
+use super::{
+    op::{Op, Reply},
+    state::{Message, Name, Stand, State as Partition},
+};
+
+/// The events of one call at one message, in order.
+type Path = Vec<Event>;
+
+/// Which entries of the table have occurred, as `state: event`.
+#[derive(Debug, Clone, Default)]
+pub struct Seen(BTreeSet<String>);
+
+/// All entries of the table.
+fn table() -> BTreeSet<String> {
+    use State as S;
+    let states = [S::Waiting, S::Processing, S::Delayed, S::Ready, S::Delivering, S::Halted];
+    let ended = [S::Damaged, S::Delivered, S::Dropped, S::DeadLettered, S::Cancelled];
+    let mut events = vec![
+        Event::Claim,
+        Event::Requeue,
+        Event::Reap,
+        Event::Fail,
+        Event::Due,
+        Event::Complete,
+        Event::Release,
+        Event::Postpone,
+        Event::Ack,
+        Event::Halt,
+        Event::Retry(Stage::Transform),
+        Event::Retry(Stage::Delivery),
+    ];
+    let how = [Tombstone::Dropped, Tombstone::DeadLettered, Tombstone::Cancelled];
+    events.extend(how.map(Event::Withdraw));
+    let pairs =
+        states.into_iter().chain(ended).flat_map(|state| events.iter().map(move |e| (state, *e)));
+    pairs.filter(|(state, event)| state.after(*event).is_ok()).map(entry).collect()
+}
+
+fn entry((state, event): (State, Event)) -> String {
+    format!("{state:?}: {event:?}")
+}
+
+impl Seen {
+    pub fn add(&mut self, other: Seen) {
+        self.0.extend(other.0);
+    }
+
+    /// The entries of the table that never occurred.
+    pub fn missing(&self) -> Vec<String> {
+        table().difference(&self.0).cloned().collect()
+    }
+
+    /// What this step did to some message that no call of its kind may do.
+    pub fn tell(
+        &mut self,
+        op: &Op,
+        reply: &Reply,
+        before: &Partition,
+        after: &Partition,
+    ) -> Option<String> {
+        let Some(paths) = paths(op) else { return None };
+        let (old, new) = (states(before), states(after));
+        for (place, state) in &new {
+            if !old.contains_key(place) && !is_arrival(op, *state) {
+                return Some(format!("{place:?} begins as {state:?}"));
+            }
+        }
+        for (place, from) in old {
+            // What has left was accepted by the receiver, or was a tombstone.
+            let is_gone = !new.contains_key(&place);
+            let to = new.get(&place).copied().unwrap_or(match from.is_settled() {
+                true => from,
+                false => State::Delivered,
+            });
+            if is_gone && !matches!(op, Op::Release { .. }) {
+                return Some(format!("{place:?} left by another call than a release"));
+            }
+            if from == to {
+                if is_postponed(op, reply, place) {
+                    // A repair may have halted it meanwhile: it stays so.
+                    for path in &paths {
+                        self.walk(path, from, to);
+                    }
+                }
+                continue;
+            }
+            if !paths.iter().any(|path| self.walk(path, from, to)) {
+                return Some(format!("{place:?} went from {from:?} to {to:?}"));
+            }
+        }
+        None
+    }
+
+    /// True if these events lead from one state to the other; notes them then.
+    fn walk(&mut self, path: &Path, from: State, to: State) -> bool {
+        let (mut state, mut entries) = (from, Vec::new());
+        for event in path {
+            entries.push(entry((state, *event)));
+            match state.after(*event) {
+                Ok(next) => state = next,
+                Err(_) => return false,
+            }
+        }
+        let leads_there = state == to;
+        if leads_there {
+            self.0.extend(entries);
+        }
+        leads_there
+    }
+}
+
+/// What one call of this kind may do to a message; none for what is no transition of a message: damage and
+/// repair by hand, the removal of a destination with all it holds.
+fn paths(op: &Op) -> Option<Vec<Path>> {
+    use Event as E;
+    // The next message of a serial lane has its turn; until then it was not due, or nobody asked.
+    let turn = vec![E::Due];
+    Some(match op {
+        Op::Damage { .. } | Op::Repair { .. } => return None,
+        Op::Remove { .. } | Op::EndRemove { .. } | Op::Remake { .. } => return None,
+        // What is damaged is halted at once, also when the claim is made again.
+        Op::Claim { .. } => vec![vec![E::Claim], vec![E::Claim, E::Halt], vec![E::Halt]],
+        Op::Complete { .. } => {
+            let dropped = E::Withdraw(Tombstone::Dropped);
+            vec![vec![E::Complete], vec![E::Complete, dropped], turn]
+        }
+        Op::Fail { .. } => vec![vec![E::Fail], vec![E::Fail, E::Due], vec![E::Halt]],
+        Op::Requeue { .. } => vec![vec![E::Requeue]],
+        Op::Reap { .. } => vec![vec![E::Reap], vec![E::Due], vec![E::Halt]],
+        Op::Release { .. } => vec![vec![E::Release, E::Ack], vec![E::Release, E::Halt]],
+        Op::Postpone { .. } => vec![vec![E::Release, E::Postpone]],
+        Op::Halt { .. } => vec![vec![E::Release, E::Halt]],
+        Op::Withdraw { how, .. } => vec![vec![E::Withdraw(*how)], turn],
+        Op::GiveUp { known } => match known.definition.gives_up {
+            Some(how) => vec![vec![E::Withdraw(how)], turn],
+            None => Vec::new(),
+        },
+        Op::Retry { .. } => {
+            let stages = [Stage::Transform, Stage::Delivery];
+            let retried = stages.map(|stage| vec![E::Retry(stage)]);
+            // A head that waits out its backoff is tried again at once.
+            retried.into_iter().chain([turn]).collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
+fn is_arrival(op: &Op, state: State) -> bool {
+    let first = [(true, false), (true, true), (false, false)];
+    let mut first = first
+        .into_iter()
+        .map(|(needs_processing, is_delayed)| State::arrived(needs_processing, is_delayed));
+    matches!(op, Op::Ingest { .. }) && first.any(|first| first == state)
+}
+
+/// True if the message was just postponed: that leaves it where it stands.
+fn is_postponed(op: &Op, reply: &Reply, (name, sequence): (Name, Sequence)) -> bool {
+    let Op::Postpone { refused, .. } = op else { return false };
+    !matches!(reply, Reply::Refused(_))
+        && (refused.known.name, refused.sequence) == (name, sequence)
+}
+
+/// Each pending message's state.
+fn states(partition: &Partition) -> BTreeMap<(Name, Sequence), State> {
+    let all = partition.destinations.iter().flat_map(|(name, destination)| {
+        let of =
+            |(sequence, message): (&Sequence, &Message)| ((*name, *sequence), state_of(message));
+        destination.messages.iter().map(of)
+    });
+    all.collect()
+}
+
+fn state_of(message: &Message) -> State {
+    match (&message.stand, message.tombstone) {
+        (_, Some(how)) => how.into(),
+        (Stand::Waiting | Stand::Held { delayed: false }, _) => State::Waiting,
+        (Stand::Delayed { .. } | Stand::Held { delayed: true }, _) => State::Delayed,
+        (Stand::Leased { .. }, _) => State::Processing,
+        (Stand::Ready, _) => State::Ready,
+        (Stand::Halted(_), _) => State::Halted,
+    }
+}
