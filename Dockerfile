@@ -4,10 +4,11 @@ FROM rust:1-bookworm AS build
 WORKDIR /build
 
 # The dependencies alone, against an empty program: this layer is built again only when the
-# manifest or the lock file changes.
+# manifest or the lock file changes. Cargo reads the manifest of the bench too; it builds nothing of it.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir src \
- && echo 'fn main() {}' > src/main.rs \
+COPY crates/bench/Cargo.toml crates/bench/
+RUN mkdir src crates/bench/src \
+ && echo 'fn main() {}' | tee src/main.rs > crates/bench/src/main.rs \
  && touch src/lib.rs \
  && cargo build --release --locked \
  && rm -r src

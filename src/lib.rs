@@ -3,7 +3,8 @@
 //! The modules in reading order: what the words mean ([`domain`]), how it is set up
 //! ([`config`]), what Redis holds and does ([`store`]), how bytes travel ([`wire`]), the way of a
 //! message ([`ingest`], [`processor`], [`sender`]), what else is asked over HTTP ([`api`]), how
-//! it all comes together ([`app`]), and the commands ([`cli`]).
+//! it all comes together ([`app`]), and the commands ([`cli`]). [`harness`] starts real processes, for
+//! `reseq demo` and for the bench.
 //!
 //! As a library: implement [`Transform`], register it, start.
 //!
@@ -35,6 +36,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod faults;
+pub mod harness;
 pub mod ingest;
 pub mod processor;
 pub mod sender;
