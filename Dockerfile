@@ -15,9 +15,12 @@ RUN mkdir src crates/bench/src \
 
 COPY src src
 COPY lua lua
-# Cargo compares times, and the copied files can be older than the empty program.
+COPY scripts/split-debug.sh scripts/
+# Cargo compares times, and the copied files can be older than the empty program. The line tables stay in
+# this stage, in reseq.debug.
 RUN touch src/main.rs src/lib.rs \
- && cargo build --release --locked
+ && cargo build --release --locked \
+ && scripts/split-debug.sh target/release/reseq
 
 FROM debian:bookworm-slim
 # Certificates for https:// receivers and transforms. No redis-server: a container's Redis is

@@ -24,8 +24,9 @@ help: ## List the targets
 setup: ## Install redis-server if it is missing; check cargo and node
 	@scripts/setup.sh
 
-build: ## Build the release: release/reseq in cargo's target directory (target/)
+build: ## Build the release: release/reseq in cargo's target directory (target/), line tables in reseq.debug
 	cargo build --release --locked
+	@scripts/split-debug.sh $(RESEQ)
 
 build-bench: build ## Build release/reseq-bench, which measures release/reseq
 	cargo build --release --locked --package reseq-bench
