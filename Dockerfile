@@ -4,19 +4,23 @@ FROM rust:1-bookworm AS build
 WORKDIR /build
 
 # The dependencies alone, against an empty program: this layer is built again only when the
-# manifest or the lock file changes.
+# manifest or the lock file changes. Cargo reads the manifest of the bench too; it builds nothing of it.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir src \
- && echo 'fn main() {}' > src/main.rs \
+COPY crates/bench/Cargo.toml crates/bench/
+RUN mkdir src crates/bench/src \
+ && echo 'fn main() {}' | tee src/main.rs > crates/bench/src/main.rs \
  && touch src/lib.rs \
  && cargo build --release --locked \
  && rm -r src
 
 COPY src src
 COPY lua lua
-# Cargo compares times, and the copied files can be older than the empty program.
+COPY scripts/split-debug.sh scripts/
+# Cargo compares times, and the copied files can be older than the empty program. The line tables stay in
+# this stage, in reseq.debug.
 RUN touch src/main.rs src/lib.rs \
- && cargo build --release --locked
+ && cargo build --release --locked \
+ && scripts/split-debug.sh target/release/reseq
 
 FROM debian:bookworm-slim
 # Certificates for https:// receivers and transforms. No redis-server: a container's Redis is

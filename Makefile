@@ -5,7 +5,9 @@ TEST_FEATURES := --features pause-points,planted-bugs,next-schema
 
 # The directory in which cargo builds. The first recipe that needs it asks cargo, once.
 TARGET_DIR = $(eval TARGET_DIR := $$(shell scripts/target-dir.sh))$(TARGET_DIR)
-RESEQ = "$(or $(TARGET_DIR),$(error cargo does not say where it builds))/release/reseq"
+RELEASE_DIR = $(or $(TARGET_DIR),$(error cargo does not say where it builds))/release
+RESEQ = "$(RELEASE_DIR)/reseq"
+RESEQ_BENCH = "$(RELEASE_DIR)/reseq-bench"
 
 # Tests for `test-rights` and `test-newer`.
 RIGHTS_TESTS := interfaces operations policies worker_api topics delivery_http journey hand_over
@@ -14,7 +16,7 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup build demo run test quick torture test-rights test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
+.PHONY: help setup build build-bench demo run test quick torture test-rights test-newer bench bench-fast bench-keys bench-destinations bench-scripts bench-longest bench-peers lint fmt release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -22,8 +24,12 @@ help: ## List the targets
 setup: ## Install redis-server if it is missing; check cargo and node
 	@scripts/setup.sh
 
-build: ## Build the release: release/reseq in cargo's target directory (target/)
+build: ## Build the release: release/reseq in cargo's target directory (target/), line tables in reseq.debug
 	cargo build --release --locked
+	@scripts/split-debug.sh $(RESEQ)
+
+build-bench: build ## Build release/reseq-bench, which measures release/reseq
+	cargo build --release --locked --package reseq-bench
 
 demo: setup build ## Show parallel work in order, with processes killed (KILLS=0: kill none; DEMO_ARGS=...)
 	$(RESEQ) demo $(if $(KILLS),--kills $(KILLS)) $(DEMO_ARGS)
@@ -32,7 +38,7 @@ run: setup build ## Start the service with an embedded Redis and reseq.example.t
 	$(RESEQ) serve --config reseq.example.toml
 
 test: setup ## Run all tests
-	cargo test --locked --no-fail-fast $(TEST_FEATURES)
+	cargo test --locked --no-fail-fast --workspace $(TEST_FEATURES)
 
 quick: setup lint ## Check what takes less than a minute once it is built: lint, unit tests, a short run of the model
 	RESEQ_MODEL_OPS=2000 cargo test --locked --no-fail-fast $(TEST_FEATURES) \
@@ -52,8 +58,8 @@ test-newer: setup ## Run tests on Redis 8 and Valkey (from Debian packages)
 	  RESEQ_TEST_REDIS_SERVER=$$server cargo test --locked --no-fail-fast $(TEST_FEATURES) \
 	    --test scripts --test service --test faults -- $(NEWER_TESTS) </dev/null || exit 1; done
 
-bench: setup build ## Measure throughput, latency and cost; draw the ramp into bench/ in cargo's target directory (BENCH_ARGS=...)
-	$(RESEQ) bench --warm-up 20000 --ramp 10,25,50,75,100 --svg "$(TARGET_DIR)/bench/ramp.svg" $(BENCH_ARGS)
+bench: setup build-bench ## Measure throughput, latency and cost; draw the ramp into bench/ in cargo's target directory (BENCH_ARGS=...)
+	$(RESEQ_BENCH) --warm-up 20000 --ramp 10,25,50,75,100 --svg "$(TARGET_DIR)/bench/ramp.svg" $(BENCH_ARGS)
 
 bench-fast: setup build ## Run the demo ten times faster, three times, without kills
 	@for run in 1 2 3; do $(RESEQ) demo --kills 0 --interval-ms 25 \
@@ -72,14 +78,14 @@ bench-longest: setup ## Measure the longest Redis call of each operation with ma
 	RESEQ_BOUNDS_TIMES=1 RESEQ_BOUNDS_WAITING=$(or $(COUNT),1000000) cargo test --release --locked $(TEST_FEATURES) \
 	  --test service operations::no_call_holds_redis -- --nocapture --test-threads 1
 
-bench-peers: setup build ## Compare Reseq with other systems on the same work (BENCH_ARGS=--quick)
+bench-peers: setup build-bench ## Compare Reseq with other systems on the same work (BENCH_ARGS=--quick)
 	bench/setup.sh
 	bench/run $(BENCH_ARGS)
 
 lint: ## Check the formatting, run clippy
-	cargo fmt --check
-	cargo clippy --locked --all-targets $(TEST_FEATURES) -- -D warnings
-	cargo check --locked
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets $(TEST_FEATURES) -- -D warnings
+	cargo check --locked --workspace
 
 release-clean: build ## Check that the release has no pause points and no planted bugs
 	@test -f $(RESEQ) || { echo "there is no $(TARGET_DIR)/release/reseq"; exit 1; }
@@ -89,4 +95,4 @@ release-clean: build ## Check that the release has no pause points and no plante
 	done; echo "the release has no pause points and no planted bugs"
 
 fmt: ## Format the code
-	cargo fmt
+	cargo fmt --all

@@ -1,9 +1,10 @@
 //! Reseq: messages in over HTTP or TCP, transformed in parallel, out in order of arrival.
 //!
-//! The modules in reading order: the vocabulary ([`domain`]), the configuration ([`config`]), state
-//! and transitions in Redis ([`store`]), wire formats ([`wire`]), the path of a message
-//! ([`ingest`], [`processor`], [`sender`]), the rest of the HTTP API ([`api`]), the assembly
-//! ([`app`]), and the commands ([`cli`]).
+//! The modules in reading order: the vocabulary ([`domain`]), the configuration ([`config`]), connections
+//! and calls to Redis ([`redis_client`]), state and transitions there ([`store`]), wire formats ([`wire`]),
+//! the path of a message ([`ingest`], [`processor`], [`sender`]), the rest of the HTTP API ([`api`]), the
+//! assembly ([`app`]), and the commands ([`cli`]). [`harness`] starts real processes, for `reseq demo` and
+//! for the bench.
 //!
 //! As a library: implement [`Transform`], register it, start.
 //!
@@ -35,9 +36,9 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod faults;
+pub mod harness;
 pub mod ingest;
 pub mod processor;
-pub mod redis_client;
 pub mod sender;
 pub mod store;
 pub mod telemetry;

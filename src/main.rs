@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use reseq::cli::{
-    bench, cancel, check, dead_letters, demo, destinations, jq_runner, log, messages, migrate,
-    pause, purge, repair, replay, retry_head, send, serve, show, skip_head, status, topics,
+    cancel, check, dead_letters, demo, destinations, jq_runner, log, messages, migrate, pause,
+    purge, repair, replay, retry_head, send, serve, show, skip_head, status, topics,
 };
 
 /// jemalloc, because messages are many small allocations that another thread frees.
@@ -26,11 +26,6 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Run a demonstration on real processes and print a report
     Demo(demo::DemoArgs),
-    /// Measure throughput, latency and cost on real processes
-    Bench(Box<bench::BenchArgs>),
-    /// A processor of `bench`, which starts this itself.
-    #[command(hide = true)]
-    BenchProcessor(bench::processor::BenchProcessorArgs),
     /// Send messages from arguments, a file or standard input
     Send(send::SendArgs),
     /// Show the backlog and progress of all destinations
@@ -90,12 +85,6 @@ async fn run(command: Command) -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
-        Command::Bench(args) => match bench::run(*args).await {
-            Ok(true) => Ok(()),
-            Ok(false) => return ExitCode::FAILURE,
-            Err(error) => Err(error),
-        },
-        Command::BenchProcessor(args) => bench::processor::run(args).await,
         Command::Send(args) => send::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Messages(args) => messages::run(args).await,

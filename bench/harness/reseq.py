@@ -1,4 +1,4 @@
-"""Reseq's rows: `reseq bench`, which starts its own embedded Redis and its own processes."""
+"""Reseq's rows: `reseq-bench`, which starts its own embedded Redis and its own processes."""
 
 import json
 import os
@@ -12,7 +12,9 @@ from .cases import SEED
 from .contestants import RUN_SECONDS_MAX, Contestant, Load, Result
 from .processes import Failed, output_of
 
-RESEQ = Path(os.environ.get("RESEQ") or target_dir(BENCH.parent) / "release/reseq")
+RESEQ_BENCH = Path(os.environ.get("RESEQ_BENCH") or target_dir(BENCH.parent) / "release/reseq-bench")
+# It measures the program beside it.
+RESEQ = RESEQ_BENCH.with_name("reseq")
 ROLES = ("ingest", "processor", "sender")
 # By default a destination delivers 64 lanes at once; each of 100 destinations delivers its one anyway.
 ALL_LANES = ("--set", "destination.delivery.lanes_max=128")
@@ -26,10 +28,9 @@ class Reseq(Contestant):
     is_reseq: bool = True
 
     def versions(self):
-        if not RESEQ.exists():
-            raise Failed(f"{RESEQ} is missing; run cargo build --release --locked")
-        if subprocess.run([RESEQ, "bench", "--help"], capture_output=True, check=False).returncode != 0:
-            raise Failed(f"{RESEQ} has no command bench")
+        for program in (RESEQ, RESEQ_BENCH):
+            if not program.exists():
+                raise Failed(f"{program} is missing; run make build-bench")
         said = subprocess.run([RESEQ, "--version"], capture_output=True, text=True, check=True)
         return [said.stdout.strip().replace("reseq", "Reseq"), Redis.version()]
 
@@ -49,7 +50,7 @@ class Reseq(Contestant):
         }
         if rate > 0:
             arguments["rate"] = rate
-        command = [RESEQ, "bench", "--json", *load.extra]
+        command = [RESEQ_BENCH, "--json", *load.extra]
         for name, value in arguments.items():
             command += [f"--{name}", value]
         said = json.loads(output_of(command, RUN_SECONDS_MAX).splitlines()[-1])

@@ -1,6 +1,5 @@
 //! The commands, one file or folder each.
 
-pub mod bench;
 pub mod cancel;
 pub mod check;
 pub mod client;
@@ -8,7 +7,6 @@ pub mod common;
 pub mod dead_letters;
 pub mod demo;
 pub mod destinations;
-mod harness;
 pub mod jq_runner;
 pub mod log;
 pub mod messages;

@@ -5,8 +5,9 @@ use crate::support;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs,
+    env, fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use reseq::wire::code::Code;
@@ -16,7 +17,7 @@ use support::{
 };
 
 /// The modules, and what each may import of the others. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("domain", &[]),
     ("faults", &[]),
     ("telemetry", &[]),
@@ -44,6 +45,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "faults",
         ],
     ),
+    ("harness", &["config", "redis_client"]),
     (
         "cli",
         &[
@@ -58,9 +60,11 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "sender",
             "api",
             "app",
+            "harness",
         ],
     ),
     ("main", &["cli"]),
+    ("bench", &["domain", "config", "wire", "processor", "app", "cli", "harness"]),
 ];
 
 /// Ingest, processor and sender never import each other: they meet in Redis.
@@ -69,8 +73,20 @@ const STAGE: &[&str] = &["store", "domain", "wire", "config", "telemetry", "faul
 /// The most lines of a file, except tests.
 const LINES_MAX: usize = 450;
 
-/// The module of the crate that a file belongs to: `sender` for `src/sender/lane.rs`.
+/// The crates: the product and the bench.
+const SOURCES: [&str; 2] = ["src", BENCH];
+const BENCH: &str = "crates/bench/src";
+
+/// All source files, without tests.
+fn sources() -> Vec<PathBuf> {
+    SOURCES.iter().flat_map(|folder| files(folder, "rs")).collect()
+}
+
+/// The module that a file belongs to: `sender` for `src/sender/lane.rs`. The bench is one module.
 fn module_of(path: &Path) -> String {
+    if path.starts_with(root().join(BENCH)) {
+        return "bench".to_owned();
+    }
     let inside = path.strip_prefix(root().join("src")).unwrap();
     let first = inside.components().next().unwrap();
     first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
@@ -106,14 +122,15 @@ fn named(text: &str) -> Vec<String> {
 fn modules_import_only_what_is_below_them() {
     let mut arrows = 0;
     let mut wrong = Vec::new();
-    for path in files("src", "rs") {
+    for path in sources() {
         let (module, code) = (module_of(&path), code_of(&path));
         if module == "lib" {
             continue;
         }
         let allowed = ARROWS.iter().find(|(name, _)| *name == module);
         let (_, allowed) = allowed.unwrap_or_else(|| panic!("{module} is not in ARROWS"));
-        let prefix = if module == "main" { "reseq::" } else { "crate::" };
+        let is_outside = module == "main" || module == "bench";
+        let prefix = if is_outside { "reseq::" } else { "crate::" };
         for (at, _) in code.match_indices(prefix) {
             // `$crate::` and `some_crate::` are something else.
             if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
@@ -267,7 +284,7 @@ fn transitions_have_the_names_of_their_scripts() {
 fn only_the_client_and_the_store_know_redis() {
     let mut wrong = Vec::new();
     let others = |path: &&PathBuf| !["redis_client", "store"].contains(&module_of(path).as_str());
-    for path in files("src", "rs").iter().filter(others) {
+    for path in sources().iter().filter(others) {
         for (number, line) in code_of(path).lines().enumerate() {
             let names = ["redis::", "use redis"];
             let is_named = |name: &&str| {
@@ -284,7 +301,7 @@ fn only_the_client_and_the_store_know_redis() {
 #[test]
 fn files_are_short_and_say_what_they_are_for() {
     let mut wrong = Vec::new();
-    for path in files("src", "rs") {
+    for path in sources() {
         let text = fs::read_to_string(&path).unwrap();
         let is_tests = path.ends_with("tests.rs");
         let lines = text.lines().take_while(|line| line.trim() != "#[cfg(test)]").count();
@@ -305,8 +322,9 @@ fn nothing_counts_on_the_folder_in_which_cargo_builds() {
         .iter()
         .map(|path| root().join(path))
         .collect();
-    let folders = [("scripts", "sh"), ("bench/harness", "py"), ("tests", "rs")];
-    paths.extend(folders.iter().flat_map(|(folder, extension)| files(folder, extension)));
+    let tests = [("tests", "rs"), ("crates/bench/tests", "rs")];
+    let folders = [("scripts", "sh"), ("bench/harness", "py")].into_iter().chain(tests);
+    paths.extend(folders.flat_map(|(folder, extension)| files(folder, extension)));
     let usual = concat!("target", "/");
     let mut wrong = Vec::new();
     for path in &paths {
@@ -322,16 +340,47 @@ fn nothing_counts_on_the_folder_in_which_cargo_builds() {
     assert!(paths.len() > 50, "only {} files were looked at", paths.len());
     assert!(wrong.is_empty(), "use what scripts/target-dir.sh says:\n{}", wrong.join("\n"));
 
-    let mut make = std::process::Command::new("make");
-    make.args(["-n", "demo", "release-clean"]).env("CARGO_TARGET_DIR", "/else where/built");
+    let mut make = Command::new("make");
+    make.args(["-n", "demo", "bench", "release-clean"])
+        .env("CARGO_TARGET_DIR", "/else where/built");
     let said = make.current_dir(root()).output().expect("make runs");
     let said = String::from_utf8_lossy(&said.stdout);
-    for command in [r#""/else where/built/release/reseq" demo"#, r#"$name "/else where/built/"#] {
+    for command in [
+        r#""/else where/built/release/reseq" demo"#,
+        r#""/else where/built/release/reseq-bench" --"#,
+        r#"$name "/else where/built/"#,
+    ] {
         assert!(said.contains(command), "{command} is not in:\n{said}");
     }
 }
 
-/// The links of a page, without code: the text in parentheses right after a closing bracket.
+/// The dependencies that cargo compiles for these packages, each with its features.
+fn dependencies(packages: &[&str]) -> BTreeSet<String> {
+    let mut tree = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
+    tree.args(["tree", "--locked", "--offline", "--edges", "normal,build"]).args(packages);
+    tree.args(["--prefix", "none", "--format", "{p} {f}"]).current_dir(root());
+    let output = tree.output().expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    // `(*)` marks a line that cargo printed before; an empty line separates two packages.
+    let lines = text.lines().filter(|line| !line.is_empty());
+    lines.map(|line| line.trim_end_matches("(*)").trim_end().to_owned()).collect()
+}
+
+/// Nothing that only the bench needs is compiled for the product. And the bench turns on no feature
+/// of the product's dependencies: cargo would compile them once more for each of the two.
+#[test]
+fn the_bench_adds_nothing_to_the_product() {
+    let (product, both) = (dependencies(&["--package", "reseq"]), dependencies(&["--workspace"]));
+    let other: Vec<&String> = product.difference(&both).collect();
+    assert!(other.is_empty(), "with the bench, these have other features: {other:#?}");
+    let name = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
+    let added: Vec<String> = both.difference(&product).map(name).collect();
+    assert_eq!(added, ["plotters", "plotters-backend", "plotters-svg", "reseq-bench"]);
+}
+
+/// The links of a page, without code: what stands in parentheses right after a closing bracket.
 fn links_of(page: &str) -> Vec<String> {
     let mut prose = String::new();
     for paragraph in without_fences(page).split("\n\n") {

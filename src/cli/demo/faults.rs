@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::time::{sleep, sleep_until};
 
 use super::{ledger::Ledger, plan::Stream, progress::Progress};
-use crate::cli::harness::{Harness, metrics};
+use crate::harness::{Harness, metrics};
 
 /// How long to observe which sender delivers.
 const WATCH: Duration = Duration::from_secs(1);

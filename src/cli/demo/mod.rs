@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use tokio::time::sleep;
 
@@ -28,7 +28,7 @@ use receivers::Receivers;
 use report::Report;
 use transformer::Transformer;
 
-use super::harness::{Harness, Interrupt};
+use crate::harness::{Harness, Interrupt};
 
 mod faults;
 mod ledger;
@@ -93,7 +93,8 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<bool> {
     let progress = Progress::start(ledger.clone());
 
     progress.note("starting Redis, 1 ingest, 2 processors and 2 senders");
-    let mut harness = Harness::open("demo").await?;
+    let reseq = std::env::current_exe().context("finding the program itself")?;
+    let mut harness = Harness::open("demo", reseq).await?;
     let played = tokio::select! {
         played = play(&args, &mut harness, &transformer, &receivers, &ledger, &progress) => {
             played.map(Some)

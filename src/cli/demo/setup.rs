@@ -6,9 +6,9 @@ use anyhow::Context;
 
 use super::{plan::Stream, receivers::Receivers, transformer::Transformer};
 use crate::{
-    cli::harness::{Harness, PodArgs, SHUTDOWN_MAX, free_addresses},
     config::{self, Config},
     domain::{Destination, Envelope, Framing, TransformKind},
+    harness::{Harness, PodArgs, SHUTDOWN_MAX, free_addresses},
 };
 
 /// A killed processor's messages are recovered after this time. Shorter than the default, so that a
@@ -60,7 +60,7 @@ pub async fn fill(
     receivers: &Receivers,
 ) -> anyhow::Result<SocketAddr> {
     let tcp = free_addresses(1)?.pop().context("there is no free port")?;
-    let config = config(harness.redis().url(), tcp, transformer, receivers)?;
+    let config = config(harness.redis_url(), tcp, transformer, receivers)?;
     let path = harness.write("reseq", &config)?;
     harness.start(CAST.map(|(role, number)| PodArgs::serving(role, number, &path))).await?;
     harness.wait_until_shared(config.redis.partitions.into(), SHARED_MAX).await;

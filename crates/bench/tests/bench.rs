@@ -1,4 +1,4 @@
-//! A small run of `reseq bench`: it measures what it was asked to measure, and checks order and
+//! A small run of `reseq-bench`: it measures what it was asked to measure, and checks order and
 //! completeness. The numbers themselves are not checked: speed depends on the machine.
 
 use serde_json::Value;
@@ -6,8 +6,8 @@ use tokio::process::Command;
 
 /// Runs the bench. Returns its report.
 async fn bench(arguments: &[&str]) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
-    command.args(["bench", "--json"]).args(arguments).kill_on_drop(true);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reseq-bench"));
+    command.arg("--json").args(arguments).kill_on_drop(true);
     let output = command.output().await.unwrap();
     let (text, errors) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
@@ -120,9 +120,10 @@ async fn what_contradicts_itself_is_refused_with_a_way_out() {
         (&["--failover", "1", "--senders", "1"], "2 or more"),
         (&["--idle", "--rate", "5"], "cannot be used with"),
         (&["--pending", "5", "--preload"], "cannot be used with"),
+        (&["--reseq", "/nowhere/reseq"], "/nowhere/reseq; run `cargo build --release`"),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
-        let output = command.arg("bench").args(arguments).output().await.unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reseq-bench"));
+        let output = command.args(arguments).output().await.unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && errors.contains(way_out), "{errors}");
     }

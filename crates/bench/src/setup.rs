@@ -3,18 +3,18 @@
 use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
 use anyhow::{Context, bail};
+use reseq::{
+    config::{self, Config},
+    domain::{Destination, DestinationName, TransformKind},
+    harness::{Harness, PodArgs, SHUTDOWN_MAX, free_addresses},
+};
 use toml::Value;
 
 use super::{
     args::{BenchArgs, TransformArg, Transport},
     load::Listeners,
-    processor,
+    processor, program,
     receive::Receivers,
-};
-use crate::{
-    cli::harness::{Harness, PodArgs, SHUTDOWN_MAX, free_addresses},
-    config::{self, Config},
-    domain::{Destination, DestinationName, TransformKind},
 };
 
 /// A backlog that no run reaches.
@@ -144,15 +144,20 @@ pub async fn start_rest(
     config: &Config,
 ) -> anyhow::Result<()> {
     let path = harness.write("reseq", config)?;
-    let mut words = vec![OsString::from("bench-processor"), "--config".into(), path.clone().into()];
+    let mut words = vec![OsString::from("processor"), "--config".into(), path.clone().into()];
     let work = [
         ("--seed", args.seed),
         ("--work-min-us", args.work_min_us),
         ("--work-max-us", args.work_max_us),
     ];
     words.extend(work.iter().flat_map(|(name, value)| [(*name).into(), value.to_string().into()]));
-    let processor =
-        |number| PodArgs { role: "processor", number: number as usize, arguments: words.clone() };
+    let this = program::this()?;
+    let processor = |number| PodArgs {
+        role: "processor",
+        number: number as usize,
+        program: Some(this.clone()),
+        arguments: words.clone(),
+    };
     let sender = |number| PodArgs::serving("sender", number as usize, &path);
     let cast = (1..=args.processors()).map(processor).chain((1..=args.senders).map(sender));
     harness.start(cast).await

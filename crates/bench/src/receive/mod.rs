@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use reseq::domain::Framing;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     args::Transport,
     plan::{Numbered, Plan},
 };
-use crate::domain::Framing;
 
 mod http;
 mod tcp;

@@ -168,7 +168,7 @@ fn ideal(plan: &Plan, messages: &mut [Message], slots: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::bench::plan::Work;
+    use crate::plan::Work;
 
     fn plan(ordering: OrderingArg, work_us: u64) -> Plan {
         let work = Work { seed: 1, min_us: work_us, max_us: work_us };

@@ -8,7 +8,7 @@ use reqwest::Client;
 const DELIVERIES: &str = "reseq_sender_deliveries_total";
 
 /// How many partitions a sender owns; `None` if it does not answer.
-pub async fn partitions_owned(client: &Client, url: &str) -> Option<f64> {
+pub(super) async fn partitions_owned(client: &Client, url: &str) -> Option<f64> {
     value(&read(client, url).await?, "reseq_sender_partitions_owned", &[])
 }
 

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::{net::TcpListener, task::JoinSet};
 
 use super::Tally;
-use crate::cli::bench::plan::{Numbered, numbered};
+use crate::plan::{Numbered, numbered};
 
 /// The part of an envelope that is looked at.
 #[derive(Deserialize)]

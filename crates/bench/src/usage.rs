@@ -2,11 +2,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::cli::harness::Harness;
+use reseq::harness::Harness;
 
 /// The roles whose processes are looked at; `bench` is this process.
 pub const ROLES: [&str; 4] = ["ingest", "processor", "sender", "bench"];
 
+/// Linux shows CPU times in these ticks, whatever its timer does: USER_HZ is 100 on all machines that
+/// Reseq runs on.
+const TICKS_PER_S: f64 = 100.0;
 /// So many commands of Redis are named.
 const COMMANDS: usize = 12;
 
@@ -37,7 +40,7 @@ pub struct Redis {
 impl Usage {
     /// Looks now.
     pub async fn now(harness: &Harness) -> anyhow::Result<Usage> {
-        let redis = Redis::parse(&harness.redis().info().await?);
+        let redis = Redis::parse(&harness.redis_info().await?);
         let roles = ROLES.map(|role| match role {
             "bench" => cpu_of(std::process::id()),
             _ => harness.of_role(role).map(|process| cpu_of(process.id())).sum(),
@@ -117,9 +120,8 @@ impl Redis {
 /// The CPU time that a process has used, all its threads together; zero where it cannot be told.
 fn cpu_of(id: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    ticks_in(&text).map_or(Duration::ZERO, |ticks| {
-        Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
-    })
+    ticks_in(&text)
+        .map_or(Duration::ZERO, |ticks| Duration::from_secs_f64(ticks as f64 / TICKS_PER_S))
 }
 
 /// The fields 14 and 15 of `/proc/<id>/stat`, added; the second one is a name in parentheses that

@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{ANSWER_MAX, Load, Pace, Relaxed, Sent};
-use crate::cli::bench::{args::Transport, setup::destination_name};
+use crate::{args::Transport, setup::destination_name};
 
 /// What stands before the sequence in an answer.
 const SEQUENCE: &str = "\"sequence\":";

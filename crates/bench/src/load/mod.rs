@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
+use reseq::domain::{Envelope, Framing};
 use tokio::task::JoinSet;
 
 use super::{
@@ -17,7 +18,6 @@ use super::{
     plan::{Phase, Plan, Turn},
     receive::Tally,
 };
-use crate::domain::Envelope;
 
 mod http;
 mod tcp;
@@ -58,7 +58,7 @@ pub struct Load {
     way: Transport,
     batch: usize,
     window: usize,
-    framing: crate::domain::Framing,
+    framing: Framing,
     envelope: Envelope,
     with_idempotency_keys: bool,
     pending_max: u64,

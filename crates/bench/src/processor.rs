@@ -1,25 +1,25 @@
-//! `reseq bench-processor`: a processor with the bench's work linked in, started by `bench` alone.
+//! `reseq-bench processor`: a processor with the bench's work linked in. Only the bench starts it.
 
 use std::{path::PathBuf, time::Instant};
 
 use async_trait::async_trait;
 use clap::Args;
-use tokio::time::sleep;
-
-use super::plan::{Work, numbered, worked_body};
-use crate::{
+use reseq::{
     app::Role,
     cli::serve,
     domain::{Body, Stamped},
     processor::{Failure, Output, Transform},
 };
+use tokio::time::sleep;
+
+use super::plan::{Work, numbered, worked_body};
 
 /// What the transform is registered as.
 pub const NAME: &str = "bench";
 
-/// The arguments of `reseq bench-processor`.
+/// The arguments of `reseq-bench processor`.
 #[derive(Debug, Clone, Args)]
-pub struct BenchProcessorArgs {
+pub struct ProcessorArgs {
     #[arg(long)]
     config: PathBuf,
     #[arg(long)]
@@ -51,7 +51,7 @@ impl Transform for Waits {
 }
 
 /// Runs until SIGTERM.
-pub async fn run(args: BenchProcessorArgs) -> anyhow::Result<()> {
+pub async fn run(args: ProcessorArgs) -> anyhow::Result<()> {
     let work = Work { seed: args.seed, min_us: args.work_min_us, max_us: args.work_max_us };
     serve::serve(Some(&args.config), vec![Role::Processor], |reseq| {
         reseq.transform(NAME, Waits(work))

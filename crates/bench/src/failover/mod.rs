@@ -4,20 +4,20 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, ensure};
+use reseq::{
+    config::Config,
+    harness::{Harness, metrics},
+};
 use tokio::time::sleep;
 
 pub use report::Failovers;
 use report::{Case, Event};
 
-use super::{
-    Bench, accepted,
+use crate::{
     plan::{Phase, Work},
     receive::Tally,
+    run::{Bench, accepted},
     setup::{self, destination_name},
-};
-use crate::{
-    cli::harness::{Harness, metrics},
-    config::Config,
 };
 
 mod report;
@@ -37,7 +37,7 @@ type Deliveries = BTreeMap<String, BTreeMap<String, f64>>;
 
 impl Bench<'_> {
     /// So many rounds of all events.
-    pub(super) async fn failover(&mut self, rounds: u64) -> anyhow::Result<Failovers> {
+    pub async fn failover(&mut self, rounds: u64) -> anyhow::Result<Failovers> {
         let lanes = self.plan.lanes() as f64;
         let rate = self.args.rate.unwrap_or(RATE_OF_LANE * lanes);
         let pace = Duration::from_secs_f64(lanes / rate);

@@ -1,14 +1,13 @@
-//! The arguments of `reseq bench`.
+//! The arguments of `reseq-bench`.
 
 use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::{Args, ValueEnum, builder::ArgPredicate, value_parser};
+use reseq::domain::{Envelope, Framing, Ordering};
 use serde::Serialize;
 
-use crate::domain::{Envelope, Framing, Ordering};
-
-/// The arguments of `reseq bench`.
+/// The arguments of `reseq-bench`.
 #[derive(Debug, Clone, Args)]
 pub struct BenchArgs {
     /// How many messages; 100000 if neither this, --seconds nor --rate is given.
@@ -120,6 +119,10 @@ pub struct BenchArgs {
     /// Draw the ramp into this file.
     #[arg(long, value_name = "FILE", requires = "ramp")]
     pub svg: Option<PathBuf>,
+    /// The program of ingest and of the senders; the `reseq` beside this program unless given.
+    /// Processors are this program, which has their work linked in.
+    #[arg(long, value_name = "PATH")]
+    pub reseq: Option<PathBuf>,
     /// Set a field of the configuration, such as `sender.release_batch_max=512`; `destination.…` is set for all
     /// destinations.
     #[arg(long, value_name = "FIELD=VALUE")]

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use reseq::{
+    domain::Framing,
+    wire::{FrameCodec, FrameError},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -11,11 +15,7 @@ use tokio::{
 use tokio_util::codec::{Decoder, Encoder};
 
 use super::Tally;
-use crate::{
-    cli::bench::plan::numbered,
-    domain::Framing,
-    wire::{FrameCodec, FrameError},
-};
+use crate::plan::numbered;
 
 /// The longest frame, in bytes.
 const FRAME_BYTES_MAX: usize = 2 << 20;

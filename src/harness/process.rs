@@ -32,7 +32,9 @@ pub struct PodArgs {
     pub role: &'static str,
     /// Its number within the role, from 1.
     pub number: usize,
-    /// The arguments of this program.
+    /// The program; `None` for the `reseq` of the harness.
+    pub program: Option<PathBuf>,
+    /// The arguments of the program.
     pub arguments: Vec<OsString>,
 }
 
@@ -40,7 +42,8 @@ impl PodArgs {
     /// `reseq serve` with one role and this configuration.
     pub fn serving(role: &'static str, number: usize, config: &Path) -> PodArgs {
         let words = ["serve", "--roles", role, "--config"].map(OsString::from);
-        PodArgs { role, number, arguments: words.into_iter().chain([config.into()]).collect() }
+        let arguments = words.into_iter().chain([config.into()]).collect();
+        PodArgs { role, number, program: None, arguments }
     }
 }
 
@@ -57,13 +60,17 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts this program in a role, with this HTTP address, logging into `directory`.
-    pub fn start(role: &PodArgs, listen: SocketAddr, directory: &Path) -> anyhow::Result<Process> {
+    /// Starts a pod that listens there and logs into `directory`.
+    pub(super) fn start(
+        role: &PodArgs,
+        reseq: &Path,
+        listen: SocketAddr,
+        directory: &Path,
+    ) -> anyhow::Result<Process> {
         let name = format!("{} {}", role.role, role.number);
         let log = directory.join(format!("{}-{}.log", role.role, role.number));
         let file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
-        let binary = std::env::current_exe().context("finding the program itself")?;
-        let mut command = Command::new(binary);
+        let mut command = Command::new(role.program.as_deref().unwrap_or(reseq));
         command.args(&role.arguments);
         for (variable, _) in std::env::vars_os() {
             let text = variable.to_string_lossy();
@@ -73,6 +80,10 @@ impl Process {
             }
         }
         command.env("RESEQ_HTTP_LISTEN", listen.to_string());
+        if role.program.is_some() {
+            // Another program cannot evaluate jq expressions, which reseq does by starting itself.
+            command.env("RESEQ_JQ_RUNNER", reseq);
+        }
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         // Its own process group: Ctrl-C must reach only the parent, which then stops everything in
         // order.
@@ -88,7 +99,7 @@ impl Process {
     }
 
     /// Waits until it is ready.
-    pub async fn ready(&mut self, client: &Client) -> anyhow::Result<()> {
+    pub(super) async fn ready(&mut self, client: &Client) -> anyhow::Result<()> {
         let since = Instant::now();
         let url = format!("{}/readyz", self.url);
         loop {
@@ -111,7 +122,7 @@ impl Process {
     }
 
     /// Its status if it ended unexpectedly; reported once.
-    pub fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
+    pub(super) fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
         if self.has_ended {
             return Ok(None);
         }
@@ -121,13 +132,13 @@ impl Process {
     }
 
     /// SIGKILL: it can neither finish nor return anything.
-    pub async fn kill(&mut self) -> std::io::Result<()> {
+    pub(super) async fn kill(&mut self) -> std::io::Result<()> {
         self.has_ended = true;
         self.child.kill().await
     }
 
     /// Asks it to stop.
-    pub fn ask_to_stop(&self) {
+    pub(super) fn ask_to_stop(&self) {
         // The child has not been reaped, so the system cannot have reused its id.
         if let Some(id) = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
             let _ = kill_process(id, Signal::TERM);
@@ -135,7 +146,7 @@ impl Process {
     }
 
     /// Waits until it has stopped, or kills it. True if it stopped in time.
-    pub async fn stopped(&mut self) -> bool {
+    pub(super) async fn stopped(&mut self) -> bool {
         let limit = SHUTDOWN_MAX + Duration::from_secs(1);
         if self.has_ended || timeout(limit, self.child.wait()).await.is_ok() {
             return true;

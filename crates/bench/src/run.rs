@@ -1,12 +1,4 @@
-//! `reseq bench`: throughput, latency and cost on real processes, judged from outside.
-//!
-//! ```text
-//! producers ──► ingest ──► processors ──► senders ──► receiver
-//!   (here)                 (work in Rust)              (here)
-//! ```
-//!
-//! The processes between are this program's own, over an embedded Redis. Order, times and loss are
-//! seen here, at both ends; CPU is the operating system's word, calls and memory are Redis's.
+//! One run: starts the processes, sends, waits for the arrivals, and judges.
 
 use std::{
     io::Write,
@@ -16,37 +8,26 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use reseq::{
+    config::Config,
+    harness::{Harness, Interrupt},
+};
 use tokio::time::sleep;
 
-pub use args::BenchArgs;
-use load::{Load, Sent};
-use outcome::Outcome;
-use plan::{Phase, Plan};
-use progress::Progress;
-use receive::{Arrived, Receivers, Tally};
-use report::{Figures, Preload, Report, Settings, Step, rounded};
-use usage::Usage;
-use verify::{Verified, judge};
-
-use super::harness::{Harness, Interrupt};
-use crate::config::Config;
-
-mod args;
-mod chart;
-mod counters;
-mod failover;
-mod idle;
-mod load;
-mod outcome;
-mod plan;
-pub mod processor;
-mod progress;
-mod receive;
-mod report;
-mod setup;
-mod table;
-mod usage;
-mod verify;
+use super::{
+    args::BenchArgs,
+    chart, idle,
+    load::{Load, Sent},
+    outcome::Outcome,
+    plan::{Phase, Plan},
+    program,
+    progress::Progress,
+    receive::{Arrived, Receivers, Tally},
+    report::{Figures, Preload, Report, Settings, Step, rounded},
+    setup,
+    usage::Usage,
+    verify::{Verified, judge},
+};
 
 /// Beyond the longest work, nothing arriving for so long means that nothing will.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -60,10 +41,11 @@ const SECONDS: u64 = 10;
 /// Runs the bench and prints its report. True if everything arrived, in order.
 pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     args.check()?;
+    let reseq = program::reseq(args.reseq.as_deref())?;
     let mut interrupt = Interrupt::listen()?;
     let mut progress = Progress::new();
     progress.note("starting Redis");
-    let mut harness = Harness::open("bench").await?;
+    let mut harness = Harness::open("bench", reseq).await?;
     let played = tokio::select! {
         played = play(&args, &mut harness, &mut progress) => played.map(Some),
         () = interrupt.wait() => Ok(None),
@@ -102,16 +84,16 @@ fn keep(file: &Path, picture: &str) -> anyhow::Result<()> {
 }
 
 /// The bench, once ingest runs.
-struct Bench<'a> {
-    args: &'a BenchArgs,
-    config: Config,
-    plan: Plan,
-    tally: Arc<Tally>,
-    load: Arc<Load>,
-    harness: &'a mut Harness,
-    progress: &'a mut Progress,
+pub struct Bench<'a> {
+    pub args: &'a BenchArgs,
+    pub config: Config,
+    pub plan: Plan,
+    pub tally: Arc<Tally>,
+    pub load: Arc<Load>,
+    pub harness: &'a mut Harness,
+    pub progress: &'a mut Progress,
     /// The first number of the next phase.
-    base: u64,
+    pub base: u64,
     /// Of receivers that are dropped nothing arrives.
     _receivers: Receivers,
 }
@@ -127,7 +109,7 @@ async fn play(
     let plan = Plan::of(args);
     let tally = Arc::new(Tally::new(plan.clone()));
     let receivers = Receivers::start(args.way_out, args.framing.into(), tally.clone()).await?;
-    let config = setup::config(args, harness.redis().url(), &receivers)?;
+    let config = setup::config(args, harness.redis_url(), &receivers)?;
     progress.note("starting the processes");
     let listeners = setup::start_ingest(harness, args, &config).await?;
     let load = Arc::new(Load::new(args, plan.clone(), tally.clone(), listeners));
@@ -240,7 +222,7 @@ impl Bench<'_> {
     }
 
     /// Ends a phase. Returns also what arrived, and how far behind the schedule a message was sent.
-    fn judge(&mut self, phase: Phase, sent: Vec<Sent>) -> (Verified, Arrived, Duration) {
+    pub fn judge(&mut self, phase: Phase, sent: Vec<Sent>) -> (Verified, Arrived, Duration) {
         let longest = sent.iter().map(|sent| sent.at.len()).max().unwrap_or_default() as u64;
         self.base = phase.base + longest * self.plan.streams;
         let arrived = self.tally.take(self.base);
@@ -250,7 +232,7 @@ impl Bench<'_> {
     }
 
     /// Waits until so many have arrived, or nothing has arrived for too long.
-    async fn arrivals(&mut self, count: u64) {
+    pub async fn arrivals(&mut self, count: u64) {
         let silence_max = SILENCE_MAX + Duration::from_micros(self.args.work_max_us);
         let (mut last, mut heard) = (0, Instant::now());
         loop {
@@ -267,6 +249,6 @@ impl Bench<'_> {
 }
 
 /// How many were accepted.
-fn accepted(sent: &[Sent]) -> u64 {
+pub fn accepted(sent: &[Sent]) -> u64 {
     sent.iter().map(|sent| sent.sequences.len() as u64).sum()
 }

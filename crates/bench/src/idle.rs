@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use reseq::harness::Harness;
 use serde::Serialize;
 use tokio::time::sleep;
 
@@ -18,7 +19,6 @@ use super::{
     setup,
     usage::{ROLES, Usage},
 };
-use crate::cli::harness::Harness;
 
 /// Pods of each role without --pods.
 const PODS: u64 = 3;
@@ -86,7 +86,7 @@ pub async fn measure(
     // Nothing is delivered to it, but each destination needs a receiver.
     let tally = Tally::new(Plan::of(&args));
     let receivers = Receivers::start(args.way_out, args.framing.into(), tally.into()).await?;
-    let config = setup::config(&args, harness.redis().url(), &receivers)?;
+    let config = setup::config(&args, harness.redis_url(), &receivers)?;
     setup::start_ingest(harness, &args, &config).await?;
     setup::start_rest(harness, &args, &config).await?;
     let all_owned = setup::wait_until_shared(harness, &config).await;

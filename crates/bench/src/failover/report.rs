@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use super::super::{
+use crate::{
     args::BenchArgs, counters::Counters, receive::Arrival, report::rounded, verify::Verified,
 };
 

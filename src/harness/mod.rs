@@ -1,5 +1,9 @@
-//! The harness for `demo` and `bench`: an embedded Redis, processes of this program, and a
-//! directory with their files.
+//! Real Reseq processes over an embedded Redis, and a directory with their files: what `reseq demo` and
+//! `reseq-bench` run on.
+//!
+//! [`Harness::open`] starts Redis, [`Harness::start`] starts pods and waits until they are ready, and
+//! [`Harness::close`] stops everything. Each pod is described by a [`PodArgs`]. If the program that
+//! holds the harness is killed, a watchdog kills the pods and Redis.
 
 use std::{
     collections::BTreeSet,
@@ -32,6 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// All processes that run outside this one.
 pub struct Harness {
+    reseq: PathBuf,
     directory: TempDir,
     redis: EmbeddedRedis,
     processes: Vec<Process>,
@@ -40,19 +45,24 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// A harness with only Redis. The caller must call [`close`](Harness::close): dropping this
-    /// does not stop Redis.
-    pub async fn open(name: &str) -> anyhow::Result<Harness> {
+    /// Starts Redis. `name` becomes a part of the directory's name; `reseq` is the program of the pods.
+    /// The caller must call [`close`](Harness::close): dropping this does not stop Redis.
+    pub async fn open(name: &str, reseq: PathBuf) -> anyhow::Result<Harness> {
         let client = Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
         let directory = tempfile::Builder::new().prefix(&format!("reseq-{name}-")).tempdir()?;
         let redis = EmbeddedRedis::start(&directory.path().join("redis")).await?;
         let watchdog = Some(Watchdog::over([redis.process_id()])?);
-        Ok(Harness { directory, redis, processes: Vec::new(), watchdog, client })
+        Ok(Harness { reseq, directory, redis, processes: Vec::new(), watchdog, client })
     }
 
-    /// The Redis of all processes.
-    pub fn redis(&self) -> &EmbeddedRedis {
-        &self.redis
+    /// The URL of the Redis of all processes.
+    pub fn redis_url(&self) -> String {
+        self.redis.url()
+    }
+
+    /// What Redis answers to `INFO all`.
+    pub async fn redis_info(&self) -> anyhow::Result<String> {
+        Ok(self.redis.info().await?)
     }
 
     /// Writes a configuration file for processes.
@@ -67,7 +77,8 @@ impl Harness {
         let cast: Vec<PodArgs> = cast.into_iter().collect();
         let before = self.processes.len();
         for (role, listen) in cast.iter().zip(free_addresses(cast.len())?) {
-            self.processes.push(Process::start(role, listen, self.directory.path())?);
+            let process = Process::start(role, &self.reseq, listen, self.directory.path())?;
+            self.processes.push(process);
         }
         self.watch_over().await?;
         for process in &mut self.processes[before..] {

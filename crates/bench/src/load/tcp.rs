@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::{Buf, Bytes, BytesMut};
+use reseq::{
+    domain::Envelope,
+    wire::{FrameCodec, answer::ANSWER_BYTES_MAX},
+};
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -13,10 +17,6 @@ use tokio::{
 use tokio_util::codec::{Decoder, Encoder};
 
 use super::{ANSWER_MAX, Load, Pace, Relaxed, Sent};
-use crate::{
-    domain::Envelope,
-    wire::{FrameCodec, answer::ANSWER_BYTES_MAX},
-};
 
 /// No more frames are made while so many bytes wait to be written.
 const WRITE_BYTES: usize = 256 << 10;

@@ -1,0 +1,71 @@
+//! `reseq-bench`: throughput, latency and cost of Reseq on real processes, judged from outside.
+//!
+//! ```text
+//! producers ──► ingest ──► processors ──► senders ──► receiver
+//!   (here)                 (work in Rust)              (here)
+//! ```
+//!
+//! Ingest and senders are `reseq` processes over an embedded Redis. Processors are this program, which
+//! has the work linked in. Order, times and loss are seen here, at both ends; CPU is the operating
+//! system's word, calls and memory are Redis's.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod args;
+mod chart;
+mod counters;
+mod failover;
+mod idle;
+mod load;
+mod outcome;
+mod plan;
+mod processor;
+mod program;
+mod progress;
+mod receive;
+mod report;
+mod run;
+mod setup;
+mod table;
+mod usage;
+mod verify;
+
+/// The allocator of `reseq`, so that processors here use memory as they do there.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Measure throughput, latency and cost of Reseq on real processes
+#[derive(Parser)]
+#[command(version, about, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(flatten)]
+    args: args::BenchArgs,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A processor of the bench, which starts this itself.
+    #[command(hide = true)]
+    Processor(processor::ProcessorArgs),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Some(Command::Processor(args)) => processor::run(args).await.map(|()| true),
+        None => run::run(cli.args).await,
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("reseq-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
