@@ -39,6 +39,7 @@ pub mod faults;
 pub mod harness;
 pub mod ingest;
 pub mod processor;
+pub mod redis_client;
 pub mod sender;
 pub mod store;
 pub mod telemetry;

@@ -68,7 +68,7 @@ impl Seen {
         before: &Partition,
         after: &Partition,
     ) -> Option<String> {
-        let Some(paths) = paths(op) else { return None };
+        let paths = paths(op)?;
         let (old, new) = (states(before), states(after));
         for (place, state) in &new {
             if !old.contains_key(place) && !is_arrival(op, *state) {
