@@ -94,6 +94,11 @@ impl Seen {
                 }
                 continue;
             }
+            // A repair may have halted it while its sender had it: the sender goes on with what it has.
+            let from = match (is_gone, from) {
+                (true, State::Halted) => State::Ready,
+                (_, from) => from,
+            };
             if !paths.iter().any(|path| self.walk(path, from, to)) {
                 return Some(format!("{place:?} went from {from:?} to {to:?}"));
             }

@@ -42,7 +42,7 @@ async fn two_versions_work_side_by_side_and_after_the_migration_the_older_one_is
     assert_eq!(deployment.formats_of_some(&newer[0]).await, ["2"], "all write what all can read");
 
     let refused = deployment.migrate(NEXT, &[]).await.unwrap_err();
-    assert!(refused.contains("3 pods of an older version live"), "{refused}");
+    assert!(refused.contains("3 live pods have an older version"), "{refused}");
     assert_eq!(
         deployment.schemas().await,
         [None; 4],
