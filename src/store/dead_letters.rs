@@ -1,5 +1,6 @@
-//! Dead letters: messages set aside with reason, attempts and position. `lua/withdraw.lua` writes
-//! them; `lua/ingest.lua` (redrive), `lua/discard.lua` and `lua/expire.lua` remove them.
+//! Dead letters: messages that failed or were skipped, with reason, attempts and position.
+//! `lua/withdraw.lua` writes them; `lua/ingest.lua` (redrive), `lua/discard.lua` and `lua/expire.lua`
+//! remove them.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,10 +14,10 @@ const EXPIRE_MAX: u64 = 500;
 /// The most such calls in a row for one destination.
 const EXPIRE_CALLS_MAX: usize = 100;
 
-/// A message set aside.
+/// One dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// When it was set aside, in ms since 1970.
+    /// When the message became a dead letter, in ms since 1970.
     pub at_ms: u64,
     /// The stage in which it failed.
     pub stage: Stage,
