@@ -131,7 +131,7 @@ async fn where_a_role_ends_by_itself_the_whole_ends_and_another_goes_on() {
     let ended = within("it ends by itself", broken.ended()).await.unwrap_err();
     assert!(ended.to_string().contains("the processor of this process ended"), "{ended}");
     broken.stop().await.unwrap();
-    // The ended one has given back its leases.
+    // The process that ended has given back its partitions and leases.
     let running = start(&redis, Vec::new(), false).await;
     send(&running, 1).await;
     desk.journal.reaches(2).await;

@@ -9,10 +9,10 @@ use crate::{
     store::{Store, StoreError, attempts, entry::CatalogEntry, record},
 };
 
-/// A message set aside.
+/// One dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// When it was set aside, in ms since 1970.
+    /// When the message became a dead letter, in ms since 1970.
     pub at_ms: u64,
     /// The stage in which it failed.
     pub stage: Stage,

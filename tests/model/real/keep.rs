@@ -55,7 +55,7 @@ for _, key in ipairs(keys) do
         content[i - 1], content[i] = content[i - 1] .. when(content[i]), ''
       end
     end
-    -- Two that only the time of day sets apart may stand in either order.
+    -- Two entries that differ only in their times may come in either order.
     table.sort(content)
   elseif kind == 'list' then
     content = redis.call('LRANGE', key, 0, -1)
