@@ -2,8 +2,8 @@
 
 use crate::domain::{AttemptError, Attempts, Stage};
 
-/// Failed attempts, stalls, checkpoint, stage in which it halted, when a delayed message is due,
-/// errors.
+/// Failed attempts, stalls, checkpoint, stage in which it halted, when a delayed message that awaits
+/// its turn is due, errors.
 type Kept = (u32, u32, String, String, String, Vec<String>);
 
 /// Reads the stored attempts; empty input means none. Unreadable input also counts as none, as in

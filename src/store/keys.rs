@@ -209,7 +209,7 @@ impl DestinationKeys {
         format!("{}:attempts", self.base)
     }
 
-    /// Where lanes are keys: lanes with a releasable head, and the earliest time for each.
+    /// With ordering by key: lanes with a releasable head, and the earliest time for each.
     pub fn lanes(&self) -> String {
         format!("{}:lanes", self.base)
     }
@@ -264,7 +264,7 @@ impl DestinationKeys {
         format!("{}:log:order", self.base)
     }
 
-    /// Where lanes are keys: the last sequence of recent lanes that are empty now.
+    /// With ordering by key: the last sequence of recent lanes that are empty now.
     pub fn previous(&self) -> String {
         format!("{}:previous", self.base)
     }

@@ -55,7 +55,7 @@ impl Store {
         }
     }
 
-    /// Removes pending messages and, where lanes are keys, their lanes, in batches. Returns how
+    /// Removes pending messages and, with ordering by key, their lanes, in batches. Returns how
     /// many messages there were.
     pub(super) async fn remove_lanes(
         &self,
