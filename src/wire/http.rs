@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A batch has reseq-destination, reseq-sequence (of its first message), reseq-last-sequence,
-//! reseq-batch (their number), reseq-epoch, reseq-attempt, and reseq-key where lanes are keys. The
+//! reseq-batch (their number), reseq-epoch, reseq-attempt, and reseq-key with ordering by key. The
 //! messages' own headers are in its envelopes (`envelope.rs`).
 //!
 //! Ids and keys come from producers and may contain any printable character, but header values may
