@@ -383,7 +383,7 @@ impl Whole {
     }
 }
 
-/// The lowest speed of a body or frame that has begun.
+/// The minimum speed of a body or frame that has begun.
 fn pace_of(config: &Config) -> Pace {
     let window = Duration::from_millis(config.http.body_window_ms);
     Pace::new(config.http.body_bytes_per_second_min, window)

@@ -1,4 +1,4 @@
-//! What earlier attempts at a message left, as the scripts store it (`lua/include/attempts.lua`).
+//! What is stored about earlier attempts at a message (`lua/include/attempts.lua`).
 
 use crate::domain::{AttemptError, Attempts, Stage};
 

@@ -1,4 +1,4 @@
-//! The names of all keys in Redis. No other module spells a key.
+//! The names of all keys in Redis. No other module builds a key name.
 
 use crate::domain::DestinationName;
 
@@ -184,7 +184,7 @@ impl DestinationKeys {
         self.base.clone()
     }
 
-    /// Sequences to claim.
+    /// Sequences that wait to be claimed.
     pub fn waiting(&self) -> String {
         format!("{}:waiting", self.base)
     }

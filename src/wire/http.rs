@@ -4,7 +4,6 @@
 //! POST <url>
 //! reseq-id, reseq-destination, reseq-sequence, reseq-previous, reseq-epoch, reseq-attempt
 //! reseq-key           if the message has an ordering key
-//! reseq-key           if the message has an ordering key
 //! reseq-origin        if it was redriven or replayed: the original's <destination>/<epoch>/<sequence>
 //! content-type        the body's
 //! x-…, ce-…, trace…   the message's own headers

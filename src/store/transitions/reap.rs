@@ -1,4 +1,4 @@
-//! Takes up again what dead processors held, and what is due (`lua/reap.lua`).
+//! Recovers messages whose leases expired, and messages that are due (`lua/reap.lua`).
 
 use std::collections::BTreeMap;
 

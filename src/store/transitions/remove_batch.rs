@@ -1,4 +1,4 @@
-//! Removes some of what a destination has, a call at a time (`lua/remove_batch.lua`).
+//! Removes messages, leases and delays of a destination in batches (`lua/remove_batch.lua`).
 
 use std::collections::BTreeSet;
 
