@@ -236,8 +236,8 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
     }
 }
 
-/// Why this destination cannot accept this arrival, if so. It would never be deliverable: a message
-/// with a line break that no transform removes, for example, would block its lane.
+/// Why this destination cannot accept this arrival, if so. For example, a line break that no transform
+/// removes could never be delivered as a line, and the message would block its lane.
 fn undeliverable(known: &CatalogEntry, arrival: &Arrival) -> Option<&'static str> {
     let destination = &known.destination;
     if arrival.priority.is_some() && destination.ordering != Ordering::None {
