@@ -5,7 +5,7 @@
 --   [1] epoch   reseq:{p07}:epoch
 --   [2] owner   reseq:{p07}:owner
 -- ARGV:
---   [1] token  [2] lease, ms  [3] known of the epoch (include/epoch.lua)
+--   [1] token  [2] lease, ms  [3] `known` of include/epoch.lua
 -- Returns: {epoch, milliseconds that releases must still wait}
 -- Errors: NEWER_SCHEMA <schema>, OWNED <milliseconds that the other's lease lasts> <epoch>
 -- Stores the longest lease: a server that forgets the owner lets others wait for as long.

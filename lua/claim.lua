@@ -32,9 +32,9 @@ local function lease_of(sequence)
   return before_sequence .. sequence .. after_sequence
 end
 
--- A repeated answer reads the records again, because nobody keeps them: it contains only messages still held
--- under this secret. Also returns how many of the sequences are covered, and which are in the answer. The
--- size of the first records decides how many are read at a time.
+-- The answer to a repeated call: reads the records again, because they are not stored with the call, and
+-- contains only messages that are still leased under this secret. Also returns how many of the sequences are
+-- covered, and which are in the answer. The size of the first records decides how many are read at a time.
 local function answer_of(deadline, sequences, room)
   local answer, told, looked, wanted = {deadline}, {}, 0, {}
   local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
@@ -92,7 +92,7 @@ if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. know
 
 expect('ZCARD', KEYS[6], KEYS[7])
 local most = tonumber(ARGV[6])
--- With withdrawn messages in the list: how many at its front are not withdrawn.
+-- If the list has withdrawn messages: how many messages at its front are not withdrawn.
 local clean
 if known[3] then
   expect('SCARD', KEYS[10])

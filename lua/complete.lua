@@ -168,7 +168,7 @@ local function forget_attempts()
   end
 end
 
--- Where lanes are keys: lanes whose heads are now ready.
+-- With ordering by key: lanes whose heads are now ready.
 local heads_ready = {n = 0}
 
 -- Updates hints after messages of a lane became ready. True if one of them may be released.

@@ -12,7 +12,7 @@
 --   [7] previous         reseq:{p07}:d:<dest>:previous
 -- ARGV:
 --   [1] destination  [2] definition (JSON)  [3] 'destination', 'key' or 'none'  [4] 'builtin' or 'worker'
---   [5] known of the epoch  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no limit)
+--   [5] `known` of include/epoch.lua  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no limit)
 --   [8] most expired leases of one message (0: no limit)
 -- Returns: {version, 1 if this changed anything, 1 if it was created, what is paused as in pause.lua, the
 --   epoch in which it was created}

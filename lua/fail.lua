@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- fail: ends failed attempts to process. The messages are tried again after a wait, or halted if their
+-- fail: ends failed processing attempts. The messages are tried again after a wait, or halted if their
 -- attempts are used up.
 --
 -- KEYS:
@@ -17,7 +17,7 @@
 --   [12] epoch            reseq:{p07}:epoch
 -- ARGV:
 --   [1] call number  [2] destination; then 5 per message: sequence, member of leases, wait in ms, '1' if
---   another attempt cannot help, error as JSON
+--   the failure is final, error as JSON
 -- Returns: {'ok' | 'halted' | 'stale_lease' | 'settled' …} in order
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL
 -- include: schema, clock, call, expect, leases, attempts, wake, waiting

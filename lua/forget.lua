@@ -28,7 +28,7 @@
 --   [21] withdrawn    reseq:{p07}:d:<dest>:withdrawn
 --   [22] previous     reseq:{p07}:d:<dest>:previous
 -- ARGV:
---   [1] known of the epoch  [2] destination
+--   [1] `known` of include/epoch.lua  [2] destination
 -- Returns: the highest epoch that a message of it may have carried, or 0 if there was nothing to forget
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
 -- Sent again, it changes nothing: no call number is needed.

@@ -14,7 +14,7 @@
 --   [9] ready         reseq:{p07}:d:<dest>:ready[:<key>]
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] 'destination', 'key' or 'none'
---   [4] known of the epoch  [5] lane's key  [6] sequence  [7] failed attempts, with this one
+--   [4] `known` of include/epoch.lua  [5] lane's key  [6] sequence  [7] failed attempts, with this one
 --   [8] error as JSON  [9] definition version
 -- Returns: 1; 0 if it was halted before
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,

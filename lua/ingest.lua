@@ -24,7 +24,7 @@
 --   […]   per idempotency key, with a window: seen reseq:{p07}:d:<dest>:idempotency:<idempotency key>
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
---   [5] known of the epoch  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
+--   [5] `known` of include/epoch.lua  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
 --   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
 --   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
 --   [13] number of idempotency keys in ARGV  [14] schema of the records  [15] number of arrivals  [16] the sum

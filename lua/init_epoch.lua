@@ -6,7 +6,7 @@
 -- KEYS:
 --   [1] epoch   reseq:{p07}:epoch
 -- ARGV:
---   [1] known of the epoch, with a lease of 0
+--   [1] `known` of include/epoch.lua, with a lease of 0
 -- Returns: 1, or 0 if there was an epoch already
 -- Errors: NEWER_SCHEMA <schema>. Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock, epoch

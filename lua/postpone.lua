@@ -13,7 +13,7 @@
 --   [8] destination   reseq:{p07}:d:<dest>
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination', 'key' or
---   'none'  [5] known of the epoch  [6] lane's key  [7] sequence  [8] failed attempts, including this one
+--   'none'  [5] `known` of include/epoch.lua  [6] lane's key  [7] sequence  [8] failed attempts, including this one
 --   [9] wait, ms  [10] error as JSON  [11] definition version
 -- Returns: when the head may be released, in ms since 1970
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,

@@ -18,14 +18,14 @@
 --   [13] bodies        reseq:{p07}:d:<dest>:bodies
 --   [14] dead          reseq:{p07}:d:<dest>:dead-letters
 --   [15] previous      reseq:{p07}:d:<dest>:previous
---   [16…] per lane (nothing in order: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
+--   [16…] per lane (without ordering: once) 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] definition version  [4] destination
---   [5] 'destination', 'key' or 'none'  [6] known of the epoch  [7] most bytes of records  [8] most
---   messages in the log  [9] number of lanes  [10] number of log entries  [11] number of bodies stored apart
---   to remove with the settled messages  [12] most messages and [13] most bytes of records and bodies for a
---   lane whose head was refused before (at least one message is returned)  [14] most keys of empty lanes
---   whose last sequence is remembered
+--   [5] 'destination', 'key' or 'none'  [6] `known` of include/epoch.lua
+--   [7] most bytes of records  [8] most messages in the log  [9] number of lanes  [10] number of log entries
+--   [11] number of bodies stored apart to remove with the settled messages
+--   [12] most messages and [13] most bytes of records and bodies for a lane whose head was refused before (at
+--   least one message is returned)  [14] most keys of empty lanes whose last sequence is remembered
 --   then 5 per lane: its key (without ordering: the sequence), the last settled sequence (0: none), the sum of
 --   accounted bytes of the settled (a number; if any were tombstones, as in include/left.lua:
 --   'bytes=…;dropped=…;dead_lettered=…;cancelled=…;'), the last sequence that the owner still holds (0: none),
@@ -50,8 +50,8 @@ local known = redis.call('HMGET', KEYS[3], 'version', 'deleted', 'withdrawals', 
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
--- Limits over all lanes of a call: messages to settle, to return, to read in search of those, and whose size
--- to query. A lane that exceeds them is left for the next call.
+-- Limits of a call, over all lanes: messages to settle, messages to return, sequences to read to find those,
+-- and messages whose size to query. A lane for which nothing is left has to ask again.
 local SETTLED_MAX, RUNS_MAX, READS_MAX, SIZED_MAX = 4096, 4000, 12000, 1000
 
 local destination, ordering, room = ARGV[4], ARGV[5], tonumber(ARGV[7])
@@ -130,14 +130,14 @@ local function common_prefix(lane, from, gone, finished)
   return run
 end
 
--- The messages that left a lane. If they are more than one call settles, settles none of this lane, because
--- the owner assumes that all of them are settled.
+-- Reads the messages that left a lane. If there are more than one call may settle, fails for this lane and
+-- settles none: after any other answer, the owner takes all of them for settled.
 local function read_gone(lane)
   if lane.upto == '0' then return end
   local most = settles_left + 1
   local gone = redis.call('ZRANGE', lane.ready, '-inf', lane.upto, 'BYSCORE', 'LIMIT', '0', most)
   settles_left = math.max(0, settles_left - #gone)
-  if #gone == most then error({err = 'more is to be settled than one call may'}) end
+  if #gone == most then error({err = 'more messages to settle than the limit of one call'}) end
   lane.gone = gone
 end
 
@@ -345,7 +345,8 @@ end
 read_hints()
 read_lanes()
 if halted then end_runs_before('ZMSCORE', KEYS[12]) end
--- If no message of a lane may be released, with or without withdrawals, remove its hint.
+-- A lane of which nothing may be released loses its hint. Decided before runs end at withdrawals: a lane
+-- whose messages only wait for a withdrawal keeps its hint.
 for number = 1, lane_count do
   local lane = lanes[number]
   lane.is_empty = lane.is_new and lane.asks and not lane.is_full and #lane.run == 0
@@ -369,7 +370,7 @@ if asks_what_is_gone or has_unwanted_log then
   expect('ZCARD', KEYS[14])
 end
 
--- The most keys that one call forgets; more than it can add.
+-- The most keys that one call forgets. It can add fewer, so the number of keys falls to its limit.
 local FORGOTTEN_MAX = 1000
 
 -- Stores the last sequences of lanes that are now empty, for later messages with their keys. Sequences
@@ -455,8 +456,8 @@ local function count_gone()
   if known[3] and withdrawals ~= tonumber(known[3]) then redis.call('HSET', KEYS[3], 'withdrawals', withdrawals) end
 end
 
--- Removes the hints of lanes without releasable messages. A lane that may have more goes behind the others
--- that wait.
+-- Removes the hints of lanes without releasable messages. A lane that asked for no messages may have more: its
+-- hint goes behind those of the lanes that wait.
 local function renew_hints()
   local hints, empty, back = ordering == 'destination' and KEYS[6] or KEYS[7], {}, {}
   for number = 1, lane_count do
@@ -478,7 +479,8 @@ local function renew_hints()
   end
 end
 
--- A log that is no longer wanted is removed at once, or in portions if bodies are kept for it.
+-- If the destination has no log any more, remove the old one: at once, or in portions if bodies may be stored
+-- apart for it.
 if has_unwanted_log and redis.call('HLEN', KEYS[13]) == 0 then
   redis.call('UNLINK', KEYS[10], KEYS[11])
 elseif has_unwanted_log then

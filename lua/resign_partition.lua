@@ -7,8 +7,8 @@
 --   [2] wake_owner   reseq:{p07}:wake:owner
 --   [3] epoch        reseq:{p07}:epoch
 -- ARGV:
---   [1] token  [2] known of the epoch (include/epoch.lua)  [3] the epoch for which the caller vouches that no
---   sender from before it still sends; '': the caller does not vouch
+--   [1] token  [2] `known` of include/epoch.lua  [3] the epoch for which the caller
+--   vouches that no sender from before it still sends; '': the caller does not vouch
 -- Returns: {1, or 0 if the token no longer owned it; the epoch}
 -- Errors: NEWER_SCHEMA <schema>
 -- Sent again, it changes nothing: no call number is needed.

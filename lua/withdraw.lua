@@ -29,7 +29,7 @@
 --   [22…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 -- ARGV:
 --   [1] destination  [2] definition version  [3] 'destination', 'key' or 'none'  [4] 'parallel' or
---   'serial'  [5] known of the epoch  [6] 'd' dropped, 's' dead-lettered or 'c' cancelled  [7] who asks:
+--   'serial'  [5] `known` of include/epoch.lua  [6] 'd' dropped, 's' dead-lettered or 'c' cancelled  [7] who asks:
 --   '' an operator; 'policy', for halted messages only; or '<owner token> <epoch>', the owner, which is
 --   delivering none of them  [8] reason, as text  [9] failed attempts, including this one (0: as stored)
 --   [10] error as JSON, or ''  [11] number of lanes  [12] most dead letters (0: no limit); then the lanes'
@@ -105,7 +105,7 @@ local LEASES_MAX = 20000
 local is_short = ordering == 'none' or redis.call('LLEN', KEYS[4]) <= LIST_MAX
 local leased, to_note = nil, {}
 
--- True if somebody may hold a lease on this message. Reads all leases once.
+-- True if there may be a lease on this message. Reads all leases once.
 local function is_leased(sequence)
   if not leased then
     leased = {all = redis.call('ZCARD', KEYS[21]) > LEASES_MAX}

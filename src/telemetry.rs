@@ -1,4 +1,4 @@
-//! The names of all metrics, and the log. No other module spells a metric.
+//! The names of all metrics, and the log. No other module names a metric.
 
 mod by_destination;
 
@@ -47,7 +47,7 @@ pub fn redis_call(transition: &'static str, took: Duration, ok: bool) {
     }
 }
 
-/// A Redis took over without writes that replicas had confirmed.
+/// A Redis server became primary without writes that replicas had confirmed.
 pub fn confirmed_lost() {
     counter!("reseq_redis_confirmed_lost_total").increment(1);
 }

@@ -1,4 +1,4 @@
--- What earlier attempts at messages left: a hash by sequence, with entries only for messages that need one.
+-- What is stored about earlier attempts: a hash by sequence, with entries only for messages that need one.
 -- Each is MessagePack of {failed attempts in the current stage, expired leases, checkpoint or '', stage in
 -- which it halted or '', when a message that awaits its turn is due or '', {'<ms since 1970> <error as JSON>'
 -- …, newest first}}.

@@ -1,8 +1,8 @@
--- Makes a script safe to repeat: each caller numbers its calls, and its last answer is kept. A caller makes
--- one call at a time, so it can miss only the last answer.
+-- Makes a script safe to repeat: each caller numbers its calls, and Redis stores the answer to the last one. A
+-- caller makes one call at a time, so only that answer can be lost.
 
--- The kept answer, if this call has already run; the error for a late call, after the caller has made
--- another; nil for a new call.
+-- The stored answer, if this call has already run; an error, if the caller has made a later call; nil for a
+-- new call.
 local function replayed(key, number)
   local kept = redis.call('GET', key)
   if not kept then return nil end

@@ -21,7 +21,7 @@ local function log_gone(log, order, is_gone, first, last)
   return length
 end
 
--- Those of these sequences that are not dead letters: the bodies of dead letters stay.
+-- Returns the sequences that are not dead letters: the bodies of dead letters stay.
 local function no_letters(dead, sequences)
   if #sequences == 0 or redis.call('ZCARD', dead) == 0 then return sequences end
   local rest, scores = {}, redis.call('ZMSCORE', dead, unpack(sequences))

@@ -1,6 +1,6 @@
 -- Reads records in portions, so that not many more are read than fit into the answer.
 
--- How many to read next: as many of the mean size so far as fit into `room`.
+-- How many to read next: as many as fit into `room`, by the mean size of those read so far.
 local function next_look(room, bytes_looked_at, count_looked_at)
   local mean = bytes_looked_at / count_looked_at + 1
   return math.max(32, math.min(1000, math.floor(room / mean)))

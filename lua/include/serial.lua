@@ -2,8 +2,8 @@
 -- behind it await their turn: they are only in in-progress. `place` is as in waiting.lua, with `delayed` and
 -- `attempts`.
 
--- The first unfinished message of a lane; nil if there is none. A binary search: all messages up to one are
--- finished exactly if ready and in-progress have equally many up to it.
+-- The first unfinished message of a lane; nil if there is none. A binary search: all messages up to a sequence
+-- are finished if ready and in-progress have the same number of them up to it.
 local function first_unfinished(in_progress, ready)
   local low, high = 0, redis.call('ZCARD', in_progress) - 1
   if high + 1 == redis.call('ZCARD', ready) then return nil end

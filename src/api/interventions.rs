@@ -201,13 +201,13 @@ async fn head_of(
         (Ordering::Destination, None) => None,
         (Ordering::Key, Some(key)) => Some(key),
         (Ordering::Key, None) => {
-            let detail = "key: names the lane, and is required where lanes are keys; \"\" is the \
+            let detail = "key: names the lane, and is required with ordering by key; \"\" is the \
                           lane of the messages without a key";
             return Err(Problem::invalid_field(detail));
         }
         (Ordering::None, None) => {
             let missing = || {
-                let detail = "sequence: is required where nothing is in order: each message is \
+                let detail = "sequence: is required without ordering, because each message is \
                               the head of a lane of its own";
                 Problem::invalid_field(detail)
             };

@@ -73,7 +73,7 @@ pub struct Api {
     pub stop: CancellationToken,
     /// Tasks that must end before the process does.
     pub tasks: TaskTracker,
-    /// The callers for calls of workers.
+    /// The call sequences for calls of workers.
     pub callers: Arc<workers::CallSequences>,
     /// Renders the metrics, if this process collects them.
     pub metrics: Option<PrometheusHandle>,
@@ -133,7 +133,8 @@ fn steering_routes(body_bytes_max: usize) -> Router<Api> {
         .layer(DefaultBodyLimit::max(body_bytes_max))
 }
 
-/// Without ingest: answers the ingest route whose path has other methods here.
+/// Answers 404 to the ingest route in a process without the role ingest. Its path has other methods
+/// here, so the answer would otherwise be 405.
 pub fn without_ingest() -> Router {
     let nothing = async || {
         let detail = "this process accepts no messages: it does not have the role ingest";
@@ -147,8 +148,8 @@ pub fn is_of_health(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/metrics")
 }
 
-/// The layers around all routes: request ids, the lowest speed of a body, and problems for paths
-/// and methods without a route.
+/// Adds the layers around all routes: request ids, the minimum speed of a body, and problems for
+/// paths and methods without a route.
 pub fn surround(routes: Router, pace: Pace) -> Router {
     routes
         .fallback(async || Problem::new(Code::NotFound, "there is nothing at this path"))
@@ -204,7 +205,7 @@ async fn unread(response: &mut Response) -> Problem {
     Problem { status: response.status(), ..Problem::new(Code::InvalidRequest, detail) }
 }
 
-/// Parses a body as JSON of this shape. An error names the path of the field.
+/// Parses a body as JSON. An error names the path of the field.
 fn read_json<T: DeserializeOwned>(
     body: Result<Bytes, BytesRejection>,
     max: usize,
@@ -262,7 +263,7 @@ fn half_way(mut problem: Problem, done: &[(&str, u64)]) -> Problem {
 
 /// The problem when Redis has little or no memory left.
 fn memory_high() -> Problem {
-    let detail = "Redis has little memory left (ingest.memory_high_percent), and accepts nothing \
+    let detail = "Redis has little memory left (ingest.memory_high_percent); Reseq accepts nothing \
                   more until some of it is free";
     Problem::new(Code::MemoryHigh, detail)
 }

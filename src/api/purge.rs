@@ -47,7 +47,7 @@ pub(super) async fn purge(
     let mut purging = Purging { target, key, last: 0, cancelled: 0, withdrawing: 0, damaged };
     let store = &api.store;
     let counts = store.counts(purging.target.known()).await?;
-    // Messages that arrive from here on are not purged, or the purge might never end.
+    // Messages that arrive from now on are not purged: otherwise the purge might never end.
     purging.last = counts.last_sequence;
     if dry_run {
         let by_state = match purging.key {
@@ -120,7 +120,7 @@ impl Purging {
         }
     }
 
-    /// Cancels halted messages. Where lanes are keys, only this finds a message whose record is
+    /// Cancels halted messages. With ordering by key, only this finds a message whose record is
     /// missing.
     async fn halted(&mut self) -> Result<(), Problem> {
         let (store, mut cursor) = (self.target.api.store.clone(), None);

@@ -38,8 +38,8 @@ pub(super) fn wrong_state(detail: impl Into<String>) -> Problem {
     Problem::new(Code::WrongState, detail)
 }
 
-/// Withdraws a message, given the key of its lane. If somebody may be working on it, leaves a
-/// pending withdrawal.
+/// Withdraws a message, given the key of its lane. If a processor or sender may be working
+/// on it, leaves a pending withdrawal.
 pub(super) async fn one(
     target: &mut Target,
     how: Tombstone,

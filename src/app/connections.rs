@@ -1,5 +1,5 @@
-//! The slots for HTTP connections. A client that has sent no request yields its slot to a later
-//! one; one whose request is in progress keeps it.
+//! The slots for HTTP connections. When all are taken, a connection without a request in progress
+//! yields its slot to a new one.
 
 use std::{
     collections::HashMap,

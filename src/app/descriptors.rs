@@ -6,12 +6,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::serve_http::{CLOSING_MAX, RESERVE};
 use crate::config::{self, Config, ConfigError};
 
-/// The most to ask for, because the system keeps a table of them.
+/// The most descriptors to ask for: the system keeps a table of them.
 const LIMIT_MAX: u64 = 1 << 20;
-/// The fewest to keep for everything except incoming connections: deliveries, Redis, logs,
+/// The minimum to keep for everything except incoming connections: deliveries, Redis, logs,
 /// transforms, listeners, and health checks beyond the limit.
 const KEPT_MIN: usize = 64 + RESERVE + CLOSING_MAX;
-/// The limits without configuration, if there are enough descriptors.
+/// The default limits, if there are enough descriptors.
 const HTTP_MAX: usize = 4096;
 const TCP_MAX: usize = 1024;
 

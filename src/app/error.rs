@@ -42,7 +42,7 @@ pub enum AppError {
         /// The cause.
         problem: std::io::Error,
     },
-    /// A Reseq in another program started this one as if it were a `reseq` binary.
+    /// Reseq as a library in another program started that program as if it were the `reseq` binary.
     #[error(
         "this program was started to run jq expressions, which only a reseq binary can; \
          RESEQ_JQ_RUNNER must name one"

@@ -185,9 +185,9 @@ impl Parts {
         let presence = store.clone().stay(background.clone());
         tokio::spawn(supervisor.watch("presence", presence));
         let watching = store.clone().watch_rights(background.clone());
-        tokio::spawn(supervisor.watch("watch over rights", watching));
+        tokio::spawn(supervisor.watch("check of rights", watching));
         let watching = store.clone().watch_damage(background.clone());
-        tokio::spawn(supervisor.watch("watch over what is damaged", watching));
+        tokio::spawn(supervisor.watch("check for damage", watching));
         let wakes = Wakes::default();
         define_destinations(&store, &config.destinations).await?;
         let catalog = Catalog::load(store.clone()).await?;
@@ -198,9 +198,9 @@ impl Parts {
         define_topics(&store, &catalog, &config.topics).await?;
         let in_file = InFile::new(catalog.clone(), &config.destinations, &config.topics);
         let watching = in_file.clone().watch(background.clone());
-        tokio::spawn(supervisor.watch("watch over the file's destinations", watching));
+        tokio::spawn(supervisor.watch("check of the file's definitions", watching));
         let (due, timing) = DueTimer::new(store.clone(), background.clone());
-        tokio::spawn(supervisor.watch("timer of what is due", timing));
+        tokio::spawn(supervisor.watch("timer of due messages", timing));
         let client = wire::http::client()?;
         let background = background.clone();
         Ok(Parts { store, catalog, in_file, wakes, due, client, transforms, metrics, background })
@@ -293,7 +293,7 @@ impl Whole {
         let server = HttpServer::new(routes, &config.http, descriptors.http, stop.clone());
         let serving = server.run(listener, listeners.clone());
         listeners.spawn(supervisor.watch("HTTP listener", serving));
-        // The roles get only a part of shutdown_ms, because other parts stop after them.
+        // The roles get only a part of shutdown_ms, because other parts have to stop after them.
         let drain = Duration::from_millis(config.shutdown_ms) * 7 / 10;
         if roles.contains(&Role::Processor) {
             let processor = Processor {
@@ -383,7 +383,7 @@ impl Whole {
     }
 }
 
-/// The lowest speed of a body or frame that has begun.
+/// The minimum speed of a body or frame that has begun.
 fn pace_of(config: &Config) -> Pace {
     let window = Duration::from_millis(config.http.body_window_ms);
     Pace::new(config.http.body_bytes_per_second_min, window)

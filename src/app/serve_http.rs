@@ -40,7 +40,8 @@ use crate::{
 /// Connections accepted beyond the limit, to answer health checks and to refuse others with a
 /// problem.
 pub(super) const RESERVE: usize = 32;
-/// Connections that may be closing besides those; at this limit no more are accepted.
+/// Connections beyond those that may be in the process of closing; at this limit no more are
+/// accepted.
 pub(super) const CLOSING_MAX: usize = 16;
 /// The longest head of a request, and the read buffer for a body, in bytes.
 const BUFFER_BYTES_MAX: usize = 64 << 10;

@@ -21,7 +21,7 @@ pub struct LeaseToken {
     pub secret: Arc<str>,
     /// When it was claimed, in ms since 1970 by the claiming pod's clock. For display only.
     pub claimed_ms: u64,
-    /// The lane's ordering key, where lanes are keys.
+    /// The lane's ordering key, with ordering by key.
     pub key: Option<String>,
 }
 

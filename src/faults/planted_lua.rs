@@ -1,8 +1,8 @@
 //! Other texts of Lua files, for tests that plant a bug in a script. The bugs themselves are in
 //! `tests/lua_bugs/`.
 //!
-//! [`plant`] gives a text to what one thread puts together. `RESEQ_PLANTED_SCRIPTS` names a folder to
-//! a process: a file in it takes the place of the file of the same path in `lua/`.
+//! [`plant`] replaces a file for the scripts that the current thread assembles. In a process,
+//! `RESEQ_PLANTED_SCRIPTS` names a folder whose files replace those of the same path in `lua/`.
 
 /// The text to use for a file: unchanged.
 #[cfg(not(feature = "planted-bugs"))]

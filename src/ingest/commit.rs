@@ -1,7 +1,7 @@
 //! Group commit: arrivals that come while a call to Redis is in flight make the next call.
 //!
 //! Calls for one destination run strictly one after the other, so arrivals get their sequences in
-//! the order of submission. After a temporary failure, later arrivals of the same producer are
+//! the order of submission. After a temporary failure, later arrivals of the same [`Session`] are
 //! refused too: otherwise the failed one, sent again, would end up behind them.
 
 #[cfg(feature = "planted-bugs")]
@@ -29,10 +29,10 @@ use crate::{
     store::{Catalog, DueTimer, GroupCommit, Store, StoreError},
 };
 
-/// Queued jobs for one destination; beyond that, `submit` waits.
+/// The most queued jobs of one destination. When the queue is full, `submit` waits.
 const QUEUE_MAX: usize = 1024;
 
-/// One producer's stream of arrivals: a request or a connection. Cheap to clone.
+/// The arrivals of one request or one connection. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     failed: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ impl Session {
     }
 }
 
-/// Arrivals of one producer for one destination, to be stamped in this order.
+/// Arrivals of one session for one destination, to be stamped in this order.
 struct Job {
     arrivals: Arc<[Arrival]>,
     session: Session,
@@ -66,7 +66,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// True while the outcomes are not there yet.
+    /// True until the outcomes exist.
     pub fn is_waiting(&self) -> bool {
         self.reply.is_empty()
     }
@@ -160,7 +160,7 @@ impl Committer {
     }
 }
 
-/// Maps an error of reading a definition: nothing was sent to be stored.
+/// Maps an error while reading a definition. No message was sent to Redis, so none is stored.
 fn unread(error: &StoreError) -> Refusal {
     match error {
         StoreError::NoRights(_) => refusal(error),

@@ -20,10 +20,10 @@ pub struct Receipt {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// There is no such destination.
-    #[error("there is no destination {0:?}; PUT /v1/destinations/{0} makes one")]
+    #[error("there is no destination {0:?}; PUT /v1/destinations/{0} creates one")]
     UnknownDestination(String),
     /// There is no such topic.
-    #[error("there is no topic {0:?}; PUT /v1/topics/{0} makes one")]
+    #[error("there is no topic {0:?}; PUT /v1/topics/{0} creates one")]
     UnknownTopic(String),
     /// The destination could never deliver it.
     #[error("{0}")]

@@ -28,15 +28,16 @@ use crate::{
 const CALLS_MAX: usize = 8;
 /// The most messages of one claim.
 const CLAIM_MAX: usize = 256;
-/// At least this many destinations can be processed side by side: none gets more than this fraction
-/// of the slots, unless its share is larger.
+/// In its turn, a destination gets its share of the free slots by weight, or a quantum if that is
+/// more: all slots divided by this number.
 const SIDE_BY_SIDE: usize = 16;
-/// The most slots that a destination gets beyond its share.
+/// The largest quantum.
 const QUANTUM_MAX: usize = 64;
-/// With fewer free slots than a quantum, wait up to this long for the previous claim: meanwhile
-/// more slots become free, and a claim for one message costs Redis nearly as much as one for many.
+/// With fewer free slots than a quantum and a claim in flight, wait until this long after the last
+/// claim began, so that more slots become free: a claim for one message costs Redis nearly as much
+/// as one for many.
 const GATHER: Duration = Duration::from_millis(5);
-/// How long to retry requeueing the messages of a claim that had no answer.
+/// How long to try to requeue the messages of a claim that had no answer.
 const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
 /// The most destinations of one partition that one poll returns; later polls find the others.
 const LOOK_MAX: usize = 100;
@@ -66,13 +67,15 @@ pub(super) struct Claims {
     under_way: HashMap<DestinationName, bool>,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
     looking: Option<Look>,
-    /// Poll again: the poll in flight may be older than the reason for this one.
+    /// Poll again afterwards: the poll in flight may have missed a change.
     look_again: bool,
     /// When the last claim started.
     begun: Instant,
-    /// Destinations whose last claim had no answer. Claim again, since it may have got messages.
+    /// Destinations whose last claim failed. The next poll claims again: Redis may have leased
+    /// messages to it.
     unanswered: Vec<DestinationName>,
-    /// Destinations for which such a claim may hold messages that no process knows.
+    /// Destinations with a claim that Redis did not answer: it may have leased messages that no
+    /// process has received.
     lost: HashSet<DestinationName>,
     /// Callers without a call in flight.
     callers: HashMap<DestinationName, CallSequence>,
@@ -157,7 +160,7 @@ impl Claims {
         }
     }
 
-    /// A message of this destination has left its slot.
+    /// Frees a slot of this destination: the message in it is done.
     pub(super) fn freed(&mut self, name: &DestinationName) {
         self.slots.give_back(name, 1);
     }
@@ -227,8 +230,8 @@ impl Claims {
         self.calls.push(call.boxed());
     }
 
-    /// Requeues messages of claims without an answer, because this process will not repeat the
-    /// claims. After `deadline`, their leases expire instead. False if there is nothing to requeue.
+    /// Begins to requeue the messages of claims without an answer, because this process claims no
+    /// more. After `deadline`, their leases expire instead. False if there is nothing to requeue.
     pub(super) fn give_back_all_lost(&mut self, deadline: tokio::time::Instant) -> bool {
         let lost: Vec<_> = self.lost.iter().cloned().collect();
         for name in &lost {
@@ -240,8 +243,8 @@ impl Claims {
         !lost.is_empty()
     }
 
-    /// Repeats a claim that had no answer: it gets the same messages, and requeues them, so that no
-    /// stall is counted.
+    /// Repeats a claim that had no answer. Redis returns the same messages, and they are requeued, so
+    /// that no stall is counted.
     fn give_back_lost(&mut self, known: Arc<CatalogEntry>, deadline: tokio::time::Instant) {
         let name = &known.destination.name;
         if self.under_way.contains_key(name) || !self.lost.remove(name) {

@@ -26,7 +26,7 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 
 /// The outcome of an attempt.
 pub(super) enum Outcome {
-    /// Deliver this message; and whether Redis already has it so.
+    /// Deliver this message. `is_unchanged`: Redis already stores it like this.
     Completed { output: Box<Stamped>, is_unchanged: bool },
     /// Retry after a wait, unless the attempts are used up.
     Failed { wait: Duration, is_final: bool, error: AttemptError },

@@ -92,7 +92,7 @@ impl Processor {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                // Without it, no lease may be held. It ends only by a panic.
+                // It ends only by a panic. No lease may be held without it.
                 _ = &mut extender => return,
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Waiting(name)) => claims.hint(name),

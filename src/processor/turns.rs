@@ -11,7 +11,7 @@ const REMEMBERED_MAX: usize = 1024;
 
 /// The destinations in the queue for their turn. First is the one that used least, relative to its
 /// weight; among equals, the one that waited longest. A new or returning destination starts at the
-/// level of the one being served: nobody saves up turns, so nobody waits longer than one round.
+/// level of the one being served: no destination saves up turns, so none waits longer than one round.
 #[derive(Default)]
 pub(super) struct Turns {
     /// By the cost used so far, then by number of arrival.
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(one_by_one(&[&a, &b], 6), "ababab");
         let served = one_by_one(&[&a, &c], 40);
         assert_eq!(served.matches('c').count(), 30, "{served}");
-        // Nobody waits longer than a round.
+        // No destination waits longer than a round.
         assert!(!served.contains("cccc"), "{served}");
     }
 

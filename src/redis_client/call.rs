@@ -1,4 +1,4 @@
-//! Calls to the server that holds a key: scripts, plain commands, and questions about many keys at once.
+//! Calls to the server that holds a key: scripts, plain commands, and queries of many keys at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use super::{
 const REDIRECTS_MAX: usize = 8;
 /// How long a call waits before it asks again for a slot that is being moved.
 const LATER: Duration = Duration::from_millis(20);
-/// Questions about single keys under way at once, where a question about many had to be split.
+/// The most pipelines in flight when a query of many slots has to be split into single ones.
 const SINGLE_MAX: usize = 8;
 
 /// The answer of `TIME`: seconds, and microseconds within the second.
@@ -34,12 +34,13 @@ pub fn server_ms((seconds, micros): ServerTime) -> u64 {
 }
 
 impl RedisClient {
-    /// Runs a script once, where its first key is.
+    /// Runs a script once, at the server that holds its first key.
     pub async fn run<T: FromRedisValue>(&self, call: &ScriptCall<'_>) -> Result<T, ClientError> {
         self.at(call.route(), Work::Script(call)).await
     }
 
-    /// Runs plain commands, all in one round trip, where this key is. They must be of one slot.
+    /// Runs plain commands in one round trip at the server that holds this key. All their keys must be
+    /// in one slot.
     pub async fn query_at<T: FromRedisValue>(
         &self,
         key: &[u8],
@@ -48,8 +49,9 @@ impl RedisClient {
         self.at(key, Work::Commands(pipe)).await
     }
 
-    /// Runs plain commands of many slots, each pipeline of one: those that one node serves in one
-    /// round trip, the nodes side by side. A node that does not answer costs only its own answers.
+    /// Runs pipelines of many slots; the keys of each pipeline must be in one slot. Pipelines for the
+    /// same node share one round trip, and all nodes are queried in parallel. If a node does not answer,
+    /// only its pipelines fail.
     pub async fn query_each(&self, pipes: &[Pipeline]) -> Vec<Answers> {
         let routes = pipes.iter().map(|pipe| String::from_utf8_lossy(&route_of(pipe)).into_owned());
         let (groups, unserved) = self.spread(&routes.collect::<Vec<_>>());
@@ -79,7 +81,7 @@ impl RedisClient {
                     node.discard(&link, &error);
                     Err(error.into())
                 }
-                // A slot has moved, maybe: each question finds its own way.
+                // A slot may have moved: run each pipeline on its own, following redirects.
                 Err(_) => return self.query_alone(members, pipes).await,
             },
         };
@@ -114,8 +116,8 @@ impl RedisClient {
         Ok(server_ms(time))
     }
 
-    /// Asks each server that serves some of these keys once, by one of them: what it said of itself, for
-    /// each key; none where it did not answer.
+    /// Calls `ask` once for each server, with one of the keys that it serves. Returns the server's answer
+    /// for each key; `None` if it did not answer.
     pub(super) async fn of_servers<'k, T: Copy, F: Future<Output = Option<T>>>(
         &self,
         keys: &'k [String],
@@ -134,7 +136,7 @@ impl RedisClient {
         all
     }
 
-    /// Asks all primaries. Returns one answer or error for each.
+    /// Runs plain commands on all primaries. Returns one answer or error for each.
     pub async fn query_primaries<T: FromRedisValue>(
         &self,
         pipe: &Pipeline,
@@ -143,7 +145,7 @@ impl RedisClient {
         answers.into_iter().map(|answer| answer.and_then(fitting)).collect()
     }
 
-    /// Asks everyone who holds data, side by side.
+    /// Asks all primaries in parallel. Returns one answer or error for each.
     pub async fn each_primary<Q: Question>(
         &self,
         question: &Q,
@@ -160,7 +162,7 @@ impl RedisClient {
         join_all(asked).await
     }
 
-    /// True when Redis answers: of a cluster, one of its masters.
+    /// Succeeds if Redis answers; in a cluster, if one master answers.
     pub async fn ping(&self) -> Result<(), ClientError> {
         let mut pipe = redis::pipe();
         pipe.cmd("PING").ignore();
@@ -174,7 +176,7 @@ impl RedisClient {
         Err(last)
     }
 
-    /// Runs one call at the server of a key, and follows redirects.
+    /// Runs one call at the server that holds a key, and follows redirects.
     async fn at<T: FromRedisValue>(&self, key: &[u8], work: Work<'_>) -> Result<T, ClientError> {
         self.value_at(key, work).await.and_then(fitting)
     }
@@ -199,12 +201,12 @@ impl RedisClient {
     }
 }
 
-/// What a server is asked over one connection.
+/// A query of one server, over one connection.
 pub trait Question: Sync {
-    /// What it answers.
+    /// The type of its answer.
     type Answer: Send;
 
-    /// Asks it.
+    /// Sends it and waits for the answer.
     fn ask(
         &self,
         connection: &mut MultiplexedConnection,
@@ -268,7 +270,7 @@ impl Redirects {
     }
 }
 
-/// The key of the first command. All commands of a pipeline must be of its slot.
+/// The key of the first command. All keys of the pipeline must be in its slot.
 pub fn route_of(pipe: &Pipeline) -> Vec<u8> {
     let key = |command: &redis::Cmd| match command.args_iter().nth(1) {
         Some(redis::Arg::Simple(key)) => key.to_vec(),
@@ -278,18 +280,18 @@ pub fn route_of(pipe: &Pipeline) -> Vec<u8> {
     let first = keys.next().unwrap_or_default();
     debug_assert!(
         keys.all(|key| slot_of(&key) == slot_of(&first)),
-        "the commands of a pipeline are of several slots"
+        "the keys of a pipeline are in several slots"
     );
     first
 }
 
-/// The entries that are valid UTF-8. One damaged hint must not hide the others.
+/// Reads a list of texts. Skips entries that are not valid UTF-8: a damaged one must not hide the others.
 pub fn texts(answer: Option<Value>, what: &str) -> Result<Vec<String>, ClientError> {
     let all: Vec<Vec<u8>> = read(answer, what)?;
     Ok(all.into_iter().filter_map(|one| String::from_utf8(one).ok()).collect())
 }
 
-/// Reads one of the answers of a pipeline.
+/// Reads one of the answers of a pipeline. `what` names the query in an error.
 pub fn read<T: FromRedisValue>(value: Option<Value>, what: &str) -> Result<T, ClientError> {
     redis::from_redis_value(value.unwrap_or(Value::Nil)).map_err(|_| unexpected(what))
 }

@@ -1,4 +1,4 @@
-//! Redis as a whole: which server a call goes to, now and after an answer that sends it elsewhere.
+//! All servers of a deployment: which one a call goes to, and where it goes after an error.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::config::{self, Access, Host, Topology};
 /// All connections of this process to Redis.
 pub struct RedisClient {
     servers: Servers,
-    /// How long an unanswered call is waited for, and a slot that is being moved.
+    /// How long to wait for an answer, and for a slot that is being migrated.
     pub(super) patience: Duration,
     pub(super) takeovers: Takeovers,
 }
@@ -45,11 +45,11 @@ pub(super) type NodeKeys = (Arc<Node>, Vec<usize>);
 #[derive(Clone)]
 pub(super) struct Route {
     pub(super) node: Arc<Node>,
-    /// The slot is being migrated to this node.
+    /// The slot is being migrated to this node: `ASKING` must precede each command.
     pub(super) asking: bool,
 }
 
-/// How to go on after a call failed.
+/// What to do after a call failed.
 pub(super) enum Next {
     /// Repeat the call there: it has not run.
     Again(Route),
@@ -60,7 +60,7 @@ pub(super) enum Next {
 }
 
 impl RedisClient {
-    /// Connects to nobody yet: the first calls do.
+    /// Opens no connection yet: the first calls do.
     pub fn open(settings: &config::Redis) -> Result<RedisClient, ClientError> {
         let (patience, count) = (settings.timeout(), settings.connections);
         let topology = settings.topology().map_err(ClientError::Unavailable)?;
@@ -95,7 +95,7 @@ impl RedisClient {
         }
     }
 
-    /// The server of a key.
+    /// The server that holds a key.
     pub(super) async fn route(&self, key: &[u8]) -> Result<Route, ClientError> {
         let cluster = match &self.servers {
             Servers::One(node) => return Ok(Route { node: node.clone(), asking: false }),
@@ -143,7 +143,7 @@ impl RedisClient {
         }
     }
 
-    /// How to go on after this node answered a call with an error.
+    /// What to do after this node answered a call with an error.
     pub(super) async fn after(&self, error: &RedisError, asked: &Node) -> Next {
         let ErrorKind::Server(kind) = error.kind() else { return Next::GiveUp };
         let Servers::Cluster(cluster) = &self.servers else { return Next::GiveUp };

@@ -25,7 +25,8 @@ fn begun() -> Instant {
 }
 
 /// Milliseconds since 1970 by Redis's clock, as this pod estimates it: the last `TIME` plus the
-/// time since. For display and metrics only; decisions use `TIME` in the scripts.
+/// time since; before the first `TIME`, this pod's own clock. For display and metrics only; decisions
+/// use `TIME` in the scripts.
 pub fn server_clock_ms() -> u64 {
     match AHEAD_MS.load(Ordering::Relaxed) {
         UNKNOWN => {

@@ -1,5 +1,5 @@
-//! A Redis Cluster: which master serves which slot. Asks the nodes once a second, and whenever one
-//! of them redirects a call.
+//! A Redis Cluster: which master serves which slot. A `MOVED` answer corrects one slot. All slots
+//! are read again once a second, when a slot has no known master, and while one is being migrated.
 //!
 //! The cluster connection of redis-rs is not used: while it refreshes the slots, which a dead
 //! master makes it do constantly, all calls to all nodes wait, and it waits for every node.
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::config::{Access, Host};
 
-/// How many nodes are asked for the slots at once.
+/// The most nodes that one query of the slots asks.
 const ASKED_MAX: usize = 16;
 /// Once one node has answered, wait at most this long for the others.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
@@ -33,11 +33,11 @@ pub(super) struct Cluster {
     access: Access,
     connections: usize,
     patience: Duration,
-    /// The nodes that the URL names. They are always asked, too.
+    /// The nodes that the URL names. Each query asks them first.
     seeds: Vec<Host>,
     nodes: Mutex<HashMap<Host, Arc<Node>>>,
     slots: RwLock<Slots>,
-    /// When the slots were last asked for. The lock is held during the query.
+    /// When the slots were last queried. The lock is held during the query.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 

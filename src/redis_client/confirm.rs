@@ -31,7 +31,7 @@ pub enum Confirm {
     },
 }
 
-/// How a server can tell that something is on its disk.
+/// How a server confirms that writes are on its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fsync {
     /// `WAITAOF` waits for it.
@@ -56,9 +56,9 @@ impl RedisClient {
         Ok((fitting(answer)?, confirmed))
     }
 
-    /// How the server that holds this key can tell that something is on its disk, if it can. It is
-    /// asked as it is now: its settings can be changed while it runs, and another server may have
-    /// taken over.
+    /// How the server that holds this key confirms that writes are on its disk, if it can. Asks the
+    /// server each time: its settings can change while it runs, and another server may have taken
+    /// over.
     pub async fn fsync(&self, key: &[u8]) -> Result<Option<Fsync>, ClientError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("server");
@@ -183,8 +183,8 @@ impl Wait {
     }
 }
 
-/// True if this server's `WAITAOF` answers only when the disk has synced. With `appendfsync everysec`
-/// that of Redis 7.4 may answer before (redis/redis#13793, fixed in 8.0), and so does that of Valkey:
+/// True if this server's `WAITAOF` answers only when the data is on disk. With `appendfsync everysec`,
+/// Redis 7.4 may answer too early (redis/redis#13793, fixed in 8.0). So does Valkey:
 /// `tests/faults/power_cut` showed it for 8.1.1 and 9.1.2.
 fn waits_for_sync(redis_version: &str, is_valkey: bool) -> bool {
     let mut numbers = redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));

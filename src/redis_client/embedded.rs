@@ -47,7 +47,8 @@ pub struct EmbeddedRedis {
     server: Server,
     process_id: u32,
     data_dir: DataDir,
-    /// No process sends any of its messages: not since its last clean stop, or not until it ends.
+    /// No process is sending any of its messages: none has since the last clean stop, or none will until
+    /// the server has ended.
     is_clean: bool,
 }
 

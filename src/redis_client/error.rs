@@ -1,24 +1,25 @@
-//! What a call to Redis can end in, by what the caller may conclude about it.
+//! Errors of calls to Redis, by what the caller may conclude: whether the call has run, and whether a
+//! repeat can succeed.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 /// Why a call to Redis did not succeed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClientError {
-    /// Redis did not take the call; nothing has changed.
+    /// Redis did not accept the call; nothing has changed.
     #[error("Redis is not available: {0}")]
     Unavailable(String),
-    /// The call was sent, and no answer came: it may have been carried out, or still be.
+    /// The call was sent but not answered: it may have run, or may still run.
     #[error("Redis did not confirm the call: {0}")]
     Unconfirmed(String),
-    /// The Redis user may not do what the call needs; names it as the rule of an ACL that is
-    /// missing. Nothing has changed.
+    /// The Redis user may not do what the call needs. Names the missing ACL rule. Nothing has
+    /// changed.
     #[error("the Redis user lacks a right: {0}")]
     NoRights(String),
     /// Redis refuses what would use more memory; nothing has changed.
     #[error("Redis has no memory left")]
     OutOfMemory,
-    /// The error has a name that is not one of the server's: a script returned it.
+    /// The error has a code that is not one of the server's: a script returned it.
     #[error("{text}")]
     Named {
         /// The first word.
@@ -28,16 +29,16 @@ pub enum ClientError {
         /// The whole error, for a log.
         text: String,
     },
-    /// Redis could not carry the call out, and cannot if it is made again: a key is of another type,
-    /// a script met what it does not expect. Some of it may have been carried out.
+    /// Redis could not run the call, and a repeat would fail too: a key has another type, or a script
+    /// met unexpected data. Part of the call may have run.
     #[error("Redis could not carry out the call: {0}")]
     Failed(String),
-    /// The answer has another shape than its command documents.
-    #[error("Redis holds what this version cannot read: {0}")]
+    /// The answer does not have the documented shape.
+    #[error("Redis holds data that this version cannot read: {0}")]
     Unreadable(String),
 }
 
-/// Stands in place of an ACL rule when Redis does not accept the user or the password.
+/// Used instead of an ACL rule when Redis does not accept the user or the password.
 const UNKNOWN_USER: &str = "Redis does not accept the name or the password of redis.url";
 
 /// True when the connection that gave this error must not be used again.
@@ -53,9 +54,9 @@ pub(super) fn is_broken(error: &RedisError) -> bool {
         || matches!(error.code(), Some("NOREPLICAS" | "UNBLOCKED"))
 }
 
-/// An answer of this command has another shape than documented.
+/// The answer of this command does not have the documented shape.
 pub(super) fn unexpected(what: &str) -> ClientError {
-    ClientError::Unreadable(format!("an answer of {what} has another shape than documented"))
+    ClientError::Unreadable(format!("the answer of {what} does not have the documented shape"))
 }
 
 /// True if the error occurred inside a script: earlier commands of the script have run.
@@ -74,7 +75,8 @@ fn rule_of(detail: &str) -> String {
     }
 }
 
-/// The first error of a pipeline, as only that has a code and a text; other errors unchanged.
+/// The first error inside a failed pipeline, because the error of the pipeline itself has no code and
+/// no text. Other errors unchanged.
 fn first_of(error: RedisError) -> RedisError {
     let errors = error.clone().into_server_errors();
     let first = errors.as_deref().and_then(<[_]>::first);
@@ -89,7 +91,7 @@ impl From<RedisError> for ClientError {
             "OOM" => return ClientError::OutOfMemory,
             "NOPERM" if !is_of_script(detail) => return ClientError::NoRights(rule_of(detail)),
             "NOAUTH" | "WRONGPASS" => return ClientError::NoRights(UNKNOWN_USER.to_owned()),
-            // The server answers so before it runs anything. `BUSY` is about another call's script.
+            // The server had not run anything. `BUSY`: it is still running the script of another call.
             "NOREPLICAS" | "MISCONF" | "BUSY" => {
                 return ClientError::Unavailable(error.to_string());
             }
@@ -124,16 +126,16 @@ impl From<RedisError> for ClientError {
                 text: error.to_string(),
             },
             ErrorKind::UnexpectedReturnType => ClientError::Unreadable(error.to_string()),
-            // `Parse` among them: what came back is not in the protocol of Redis, so the call may have been
-            // carried out. An answer that only holds something else than it should is read by `fitting`.
+            // Includes `Parse`: the answer is not in the protocol of Redis, and the call may have run.
+            // (`fitting` handles an answer in the protocol that has an unexpected type.)
             _ if error.is_connection_refusal() => ClientError::Unavailable(error.to_string()),
             _ => ClientError::Unconfirmed(error.to_string()),
         }
     }
 }
 
-/// Reads an answer that has arrived. One of another shape is not taken for one that did not arrive: the
-/// client library calls both errors of parsing.
+/// Converts an answer. If it has an unexpected type, the error is `Unreadable`: the client library
+/// reports a parse error, as for an answer outside the protocol, which means `Unconfirmed`.
 pub(super) fn fitting<T: redis::FromRedisValue>(answer: Value) -> Result<T, ClientError> {
     redis::from_redis_value(answer).map_err(|error| ClientError::Unreadable(error.to_string()))
 }

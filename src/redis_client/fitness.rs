@@ -15,7 +15,7 @@ use super::{
 /// How long a start waits while Redis loads its data.
 const LOADING_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Why nothing is trusted to this Redis. Each is a plain sentence that says what to do.
+/// Why Reseq refuses to use this Redis. Each text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum UnfitServer {
     /// It does not answer.
@@ -56,7 +56,7 @@ pub enum UnfitServer {
     },
     /// It is not in a cluster, but the URL names one.
     #[error(
-        "Redis at {url} is no node of a cluster. Set redis.url to redis://host:port, or to \
+        "Redis at {url} is not a node of a cluster. Set redis.url to redis://host:port, or to \
          redis+sentinel://host:port,…/service-name."
     )]
     IsNoCluster {
@@ -83,7 +83,8 @@ pub struct Fitness {
     pub version: String,
     /// Warnings for the operator.
     pub warnings: Vec<String>,
-    /// One more warning: missing rights for wake-ups. A running pod checks these itself.
+    /// A warning about missing rights for wake-ups. It is not in `warnings`, because a running pod checks
+    /// these rights again and logs it then.
     pub lacks: Option<String>,
 }
 
@@ -100,18 +101,18 @@ impl Fitness {
     }
 }
 
-/// What the user of a connection may do.
+/// Whether the user of a connection has the rights that Reseq needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admitted {
-    /// All that it must; perhaps with a sentence about what would be better.
+    /// Yes; with a sentence if it lacks optional rights.
     Yes(Option<String>),
-    /// Not what it must; a sentence that says what is missing.
+    /// No; with a sentence that says what is missing.
     No(String),
 }
 
 impl RedisClient {
-    /// Waits until everybody who holds data has loaded it, and checks them. `admission` asks what the
-    /// user may do there.
+    /// Waits until all primaries have loaded their data, and checks them. `admission` asks each which
+    /// rights the user has.
     pub async fn check<Q: Question<Answer: Into<Admitted>>>(
         &self,
         url: &str,
@@ -214,7 +215,7 @@ async fn check_server(
     Ok(Fitness { version, warnings, lacks: None })
 }
 
-/// A setting of the server; empty if the server does not tell.
+/// A setting of the server; empty if the server does not answer.
 async fn setting(connection: &mut MultiplexedConnection, name: &str) -> String {
     let told = redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await;
     let told: (String, String) = told.unwrap_or_default();

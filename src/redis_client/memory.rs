@@ -29,13 +29,13 @@ impl Memory {
 }
 
 impl RedisClient {
-    /// What the server that holds this key says of its memory.
+    /// Memory use and limit of the server that holds this key.
     pub async fn memory_at(&self, key: &str) -> Result<Memory, ClientError> {
         let (info,): (String,) = self.query_at(key.as_bytes(), &ask_memory()).await?;
         read_info(&info).ok_or_else(|| unexpected("INFO memory"))
     }
 
-    /// The same for the server of each of these keys; none where it does not answer.
+    /// The same for the server of each of these keys; `None` if it does not answer.
     pub async fn memory_of(&self, keys: &[String]) -> Vec<Option<Memory>> {
         self.of_servers(keys, |key| async move { self.memory_at(key).await.ok() }).await
     }

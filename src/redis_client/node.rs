@@ -26,7 +26,7 @@ use super::{
 };
 use crate::config::Host;
 
-/// How long a call waits for a connection to a server that is known not to answer.
+/// How long a call waits for a connection to a server that did not answer before.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The address of a server.
@@ -40,12 +40,13 @@ pub(super) enum NodeAddress {
 /// A server.
 pub(super) struct Node {
     pub(super) address: NodeAddress,
+    /// How long to wait for a connection, and for an answer.
     pub(super) patience: Duration,
     shared: Vec<SharedConnection>,
     next: AtomicUsize,
     /// For calls that wait for replicas ([`Node::take_alone`]). Created on first use.
     pub(super) pool: Mutex<Option<Pool>>,
-    /// The last attempt to reach it failed.
+    /// The last attempt to connect failed, or a call since then had no answer in time.
     is_down: AtomicBool,
 }
 
@@ -138,7 +139,8 @@ impl Node {
         self.forget_pool();
     }
 
-    /// The next call that waits opens other connections; those in use end with their calls.
+    /// Drops the pool. The next call that waits for replicas creates another one; connections in use end
+    /// with their calls.
     pub(super) fn forget_pool(&self) {
         *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -185,12 +187,12 @@ impl Node {
         self.discard_all();
     }
 
-    /// How many connections of each kind there may be.
+    /// The number of shared connections, and the most connections of the pool.
     pub(super) fn connections(&self) -> usize {
         self.shared.len()
     }
 
-    /// True if the last attempt to reach it failed.
+    /// True if the last attempt to connect failed, or a call since then had no answer in time.
     pub(super) fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Relaxed)
     }

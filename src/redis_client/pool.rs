@@ -1,5 +1,5 @@
-//! Connections for calls that block their connection (`WAIT`). Each such call gets one for itself
-//! from a pool.
+//! Connections for calls that block their connection (`WAIT`, `WAITAOF`). Each such call takes one
+//! from a pool, and no other call uses it meanwhile.
 
 use std::sync::{Arc, PoisonError};
 
@@ -75,6 +75,7 @@ impl Dedicated {
 
 impl Drop for Dedicated {
     fn drop(&mut self) {
+        // The call failed or was dropped: close its connection. Those in the pool may be broken, too.
         if let Some(connection) = self.connection.take() {
             drop(Connection::take(connection));
             self.node.forget_pool();

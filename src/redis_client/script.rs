@@ -1,4 +1,4 @@
-//! Lua scripts, called by their hash, and sent whole to a node that does not have them.
+//! Lua scripts: called by their hash (`EVALSHA`); a node that does not have one gets the source.
 
 use redis::{
     Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, ToRedisArgs, aio::ConnectionLike,
@@ -7,7 +7,7 @@ use redis::{
 /// One script, ready to be called.
 #[derive(Debug)]
 pub struct Script {
-    /// What calls of it are named in metrics, logs and errors.
+    /// The name of its calls in metrics, logs and errors.
     pub name: &'static str,
     /// The script as Redis runs it.
     pub script: redis::Script,

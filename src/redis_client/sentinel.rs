@@ -1,4 +1,4 @@
-//! Finds the primary: the server that most sentinels name and that reports the role itself.
+//! Finds the primary: the server that most sentinels name, if it confirms that it has this role.
 
 use std::{
     collections::HashMap,
@@ -111,7 +111,7 @@ impl Sentinels {
         if role != "master" {
             let (name, port) = host;
             return Err(ClientError::Unavailable(format!(
-                "the sentinels name {name}:{port}, which is a {role} still"
+                "the sentinels name {name}:{port}, which still reports the role {role:?}"
             )));
         }
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(host);

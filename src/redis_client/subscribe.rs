@@ -1,5 +1,6 @@
-//! Subscriptions that follow what moves: one connection to each server that tells of some channels.
-//! Once a second they check that each listens where it should, and that each connection still answers.
+//! Subscriptions that follow slots to other servers: one connection to each server that serves some of
+//! the channels. Once a second, checks which server serves each channel, and that each connection still
+//! answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,21 +14,22 @@ use super::{
     node::Node,
 };
 
-/// Messages that wait to be handed on; when there are more, [`Heard::Gap`] stands for them.
+/// The most received messages that wait for the subscriber. More are dropped, and reported as
+/// [`Heard::Gap`].
 const BACKLOG_MAX: usize = 4096;
-/// How often the places and the connections are checked.
+/// How often to check the connections, and which server serves each channel.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Before a listener that has ended is replaced.
+/// The pause before a listener that has ended is replaced.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a subscription tells.
+/// An event of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// This was published.
+    /// A published message.
     Message {
         /// The channel.
         channel: String,
-        /// What was sent there; none if it is no text.
+        /// The message; `None` if it is not valid UTF-8.
         text: Option<String>,
     },
     /// Messages may have been missed.
@@ -37,13 +39,13 @@ pub enum Heard {
 /// The channels of one subscription.
 #[derive(Debug, Clone, Default)]
 pub struct Channels {
-    /// Each served where a key of this name would be (`SSUBSCRIBE`).
+    /// Sharded channels: the server that would hold a key of this name serves each (`SSUBSCRIBE`).
     pub sharded: Vec<String>,
-    /// Told to all nodes, so heard on each (`SUBSCRIBE`).
+    /// A channel that every node of a cluster serves (`SUBSCRIBE`).
     pub everywhere: String,
 }
 
-/// Takes what a subscription tells.
+/// Receives the events of a subscription.
 pub type OnHeard = Arc<dyn Fn(Heard) + Send + Sync>;
 
 impl RedisClient {
@@ -58,7 +60,7 @@ impl RedisClient {
             tokio::select! {
                 () = stop.cancelled() => return,
                 looked = self.survey() => if let Err(error) = looked {
-                    tracing::debug!(%error, "cannot find out where Redis is");
+                    tracing::debug!(%error, "cannot find out which server serves which channel");
                 }
             }
             let (mut wanted, _) = self.spread(&channels.sharded);
@@ -89,8 +91,8 @@ struct Listener {
 }
 
 impl Listener {
-    /// True if it listens to what it should; then that is taken out of what is wanted. A slot that has
-    /// moved is heard elsewhere.
+    /// True if it runs and has exactly the channels of one entry of `wanted`; removes that entry. False,
+    /// for example, after a slot has moved to another node.
     fn is_wanted(&self, wanted: &mut Vec<NodeKeys>) -> bool {
         let position = wanted
             .iter()
@@ -115,9 +117,9 @@ struct Subscriber {
 impl Subscriber {
     async fn listen(self, node: Arc<Node>, members: Vec<usize>) {
         let Err(error) = self.hear(&node, &members).await;
-        tracing::debug!(%error, "cannot listen to channels of Redis");
+        tracing::debug!(%error, "cannot subscribe to channels of Redis");
         if matches!(error, ClientError::NoRights(_)) {
-            // No sooner than rights may have been given.
+            // Only an operator can grant the rights, so do not retry at once.
             tokio::time::sleep(CHECK_EVERY).await;
         }
         self.ended.notify_one();

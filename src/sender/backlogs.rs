@@ -15,31 +15,32 @@ use crate::{
     telemetry::{self, Backlog},
 };
 
-/// How often a destination is looked at, at most.
+/// The shortest time between two rounds.
 const EVERY: Duration = Duration::from_secs(5);
-/// The most destinations that one look asks for, of all senders together: with more, a round takes
-/// several looks.
+/// The most destinations that one query covers, of all senders together: with more, a round takes
+/// several queries.
 pub(super) const BACKLOGS_LOOK_MAX: usize = 500;
-/// How many of these are looked at for damaged messages: a part of the halted ones of each.
+/// The most destinations to check for damaged messages at a time: some halted messages of each.
 const DAMAGED_LOOK_MAX: usize = 10;
 
-/// What this pod has told of.
+/// The destinations whose backlog this pod reports.
 #[derive(Default)]
 pub(super) struct Backlogs {
     round: Round,
     begun: Option<Instant>,
-    /// In the last round, and so far in this one.
+    /// Reported in the last round.
     told: HashSet<DestinationName>,
+    /// Reported so far in this round.
     telling: HashSet<DestinationName>,
-    /// Destinations with halted messages, and how far these have been looked at for damaged ones.
+    /// Destinations with halted messages, and how far these have been checked for damage.
     halted: BTreeMap<DestinationName, usize>,
-    /// The last of them that was looked at.
+    /// The last of them that was checked.
     looked_at: Option<DestinationName>,
 }
 
 impl Backlogs {
-    /// Tells the numbers of so many of these partitions' destinations, if it is time. Those that are
-    /// gone, or that another pod has now, end with the round.
+    /// Reports the numbers of the next `some` destinations of these partitions, if it is time. At the
+    /// end of a round, stops reporting those that are gone or belong to another pod now.
     pub(super) async fn tell(
         &mut self,
         store: &Store,
@@ -65,8 +66,8 @@ impl Backlogs {
         }
     }
 
-    /// Looks for damaged messages among those that are halted, at some destinations in turn: who met
-    /// them may not be there any more.
+    /// Looks for damaged messages among the halted ones, at some destinations in turn: the process that
+    /// found the damage may have ended.
     async fn find_damaged(&mut self, store: &Store, catalog: &Catalog) {
         for _ in 0..DAMAGED_LOOK_MAX.min(self.halted.len()) {
             let after = self.looked_at.clone().map_or(Bound::Unbounded, Bound::Excluded);
@@ -82,7 +83,7 @@ impl Backlogs {
                 Ok(Some(next)) => drop(self.halted.insert(name, next)),
                 Ok(None) => drop(self.halted.remove(&name)),
                 Err(error) => {
-                    tracing::debug!(destination = %name, %error, "cannot look for what is damaged");
+                    tracing::debug!(destination = %name, %error, "cannot check for damaged messages");
                 }
             }
         }
@@ -105,9 +106,9 @@ impl Backlogs {
                         self.halted.entry(name.clone()).or_default();
                     }
                 }
-                // What was told stays told until its server answers.
+                // The last numbers stay until the server answers.
                 Err(error) => {
-                    tracing::debug!(destination = %name, %error, "cannot look how much is pending");
+                    tracing::debug!(destination = %name, %error, "cannot read a backlog");
                 }
             }
             self.telling.insert(name.clone());

@@ -1,5 +1,5 @@
-//! The partitions that this pod owns. A task of its own takes, renews and gives back each of them, so
-//! that a server that does not answer delays only the leases of its own partitions.
+//! The partitions that this pod owns. Each has a task of its own that takes, renews and gives back its
+//! lease. So a server that does not answer delays only the leases of its own partitions.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -135,10 +135,10 @@ impl Holdings {
         let partition = lease.partition;
         loop {
             self.hold(&lease).await;
-            // Tasks may still run that do not know that the lease is over.
+            // Some tasks may still run, without knowing that the lease is over.
             let was_lost = lease.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
             lease.lost.cancel();
-            // Redis must not hear of it while something may still be sent.
+            // Do not give it back in Redis while something may still be sent.
             lease.finished().await;
             let is_free = self.resign(&lease, was_lost).await;
             if !is_free || lease.draining.is_cancelled() || self.leaving.is_cancelled() {

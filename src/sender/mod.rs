@@ -52,7 +52,7 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-/// Checks that go round the destinations, some of them each second.
+/// Periodic checks of destinations. Each covers some of the destinations every second.
 #[derive(Default)]
 struct Rounds {
     /// For halted messages.
@@ -83,14 +83,14 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 const EXPIRED_CHECK_MAX: usize = 200;
 
 impl Rounds {
-    /// True if a round over the age of dead letters has begun, or is due again.
+    /// True if a round of the check for dead letters that are too old is in progress, or is due.
     fn expires(&self) -> bool {
         self.expired_at.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY)
     }
 }
 
-/// This pod's part of a check, in proportion to its partitions. So more senders together do not ask Redis
-/// for more.
+/// This pod's part of a check, in proportion to its partitions, so that the load on Redis does not grow
+/// with the number of senders.
 fn part_of(check_max: usize, owned: usize, partitions: u16) -> usize {
     (check_max * owned).div_ceil(usize::from(partitions.max(1))).max(1)
 }
@@ -148,8 +148,8 @@ impl Work {
         Work { sender, holdings, running, scan: None, scan_again: false, rounds, house: None }
     }
 
-    /// Tells the task of a destination that lanes may be releasable, if this pod owns its partition. Starts the
-    /// task if there is none.
+    /// Pokes the task of a destination: lanes may be releasable. Does so only if this pod owns its partition.
+    /// Starts the task if there is none.
     fn poke(&mut self, name: &DestinationName) {
         let partition = name.partition(self.sender.store.keys().partitions());
         let Some(lease) = self.holdings.of(partition) else { return };
@@ -210,8 +210,8 @@ impl Work {
         found
     }
 
-    /// Recovers what dead processors held and what has waited out its backoff, runs the checks that are due, and
-    /// notes what is being delivered. In a task of its own: there may be much of it.
+    /// Recovers messages whose leases expired or whose delay is over, runs the checks that are due, and stores
+    /// how many messages are being delivered. In a task of its own, because it may take long.
     fn keep_house(&mut self) {
         let partitions = self.holdings.partitions();
         if planted::is("house_not_kept") {
@@ -231,12 +231,12 @@ impl Work {
             if !counts.is_empty()
                 && let Err(error) = store.note_delivering(&counts).await
             {
-                tracing::debug!(%error, "cannot note what is being delivered");
+                tracing::debug!(%error, "cannot store how many messages are being delivered");
             }
             if !partitions.is_empty()
                 && let Err(error) = store.recover(&partitions).await
             {
-                tracing::debug!(%error, "cannot recover what is overdue");
+                tracing::debug!(%error, "cannot recover overdue messages");
             }
             let mut rounds = rounds.lock().await;
             let (some, _) = catalog.some(&mut rounds.halted, &partitions, part(HALTED_CHECK_MAX));

@@ -17,9 +17,9 @@ use super::holdings::Holdings;
 const ROLE: &str = "sender";
 /// While partitions change their owners, the pods are counted at most this often.
 const RECOUNT: Duration = Duration::from_millis(50);
-/// A pod without a heartbeat for so long may be dead.
+/// A pod without a heartbeat for this long may be dead.
 const SILENT: Duration = Duration::from_millis(2_500);
-/// While the partitions of a dead pod become free, Redis is asked for them this often.
+/// How often to ask for free partitions while those of a dead pod become free.
 const POLL_AGAIN: Duration = Duration::from_millis(100);
 /// The most calls in flight that take partitions.
 const CALLS_MAX: usize = 64;
@@ -105,7 +105,7 @@ impl Ownership {
         let lease = holdings.lease;
         match holdings.in_time(holdings.store.heartbeat(ROLE, lease)).await {
             Ok((pods, silent_for)) => self.count_pods(pods.max(1), silent_for),
-            // On a cluster, maybe only the node with the heartbeats is gone: assume as many pods as before.
+            // In a cluster, it may be that only the node with the heartbeats is gone: keep the last count.
             Err(error) => tracing::debug!(%error, "cannot count the senders"),
         }
         let share = self.share();

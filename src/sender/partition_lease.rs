@@ -60,8 +60,8 @@ impl PartitionLease {
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lease was renewed. A lease that had expired before the answer came is lost all the same: another
-    /// sender may have owned the partition meanwhile.
+    /// Redis renewed the lease. If it had expired before the answer came, it is lost anyway: another sender
+    /// may have owned the partition meanwhile.
     pub(super) fn extend(&self, valid_until: Instant, takeover_wait: Duration) {
         if !self.lasts() {
             self.lost.cancel();
@@ -69,7 +69,7 @@ impl PartitionLease {
         }
         *self.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = valid_until;
         let now = Instant::now();
-        // The owner that it waited for may have reported that it has stopped.
+        // The takeover wait may end early: the owner it was for may have vouched that it has stopped.
         self.takeover_wait_until.send_if_modified(|until| {
             let is_over = takeover_wait.is_zero() && *until > now;
             *until = if is_over { now } else { *until };
@@ -100,8 +100,8 @@ impl PartitionLease {
         self.lost.cancel();
     }
 
-    /// The epoch for which this pod can vouch once nothing is sent under the lease any more: no sender of
-    /// an earlier epoch sends then.
+    /// The epoch for which this pod can vouch, once nothing is sent under this lease any more: that no sender
+    /// of an earlier epoch still sends.
     pub(super) fn vouched(&self) -> Option<Epoch> {
         self.followed_by.get().copied()
     }

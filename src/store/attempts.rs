@@ -1,9 +1,9 @@
-//! What earlier attempts at a message left, as the scripts store it (`lua/include/attempts.lua`).
+//! What is stored about earlier attempts at a message (`lua/include/attempts.lua`).
 
 use crate::domain::{AttemptError, Attempts, Stage};
 
-/// Failed attempts, stalls, checkpoint, stage in which it halted, when a delayed message is due,
-/// errors.
+/// Failed attempts, stalls, checkpoint, stage in which it halted, when a delayed message that awaits
+/// its turn is due, errors.
 type Kept = (u32, u32, String, String, String, Vec<String>);
 
 /// Reads the stored attempts; empty input means none. Unreadable input also counts as none, as in

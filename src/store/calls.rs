@@ -1,5 +1,5 @@
-//! Calls to Redis as the store makes them: each is measured, and what it says of damage, missing rights
-//! and newer schemas is noted.
+//! The store's calls to Redis. Each is measured, and its errors about damage, missing rights and newer
+//! schemas are recorded.
 
 use bytes::Bytes;
 use redis::{FromRedisValue, Pipeline, Value};
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Store, StoreError, damage::Called, keys::DestinationKeys};
 use crate::redis_client::{Answers, Confirm, RedisClient, ScriptCall, route_of};
 
-/// How many keys one step of a scan passes, about.
+/// About how many keys one step of a scan visits.
 const SCAN: usize = 1000;
 
 impl Store {
@@ -28,8 +28,8 @@ impl Store {
         result
     }
 
-    /// Runs a script once, and waits until what it wrote is where it should be, but no longer than
-    /// `redis.timeout_ms`. False if it is not known to be there: the script has run all the same.
+    /// Runs a script once, and waits up to `redis.timeout_ms` until its writes have the durability
+    /// `confirm`. False if that is not confirmed; the script has run all the same.
     pub async fn run_confirmed<T: FromRedisValue>(
         &self,
         call: &ScriptCall<'_>,
@@ -62,8 +62,8 @@ impl Store {
         self.query_at(&key, pipe).await
     }
 
-    /// The same for a question about many things: a key of the wrong type is answered by nothing, and
-    /// hides no other answer.
+    /// Like `query`, for many keys: if a key has the wrong type, commands that fail return nil, and the
+    /// query does not fail as a whole.
     pub(super) async fn query_lenient(&self, pipe: &Pipeline) -> Result<Vec<Value>, StoreError> {
         let error = match self.query(pipe).await {
             Err(error) => error,
@@ -96,8 +96,9 @@ impl Store {
         answer
     }
 
-    /// Runs plain commands of many slots, each pipeline of one: those that one node serves in one
-    /// round trip, the nodes side by side. A node that does not answer costs only its own answers.
+    /// Runs pipelines of many slots; the keys of each pipeline must be in one slot. Pipelines for the
+    /// same node share one round trip, and all nodes are queried in parallel. If a node does not
+    /// answer, only its pipelines fail.
     pub(super) async fn query_each(
         &self,
         pipes: &[Pipeline],
@@ -113,7 +114,7 @@ impl Store {
         answers.into_iter().zip(pipes).map(noted).collect()
     }
 
-    /// True when Redis answers: of a cluster, one of its masters.
+    /// Succeeds if Redis answers; in a cluster, if one master answers.
     pub async fn ping(&self) -> Result<(), StoreError> {
         Ok(self.client().ping().await?)
     }
@@ -166,7 +167,7 @@ pub(super) fn answered<T>(
         some.push(match answer {
             Ok(answer) => Some(answer),
             Err(error) => {
-                tracing::debug!(%error, "a part of a question was not answered");
+                tracing::debug!(%error, "a part of a query failed");
                 last = Some(error);
                 None
             }
@@ -178,7 +179,7 @@ pub(super) fn answered<T>(
     }
 }
 
-/// The error for an answer that does not have the documented shape.
+/// The error for an answer of `what` that does not have the documented shape.
 pub(super) fn unexpected(what: &str) -> StoreError {
-    StoreError::Unreadable(format!("an answer of {what} has another shape than documented"))
+    StoreError::Unreadable(format!("the answer of {what} does not have the documented shape"))
 }

@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use super::{Store, StoreError, entry::CatalogEntry};
 use crate::{domain::Sequence, faults::planted, telemetry};
 
-/// Limits of what is kept: calls, destinations with damaged messages, and messages for each of
-/// these. More is shown only when some of it is over.
+/// Limits of what is remembered: calls, destinations with damaged messages, and messages for each of
+/// these. Further damage is noted only after some of it has ended.
 const KEPT_MAX: usize = 100;
 /// How many damaged messages of a destination are listed by sequence.
 const NAMED_MAX: usize = 5;
@@ -29,7 +29,7 @@ const KEYS_MAX: usize = 64;
 /// After a failure, a success clears it only this much later: calls of one kind serve several
 /// lanes, so one lane may fail while others succeed.
 const OVER_AFTER: Duration = Duration::from_secs(5);
-/// A failure is forgotten if no call repeats it for so long and no check confirms it.
+/// A failure is forgotten if for this long no call repeats it and no check confirms it.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
 /// Damage of one destination or key.

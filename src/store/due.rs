@@ -83,7 +83,7 @@ async fn run(store: Store, mut notes: mpsc::Receiver<(Instant, u16)>, stop: Canc
                 let partitions: BTreeSet<u16> = now.into_values().flatten().collect();
                 let partitions: Vec<u16> = partitions.into_iter().collect();
                 if let Err(error) = store.recover(&partitions).await {
-                    tracing::debug!(%error, "cannot recover what is due; the partition's owner will");
+                    tracing::debug!(%error, "cannot recover due messages; the partition's owner will");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! A destination as the store knows it: its definition, and what a script is told of it.
+//! A destination in the catalog: its definition, and the values that scripts get from it.
 
 use super::keys::Claimers;
 use crate::domain::{Destination, Epoch, Ordering, Processing, TransformKind};
@@ -50,7 +50,7 @@ pub struct CatalogEntry {
     pub version: u64,
     /// The partition it lives in.
     pub partition: u16,
-    /// What a person has paused.
+    /// What an operator has paused.
     pub paused: Paused,
     /// The epoch in which it was created. A destination that is removed and created again under the
     /// same name is another one, with a higher epoch.
@@ -72,7 +72,7 @@ impl CatalogEntry {
     }
 }
 
-/// The ordering, as the scripts spell it.
+/// The ordering, as text for the scripts.
 pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
     match ordering {
         Ordering::Destination => "destination",
@@ -81,7 +81,7 @@ pub(super) fn ordering_text(ordering: Ordering) -> &'static str {
     }
 }
 
-/// The processing mode, as the scripts spell it.
+/// The processing mode, as text for the scripts.
 pub(super) fn processing_text(processing: Processing) -> &'static str {
     match processing {
         Processing::Parallel => "parallel",

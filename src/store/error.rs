@@ -66,7 +66,7 @@ pub enum StoreError {
     #[error("the partition's records are written in schema {0}")]
     StaleSchema(u32),
     /// The data in Redis is not what this version writes.
-    #[error("Redis holds what this version cannot read: {0}")]
+    #[error("Redis holds data that this version cannot read: {0}")]
     Unreadable(String),
 }
 
@@ -137,7 +137,7 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "STALE_SCHEMA" => StoreError::StaleSchema(number() as u32),
         "UNREADABLE" => StoreError::Unreadable(detail),
         "NO_RIGHTS" => StoreError::NoRights(detail),
-        // What this version has never heard of: it may have come after a write.
+        // This version does not know the code. The script may have written something before.
         _ => StoreError::Failed(text),
     }
 }

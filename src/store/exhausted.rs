@@ -64,8 +64,8 @@ impl Store {
         }
     }
 
-    /// Applies the policy to halted messages that no pod has handled. Called now and then by the
-    /// owner of their partitions.
+    /// Applies the policy to halted messages that no pod has handled. The owner of their partitions
+    /// calls it now and then.
     pub async fn settle_all_halted(&self, some: &[Arc<CatalogEntry>]) {
         let concerned =
             some.iter().filter(|known| known.destination.on_exhausted != OnExhausted::Halt);

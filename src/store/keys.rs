@@ -1,4 +1,4 @@
-//! The names of all keys in Redis. No other module spells a key.
+//! The names of all keys in Redis. No other module builds a key name.
 
 use crate::domain::DestinationName;
 
@@ -184,7 +184,7 @@ impl DestinationKeys {
         self.base.clone()
     }
 
-    /// Sequences to claim.
+    /// Sequences that wait to be claimed.
     pub fn waiting(&self) -> String {
         format!("{}:waiting", self.base)
     }
@@ -209,7 +209,7 @@ impl DestinationKeys {
         format!("{}:attempts", self.base)
     }
 
-    /// Where lanes are keys: lanes with a releasable head, and the earliest time for each.
+    /// With ordering by key: lanes with a releasable head, and the earliest time for each.
     pub fn lanes(&self) -> String {
         format!("{}:lanes", self.base)
     }
@@ -264,7 +264,7 @@ impl DestinationKeys {
         format!("{}:log:order", self.base)
     }
 
-    /// Where lanes are keys: the last sequence of recent lanes that are empty now.
+    /// With ordering by key: the last sequence of recent lanes that are empty now.
     pub fn previous(&self) -> String {
         format!("{}:previous", self.base)
     }

@@ -1,4 +1,4 @@
-//! What is kept of a message that has left.
+//! The log entry of a message that has left.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -98,7 +98,7 @@ impl LogEntry {
         }
     }
 
-    /// Which body of its message stays stored apart for this entry.
+    /// Which of its message's bodies that are stored apart this entry needs.
     pub(super) fn part_kept(&self) -> Option<Part> {
         self.content.as_ref()?.part().map(|(part, _)| part)
     }

@@ -1,8 +1,8 @@
 //! What Redis holds and does for Reseq: keys, records, scripts, and what each call means.
 //!
-//! [`transitions`] change Redis, one file for each script. [`queries`] read it. The [`catalog`] is what
-//! this pod knows of all destinations. Below them stand keys, records and errors, and below these
-//! [`crate::redis_client`], which knows nothing of Reseq.
+//! [`transitions`] change Redis, one file for each script. [`queries`] read it. The [`catalog`] is this
+//! pod's copy of all definitions. They use the modules for keys, records and errors, which use
+//! [`crate::redis_client`]. That one knows nothing of Reseq.
 
 pub mod catalog;
 pub mod queries;
@@ -109,7 +109,7 @@ struct Inner {
     seed: uuid::Uuid,
     /// The epochs seen, and how long an owner that Redis forgot may continue.
     epochs: Epochs,
-    /// Replicas of each primary.
+    /// Replicas of each primary, as configured.
     replicas: u32,
     schemas: Schemas,
     rights: Rights,
@@ -128,7 +128,8 @@ impl CallSequence {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Gives up the current call without an answer. If it still arrives at Redis, Redis refuses it.
+    /// Gives up the current call without an answer. If it arrives at Redis after the next call, Redis
+    /// refuses it.
     pub fn give_up(&self) {
         self.number.fetch_add(1, Ordering::Relaxed);
     }
@@ -216,8 +217,8 @@ impl Store {
         pipe.exists(&meta);
         let (is_known,): (bool,) = self.query(&pipe).await?;
         if !is_known {
-            // Before any other pod knows the deployment: later, a missing epoch means a forgotten
-            // one.
+            // Write the epochs before any pod can find the deployment: after that, a missing epoch
+            // means that Redis has lost it.
             self.init_epoch().await?;
         }
         let mut pipe = redis::pipe();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  [ 'T' why | 'B' <length of the body> ';' ]  [ 'P' <previous> ';' | 'N' <priority> ';' ]
-//!    tombstone  the body is stored apart         lanes are keys     no ordering
+//!    tombstone  the body is stored apart         ordering by key    no ordering
 //!  format <accounted_bytes> ',' <length of the header> ';'  MessagePack header  body, to the end
 //!  '2', by the schema
 //! ```
@@ -150,8 +150,8 @@ pub fn of_redriven(
     of_stamped(&plain, Ordering::Destination, schema)
 }
 
-/// The record of a stamped message, with an output or a repaired body. `apart` of the message tells
-/// what is stored so far.
+/// The record of a stamped message, with an output or a repaired body. `apart` of the message
+/// says which bodies are stored so far.
 pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written {
     let body = &stamped.message.body.bytes;
     let mut out = Vec::with_capacity(body.len().min(INLINE_MAX) + 80);

@@ -1,4 +1,4 @@
-//! Why Reseq does not start on what it was given.
+//! Why Reseq refuses to start on the configured Redis.
 
 use super::known_schema;
 use crate::redis_client;

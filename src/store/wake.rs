@@ -16,7 +16,7 @@ use crate::{
 /// Wake-ups that a slow listener may leave unread. Beyond that, it must poll everything.
 const BACKLOG_MAX: usize = 4096;
 
-/// What there may be to do.
+/// A kind of wake-up: what there may be to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wake {
     /// A destination without waiting messages got some.
@@ -74,7 +74,7 @@ impl Wakes {
     }
 }
 
-/// What a message on a channel means.
+/// Parses messages on the channels of wake-ups.
 struct Meanings {
     sharded: Vec<String>,
     partition_of: HashMap<String, u16>,

@@ -3,7 +3,7 @@
 //! ```text
 //! no field `accepted` in it, whatever else it is (empty, text, other JSON)    all
 //! {"accepted": n}, n a whole number from 0 to the size of the batch           the first n
-//! anything else that names `accepted`, or may be part of such an object       none: it is unclear
+//! anything else that names `accepted`, or may be part of such an object       unclear: counts as none
 //! ```
 //!
 //! An unclear answer must not count as accepted: messages that the receiver does not have would be
@@ -21,7 +21,7 @@ use super::answer::excerpt;
 /// The field with the number.
 const FIELD: &str = "accepted";
 
-/// What an answer says about its batch.
+/// How many messages of a batch an answer acknowledges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Accepted {
     /// The first messages, this many; 0 is a refusal.
@@ -62,7 +62,7 @@ fn is_named_in(text: &str) -> bool {
     })
 }
 
-/// What a JSON value says about the field, at any depth.
+/// What a JSON value contains about the field, at any depth.
 #[derive(Default)]
 struct Said {
     /// The number, if the value is a whole number.

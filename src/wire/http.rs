@@ -4,7 +4,6 @@
 //! POST <url>
 //! reseq-id, reseq-destination, reseq-sequence, reseq-previous, reseq-epoch, reseq-attempt
 //! reseq-key           if the message has an ordering key
-//! reseq-key           if the message has an ordering key
 //! reseq-origin        if it was redriven or replayed: the original's <destination>/<epoch>/<sequence>
 //! content-type        the body's
 //! x-…, ce-…, trace…   the message's own headers
@@ -14,7 +13,7 @@
 //! ```
 //!
 //! A batch has reseq-destination, reseq-sequence (of its first message), reseq-last-sequence,
-//! reseq-batch (their number), reseq-epoch, reseq-attempt, and reseq-key where lanes are keys. The
+//! reseq-batch (their number), reseq-epoch, reseq-attempt, and reseq-key with ordering by key. The
 //! messages' own headers are in its envelopes (`envelope.rs`).
 //!
 //! Ids and keys come from producers and may contain any printable character, but header values may

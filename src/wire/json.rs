@@ -36,9 +36,9 @@ pub fn json_body(content_type: &str, bytes: &[u8], depth_max: usize) -> Option<B
     embeddable(std::str::from_utf8(bytes).ok()?, depth_max)
 }
 
-/// This JSON, to be embedded in JSON that holds several messages. `None` if it could keep a reader
-/// from parsing the whole: some parsers refuse deep nesting (`depth_max` is for the whole), numbers
-/// beyond a double, and escapes for half of a surrogate pair.
+/// This JSON, to be embedded in JSON with several messages. `None` if some parsers would then refuse the
+/// whole document: for nesting deeper than `depth_max` (of the whole document), numbers beyond a double,
+/// or escapes for half of a surrogate pair.
 pub fn embeddable(text: &str, depth_max: usize) -> Option<Box<RawValue>> {
     let json = RawValue::from_string(text.to_owned()).ok()?;
     let bytes = json.get().as_bytes();

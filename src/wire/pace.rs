@@ -1,4 +1,4 @@
-//! The lowest speed at which a client must send a body or frame.
+//! The minimum speed at which a client must send a body or frame.
 
 use std::{
     future::Future,
@@ -15,7 +15,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-/// The lowest speed. Only time spent waiting for the client counts.
+/// The minimum speed. Only time spent waiting for the client counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// The fewest bytes per window; 0: no limit.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::code::Code;
 
-/// How many seconds a client waits before it sends again what failed for a time.
+/// `Retry-After` of temporary problems, in seconds.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// A problem, as `application/problem+json`.
@@ -50,13 +50,13 @@ impl Problem {
     /// A 404.
     pub fn unknown_destination(name: &str) -> Problem {
         let detail =
-            format!("there is no destination {name:?}; PUT /v1/destinations/{name} makes one");
+            format!("there is no destination {name:?}; PUT /v1/destinations/{name} creates one");
         Problem::new(Code::UnknownDestination, detail)
     }
 
     /// A 404.
     pub fn unknown_topic(name: &str) -> Problem {
-        let detail = format!("there is no topic {name:?}; PUT /v1/topics/{name} makes one");
+        let detail = format!("there is no topic {name:?}; PUT /v1/topics/{name} creates one");
         Problem::new(Code::UnknownTopic, detail)
     }
 
@@ -74,9 +74,9 @@ impl Problem {
         Problem::new(Code::BodyTooLarge, detail)
     }
 
-    /// A 400: a body that broke off.
+    /// A 400: an incomplete body.
     pub fn broken_body() -> Problem {
-        Problem::new(Code::InvalidBody, "the body did not come to its end")
+        Problem::new(Code::InvalidBody, "the body is incomplete")
     }
 
     /// A 408: a body that arrived too slowly.

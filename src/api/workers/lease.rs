@@ -284,7 +284,7 @@ async fn claim_from(
         }
     }
     match claimed {
-        // The call may have claimed messages that nobody knows.
+        // Redis may have leased messages, although there was no answer.
         Err(error @ StoreError::Unconfirmed(_)) => {
             handout::recover(api, known, caller, lease);
             Err(error.into())

@@ -59,7 +59,7 @@ impl CallSequences {
     }
 
     fn put_back(&self, name: &DestinationName, caller: CallSequence) {
-        // Give up a call without an answer: it is not repeated here.
+        // If the last call had no answer, it is not repeated: the next one gets a new number.
         caller.give_up();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() >= CALLERS_OF_MAX && !idle.contains_key(name) {

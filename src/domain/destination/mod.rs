@@ -67,10 +67,10 @@ pub struct Destination {
     /// 0: no limit.
     #[serde(default = "default_dead_letters_max")]
     pub dead_letters_max: u64,
-    /// How long a dead letter is kept, in milliseconds; 0: until somebody redrives or discards it.
+    /// How long a dead letter is kept, in milliseconds; 0: until it is redriven or discarded.
     #[serde(default = "default_dead_letters_max_age_ms")]
     pub dead_letters_age_max_ms: u64,
-    /// Where lanes are keys: for how many keys without pending messages the last sequence is
+    /// With ordering by key: for how many keys without pending messages the last sequence is
     /// remembered (the most recent ones); 0: for none.
     #[serde(default = "default_previous_keys_max")]
     pub previous_keys_max: u64,

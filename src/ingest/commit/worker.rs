@@ -159,8 +159,8 @@ impl Worker {
         known.paused.ingest.then_some(Refusal::Paused)
     }
 
-    /// Stamps arrivals, repeating the call when the epoch or the definition is stale. Returns the
-    /// durability reached. Starts no attempt after `deadline`.
+    /// Stamps arrivals. Repeats the call if the epoch or the definition is stale, but starts no
+    /// attempt after `deadline`. Returns the results, and the durability reached.
     async fn ingest(
         &mut self,
         arrivals: &[&Arrival],
@@ -198,7 +198,8 @@ impl Worker {
                     }
                 }
                 error => {
-                    // If this call still reaches Redis, it must not be stamped after the next one.
+                    // This call may still reach Redis. Once the next call has run, Redis must
+                    // refuse it.
                     self.caller.give_up();
                     if !error.is_told() {
                         tracing::warn!(destination = %self.name, %error, "could not stamp arrivals");
@@ -235,8 +236,8 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
     }
 }
 
-/// Why this destination can never deliver this arrival. Refuse it now: a line break that no
-/// transform removes, for example, would be stuck at the head of its lane.
+/// Why this destination cannot accept this arrival, if so. For example, a line break that no transform
+/// removes could never be delivered as a line, and the message would block its lane.
 fn undeliverable(known: &CatalogEntry, arrival: &Arrival) -> Option<&'static str> {
     let destination = &known.destination;
     if arrival.priority.is_some() && destination.ordering != Ordering::None {

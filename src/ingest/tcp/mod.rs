@@ -45,7 +45,7 @@ pub struct Shared {
     pub limits: Limits,
     /// Unanswered frames per connection.
     pub frames_in_flight_max: usize,
-    /// The lowest speed of a frame that has begun.
+    /// The minimum speed of a frame that has begun.
     pub pace: Pace,
     /// The limit of connections, over all listeners.
     pub connections: Arc<Semaphore>,

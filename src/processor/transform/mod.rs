@@ -115,7 +115,8 @@ pub struct Transforms {
 }
 
 impl Transforms {
-    /// The transforms of this pod. An output longer than `output_bytes_max` fails for good.
+    /// The transforms of this pod. An output longer than `output_bytes_max` fails
+    /// permanently.
     pub fn new(
         client: reqwest::Client,
         output_bytes_max: usize,

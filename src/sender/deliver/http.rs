@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 2xx                  accepted; of a batch as much as the answer says (`wire::accepted`)
-//! 400, 413, 415, 422   refused for good
+//! 400, 413, 415, 422   refused permanently
 //! 410                  refused: the receiver is gone, and the lane halts
 //! anything else        refused; tried again
 //! ```

@@ -1,4 +1,4 @@
-//! Handing messages to their receiver: the trait, and one file per kind of receiver.
+//! Sends messages to their receiver: the trait, and one file for each kind of receiver.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,14 +13,14 @@ mod fault_injection;
 mod http;
 mod tcp;
 
-/// What came of one attempt at a delivery.
+/// The result of one delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The receiver has the first so many of the messages, at least one.
+    /// The receiver accepted this many of the messages, from the first on; at least one.
     Accepted(usize),
-    /// The receiver does not have one of the messages, or did not say so.
+    /// The receiver did not accept one of the messages, or its answer is unknown.
     Refused {
-        /// How many before that one it has.
+        /// How many before that one it accepted.
         accepted: usize,
         /// What happened.
         error: AttemptError,
@@ -38,11 +38,11 @@ pub enum Finality {
     Again,
     /// No attempt at this message will ever succeed.
     Final,
-    /// No attempt at any message will: the receiver is gone, and a person must look.
+    /// No attempt at any message will succeed: the receiver is gone, and an operator must act.
     Halts,
 }
 
-/// A way to a receiver. One value serves all lanes of a destination at once.
+/// A transport to a receiver. One value serves all lanes of a destination at once.
 #[async_trait]
 pub trait Deliver: Send + Sync {
     /// One attempt at messages of one lane, in order, the `attempt`th (from 1) at the first of
@@ -51,8 +51,8 @@ pub trait Deliver: Send + Sync {
     async fn deliver(&self, messages: &[Arc<Stamped>], attempt: u32) -> Verdict;
 }
 
-/// The way to this destination's receiver, by its URL. Batches and envelopes nest at most `json_depth_max`
-/// levels deep.
+/// The transport to this destination's receiver, by its URL. Batches and envelopes nest at most
+/// `json_depth_max` levels deep.
 pub fn connect(
     destination: &Destination,
     client: &reqwest::Client,

@@ -42,8 +42,8 @@ use crate::{
 
 /// An idle connection whose other end vanished is noticed after some probes this far apart.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// With `ack = "none"`, so much of what the receiver says all the same is thrown away before
-/// each frame, in reads of [`SCRAP_BYTES`].
+/// With `ack = "none"`, answers of the receiver are discarded before each frame: up to this many reads
+/// of [`SCRAP_BYTES`].
 const SCRAP_READS_MAX: usize = 16;
 const SCRAP_BYTES: usize = 4096;
 
@@ -60,14 +60,14 @@ pub struct Tcp {
     timeout: Duration,
     /// The last one used is on top, so a lane by itself stays on one connection.
     idle: Mutex<Vec<Connection>>,
-    /// Without answers, what was written to one connection may be read after what was written later to
-    /// another: then all lanes take turns at one.
+    /// With `ack = "none"`, a receiver may read frames of two connections in another order than they were
+    /// written. So all lanes take turns on one connection.
     turn: tokio::sync::Mutex<()>,
     idle_max: usize,
 }
 
-/// How far an attempt came, and until when it may take for the next answer: the whole time-out from
-/// its beginning, and then from each answer.
+/// The progress of an attempt, and the deadline of the next answer: one time-out after the attempt began,
+/// and then after each answer.
 struct Progress {
     accepted: usize,
     deadline: Instant,
@@ -89,7 +89,7 @@ struct Stop {
     error: AttemptError,
     retry_after: Option<Duration>,
     finality: Finality,
-    /// True when not even a part of a frame has left, so nothing can have been processed.
+    /// True if not even a part of a frame was written, so the receiver cannot have processed anything.
     is_untouched: bool,
 }
 
@@ -150,7 +150,7 @@ impl Outbox {
     }
 }
 
-/// What the receiver said, if that is an answer.
+/// Parses the receiver's answer; an error if it is none.
 fn understood(answer: Answer) -> Result<FromReceiver, Stop> {
     let odd = |reason: String| Stop::again(error(ErrorKind::Status, reason));
     match answer {
@@ -184,8 +184,8 @@ impl Tcp {
         }
     }
 
-    /// Sends the frames, and takes the answers as they come, in order; `progress` tells how far it
-    /// came.
+    /// Sends the frames, and reads the answers in order as they arrive. `progress` counts the accepted
+    /// frames.
     async fn attempt(&self, bodies: &[Bytes], progress: &mut Progress) -> Result<(), Stop> {
         let _turn = match self.ack {
             Ack::Line => None,
@@ -276,8 +276,8 @@ impl Tcp {
         }
     }
 
-    /// Keeps a connection for the next frame, unless the receiver said more than it was asked:
-    /// the next answer could then be taken for another frame's.
+    /// Keeps a connection for the next frame, unless there is unread input: it could be taken for the answer
+    /// to the next frame.
     fn keep(&self, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if connection.read_buffer().is_empty() && idle.len() < self.idle_max {
@@ -322,8 +322,8 @@ fn unwritten(error: &FrameError) -> Stop {
     Stop::broken(format!("the frame could not be written: {error}"))
 }
 
-/// False when the receiver has closed the connection, or said something that nobody asked for.
-/// Asks the socket itself: what tokio knows of it may be older. Never blocks.
+/// False if the receiver has closed the connection, or has sent unexpected data. Reads the
+/// socket itself, because tokio's state of it may be outdated. Never blocks.
 fn is_usable(stream: &TcpStream, ack: Ack) -> bool {
     let socket = SockRef::from(stream);
     let mut scrap = [0; SCRAP_BYTES];

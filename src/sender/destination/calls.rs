@@ -22,17 +22,17 @@ use crate::{
 
 /// The most lanes of one call.
 pub(super) const CALL_LANES_MAX: usize = 256;
-/// One call settles no more messages than that, unless one lane alone has more (`SETTLED_MAX` in
-/// `lua/release.lua` is above both).
+/// The most messages that one call settles, unless its first lane alone has more. `SETTLED_MAX` in
+/// `lua/release.lua` is higher than either.
 const CALL_SETTLED_MAX: usize = 4_000;
 /// The most names of lanes to keep until there is room.
 const NAMED_MAX: usize = 1024;
 /// The pause after a call that Redis did not answer.
 pub(super) const CALL_PAUSE: Duration = Duration::from_millis(100);
-/// The pause after a call that fails again until somebody corrects something.
+/// The pause after a call that keeps failing until an operator fixes the cause.
 const CALL_PAUSE_LONG: Duration = Duration::from_secs(1);
 
-/// The result of a scan: how many names it asked for, and those that there are.
+/// The result of a scan: the most names it asked for, and the names found.
 pub(super) type Names = (usize, Result<Vec<String>, StoreError>);
 
 /// The result of a call.
@@ -41,7 +41,7 @@ pub(super) enum Answer {
     Released(Vec<LaneRequest>, Result<Released, StoreError>, Option<Names>),
     Resolved(Vec<Resolved>),
     Named(Names),
-    /// Some withdrawals, and where the next call reads on.
+    /// Some withdrawals, and where the next call continues.
     Withdrawals(Result<(Vec<PendingWithdrawal>, u64), StoreError>),
     /// How many withdrawals were carried out.
     Withdrawn(usize, Result<(), StoreError>),
@@ -97,7 +97,7 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// What the lanes in turn have to settle and to ask. Drops those that are done.
+    /// The requests of the lanes whose turn it is to ask. Drops lanes that are done.
     fn requests(&mut self, rules: &Rules) -> Vec<LaneRequest> {
         let mut requests: Vec<LaneRequest> = Vec::new();
         let mut settled = 0;
@@ -125,8 +125,8 @@ impl DestinationSender {
         requests
     }
 
-    /// Asks for the names of lanes, if there is room for some. It asks for more names than there is room
-    /// for, so that not each lane that is done makes another call.
+    /// Asks for the names of lanes, if there is room for some. Asks for more names than fit, so that not
+    /// every lane that is dropped causes another call.
     fn scan(&mut self, entry: &Arc<CatalogEntry>) -> Option<BoxFuture<'static, Names>> {
         if self.is_one_lane() || self.is_full() || !self.scheduler.take_scan() {
             return None;
@@ -203,7 +203,7 @@ impl DestinationSender {
         }
     }
 
-    /// A call has failed. Whoever made it has put it into its queue again.
+    /// A call has failed. The caller of this method has already queued what has to be repeated.
     pub(super) fn call_failed(&mut self, error: StoreError) {
         let wait = match error {
             StoreError::StaleEpoch(epoch) => {
@@ -221,7 +221,7 @@ impl DestinationSender {
             error if error.is_told() => CALL_PAUSE_LONG,
             StoreError::TakeoverWait(wait_ms) => Duration::from_millis(wait_ms + 1),
             error if error.is_temporary() => {
-                tracing::debug!(destination = %self.deps.name, %error, "a call failed, and is repeated");
+                tracing::debug!(destination = %self.deps.name, %error, "a call failed, and will be repeated");
                 CALL_PAUSE
             }
             error => {
@@ -233,7 +233,7 @@ impl DestinationSender {
     }
 }
 
-/// The pause points after a call that settled something, or released something.
+/// Pause points (for tests) after a call that settled or released something.
 async fn pause(requests: &[LaneRequest], released: &Released) {
     if requests.iter().any(|request| request.settled.upto > 0) {
         point(Point::SenderAcked).await;

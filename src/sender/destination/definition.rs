@@ -22,7 +22,7 @@ const RELEASE_BATCH_MAX: usize = 1024;
 /// What a lookup of the definition found.
 pub(super) type Lookup = Result<Option<Arc<CatalogEntry>>, StoreError>;
 
-/// What the definition comes to.
+/// The definition, and what is derived from it.
 #[derive(Clone)]
 pub(super) struct Definition {
     pub(super) entry: Arc<CatalogEntry>,
@@ -90,9 +90,9 @@ impl DestinationSender {
         if is_known { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// The destination has other lanes now: those of another ordering, or of another destination of
-    /// this name, whose messages have the same sequences. Everything that is loaded or in flight
-    /// belongs to the old lanes.
+    /// The destination has other lanes now: its ordering has changed, or it was removed and created
+    /// again, and its sequences start from 1. Everything that is loaded or in flight belongs to the old
+    /// lanes.
     fn forget_lanes(&mut self) {
         self.lanes.clear();
         self.scheduler.forget_lanes();

@@ -1,4 +1,4 @@
-//! What a destination sends, and what comes of it.
+//! Begins the deliveries of a destination, and handles their results.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     wire::answer::excerpt,
 };
 
-/// After so many full runs a lane makes room for others, if they wait.
+/// After delivering this many full runs, a lane makes room for other lanes that wait.
 const RUNS_MAX: usize = 4;
 
 /// A delivery that has ended.
@@ -29,7 +29,7 @@ pub(super) struct Delivered {
 }
 
 impl DestinationSender {
-    /// Begins the deliveries that may begin: lanes in turn, one delivery a lane, within the rate limit.
+    /// Begins the deliveries that may begin: lanes in turn, one delivery per lane, within the rate limit.
     pub(super) fn begin_deliveries(&mut self) {
         let Some(definition) = self.definition.clone() else { return };
         let is_paused = definition.entry.paused.delivery;
@@ -134,7 +134,7 @@ impl DestinationSender {
         self.schedule(&key);
     }
 
-    /// What the refusal of the first of these messages means. None if there are no messages.
+    /// How to handle the refusal of the first of these messages. `None` if there are no messages.
     fn refusal(
         &self,
         key: &LaneKey,

@@ -1,7 +1,7 @@
 //! Delivers the lanes of one destination, side by side, under one lease of its partition.
 //!
 //! The task waits for one [`Event`], passes it to the method for it, and begins what the
-//! [`Scheduler`] says: deliveries, one a lane, and one call to Redis. It waits for nothing else:
+//! [`Scheduler`] says: one delivery per lane, and one call to Redis. It waits for nothing else:
 //! everything that takes time is in flight ([`InFlight`]), so an expired lease stops it at once.
 
 mod calls;
@@ -40,8 +40,8 @@ use crate::{
     store::{Catalog, Store, Watch, server_clock_ms},
 };
 
-/// A lane's key; none for the destination's own lane. With `ordering = "none"` each message is a
-/// lane, and its sequence the key.
+/// A lane's key; `None` if the destination is the lane. With `ordering = "none"` each message is a
+/// lane, and its sequence is the key.
 type LaneKey = Option<String>;
 
 /// Number of messages in flight, for the stats.
@@ -58,7 +58,7 @@ impl Gauge {
     }
 }
 
-/// What a destination's task is given.
+/// What a destination's task needs.
 pub(super) struct Dependencies {
     pub(super) store: Store,
     pub(super) catalog: Catalog,
@@ -74,7 +74,7 @@ pub(super) struct Dependencies {
 
 pub(super) struct DestinationSender {
     deps: Dependencies,
-    /// None until it is looked up for the first time.
+    /// `None` until this pod knows it.
     definition: Option<Definition>,
     lanes: HashMap<LaneKey, Lane>,
     scheduler: Scheduler,
@@ -82,7 +82,7 @@ pub(super) struct DestinationSender {
     in_flight: InFlight,
 }
 
-/// Everything that has begun and not ended.
+/// Everything that has begun and has not ended.
 #[derive(Default)]
 struct InFlight {
     deliveries: FuturesUnordered<BoxFuture<'static, Delivered>>,
@@ -102,18 +102,18 @@ enum Event {
     Draining,
     /// The destination was paused, resumed, changed or deleted.
     DefinitionChanged,
-    /// A head may have become releasable, or somebody requested a withdrawal.
+    /// A head may have become releasable, or there is a new withdrawal.
     Poked,
     DeliveryEnded(Delivered),
     Answered(Answer),
     LookedUp(Lookup),
     /// A timer of the scheduler is due.
     TimeCame,
-    /// There was nothing to do for long.
+    /// There was nothing to do for a minute.
     Idle,
 }
 
-/// What comes from outside.
+/// The events from outside the task.
 struct Signals {
     lease_ended: BoxFuture<'static, ()>,
     draining: futures::future::Fuse<BoxFuture<'static, ()>>,
@@ -144,7 +144,7 @@ impl DestinationSender {
         }
     }
 
-    /// Runs until the lease has ended, or there was nothing to do for long.
+    /// Runs until the lease has ended, or there was nothing to do for a minute.
     pub(super) async fn run(mut self, poke: Arc<Poke>, gauge: Arc<Gauge>) {
         let lease = self.deps.lease.clone();
         let mut signals = Signals::new(&self.deps, poke);
@@ -252,7 +252,7 @@ impl DestinationSender {
         if let Some(lane) = self.lanes.remove(key)
             && lane.is_yielding()
         {
-            // Redis may hold more of it: a scan finds it like the lanes that it made room for.
+            // Redis may hold more of its messages. A scan finds it again.
             self.scheduler.wants_scan();
         }
     }
@@ -280,7 +280,8 @@ impl DestinationSender {
             return;
         }
         if self.is_one_lane() {
-            // A lane that is loaded is loaded again after it has been dropped.
+            // While the lane is loaded, the request for a scan stays set: the lane is loaded again
+            // after it is dropped.
             if !self.lanes.contains_key(&None) && self.scheduler.take_scan() {
                 self.load(None);
             }
@@ -305,7 +306,7 @@ fn now() -> Now {
     Now { instant: Instant::now(), ms: server_clock_ms() }
 }
 
-/// Resolves when the call, if there is one, has ended; it is in flight no more then.
+/// Resolves when `call` has ended, and clears it. Never resolves if there is none.
 async fn ended<T>(call: &mut Option<BoxFuture<'static, T>>) -> T {
     let Some(in_flight) = call else { return std::future::pending().await };
     let result = in_flight.await;

@@ -27,7 +27,8 @@ impl Poke {
         runs
     }
 
-    /// Resolves when the task was poked. The task must look for something to do after it, not before.
+    /// Resolves when the task was poked. The task must look for work after this resolves: a poke during
+    /// that search is kept for the next call.
     pub(super) async fn poked(&self) {
         self.notify.notified().await;
         self.state.store(RUNS, Ordering::Release);

@@ -1,4 +1,4 @@
-//! What becomes of a refused head: it is tried again, or its attempts are used up.
+//! Handles a refused head: postpones it, halts it, or withdraws it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,8 +25,8 @@ use crate::{
     wire::answer::excerpt,
 };
 
-/// What a definition says of a head whose attempt number `failed` was refused. `chance` is a random
-/// number in `[0, 1)`.
+/// The disposition of a head whose attempt number `failed` was refused, by the definition. `chance` is
+/// a random number in `[0, 1)`.
 pub(super) fn disposition(
     destination: &Destination,
     failed: u32,
@@ -61,7 +61,7 @@ const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
 pub(super) type Resolved = (LaneKey, Refused, Result<(), StoreError>);
 
 impl DestinationSender {
-    /// A call that carries out the dispositions of refused heads before which everything is settled.
+    /// A call that carries out the dispositions of refused heads, if everything before them is settled.
     pub(super) fn resolve_call(
         &mut self,
         entry: &Arc<CatalogEntry>,
@@ -105,7 +105,7 @@ impl DestinationSender {
                     self.drop_lane(&key);
                     self.report(&key, &head);
                 }
-                // It is not the head any more, or somebody else has handled it.
+                // It is not the head any more, or another call has handled it.
                 Err(StoreError::WrongHead) => {
                     self.drop_lane(&key);
                     self.scheduler.wants_scan();

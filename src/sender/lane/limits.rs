@@ -54,7 +54,7 @@ impl Limits {
             Some(rules.refused_max.max(1)).filter(|most| *most < rules.release_batch_max);
     }
 
-    /// A batch of so many messages was refused.
+    /// A batch of `count` messages was refused.
     pub(super) fn isolate(&mut self, count: usize) {
         self.one_by_one = count;
     }

@@ -18,7 +18,7 @@
 //!             │ │   accepted, or a batch │ │
 //!             │ └────────────────────────┘ │ delivery_ended: the head is refused
 //!             │                            ▼
-//!             └───────────────────────► Refused ──► Redis is told, the lane is dropped
+//!             └───────────────────────► Refused ──► disposition carried out, lane dropped
 //!               turn: the head is damaged
 //! ```
 //!
@@ -56,10 +56,10 @@ pub(super) use phase::{Disposition, Next, Outcome, Refusal, Refused, Turn};
 use phase::{Phase, Supply};
 use settling::Settling;
 
-/// While a batch waits to become full, the lane asks Redis for more so many times.
+/// How many times a lane asks Redis for more messages while a batch waits to become full.
 const LINGER_ASKS: u32 = 4;
 
-/// The time, by the clock that measures waits, and in ms since 1970.
+/// The current time: by the monotonic clock, and in ms since 1970 by Redis's clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
     pub(super) instant: Instant,
@@ -93,14 +93,14 @@ pub(super) struct Lane {
 
 /// The events.
 impl Lane {
-    /// It is the lane's turn to send. Passes tombstones at the front, and tells whether the next delivery
+    /// It is the lane's turn to send. Passes tombstones at the front. Returns whether the next delivery
     /// may begin.
     pub(super) fn turn(&mut self, rules: &Rules, now: Now) -> Turn {
         self.pass_tombstones(rules, now);
         let Phase::Ready = self.phase else { return Turn::No };
         let Some(first) = self.queue.front() else { return Turn::No };
         if let Some(why) = &first.message.damaged {
-            // It can never be sent.
+            // A damaged message can never be sent.
             let error = AttemptError::new(Stage::Delivery, ErrorKind::Damaged, why);
             let failed = first.message.attempts.failed;
             self.refuse(failed, error, Disposition::Halt);
@@ -181,9 +181,9 @@ impl Lane {
         }
     }
 
-    /// A message is to leave without being delivered. Truncates the queue before it. True if the message is
-    /// not in the queue (any more), so that the withdrawal can be carried out at once. False if it is
-    /// in flight, was accepted, or leaves this way after a refusal.
+    /// A message is to be withdrawn. Removes it and everything behind it from the queue. True if the
+    /// withdrawal can be carried out at once. False if the message is in flight or was accepted, or if it
+    /// is the refused head, whose disposition is now the withdrawal.
     pub(super) fn withdrawn(&mut self, sequence: Sequence, how: Tombstone, reason: &str) -> bool {
         if sequence <= self.settling.upto() || sequence <= self.in_flight_upto() {
             return false;
@@ -202,7 +202,7 @@ impl Lane {
         true
     }
 
-    /// Other lanes wait. If this one has delivered `most` messages, it makes room for them.
+    /// Other lanes wait. If this lane has delivered at least `most` messages, it makes room for them.
     pub(super) fn others_wait(&mut self, most: usize) {
         if self.delivered >= most {
             self.supply.yield_to_others();
@@ -214,8 +214,8 @@ impl Lane {
         self.supply = Supply::Draining;
     }
 
-    /// The lane's turn to ask Redis: to settle, to release more, or both. None if it has nothing to settle
-    /// and enough messages. Until [`Lane::released`] it repeats what it settles.
+    /// The lane's turn to ask Redis: to settle, to release more, or both. `None` if it has nothing to settle
+    /// and enough messages. Settles the same messages in each call until [`Lane::released`].
     pub(super) fn request(&mut self, key: Option<&str>, rules: &Rules) -> Option<LaneRequest> {
         let is_open = self.supply.is_open() && !self.is_refused();
         let asks = is_open && matches!(self.supply, Supply::Unknown);
@@ -239,7 +239,7 @@ impl Lane {
 
 /// What the destination reads.
 impl Lane {
-    /// What is to be done next, after any event.
+    /// What the destination has to do next for this lane, after any event.
     pub(super) fn next(&self) -> Next {
         if !self.settling.is_empty() {
             return Next::Continue;
@@ -282,13 +282,14 @@ impl Lane {
         }
     }
 
-    /// The last message that is here, and that no call settles; 0: none.
+    /// The last sequence in the queue; if it is empty, the last one that has left and is in no call;
+    /// 0: none.
     fn last(&self) -> Sequence {
         self.queue.back().map_or(self.settling.fresh_upto(), BufferedMessage::sequence)
     }
 
-    /// The messages of the next delivery, without the tombstones among them, and whether a wait for more
-    /// would be of no use.
+    /// The messages of the next delivery, without the tombstones among them; and true if waiting for more
+    /// messages would not help.
     fn next_batch(&self, rules: &Rules) -> (Vec<Arc<Stamped>>, bool) {
         let max = self.limits.batch_max(rules);
         let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -338,7 +339,7 @@ impl Lane {
         }
     }
 
-    /// The front is refused. What is behind it is dropped: it may not leave before the front does.
+    /// The front is refused. Drops everything behind it: nothing may leave before the front.
     fn refuse(&mut self, failed: u32, error: AttemptError, disposition: Disposition) {
         if let Some(head) = self.queue.front() {
             let sequence = head.sequence();

@@ -14,7 +14,7 @@ pub(super) enum Phase {
     Ready,
     /// The messages up to `upto` are in flight.
     Delivering { upto: Sequence },
-    /// The head was refused. Nothing is sent any more: Redis is told what becomes of the head, and
+    /// The head was refused. Nothing more is sent: a call carries out the disposition of the head, and
     /// then the lane is dropped.
     Refused(Refused),
 }
@@ -71,10 +71,10 @@ impl Supply {
     }
 }
 
-/// What becomes of a head that its receiver did not accept.
+/// What happens to a head that its receiver did not accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::sender) enum Disposition {
-    /// It is tried again after this time.
+    /// It is sent again after this time.
     Postpone(Duration),
     /// It stays, and its lane waits for manual intervention.
     Halt,
@@ -95,10 +95,10 @@ pub(in crate::sender) struct Refused {
 /// How a delivery ended.
 #[derive(Debug)]
 pub(in crate::sender) struct Outcome {
-    /// The receiver has the first so many messages of the delivery.
+    /// How many messages of the delivery the receiver accepted, from the first on.
     pub(in crate::sender) accepted: usize,
     pub(in crate::sender) delivery_ms: u64,
-    /// Why it does not have the next one. None: it has all.
+    /// Why it did not accept the next one; `None` if it accepted all.
     pub(in crate::sender) refusal: Option<Refusal>,
 }
 
@@ -107,8 +107,9 @@ pub(in crate::sender) struct Outcome {
 pub(in crate::sender) enum Refusal {
     /// The first message that it did not accept. Nothing behind it may leave before it does.
     Head { failed: u32, error: AttemptError, disposition: Disposition },
-    /// These `count` messages together, for good. It did not say which of them is the cause, so they are
-    /// sent one by one, without a wait. This refusal counts for none of them.
+    /// A batch of `count` messages, and another attempt at it is not allowed. The receiver did not say
+    /// which message is the cause, so they are sent one by one, without a wait. The refusal does not count
+    /// as an attempt at any of them.
     Batch { count: usize },
 }
 
@@ -128,7 +129,7 @@ pub(in crate::sender) enum Turn {
 pub(in crate::sender) enum Next {
     /// Send, settle or ask for more, when it is the lane's turn.
     Continue,
-    /// Tell Redis what becomes of the refused head: everything before it is settled.
+    /// Carry out the disposition of the refused head: everything before it is settled.
     Resolve,
     /// Drop the lane: nothing is left to do.
     Drop,

@@ -1,4 +1,4 @@
-//! Definitions as Redis has them: the true one in the partition, and what the index says.
+//! Definitions as Redis stores them: the authoritative one in the partition, and its copy in the index.
 
 use redis::Pipeline;
 

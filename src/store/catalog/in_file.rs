@@ -1,7 +1,7 @@
-//! Which definitions of the configuration file are in force. A start writes the file's destinations
-//! and topics into Redis; after that, only the file can change them. But a process without that
-//! file may remove one. The removal then counts until the next start: anyone may create it again,
-//! and this process logs it.
+//! Which definitions of the configuration file are in force. A process with a file writes its
+//! destinations and topics into Redis when it starts, and then refuses to change them over HTTP. But
+//! a process without that file may remove one. The removal is in force until the next start: this
+//! process logs it, and anyone may create the destination or topic again.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -64,8 +64,8 @@ impl InFile {
             tracing::warn!(
                 destination = %name,
                 "a destination of the configuration file is no longer in Redis: another process has removed it, \
-                 or Redis has lost it. Sends to it are answered 404. PUT /v1/destinations/{name} makes it \
-                 again, and so does a restart of this process; or remove it from the file"
+                 or Redis has lost it. Sends to it are answered 404. PUT /v1/destinations/{name} creates \
+                 it again, and so does a restart of this process; or remove it from the file"
             );
         }
         Ok(self.shows(name))
@@ -80,8 +80,8 @@ impl InFile {
             tracing::warn!(
                 topic = %name,
                 "a topic of the configuration file is no longer in Redis: another process has removed it, or \
-                 Redis has lost it. Sends to it are answered 404. PUT /v1/topics/{name} makes it again, and so \
-                 does a restart of this process; or remove it from the file"
+                 Redis has lost it. Sends to it are answered 404. PUT /v1/topics/{name} creates it again, and \
+                 so does a restart of this process; or remove it from the file"
             );
         }
         Ok(self.shows_topic(name))
@@ -117,8 +117,8 @@ impl InFile {
             }
             names = changed.take();
             if let Err(error) = looked {
-                // Which of them were checked is unknown.
-                tracing::debug!(%error, "cannot look whether the destinations of the file are there");
+                // It is unknown which of them were checked: check all again.
+                tracing::debug!(%error, "cannot check which definitions of the file are in force");
                 (names, topics_seen) = (ChangedNames::Any, None);
             }
         }
@@ -180,7 +180,8 @@ impl Removed {
                 removed.remove(name);
                 false
             }
-            // If the file's was removed before, this one was created by someone else.
+            // It exists with another definition. If it is noted as removed, someone has created it again
+            // since then.
             Some(false) => false,
         }
     }

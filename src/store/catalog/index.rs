@@ -10,11 +10,13 @@ const CHANGES_MAX: usize = 500;
 /// About how many names one call returns while everything is read.
 const PAGE: usize = 250;
 
-/// Fields beside the names. `*` cannot be part of a name.
+/// Fields beside the names: `*` cannot be part of a name. The revision: a count of changes.
 const REVISION: &str = "*";
 
+/// The revision of the last removal that the index no longer lists.
 const FLOOR: &str = "*floor";
 
+/// The replication id of the server that wrote last. Revisions of another history cannot be compared.
 const HISTORY: &str = "*history";
 
 /// How far a pod has followed an index.
@@ -32,7 +34,7 @@ pub(in crate::store) enum Changes {
     /// The current entries of these names (`None`: removed), and the position after them. There may
     /// be more.
     Of(Vec<(String, Option<String>)>, Followed),
-    /// The index no longer knows: everything must be read.
+    /// The index no longer lists all changes since then: everything must be read.
     Unknown,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// True if this is news.
+    /// Adds or replaces a destination. False if it is the same already.
     pub(super) fn insert(&mut self, known: &Arc<CatalogEntry>) -> bool {
         let name = &known.destination.name;
         if self.by_name.get(name).is_some_and(|held| held == known) {
@@ -32,7 +32,7 @@ impl Names {
         true
     }
 
-    /// True if this is news.
+    /// Removes a destination. False if there is none.
     pub(super) fn remove(&mut self, name: &DestinationName) -> bool {
         let Some(held) = self.by_name.remove(name) else { return false };
         if let Some(names) = self.by_partition.get_mut(&held.partition) {
@@ -171,7 +171,7 @@ impl Drop for Watch {
     }
 }
 
-/// The names that changed since the last call, for those who keep state per destination.
+/// The names that changed since the last call, for code that keeps state per destination.
 pub struct Changed {
     receiver: broadcast::Receiver<DestinationName>,
 }

@@ -36,8 +36,8 @@ pub struct OlderPod {
 }
 
 impl Store {
-    /// Reports that this pod is alive and which schema it knows; then fails if the data is newer. In
-    /// this order, so that a concurrent migration sees the pod, or the pod sees the migration.
+    /// Reports that this pod is alive and which schema it knows; then fails if the data is newer. The
+    /// order matters: a concurrent migration sees the pod, or the pod sees the migration.
     pub(in crate::store) async fn enter(&self) -> Result<(), MetaError> {
         self.say_presence().await?;
         let noted = self.schemas().await?.into_iter().max();

@@ -64,7 +64,7 @@ impl Store {
         }
         let kinds: Vec<String> = match self.query(&pipe).await {
             Ok(kinds) => kinds,
-            Err(error) => return tracing::debug!(%error, "cannot look at what is damaged"),
+            Err(error) => return tracing::debug!(%error, "cannot check known damage"),
         };
         let looked_at = keys.iter().zip(kinds);
         let wrong = looked_at.filter(|(key, kind)| !types::fits(self.keys(), key, kind));
@@ -85,7 +85,7 @@ impl Store {
         let Ok(name) = location.parse::<DestinationName>() else { return };
         let damaged = match self.damaged_among(&name, &sequences).await {
             Ok(damaged) => damaged,
-            Err(error) => return tracing::debug!(%error, "cannot look at what is damaged"),
+            Err(error) => return tracing::debug!(%error, "cannot check known damage"),
         };
         self.inner.damage.change(|kept| {
             let Some(all) = kept.messages.get_mut(&location) else { return };

@@ -1,4 +1,4 @@
-//! Dead letters, for people and for who redrives them.
+//! Dead letters, for display and for redrives.
 
 use std::collections::HashSet;
 
@@ -124,7 +124,7 @@ fn read_or_damaged(known: &CatalogEntry, sequence: Sequence, letter: Bytes) -> D
 /// `<at, ms> <stage> <length of the reason> <length of the attempts>;<reason><attempts><record>`
 fn read(known: &CatalogEntry, sequence: Sequence, letter: Bytes) -> Result<DeadLetter, StoreError> {
     let unreadable = |what: &str| StoreError::Unreadable(format!("dead letter {sequence}: {what}"));
-    let damaged = || unreadable("it has another shape than documented");
+    let damaged = || unreadable("it does not have the documented shape");
     let end = letter.iter().position(|&byte| byte == b';').ok_or_else(damaged)?;
     let head = std::str::from_utf8(&letter[..end]).map_err(|_| damaged())?;
     let words: Vec<&str> = head.split(' ').collect();

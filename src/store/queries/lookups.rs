@@ -22,7 +22,7 @@ pub struct Newest {
 
 impl Store {
     /// The head of a lane (its key as in [`LaneRequest::key`](crate::store::LaneRequest::key)); none if the lane is empty.
-    /// Where nothing is in order, the oldest message.
+    /// Without ordering, the oldest message.
     pub async fn lane_head(
         &self,
         known: &CatalogEntry,
@@ -53,7 +53,7 @@ impl Store {
         // `<epoch> <sequence> <deadline> <digest> <id>`
         let mut words = kept.split(' ').map(str::parse::<u64>);
         let (Some(Ok(epoch)), Some(Ok(sequence))) = (words.next(), words.next()) else {
-            return Err(StoreError::Unreadable(format!("what is kept of key {idempotency_key:?}")));
+            return Err(StoreError::Unreadable(format!("the idempotency key {idempotency_key:?}")));
         };
         // A key of an earlier destination with the same name does not count.
         Ok((epoch >= born.unwrap_or_default()).then_some(Position { epoch, sequence }))
@@ -98,7 +98,8 @@ impl Store {
         type Answer = (Option<u64>, u64, Vec<Sequence>);
         let (settled, length, mut sequences): Answer = self.query(&pipe).await?;
         sequences.reverse();
-        // Messages that left between the two reads moved the window: skip what the last page had.
+        // Messages that left between the two reads have shifted the list: skip those that the last page
+        // returned.
         let first = settled.unwrap_or_default().saturating_sub(skipped);
         let shown_before = first.saturating_sub(before).min(sequences.len() as u64) as usize;
         let end = first.saturating_sub(sequences.len() as u64);

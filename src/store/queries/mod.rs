@@ -1,4 +1,4 @@
-//! What is asked of Redis and changes nothing: for people, and to find work.
+//! Queries, which change nothing: for display, and to find work.
 
 pub mod backlogs;
 pub mod dead_letters;

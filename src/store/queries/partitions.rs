@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Store {
-    /// Those of these partitions that seem to have no owner. A hint; `acquire_partition` decides.
+    /// Those of these partitions that seem to have no owner. A hint: `lua/acquire_partition.lua` decides.
     pub async fn free_of(&self, partitions: &[u16]) -> Vec<u16> {
         let looks = partitions.iter().map(|partition| {
             let mut pipe = redis::pipe();

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// How many heads are listed where lanes are keys.
+/// The most heads to list for a destination with many lanes.
 const HEADS_MAX: usize = 10;
 /// How many candidates of each kind are read to find the oldest heads.
 const CANDIDATES_MAX: isize = 20;
@@ -70,7 +70,7 @@ pub struct Stats {
 pub struct Head {
     /// Its sequence.
     pub sequence: Sequence,
-    /// Its ordering key, where lanes are keys.
+    /// Its ordering key, with ordering by key.
     pub key: Option<String>,
     /// Its state.
     pub state: State,
@@ -142,8 +142,8 @@ impl Store {
         pipe.zrange(keys.partition.delayed(), 0, 10 * CANDIDATES_MAX - 1);
         pipe.zrange(keys.halted(), 0, CANDIDATES_MAX - 1);
         let answers = self.query_lenient(&pipe).await?.into_iter();
-        let answers = answers.map(|answer| texts(Some(answer), "a look for heads"));
-        // What cannot be read names no head, and hides none.
+        let answers = answers.map(|answer| texts(Some(answer), "a query for heads"));
+        // A key that cannot be read adds no candidates, and must not hide the others'.
         let mut answers = answers.map(Result::unwrap_or_default);
         let mut next = || answers.next().unwrap_or_default();
         let numbers = |all: Vec<String>| -> Vec<Sequence> {

@@ -1,5 +1,5 @@
-//! Where there is something to do: destinations with waiting messages, and with heads that may leave.
-//! All of it is a hint: the scripts decide.
+//! Finds work: destinations with waiting messages, and with heads that may leave. The answers are
+//! hints: the scripts decide.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl Store {
     ) -> Result<Vec<Vec<String>>, StoreError> {
         let found = answered(self.query_each(looks).await)?;
         let read = |found: Option<Vec<Value>>| match found {
-            Some(found) => texts(found.into_iter().next(), "a look at a partition"),
+            Some(found) => texts(found.into_iter().next(), "a query of a partition"),
             None => Ok(Vec::new()),
         };
         let found = found.into_iter().map(read);
@@ -81,7 +81,7 @@ impl Store {
         Ok(found.map(Result::unwrap_or_default).collect())
     }
 
-    /// Where lanes are keys: lanes with a releasable head, longest waiting first. A hint.
+    /// With ordering by key: lanes with a releasable head, longest waiting first. A hint.
     pub async fn releasable_lanes(
         &self,
         known: &CatalogEntry,
@@ -90,7 +90,7 @@ impl Store {
         let key = self.keys().destination(&known.destination.name).lanes();
         let mut pipe = redis::pipe();
         pipe.zrange_withscores(&key, 0, max as isize - 1).cmd("TIME");
-        // `TIME` comes second, so that the time is not before that of any hint added until then.
+        // `TIME` runs after the read, so it is not earlier than the time of any hint that was read.
         type Found = (Vec<(Vec<u8>, f64)>, ServerTime);
         let (lanes, time): Found = self.query_at(key.as_bytes(), &pipe).await?;
         let now_ms = server_ms(time) as f64;

@@ -56,7 +56,7 @@ impl Missing {
     }
 
     /// Why a pod is not ready; `None` if it is. A user made with `ACL SETUSER … +@all` has no channels,
-    /// and the pod is ready all the same. A missing command means that the ACL is too narrow.
+    /// and the pod is ready nevertheless. A missing command means that the ACL is too narrow.
     fn not_ready(&self) -> Option<String> {
         let commands = self.hints.iter().filter(|rule| rule.starts_with('+'));
         joined(self.rights.iter().chain(commands))

@@ -16,8 +16,8 @@ use crate::{
     },
 };
 
-/// Returns the names of the denied questions. ARGV, per question: name, number of words of its
-/// command, the words. A command that the server does not have counts as allowed.
+/// Returns the names of the denied commands. ARGV, for each command to check: its name in the answer,
+/// the number of its words, the words. A command that the server does not have counts as allowed.
 const PROBE: &str = r"
 local may, missing, at = redis.acl_check_cmd, {}, 1
 while may and at < #ARGV do

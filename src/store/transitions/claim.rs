@@ -36,8 +36,8 @@ pub struct Claimed {
 }
 
 impl Store {
-    /// Claims waiting messages of one destination: at most the end of `count`, or none if fewer
-    /// than its start are waiting.
+    /// Claims waiting messages of one destination: at most `count.end()`; none if fewer than
+    /// `count.start()` are waiting.
     pub async fn claim(
         &self,
         caller: &CallSequence,
@@ -147,7 +147,7 @@ impl Store {
         self.note_damaged_messages(known, &sequences);
     }
 
-    /// A secret that nobody else can guess. A retry of the same call gets the same secret.
+    /// A secret that no other process can guess. A retry of the same call gets the same secret.
     fn secret_of(&self, caller: &CallSequence) -> String {
         let mut hash = Sha256::new();
         hash.update(self.inner.seed.as_bytes());

@@ -1,8 +1,8 @@
-//! Makes a destination or changes its definition (`lua/define.lua`).
+//! Creates a destination or changes its definition (`lua/define.lua`).
 //!
-//! The partition holds the true definition, because the scripts that check it run there. The index
-//! of all destinations follows. If a pod dies in between, any pod repairs the index when the
-//! partition refuses what that pod knows.
+//! The partition holds the authoritative definition, because the scripts that check it run there. The
+//! index of all destinations is written after it. If a pod dies in between, the next pod whose
+//! definition the partition refuses corrects the index.
 
 use crate::{
     domain::{Destination, Epoch},

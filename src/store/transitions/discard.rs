@@ -1,4 +1,4 @@
-//! Throws dead letters away (`lua/discard.lua`).
+//! Discards dead letters (`lua/discard.lua`).
 
 use crate::{
     domain::Sequence,

@@ -15,8 +15,8 @@ const EXPIRE_MAX: u64 = 500;
 const EXPIRE_CALLS_MAX: usize = 100;
 
 impl Store {
-    /// Removes dead letters older than their destination's limit. Called now and then by the owner
-    /// of the partitions, for a few destinations at a time.
+    /// Removes dead letters older than their destination's limit. The owner of the partitions calls
+    /// this now and then, for a few destinations at a time.
     pub async fn expire_dead_letters(&self, all: &[Arc<CatalogEntry>]) {
         let concerned = all.iter().filter(|known| known.destination.dead_letters_age_max_ms > 0);
         let concerned: Vec<_> = concerned.collect();

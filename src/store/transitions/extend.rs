@@ -1,4 +1,4 @@
-//! Makes leases last longer (`lua/extend.lua`).
+//! Extends leases (`lua/extend.lua`).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Ends attempts that did not succeed (`lua/fail.lua`).
+//! Ends failed processing attempts (`lua/fail.lua`).
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ pub struct Failed {
 }
 
 impl Store {
-    /// Ends failed attempts. The messages are tried again after their wait.
+    /// Ends failed attempts. Each message is tried again after its wait, or halted if its attempts are
+    /// used up.
     pub async fn fail(
         &self,
         caller: &CallSequence,

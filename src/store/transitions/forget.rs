@@ -1,4 +1,4 @@
-//! Ends the removal of a destination: what is left of it goes in one step (`lua/forget.lua`).
+//! Completes the removal of a destination: removes the rest of it in one step (`lua/forget.lua`).
 
 use crate::{
     domain::DestinationName,
@@ -6,7 +6,7 @@ use crate::{
 };
 
 impl Store {
-    /// Removes the destination itself, and what stands in single keys. Its messages are gone.
+    /// Removes the destination's hash and its other single keys. Its messages must be gone.
     pub(super) async fn forget(&self, destination: &DestinationName) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
         let mut call = self.call(|scripts| &scripts.forget);

@@ -1,4 +1,4 @@
-//! Sets a head aside where it stands: its lane waits for a person (`lua/halt.lua`).
+//! Halts a head: it keeps its position, and its lane waits for an operator (`lua/halt.lua`).
 
 use super::{postpone::RefusedHead, release::Owner};
 use crate::store::{

@@ -1,4 +1,4 @@
-//! Says that this pod lives (`lua/heartbeat.lua`).
+//! Records that this pod is alive (`lua/heartbeat.lua`).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Notes a definition, or its end, in the index of all destinations (`lua/index.lua`).
+//! Writes a definition, or its removal, to the index of all destinations (`lua/index.lua`).
 
 use crate::{
     domain::{DestinationName, Epoch},

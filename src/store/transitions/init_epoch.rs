@@ -1,4 +1,4 @@
-//! Notes the first epoch of every partition (`lua/init_epoch.lua`).
+//! Writes the first epoch of every partition (`lua/init_epoch.lua`).
 
 use futures::{StreamExt, TryStreamExt, stream};
 

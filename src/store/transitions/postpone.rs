@@ -1,4 +1,4 @@
-//! Has a head wait that its receiver did not accept (`lua/postpone.lua`).
+//! Postpones a head that its receiver did not accept (`lua/postpone.lua`).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Takes up again what dead processors held, and what is due (`lua/reap.lua`).
+//! Recovers messages whose leases expired, and messages that are due (`lua/reap.lua`).
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ impl Store {
         let read = |found: Option<Vec<redis::Value>>| {
             let mut found = found.unwrap_or_default().into_iter();
             // A member that is not valid UTF-8 names no message, and must not hide others.
-            let mut next = || texts(found.next(), "a look for what is overdue").unwrap_or_default();
+            let mut next = || texts(found.next(), "a query of overdue ones").unwrap_or_default();
             Overdue::of(&next(), &next())
         };
         Ok(answered(found)?.into_iter().map(read).collect())

@@ -1,4 +1,4 @@
-//! Settles what has left, and hands out what may leave next (`lua/release.lua`).
+//! Settles messages that have left, and releases those that may leave next (`lua/release.lua`).
 
 use std::time::Duration;
 
@@ -43,24 +43,24 @@ pub struct LaneRequest {
     pub want: usize,
 }
 
-/// Messages that left a lane, which Redis does not know yet.
+/// Messages that have left a lane, and are not settled in Redis yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settled {
     /// Everything up to here has left; 0: nothing new.
     pub upto: Sequence,
     /// How many messages these are.
     pub count: usize,
-    /// How many of them were not delivered, but passed as dropped tombstones.
+    /// How many of them were not delivered, because they were tombstones of dropped messages.
     pub dropped: u64,
-    /// See `dropped`.
+    /// The same for dead-lettered messages.
     pub dead_lettered: u64,
-    /// See `dropped`.
+    /// The same for cancelled messages.
     pub cancelled: u64,
-    /// The sum of their accounted bytes.
+    /// The sum of the accounted bytes of all of them.
     pub bytes: u64,
     /// An entry for each, if the destination has a log.
     pub log: Vec<(Sequence, LogEntry)>,
-    /// Fields of their bodies that are stored apart and no longer needed.
+    /// Fields in the hash `bodies` to remove: bodies stored apart that are no longer needed.
     pub bodies: Vec<String>,
     /// The idempotency keys to remove with them.
     pub idempotency_keys: Vec<String>,
@@ -89,7 +89,7 @@ impl Settled {
         self.log.extend(entry.map(|entry| (sequence, entry)));
     }
 
-    /// The accounted bytes, followed by the number of tombstones of each kind, if there were any.
+    /// The accounted bytes; with the number of tombstones of each kind, if there were any.
     fn accounted_bytes(&self) -> String {
         let Settled { bytes, dropped, dead_lettered, cancelled, .. } = self;
         match dropped + dead_lettered + cancelled {
@@ -113,7 +113,8 @@ pub struct Released {
 /// The next run of one lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneRun {
-    /// How long its head must still wait for its backoff.
+    /// How long to wait before a scan for this lane: its head is in backoff, or the lane did not fit
+    /// into this answer, or cannot be read. 0: no wait.
     pub wait: Duration,
     /// The messages, in order. The first carries its delivery attempts so far.
     pub messages: Vec<Stamped>,
@@ -122,9 +123,9 @@ pub struct LaneRun {
 }
 
 impl Store {
-    /// Settles delivered messages and returns the next runs of lanes of one destination. If a
-    /// lane's head was refused before, its run is limited to one delivery: the messages behind it
-    /// would be read in vain each time.
+    /// Settles messages that have left, and returns the next runs of lanes of one destination. If a
+    /// lane's head was refused before, its run is limited to one delivery: if it is refused again,
+    /// more messages would have been read for nothing.
     pub async fn release(
         &self,
         owner: &Owner,

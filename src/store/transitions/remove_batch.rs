@@ -1,4 +1,4 @@
-//! Removes some of what a destination has, a call at a time (`lua/remove_batch.lua`).
+//! Removes messages, leases and delays of a destination in batches (`lua/remove_batch.lua`).
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ impl Store {
         }
     }
 
-    /// Removes pending messages and, where lanes are keys, their lanes, in batches. Returns how
+    /// Removes pending messages and, with ordering by key, their lanes, in batches. Returns how
     /// many messages there were.
     pub(super) async fn remove_lanes(
         &self,

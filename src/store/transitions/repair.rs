@@ -76,7 +76,7 @@ const KINDS: [(&str, &str); 10] = [
     ("left_over", "traces of messages that are gone; removed"),
     ("body", "bodies that no message, dead letter or log entry names; removed"),
     ("dead_letter", "dead letters that are listed but missing, or the reverse"),
-    ("hint", "lanes or messages without a hint, which nobody would find; the hint is added"),
+    ("hint", "lanes or messages without a hint, which no poll would find; the hint is added"),
     ("counter", "counters that differ from the actual count; corrected"),
 ];
 

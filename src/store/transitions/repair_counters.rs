@@ -1,4 +1,4 @@
-//! Compares the counters of a destination with what was counted (`lua/repair_counters.lua`).
+//! Compares the counters of a destination with the actual counts (`lua/repair_counters.lua`).
 
 use super::repair::{Finding, Repairing};
 use crate::store::StoreError;

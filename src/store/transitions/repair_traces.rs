@@ -1,4 +1,4 @@
-//! Checks what is left of messages in other keys (`lua/repair_traces.lua`).
+//! Checks keys for traces of messages that are gone (`lua/repair_traces.lua`).
 
 use super::repair::{Finding, Repairing};
 use crate::store::StoreError;

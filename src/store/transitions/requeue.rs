@@ -1,4 +1,4 @@
-//! Hands claimed messages back (`lua/requeue.lua`).
+//! Requeues claimed messages (`lua/requeue.lua`).
 
 use super::complete::Status;
 use crate::{

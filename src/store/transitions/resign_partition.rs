@@ -1,4 +1,4 @@
-//! Gives a partition back, and vouches for who has stopped (`lua/resign_partition.lua`).
+//! Resigns a partition, and vouches that this sender has stopped (`lua/resign_partition.lua`).
 
 use futures::{StreamExt, stream};
 

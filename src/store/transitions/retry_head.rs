@@ -1,4 +1,4 @@
-//! Has a head tried again now (`lua/retry_head.lua`).
+//! Retries a head now (`lua/retry_head.lua`).
 
 use bytes::Bytes;
 

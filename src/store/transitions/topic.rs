@@ -1,4 +1,4 @@
-//! Makes, changes and removes topics (`lua/topic.lua`).
+//! Creates, changes and removes topics (`lua/topic.lua`).
 
 use super::index::REMOVED_MAX;
 use crate::{

@@ -50,7 +50,7 @@ pub struct Withdrawal<'a> {
     pub messages: &'a [(Option<String>, Sequence)],
 }
 
-/// A withdrawal of a message that somebody may be working on. Only the owner of the partition can
+/// A withdrawal of a message that a processor or sender may be working on. Only the owner of the partition can
 /// carry it out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingWithdrawal {

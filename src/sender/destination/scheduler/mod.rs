@@ -1,8 +1,8 @@
 //! All queues and timers of one destination: whose turn it is, and when to do something without an
 //! event. No I/O; the caller passes the time in.
 //!
-//! Each event puts the lane that it concerns into the queues below. So nothing looks at all lanes,
-//! except the event that a partition is given back.
+//! Each event puts its lane into the queues below. So no event visits all lanes, except when the
+//! partition is given back.
 //!
 //! ```text
 //!   queue        which lanes are in it                   put there by a timer, when
@@ -29,7 +29,7 @@ use super::LaneKey;
 use lane_queue::LaneQueue;
 use pace::Pace;
 
-/// A destination that had nothing to do for so long ends its task; the next poke starts another.
+/// A task that had nothing to do for this long ends; the next poke starts another.
 const IDLE: Duration = Duration::from_secs(60);
 /// Redis compares whole milliseconds, so a scan at the very end of a backoff is too early.
 const SCAN_DELAY: Duration = Duration::from_millis(2);
@@ -57,7 +57,7 @@ pub(super) struct Scheduler {
     to_resolve: LaneQueue,
     /// Lanes that Redis named, and for which there was no room yet.
     named: VecDeque<String>,
-    /// There may be lanes that nobody has named yet.
+    /// Redis may have lanes that no scan has named yet.
     wants_scan: bool,
     /// The partition is given back: no lane is loaded any more.
     is_draining: bool,
@@ -92,8 +92,8 @@ impl Scheduler {
         self.to_send.pop()
     }
 
-    /// Takes the slot of one delivery of the rate limit. If there is none, the lane stays the next one.
-    /// False then: no other lane may send either.
+    /// Takes a slot of the rate limit for one delivery. False if there is none now: the lane stays first
+    /// in its queue, and no other lane may send either.
     pub(super) fn take_slot(&mut self, key: &LaneKey, now: Instant) -> bool {
         let Err(wait) = self.pace.take(now) else { return true };
         self.to_send.push_front(key.clone());
