@@ -109,6 +109,7 @@ done({
   effectsTwice,
   wrongEffects: [...effects].filter(([sequence, { entry, result }]) => added.get(sequence) !== entry || result !== entry * 2).length,
   effectsOfDeleted: [...deleted.keys()].filter((sequence) => effects.has(sequence)).length,
+  effectsOfCancelled: having("cancelled").filter((sequence) => effects.has(sequence)).length,
   begunAfterDeletion: began.filter(({ sequence, began }) => began > deleted.get(sequence)).length,
   refusedButCancelled: refused.filter((sequence) => fate.get(sequence) !== "delivered").length,
   confirmed: deleted.size,

@@ -13,5 +13,5 @@ async fn no_two_open_orders_share_a_code_and_each_is_called_once() {
     assert_eq!(found["shared"], 0, "{found}");
     // All codes were in use, each as often as the others.
     assert_eq!((&found["codes"], &found["perCode"]), (&json!([1, 100]), &json!([100])), "{found}");
-    assert_eq!(sandbox.balanced("sandbox").await["delivered_total"], 10_000);
+    assert_eq!(sandbox.balanced("kitchen").await["delivered_total"], 10_000);
 }

@@ -30,7 +30,7 @@ async fn with_a_death(
 
 #[tokio::test]
 async fn orders_are_called_once_though_a_pod_dies() {
-    let found = with_a_death("01-rotating-codes.mjs", &[("ORDERS", "600")], "sandbox", 200).await;
+    let found = with_a_death("01-rotating-codes.mjs", &[("ORDERS", "600")], "kitchen", 200).await;
     assert_eq!((&found["called"], &found["once"]), (&json!(600), &json!(600)), "{found}");
 }
 
@@ -52,7 +52,11 @@ async fn entries_take_effect_once_though_a_pod_dies() {
     let found =
         with_a_death("08-provider-and-processor.mjs", &[("ENTRIES", "300")], "entries", 50).await;
     assert_eq!((&found["added"], &found["wrongEffects"]), (&json!(300), &json!(0)), "{found}");
-    assert_eq!((&found["effectsTwice"], &found["effects"]), (&json!(0), &found["delivered"]));
+    assert_eq!(found["effectsTwice"], 0, "{found}");
+    // The sender that died may have delivered entries without having noted it: these can still be
+    // cancelled (reference, Cancel).
+    let number = |field: &str| found[field].as_u64().unwrap_or_else(|| panic!("{found}"));
+    assert_eq!(number("effects"), number("delivered") + number("effectsOfCancelled"), "{found}");
 }
 
 #[tokio::test]

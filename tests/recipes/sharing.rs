@@ -13,7 +13,13 @@ async fn deleted_entries_never_take_effect_and_nothing_is_lost_or_done_twice() {
     assert_eq!(number("added"), 600, "{found}");
     assert_eq!(number("delivered") + number("cancelled"), 600, "{found}");
     assert_eq!(number("effects"), number("delivered"), "{found}");
-    for wrong in ["effectsTwice", "wrongEffects", "effectsOfDeleted", "begunAfterDeletion"] {
+    for wrong in [
+        "effectsTwice",
+        "wrongEffects",
+        "effectsOfDeleted",
+        "effectsOfCancelled",
+        "begunAfterDeletion",
+    ] {
         assert_eq!(number(wrong), 0, "{wrong}: {found}");
     }
     assert_eq!(number("refusedButCancelled"), 0, "{found}");
