@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api, draining, half_way,
+    Api, after_partial_success, draining,
     request::{Target, cursor_of, limit_of, query_of, read_optional, sequence_of},
     selection::{Filter, Selection, Walk},
     views::{Items, Letter},
@@ -136,7 +136,7 @@ pub(super) async fn discard(
         Ok(())
     };
     let done = walked.await;
-    done.map_err(|problem| half_way(problem, &[("discarded", discarded)]))?;
+    done.map_err(|problem| after_partial_success(problem, &[("discarded", discarded)]))?;
     match dry_run {
         true => Ok(Json(json!({"would_discard": found}))),
         false => Ok(Json(json!({"discarded": discarded}))),

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    Api, half_way,
+    Api, after_partial_success,
     request::{Target, read_optional},
     views::body_given,
     withdraw::{self, wrong_state},
@@ -162,7 +162,9 @@ async fn retry_all(target: &mut Target) -> Result<u64, Problem> {
             Ok(_) => retried += 1,
             // Not the head of its lane, or another request was faster.
             Err(StoreError::WrongHead | StoreError::WrongState(_)) => {}
-            Err(error) => return Err(half_way(Problem::from(error), &[("retried", retried)])),
+            Err(error) => {
+                return Err(after_partial_success(Problem::from(error), &[("retried", retried)]));
+            }
         }
     }
     Ok(retried)

@@ -88,11 +88,11 @@ pub fn router(api: Api) -> Router {
         .route("/v1/leases/complete", post(workers::complete))
         .route("/v1/leases/fail", post(workers::fail))
         .route("/v1/leases/extend", post(workers::extend))
-        .route("/v1/leases/requeue", post(workers::release))
+        .route("/v1/leases/requeue", post(workers::requeue))
         .layer(DefaultBodyLimit::max(api.batch_bytes_max));
     Router::new()
         .merge(leases)
-        .merge(steering_routes(api.batch_bytes_max))
+        .merge(intervention_routes(api.batch_bytes_max))
         .route("/v1/stats", get(destinations::all_stats))
         .route("/v1/destinations", get(destinations::list))
         .route(
@@ -109,7 +109,7 @@ pub fn router(api: Api) -> Router {
 }
 
 /// The routes for interventions. (`POST …/messages` is a route of ingest.)
-fn steering_routes(body_bytes_max: usize) -> Router<Api> {
+fn intervention_routes(body_bytes_max: usize) -> Router<Api> {
     const HEAD: &str = "/v1/destinations/{destination}";
     let at = |path: &str| format!("{HEAD}/{path}");
     Router::new()
@@ -250,7 +250,7 @@ fn draining() -> Problem {
 }
 
 /// Adds to a problem how much was done before it.
-fn half_way(mut problem: Problem, done: &[(&str, u64)]) -> Problem {
+fn after_partial_success(mut problem: Problem, done: &[(&str, u64)]) -> Problem {
     if problem.code == Code::RedisUnavailable {
         let detail = "Redis is not available; the counts show what has been done, send the same \
                       again later for the rest";

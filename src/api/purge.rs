@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api, draining, half_way,
+    Api, after_partial_success, draining,
     request::{Target, read_optional},
     withdraw::name,
 };
@@ -60,7 +60,7 @@ pub(super) async fn purge(
     let done = purging.cancel_all().await;
     let (cancelled, withdrawing) = (purging.cancelled, purging.withdrawing);
     done.map_err(|problem| {
-        half_way(problem, &[("cancelled", cancelled), ("withdrawing", withdrawing)])
+        after_partial_success(problem, &[("cancelled", cancelled), ("withdrawing", withdrawing)])
     })?;
     let mut answer = json!({"cancelled": cancelled, "withdrawing": withdrawing});
     if !purging.damaged.is_empty() {

@@ -77,7 +77,7 @@ impl Tally {
 impl Arrivals {
     /// For one request; `is_repeatable` if its repeat creates no duplicates.
     pub(super) fn new(target: &Target, is_repeatable: bool) -> Arrivals {
-        let caller = target.api.store.caller_anew(&format!("again:{}", target.name));
+        let caller = target.api.store.unique_caller(&format!("again:{}", target.name));
         Arrivals { caller, epoch: 0, is_repeatable, tally: Tally::default() }
     }
 

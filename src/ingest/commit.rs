@@ -100,7 +100,7 @@ impl Committer {
         let of_worker = (store, catalog.clone(), watermark, due);
         let jobs = GroupCommit::new(catalog.clone(), QUEUE_MAX, tracker, move |name, queue| {
             let (store, catalog, watermark, due) = of_worker.clone();
-            let caller = store.caller_anew(&format!("ingest:{name}"));
+            let caller = store.unique_caller(&format!("ingest:{name}"));
             let worker =
                 Worker { store, catalog, watermark, due, name, caller, batch_max, retry, epoch: 0 };
             Box::pin(worker.run(queue))

@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Committer, MemoryPermit, Outcome, Receipt, Recipients, Refusal, Session,
     json::{Item, ItemError, Limits, parse_item, parse_item_with},
+    message_headers::MessageHeaders,
     raw::arrival_of,
-    said::Said,
 };
 use crate::{
     domain::{Arrival, DestinationName, TopicName},
@@ -96,14 +96,15 @@ async fn post_items(
     match media_type {
         "application/json" => {
             let (body, permit) = ingest.read(body, ingest.batch_bytes_max).await?;
-            let said = Said::read(&headers).map_err(Problem::invalid_field)?;
-            let said = if planted::is("headers_ignored") { Said::default() } else { said };
+            let said = MessageHeaders::read(&headers).map_err(Problem::invalid_field)?;
+            let said =
+                if planted::is("headers_ignored") { MessageHeaders::default() } else { said };
             let item = parse_item_with(said, &body, server_clock_ms(), ingest.limits);
             ingest.take_one(item.map_err(problem_of)?, permit).await
         }
         "application/x-ndjson" | "application/ndjson" => {
             let (body, permit) = ingest.read(body, ingest.batch_bytes_max).await?;
-            Said::nothing(&headers).map_err(Problem::invalid_field)?;
+            MessageHeaders::nothing(&headers).map_err(Problem::invalid_field)?;
             ingest.take_batch(&body, permit).await
         }
         _ => Err(Problem::new(

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::{
     Recipients, due,
     headers::{HeaderList, check_headers},
-    said::{self, Said},
+    message_headers::{self, MessageHeaders},
 };
 use crate::{
     config,
@@ -95,31 +95,37 @@ struct Sent<'a> {
 
 impl Sent<'_> {
     /// Merges the values of headers; if both give a value, it must be the same.
-    fn add(&mut self, said: Said, now_ms: u64) -> Result<(), String> {
+    fn add(&mut self, said: MessageHeaders, now_ms: u64) -> Result<(), String> {
         if let Some(ms) = said.delay_ms {
-            due::after(ms).map_err(|error| format!("{}: {error}", said::DELAY))?;
+            due::after(ms).map_err(|error| format!("{}: {error}", message_headers::DELAY))?;
         }
         if let Some(time) = &said.not_before {
-            due::at(time, now_ms).map_err(|error| format!("{}: {error}", said::NOT_BEFORE))?;
+            due::at(time, now_ms)
+                .map_err(|error| format!("{}: {error}", message_headers::NOT_BEFORE))?;
         }
         if said.delay_ms.is_some() && self.not_before.is_some() {
-            return Err(differs("not_before", said::DELAY));
+            return Err(differs("not_before", message_headers::DELAY));
         }
         if said.not_before.is_some() && self.delay_ms.is_some_and(|ms| ms > 0) {
-            return Err(differs("delay_ms", said::NOT_BEFORE));
+            return Err(differs("delay_ms", message_headers::NOT_BEFORE));
         }
         let time = |text: &Option<String>| text.as_deref().map(|text| due::at(text, now_ms).ok());
         if time(&self.not_before).flatten() == time(&said.not_before).flatten() {
             // One instant may be written in several ways.
             self.not_before = said.not_before.clone().or(self.not_before.take());
         }
-        both(&mut self.id, said.id, "id", said::ID)?;
-        both(&mut self.key, said.key, "key", said::KEY)?;
-        let name = said::IDEMPOTENCY_KEY;
+        both(&mut self.id, said.id, "id", message_headers::ID)?;
+        both(&mut self.key, said.key, "key", message_headers::KEY)?;
+        let name = message_headers::IDEMPOTENCY_KEY;
         both(&mut self.idempotency_key, said.idempotency_key, "idempotency_key", name)?;
-        both(&mut self.delay_ms, said.delay_ms, "delay_ms", said::DELAY)?;
-        both(&mut self.not_before, said.not_before, "not_before", said::NOT_BEFORE)?;
-        both(&mut self.priority, said.priority.map(u64::from), "priority", said::PRIORITY)
+        both(&mut self.delay_ms, said.delay_ms, "delay_ms", message_headers::DELAY)?;
+        both(&mut self.not_before, said.not_before, "not_before", message_headers::NOT_BEFORE)?;
+        both(
+            &mut self.priority,
+            said.priority.map(u64::from),
+            "priority",
+            message_headers::PRIORITY,
+        )
     }
 }
 
@@ -148,12 +154,12 @@ fn differs(field: &str, header: &str) -> String {
 /// limits the object around it.
 /// The body is not parsed recursively: its depth is counted, and limited.
 pub fn parse_item(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Item, ItemError> {
-    parse_item_with(Said::default(), bytes, now_ms, limits)
+    parse_item_with(MessageHeaders::default(), bytes, now_ms, limits)
 }
 
 /// Like `parse_item`, for a request with one object, whose headers may hold some of the fields.
 pub(super) fn parse_item_with(
-    said: Said,
+    said: MessageHeaders,
     bytes: &[u8],
     now_ms: u64,
     limits: Limits,

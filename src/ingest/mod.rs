@@ -6,10 +6,10 @@ mod headers;
 pub mod http;
 pub mod json;
 mod memory;
+mod message_headers;
 mod raw;
 mod recipients;
 mod refusal;
-mod said;
 pub mod tcp;
 mod watermark;
 

@@ -7,7 +7,7 @@ use axum::{
 
 use super::{
     Recipients, due,
-    said::{DELAY, NOT_BEFORE, Said},
+    message_headers::{DELAY, MessageHeaders, NOT_BEFORE},
 };
 use crate::{
     domain::{
@@ -24,7 +24,7 @@ pub(super) fn arrival_of(
     body: Bytes,
     to: &Recipients,
 ) -> Result<Arrival, Problem> {
-    let said = Said::read(headers).map_err(Problem::invalid_field)?;
+    let said = MessageHeaders::read(headers).map_err(Problem::invalid_field)?;
     let content_type = match headers.get(header::CONTENT_TYPE) {
         Some(value) => {
             value.to_str().map_err(|_| Problem::invalid_field("Content-Type: not text"))?
@@ -32,7 +32,7 @@ pub(super) fn arrival_of(
         None => "application/octet-stream",
     };
     let due = due_of(&said).map_err(Problem::invalid_field)?;
-    let Said { id, key, idempotency_key, priority, .. } = said;
+    let MessageHeaders { id, key, idempotency_key, priority, .. } = said;
     let message = Message {
         id: id.unwrap_or_else(|| to.fresh_id(idempotency_key.as_deref(), &body)),
         key,
@@ -43,7 +43,7 @@ pub(super) fn arrival_of(
     Ok(Arrival { idempotency_key, due, priority, ..Arrival::of(message) })
 }
 
-fn due_of(said: &Said) -> Result<Option<Due>, String> {
+fn due_of(said: &MessageHeaders) -> Result<Option<Due>, String> {
     match (said.delay_ms, &said.not_before) {
         (Some(ms), _) => due::after(ms).map_err(|error| format!("{DELAY}: {error}")),
         (None, Some(time)) => {

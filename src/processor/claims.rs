@@ -211,7 +211,7 @@ impl Claims {
         self.slots.take(&name, room);
         self.under_way.insert(name.clone(), false);
         let caller = self.callers.remove(&name);
-        let caller = caller.unwrap_or_else(|| self.store.caller_anew(&format!("claim:{name}")));
+        let caller = caller.unwrap_or_else(|| self.store.unique_caller(&format!("claim:{name}")));
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
         let call = async move {
             let claimed = store.claim(&caller, &known, 1..=room, lease).await;

@@ -55,7 +55,7 @@ impl Finisher {
     ) -> Finisher {
         let of_workers = catalog.clone();
         let jobs = GroupCommit::new(of_workers, QUEUE_MAX, tracker, move |name, queue| {
-            let caller = store.caller_anew(&format!("finish:{name}"));
+            let caller = store.unique_caller(&format!("finish:{name}"));
             let (store, catalog, due) = (store.clone(), catalog.clone(), due.clone());
             Box::pin(Worker { store, catalog, due, name, caller }.run(queue))
         });
@@ -134,7 +134,7 @@ impl Worker {
                 statuses
             }
             // Nothing is lost: the leases expire, and the messages are processed again.
-            Err(error) if error.is_told() => Vec::new(),
+            Err(error) if error.is_logged() => Vec::new(),
             Err(error) => {
                 tracing::error!(destination = %self.name, what, %error, "could not store outcomes");
                 Vec::new()

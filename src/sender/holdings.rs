@@ -205,12 +205,14 @@ impl Holdings {
         let (partition, token) = (lease.partition, &lease.owner.token);
         let give_up = Instant::now() + self.lease / 2;
         let mut vouched = lease.vouched();
-        let mut is_told = was_lost || vouched.is_some();
+        let mut is_logged = was_lost || vouched.is_some();
         loop {
             match self.in_time(self.store.resign_partition(partition, token, vouched)).await {
                 // Redis may wait for this very sender. Only the answer to the first call counts: an earlier
                 // call may have given the partition to another sender before the epoch began.
-                Ok(told) if !is_told && told.epoch != lease.owner.epoch && lease.is_only_one() => {
+                Ok(told)
+                    if !is_logged && told.epoch != lease.owner.epoch && lease.is_only_one() =>
+                {
                     vouched = Some(told.epoch);
                 }
                 Ok(_) => return true,
@@ -223,7 +225,7 @@ impl Holdings {
                     return false;
                 }
             }
-            is_told = true;
+            is_logged = true;
         }
     }
 

@@ -134,7 +134,7 @@ impl Sender {
                 },
                 _ = second.tick() => {
                     work.scan();
-                    work.keep_house();
+                    work.run_housekeeping();
                 }
             }
         }
@@ -212,7 +212,7 @@ impl Work {
 
     /// Recovers messages whose leases expired or whose delay is over, runs the checks that are due, and stores
     /// how many messages are being delivered. In a task of its own, because it may take long.
-    fn keep_house(&mut self) {
+    fn run_housekeeping(&mut self) {
         let partitions = self.holdings.partitions();
         if planted::is("house_not_kept") {
             return;

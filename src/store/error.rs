@@ -72,7 +72,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Converts the error of one call into that of a sequence of calls, some of which have run.
-    pub(super) fn half_way(self) -> StoreError {
+    pub(super) fn after_partial_success(self) -> StoreError {
         match self {
             StoreError::Unavailable(why) => StoreError::Unconfirmed(why),
             error @ StoreError::NoRights(_) => StoreError::Unconfirmed(error.to_string()),
@@ -82,12 +82,12 @@ impl StoreError {
 
     /// True when the script did not run in this attempt, so the error says nothing about an earlier
     /// attempt at the same call.
-    pub(super) fn is_of_this_attempt(&self) -> bool {
+    pub(super) fn did_not_run(&self) -> bool {
         matches!(self, StoreError::NoRights(_) | StoreError::CannotConfirm(_))
     }
 
     /// True when the store itself logs and shows the error, so the caller need not.
-    pub fn is_told(&self) -> bool {
+    pub fn is_logged(&self) -> bool {
         use StoreError as E;
         matches!(self, E::NoRights(_) | E::Failed(_) | E::NewerSchema(_))
     }

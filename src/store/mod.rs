@@ -136,7 +136,7 @@ impl CallSequence {
 
     /// Passes the answer on. Unless the call must be repeated, the next call gets a new number.
     fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        let goes_on = |error: &StoreError| error.is_temporary() || error.is_of_this_attempt();
+        let goes_on = |error: &StoreError| error.is_temporary() || error.did_not_run();
         let is_over = !answer.as_ref().err().is_some_and(goes_on);
         if is_over || planted::is("call_renumbered") {
             self.give_up();
@@ -206,7 +206,7 @@ impl Store {
 
     /// Like `caller`, for an actor that exists several times: each gets a unique name, because all
     /// of them number their calls from 1.
-    pub fn caller_anew(&self, actor: &str) -> CallSequence {
+    pub fn unique_caller(&self, actor: &str) -> CallSequence {
         static MADE: AtomicU64 = AtomicU64::new(0);
         self.caller(&format!("{actor}:{}", MADE.fetch_add(1, Ordering::Relaxed)))
     }
@@ -263,7 +263,7 @@ pub async fn retry_until<T, F: Future<Output = Result<T, StoreError>>>(
     loop {
         let error = match call().await {
             Err(error) if error.is_temporary() => error,
-            Err(error) if error.is_of_this_attempt() => match (unconfirmed, deadline) {
+            Err(error) if error.did_not_run() => match (unconfirmed, deadline) {
                 (Some(earlier), Some(_)) => return Err(earlier),
                 (None, Some(_)) => return Err(error),
                 // Without a deadline, retry until an operator has fixed the cause.

@@ -223,10 +223,10 @@ async fn a_hundred_destinations_are_delivered_at_once_and_none_waits_for_another
     eventually("the stuck destination says why", async || {
         let seen = support::checker::stats(&ingest, stuck).await?;
         let head = &seen["head"];
-        let is_told = head["sequence"] == 1 && head["blocked_by"] == "delivery";
+        let is_logged = head["sequence"] == 1 && head["blocked_by"] == "delivery";
         let is_counted = seen["ready"].as_u64().zip(seen["delivering"].as_u64());
         let all_there = is_counted.is_some_and(|(a, b)| a + b == MESSAGES as u64 && b == 1);
-        if is_told && all_there { Ok(()) } else { Err(seen.to_string()) }
+        if is_logged && all_there { Ok(()) } else { Err(seen.to_string()) }
     })
     .await;
 

@@ -183,7 +183,7 @@ pub(in crate::api) async fn extend(
 }
 
 /// `POST /v1/leases/requeue`
-pub(in crate::api) async fn release(
+pub(in crate::api) async fn requeue(
     State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {

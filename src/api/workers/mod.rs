@@ -8,7 +8,7 @@ mod waiter_queue;
 
 pub(super) use complete::complete;
 pub(super) use lease::lease;
-pub(super) use lease_updates::{extend, fail, release};
+pub(super) use lease_updates::{extend, fail, requeue};
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -55,7 +55,7 @@ impl CallSequences {
     fn take(&self, api: &Api, name: &DestinationName) -> CallSequence {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let caller = idle.get_mut(name).and_then(Vec::pop);
-        caller.unwrap_or_else(|| api.store.caller_anew(&format!("worker:{name}")))
+        caller.unwrap_or_else(|| api.store.unique_caller(&format!("worker:{name}")))
     }
 
     fn put_back(&self, name: &DestinationName, caller: CallSequence) {

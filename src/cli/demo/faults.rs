@@ -24,7 +24,7 @@ pub struct Killed {
 }
 
 /// Kills one processor, and the sender that delivers to the HTTP destination.
-pub async fn half_way(
+pub async fn after_partial_success(
     harness: &mut Harness,
     at: Instant,
     ledger: &Ledger,

@@ -161,7 +161,7 @@ async fn play(
     let accident = async {
         match args.kills {
             0 => Ok(Vec::new()),
-            _ => faults::half_way(harness, half, ledger, progress).await,
+            _ => faults::after_partial_success(harness, half, ledger, progress).await,
         }
     };
     let (http, tcp, killed) = tokio::join!(

@@ -25,7 +25,7 @@ impl Worker {
 
     /// A second worker for the same destination.
     fn beside(&self) -> Worker {
-        let caller = self.store.caller_anew("beside");
+        let caller = self.store.unique_caller("beside");
         let (store, catalog, name) = (self.store.clone(), self.catalog.clone(), self.name.clone());
         let watermark = self.watermark.clone();
         let Worker { batch_max, retry, epoch, .. } = *self;

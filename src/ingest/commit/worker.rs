@@ -201,7 +201,7 @@ impl Worker {
                     // This call may still reach Redis. Once the next call has run, Redis must
                     // refuse it.
                     self.caller.give_up();
-                    if !error.is_told() {
+                    if !error.is_logged() {
                         tracing::warn!(destination = %self.name, %error, "could not stamp arrivals");
                     }
                     return Err(refusal(&error));

@@ -218,7 +218,7 @@ impl DestinationSender {
                 return self.look_up();
             }
             // The store has logged why.
-            error if error.is_told() => CALL_PAUSE_LONG,
+            error if error.is_logged() => CALL_PAUSE_LONG,
             StoreError::TakeoverWait(wait_ms) => Duration::from_millis(wait_ms + 1),
             error if error.is_temporary() => {
                 tracing::debug!(destination = %self.deps.name, %error, "a call failed, and will be repeated");

@@ -12,7 +12,11 @@ use crate::{
 
 impl Store {
     /// Parses an index entry: `<version> <paused, or ->,@<born> <definition>`.
-    pub(in crate::store) fn known_of_entry(&self, name: &str, entry: &str) -> Option<CatalogEntry> {
+    pub(in crate::store) fn parse_index_entry(
+        &self,
+        name: &str,
+        entry: &str,
+    ) -> Option<CatalogEntry> {
         let mut parts = entry.splitn(3, ' ');
         let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
         let (paused, born) = Paused::of_mark(mark);
@@ -20,7 +24,7 @@ impl Store {
     }
 
     /// Reads the definition from the partition, and corrects the index.
-    pub(in crate::store) async fn true_definition(
+    pub(in crate::store) async fn stored_definition(
         &self,
         name: &DestinationName,
     ) -> Result<Option<CatalogEntry>, StoreError> {

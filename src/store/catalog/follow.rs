@@ -44,7 +44,7 @@ impl Copied for Destinations<'_> {
     fn take(&self, entries: &[(String, String)]) {
         let known = entries
             .iter()
-            .filter_map(|(name, entry)| self.0.store.known_of_entry(name, entry).map(Arc::new));
+            .filter_map(|(name, entry)| self.0.store.parse_index_entry(name, entry).map(Arc::new));
         self.0.change_all(known.collect());
     }
 

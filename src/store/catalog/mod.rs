@@ -104,7 +104,7 @@ impl Catalog {
         name: &DestinationName,
     ) -> Result<Option<Arc<CatalogEntry>>, StoreError> {
         let before = self.get(name.as_str()).map(|held| held.version);
-        let known = self.store.true_definition(name).await?.map(Arc::new);
+        let known = self.store.stored_definition(name).await?.map(Arc::new);
         self.change(name, |names| match &known {
             // A slow read may return a version older than one that arrived meanwhile: ignore it. A
             // version older than the one known *before* the read is right: Redis has lost the later
@@ -148,7 +148,7 @@ impl Catalog {
         &self,
         name: &TopicName,
     ) -> Result<Option<Arc<CatalogTopic>>, StoreError> {
-        let known = self.store.true_topic(name).await?.map(Arc::new);
+        let known = self.store.stored_topic(name).await?.map(Arc::new);
         self.change_topics(|topics| match &known {
             Some(known) => topics.insert(name.clone(), known.clone()),
             None => topics.remove(name),

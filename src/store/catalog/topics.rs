@@ -31,7 +31,7 @@ impl CatalogTopic {
 
 impl Store {
     /// Reads the topic with this name from Redis.
-    pub(in crate::store) async fn true_topic(
+    pub(in crate::store) async fn stored_topic(
         &self,
         name: &TopicName,
     ) -> Result<Option<CatalogTopic>, StoreError> {

@@ -138,7 +138,7 @@ impl Store {
                 error: AttemptError::new(Stage::Transform, ErrorKind::Damaged, error.to_string()),
             }
         });
-        let (caller, failed) = (self.caller_anew("damaged"), failed.collect::<Vec<_>>());
+        let (caller, failed) = (self.unique_caller("damaged"), failed.collect::<Vec<_>>());
         if let Err(error) = self.fail(&caller, known, &failed).await {
             tracing::debug!(destination = %name, %error, "cannot halt a damaged message");
         }

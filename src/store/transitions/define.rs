@@ -49,7 +49,7 @@ impl Store {
         self.inner.epochs.note_carried(partition, born);
         let paused = Paused::of_text(&paused);
         let noted = self.index(&destination.name, version, Some((paused, born, &definition)));
-        noted.await.map_err(StoreError::half_way)?;
+        noted.await.map_err(StoreError::after_partial_success)?;
         Ok(Defined { version, changed, created, born })
     }
 }

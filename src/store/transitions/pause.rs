@@ -28,7 +28,7 @@ impl Store {
         let (version, definition, changed, paused, born) = answer;
         let paused = Paused::of_text(&paused);
         let noted = self.index(name, version, Some((paused, born, &definition))).await;
-        noted.map_err(StoreError::half_way)?;
+        noted.map_err(StoreError::after_partial_success)?;
         Ok((paused, changed))
     }
 }

@@ -43,7 +43,7 @@ impl Store {
 
         self.remove_messages(destination, version, removed_messages)
             .await
-            .map_err(StoreError::half_way)?;
+            .map_err(StoreError::after_partial_success)?;
         Ok(Removed { removed_messages })
     }
 

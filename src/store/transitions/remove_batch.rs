@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The most messages that one call removes.
-const PURGE_MAX: usize = 500;
+const BATCH_MAX: usize = 500;
 
 /// Which of the partition's keys to remove a destination's members from.
 #[derive(Debug, Clone, Copy)]
@@ -35,9 +35,9 @@ impl Store {
         loop {
             let mut pipe = redis::pipe();
             pipe.cmd("ZSCAN").arg(&key).arg(cursor);
-            pipe.arg("MATCH").arg(format!("{destination}/*")).arg("COUNT").arg(PURGE_MAX);
+            pipe.arg("MATCH").arg(format!("{destination}/*")).arg("COUNT").arg(BATCH_MAX);
             let ((next, found),): ((u64, Vec<(String, f64)>),) = self.query(&pipe).await?;
-            for batch in found.chunks(PURGE_MAX) {
+            for batch in found.chunks(BATCH_MAX) {
                 let mut call = self.call(|scripts| &scripts.remove_batch);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
@@ -71,9 +71,9 @@ impl Store {
         let (mut cursor, mut removed) = (0u64, 0);
         loop {
             let mut pipe = redis::pipe();
-            pipe.cmd("HSCAN").arg(keys.messages()).arg(cursor).arg("COUNT").arg(PURGE_MAX);
+            pipe.cmd("HSCAN").arg(keys.messages()).arg(cursor).arg("COUNT").arg(BATCH_MAX);
             let ((next, found),): ((u64, Vec<(Bytes, Bytes)>),) = self.query(&pipe).await?;
-            for batch in found.chunks(PURGE_MAX) {
+            for batch in found.chunks(BATCH_MAX) {
                 let mut call = self.call(|scripts| &scripts.remove_batch);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());
@@ -111,7 +111,7 @@ impl Store {
                 keys.noun_of(key).is_some_and(|noun| !noun.starts_with(b"idempotency:"))
             };
             let left_over: Vec<&Bytes> = found.iter().filter(is_lane).collect();
-            for batch in left_over.chunks(PURGE_MAX) {
+            for batch in left_over.chunks(BATCH_MAX) {
                 let mut call = self.call(|scripts| &scripts.remove_batch);
                 call.key(keys.hash()).key(keys.messages());
                 call.key(keys.partition.leases()).key(keys.partition.delayed());

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The most pending withdrawals that one query returns.
-const ORDERS_MAX: usize = 200;
+const WITHDRAWALS_MAX: usize = 200;
 /// The most messages that one call withdraws: each costs about fifteen commands.
 pub const WITHDRAW_MAX: usize = 200;
 
@@ -164,7 +164,7 @@ impl Store {
     ) -> Result<(Vec<PendingWithdrawal>, u64), StoreError> {
         let key = self.keys().destination(&known.destination.name).withdrawals();
         let mut pipe = redis::pipe();
-        pipe.cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(ORDERS_MAX);
+        pipe.cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(WITHDRAWALS_MAX);
         let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
         // An unreadable one must not block the others: an operator can withdraw the message again.
         let read = |(sequence, text): (Sequence, Bytes)| {

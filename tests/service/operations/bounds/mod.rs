@@ -171,7 +171,7 @@ impl Watched {
         batch: usize,
     ) {
         let store = &self.service.store;
-        let caller = store.caller_anew("load");
+        let caller = store.unique_caller("load");
         let key = store.keys().partition(known.partition).epoch();
         let epoch: u64 = self.service.redis.ask(&["HGET", &key, "epoch"]).await.unwrap();
         let epoch = epoch.max(known.born);

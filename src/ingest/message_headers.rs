@@ -32,7 +32,7 @@ const SLIPS_MAX: usize = 2;
 
 /// The values of the headers.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct MessageHeaders {
     pub(super) id: Option<String>,
     pub(super) key: Option<String>,
     pub(super) idempotency_key: Option<String>,
@@ -41,9 +41,9 @@ pub(super) struct Said {
     pub(super) priority: Option<u8>,
 }
 
-impl Said {
+impl MessageHeaders {
     /// Parses the headers; the error names the wrong one.
-    pub(super) fn read(headers: &HeaderMap) -> Result<Said, String> {
+    pub(super) fn read(headers: &HeaderMap) -> Result<MessageHeaders, String> {
         check_names(headers)?;
         let delay_ms = match plain(headers, DELAY, TEXT_BYTES_MAX)? {
             Some(text) => {
@@ -56,7 +56,7 @@ impl Said {
         if delay_ms.is_some() && not_before.is_some() {
             return Err(format!("{NOT_BEFORE}: give either it or {DELAY}, not both"));
         }
-        Ok(Said {
+        Ok(MessageHeaders {
             id: encoded(headers, ID, ID_BYTES_MAX)?,
             key: encoded(headers, KEY, KEY_BYTES_MAX)?,
             idempotency_key: plain(headers, IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_BYTES_MAX)?
@@ -167,13 +167,13 @@ mod tests {
             ("Reseq-NotBefore", NOT_BEFORE),
             ("Reseq-Prio", PRIORITY),
         ] {
-            let error = Said::read(&headers(&[(name, "1s")])).unwrap_err();
+            let error = MessageHeaders::read(&headers(&[(name, "1s")])).unwrap_err();
             assert!(error.starts_with(&name.to_ascii_lowercase()), "{error}");
             assert!(error.contains("did you mean"), "{error}");
             if name != "Reseq-Ordering-Key" {
                 assert!(error.contains(right), "{error}");
             }
-            assert!(Said::nothing(&headers(&[(name, "1s")])).is_err());
+            assert!(MessageHeaders::nothing(&headers(&[(name, "1s")])).is_err());
         }
     }
 
@@ -184,17 +184,20 @@ mod tests {
             DELIVERY_HEADERS.iter().filter(|name| !["reseq-id", "reseq-key"].contains(name)),
         );
         for name in names {
-            let said = Said::read(&headers(&[(name, "1")])).unwrap();
+            let said = MessageHeaders::read(&headers(&[(name, "1")])).unwrap();
             assert!(said.id.is_none() && said.key.is_none(), "{name}");
-            assert_eq!(Said::nothing(&headers(&[(name, "1")])), Ok(()), "{name}");
+            assert_eq!(MessageHeaders::nothing(&headers(&[(name, "1")])), Ok(()), "{name}");
         }
     }
 
     #[test]
     fn a_header_given_twice_must_say_the_same() {
         let twice = [("Idempotency-Key", "a"), ("Idempotency-Key", "a")];
-        assert_eq!(Said::read(&headers(&twice)).unwrap().idempotency_key.as_deref(), Some("a"));
+        assert_eq!(
+            MessageHeaders::read(&headers(&twice)).unwrap().idempotency_key.as_deref(),
+            Some("a")
+        );
         let two = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")];
-        assert!(Said::read(&headers(&two)).unwrap_err().contains("given twice"));
+        assert!(MessageHeaders::read(&headers(&two)).unwrap_err().contains("given twice"));
     }
 }
