@@ -103,37 +103,12 @@ impl RedisClient {
         asked.buffer_unordered(SINGLE_MAX).collect().await
     }
 
-    /// The clock of each key's server, in ms since 1970. `None` if the server does not answer.
-    pub async fn clocks(&self, keys: &[String]) -> Vec<Option<u64>> {
-        self.of_servers(keys, |key| async move { self.time_at(key).await.ok() }).await
-    }
-
     /// The clock of the server that holds this key, in ms since 1970.
     pub async fn time_at(&self, key: &str) -> Result<u64, ClientError> {
         let mut pipe = redis::pipe();
         pipe.cmd("TIME");
         let (time,): (ServerTime,) = self.query_at(key.as_bytes(), &pipe).await?;
         Ok(server_ms(time))
-    }
-
-    /// Calls `ask` once for each server, with one of the keys that it serves. Returns the server's answer
-    /// for each key; `None` if it did not answer.
-    pub(super) async fn of_servers<'k, T: Copy, F: Future<Output = Option<T>>>(
-        &self,
-        keys: &'k [String],
-        ask: impl Fn(&'k str) -> F,
-    ) -> Vec<Option<T>> {
-        let mut all = vec![None; keys.len()];
-        let (groups, _) = self.spread(keys);
-        let firsts = groups.iter().filter_map(|(_, members)| Some((members, *members.first()?)));
-        let asked = firsts.map(|(members, first)| {
-            let answer = ask(&keys[first]);
-            async move { Some((members, answer.await?)) }
-        });
-        for (members, answer) in join_all(asked).await.into_iter().flatten() {
-            members.iter().for_each(|index| all[*index] = Some(answer));
-        }
-        all
     }
 
     /// Runs plain commands on all primaries. Returns one answer or error for each.

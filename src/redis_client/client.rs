@@ -135,6 +135,11 @@ impl RedisClient {
         (by_node.into_values().collect(), unserved)
     }
 
+    /// Groups keys by their server, as indices. Leaves out keys that no server serves now.
+    pub fn by_server(&self, keys: &[String]) -> Vec<Vec<usize>> {
+        self.spread(keys).0.into_iter().map(|(_, members)| members).collect()
+    }
+
     /// All servers that hold data and accept writes.
     pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
         match &self.servers {

@@ -55,7 +55,7 @@ pub(super) fn is_broken(error: &RedisError) -> bool {
 }
 
 /// The answer of this command does not have the documented shape.
-pub(super) fn unexpected(what: &str) -> ClientError {
+pub fn unexpected(what: &str) -> ClientError {
     ClientError::Unreadable(format!("the answer of {what} does not have the documented shape"))
 }
 

@@ -34,11 +34,6 @@ impl RedisClient {
         let (info,): (String,) = self.query_at(key.as_bytes(), &ask_memory()).await?;
         read_info(&info).ok_or_else(|| unexpected("INFO memory"))
     }
-
-    /// The same for the server of each of these keys; `None` if it does not answer.
-    pub async fn memory_of(&self, keys: &[String]) -> Vec<Option<Memory>> {
-        self.of_servers(keys, |key| async move { self.memory_at(key).await.ok() }).await
-    }
 }
 
 fn ask_memory() -> redis::Pipeline {

@@ -29,7 +29,7 @@ pub use call::{Answers, Question, ServerTime, read, route_of, server_ms, texts};
 pub use client::{Deployment, RedisClient};
 pub use clock::{note_server_clock, server_clock, server_clock_ms};
 pub use confirm::{Confirm, Fsync};
-pub use error::ClientError;
+pub use error::{ClientError, unexpected};
 pub use fitness::{Admitted, Fitness, UnfitServer};
 pub use memory::Memory;
 pub use script::{Script, ScriptCall};

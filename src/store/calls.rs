@@ -2,11 +2,14 @@
 //! schemas are recorded.
 
 use bytes::Bytes;
+use futures::future::join_all;
 use redis::{FromRedisValue, Pipeline, Value};
 use tokio::time::Instant;
 
 use super::{Store, StoreError, damage::Called, keys::DestinationKeys};
-use crate::redis_client::{Answers, Confirm, RedisClient, ScriptCall, route_of};
+use crate::redis_client::{
+    Answers, ClientError, Confirm, Fsync, RedisClient, ScriptCall, route_of,
+};
 
 /// About how many keys one step of a scan visits.
 const SCAN: usize = 1000;
@@ -91,9 +94,8 @@ impl Store {
         key: &[u8],
         pipe: &Pipeline,
     ) -> Result<T, StoreError> {
-        let answer = self.client().query_at(key, pipe).await.map_err(StoreError::from);
-        self.observe_commands(key, pipe, &answer);
-        answer
+        let answer = self.client().query_at(key, pipe).await;
+        self.observed_commands(|| key.to_vec(), pipe, answer)
     }
 
     /// Runs pipelines of many slots; the keys of each pipeline must be in one slot. Pipelines for the
@@ -105,18 +107,49 @@ impl Store {
     ) -> Vec<Result<Vec<Value>, StoreError>> {
         let answers = self.client().query_each(pipes).await;
         let noted = |(answer, pipe): (Answers, &Pipeline)| {
-            let answer = answer.map_err(StoreError::from);
-            if answer.is_err() || self.has_damage() {
-                self.observe_commands(&route_of(pipe), pipe, &answer);
-            }
-            answer
+            self.observed_commands(|| route_of(pipe), pipe, answer)
         };
         answers.into_iter().zip(pipes).map(noted).collect()
     }
 
     /// Succeeds if Redis answers; in a cluster, if one master answers.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        Ok(self.client().ping().await?)
+        self.observed("PING", &[], self.client().ping().await)
+    }
+
+    /// The clock of the server that holds this key, in ms since 1970.
+    pub(super) async fn time_at(&self, key: &str) -> Result<u64, StoreError> {
+        self.observed("TIME", &[key.into()], self.client().time_at(key).await)
+    }
+
+    /// The clock of each key's server, in ms since 1970. `None` if the server does not answer.
+    pub(super) async fn clocks(&self, keys: &[String]) -> Vec<Option<u64>> {
+        self.of_servers(keys, |first| self.time_at(&keys[first])).await
+    }
+
+    /// How the server that holds this key confirms that writes are on its disk, if it can.
+    pub(super) async fn fsync(&self, key: &[u8]) -> Result<Option<Fsync>, StoreError> {
+        self.observed("INFO", &[key.to_vec()], self.client().fsync(key).await)
+    }
+
+    /// Calls `ask` once for each server, with the index of one of the keys that it serves. Returns the
+    /// server's answer for each key; `None` if it did not answer.
+    pub(super) async fn of_servers<T: Copy, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        keys: &[String],
+        ask: impl Fn(usize) -> F,
+    ) -> Vec<Option<T>> {
+        let mut all = vec![None; keys.len()];
+        let groups = self.client().by_server(keys);
+        let asked = groups.iter().filter_map(|members| Some((members, *members.first()?)));
+        let asked = asked.map(|(members, first)| {
+            let answer = ask(first);
+            async move { Some((members, answer.await.ok()?)) }
+        });
+        for (members, answer) in join_all(asked).await.into_iter().flatten() {
+            members.iter().for_each(|index| all[*index] = Some(answer));
+        }
+        all
     }
 
     /// Some keys of a destination, and the next cursor (0 at the end). Scans the node of its
@@ -132,10 +165,31 @@ impl Store {
         Ok(page)
     }
 
-    fn observe_commands<T>(&self, key: &[u8], pipe: &Pipeline, answer: &Result<T, StoreError>) {
-        // After an error, note all keys: a later check finds out which of them is damaged.
-        let keys = if answer.is_err() { keys_of(pipe) } else { vec![key.to_vec()] };
-        self.observe(Called { name: &name_of(pipe), keys: &keys }, answer);
+    /// Notes the outcome of a call of the client, and returns it as the store's.
+    pub(super) fn observed<T>(
+        &self,
+        name: &str,
+        keys: &[Vec<u8>],
+        answer: Result<T, ClientError>,
+    ) -> Result<T, StoreError> {
+        let answer = answer.map_err(StoreError::from);
+        self.observe(Called { name, keys }, &answer);
+        answer
+    }
+
+    fn observed_commands<T>(
+        &self,
+        key: impl FnOnce() -> Vec<u8>,
+        pipe: &Pipeline,
+        answer: Result<T, ClientError>,
+    ) -> Result<T, StoreError> {
+        match answer {
+            // The usual case: there is nothing to note, so no name and no key is copied.
+            Ok(answer) if !self.has_damage() => Ok(answer),
+            Ok(_) => self.observed(&name_of(pipe), &[key()], answer),
+            // Note all keys: a later check finds out which of them is damaged.
+            Err(_) => self.observed(&name_of(pipe), &keys_of(pipe), answer),
+        }
     }
 }
 
@@ -181,5 +235,5 @@ pub(super) fn answered<T>(
 
 /// The error for an answer of `what` that does not have the documented shape.
 pub(super) fn unexpected(what: &str) -> StoreError {
-    StoreError::Unreadable(format!("the answer of {what} does not have the documented shape"))
+    crate::redis_client::unexpected(what).into()
 }

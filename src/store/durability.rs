@@ -26,7 +26,7 @@ impl Store {
             }
             Durability::Replicated => Ok(Confirm::Replicas { count: self.inner.replicas }),
             Durability::Quorum => Ok(self.confirm_of_majority()),
-            Durability::Fsynced => match self.client().fsync(key).await? {
+            Durability::Fsynced => match self.fsync(key).await? {
                 Some(Fsync::Waited) => Ok(Confirm::Fsync { replicas: 0 }),
                 Some(Fsync::Always) => Ok(Confirm::Primary),
                 None => Err(StoreError::CannotConfirm(
@@ -51,7 +51,7 @@ impl Store {
         let (answer, confirmed) = self.run_confirmed(call, confirm).await?;
         if (level, confirm) == (Durability::Fsynced, Confirm::Primary) {
             // There was no wait: check that the server that answered still syncs before it answers.
-            let still = matches!(self.client().fsync(call.route()).await, Ok(Some(Fsync::Always)));
+            let still = matches!(self.fsync(call.route()).await, Ok(Some(Fsync::Always)));
             return Ok((answer, still));
         }
         Ok((answer, confirmed))

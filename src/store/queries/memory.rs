@@ -8,7 +8,9 @@ use crate::{
 impl Store {
     /// The memory of the server that holds a partition.
     pub async fn memory(&self, partition: u16) -> Result<Memory, StoreError> {
-        Ok(self.client().memory_at(&self.keys().partition(partition).epoch()).await?)
+        let key = self.keys().partition(partition).epoch();
+        let answer = self.client().memory_at(&key).await;
+        self.observed("INFO", &[key.into()], answer)
     }
 
     /// The memory of each partition's server, in order; `None` where it does not answer.
@@ -16,6 +18,7 @@ impl Store {
         let numbers = 0..self.keys().partitions();
         let keys: Vec<String> =
             numbers.map(|number| self.keys().partition(number).epoch()).collect();
-        self.client().memory_of(&keys).await
+        // The partition of a key is its index.
+        self.of_servers(&keys, |first| self.memory(first as u16)).await
     }
 }

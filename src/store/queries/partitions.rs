@@ -46,7 +46,7 @@ impl Store {
     /// pods.
     pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
         let asked = Instant::now();
-        let now_ms = self.client().time_at(&self.keys().pods()).await?;
+        let now_ms = self.time_at(&self.keys().pods()).await?;
         note_server_clock(now_ms, asked);
         Ok(now_ms)
     }

@@ -127,7 +127,7 @@ impl Store {
                 heads
             }
         };
-        let now_ms = self.client().time_at(&keys.hash()).await?;
+        let now_ms = self.time_at(&keys.hash()).await?;
         let listed = self.listed(known, &sequences).await?;
         Ok(listed.into_iter().map(|one| head(one, known, delivering, now_ms)).collect())
     }

@@ -56,7 +56,7 @@ impl Store {
     pub async fn releasable(&self, partitions: &[u16]) -> Result<Vec<Vec<String>>, StoreError> {
         let keys: Vec<_> =
             partitions.iter().map(|number| self.keys().partition(*number).releasable()).collect();
-        let clocks = self.client().clocks(&keys).await;
+        let clocks = self.clocks(&keys).await;
         let looks = keys.iter().zip(clocks).map(|(key, now_ms)| {
             let mut pipe = redis::pipe();
             pipe.zrangebyscore_limit(key, "-inf", now_ms.unwrap_or_default(), 0, 10_000);

@@ -65,7 +65,7 @@ impl Store {
     pub async fn overdue(&self, partitions: &[u16]) -> Result<Vec<Overdue>, StoreError> {
         let keys: Vec<_> = partitions.iter().map(|number| self.keys().partition(*number)).collect();
         let places: Vec<_> = keys.iter().map(|keys| keys.leases()).collect();
-        let clocks = self.client().clocks(&places).await;
+        let clocks = self.clocks(&places).await;
         let looks = keys.iter().zip(clocks).map(|(keys, now_ms)| {
             let (now_ms, mut pipe) = (now_ms.unwrap_or_default(), redis::pipe());
             pipe.zrangebyscore_limit(keys.leases(), 0, now_ms, 0, LOOK_MAX);
