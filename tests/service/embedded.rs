@@ -176,8 +176,14 @@ async fn a_server_that_ends_at_once_gives_an_error_with_its_log() {
 async fn loading_process_id(data_dir: &Path) -> u32 {
     let url = format!("unix://{}", data_dir.join("redis.sock").display());
     let client = redis::Client::open(url).unwrap();
+    // While it loads, the server answers only now and then: more than the client's default of half a
+    // second may pass.
+    let patient = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
     loop {
-        if let Ok(mut connection) = client.get_multiplexed_async_connection().await {
+        let connection = client.get_multiplexed_async_connection_with_config(&patient).await;
+        if let Ok(mut connection) = connection {
             let info = redis::cmd("INFO").query_async::<redis::InfoDict>(&mut connection).await;
             let info = info.ok().filter(|info| info.get::<u8>("loading") == Some(1));
             if let Some(process_id) = info.and_then(|info| info.get("process_id")) {
@@ -190,7 +196,7 @@ async fn loading_process_id(data_dir: &Path) -> u32 {
 
 #[tokio::test]
 async fn a_start_waits_for_the_data_and_one_given_up_leaves_no_server() {
-    const KEYS: usize = 5_000;
+    const KEYS: usize = 50_000;
     let home = tempfile::tempdir().unwrap();
     let data_dir = home.path().canonicalize().unwrap();
     let redis = started(&data_dir).await;
@@ -214,14 +220,14 @@ async fn a_start_waits_for_the_data_and_one_given_up_leaves_no_server() {
     };
     let start = || EmbeddedRedis::start_from(&data_dir, bin.path().as_os_str());
     // Slow enough that the test sees it load, however busy the machine is: it does not load to the end.
-    loads_in(2000);
+    loads_in(200);
     let process_id = tokio::select! {
         _ = start() => panic!("ready before it was seen to load"),
         process_id = loading_process_id(&data_dir) => process_id,
     };
     eventually("the server of the start given up has ended", || !is_alive(process_id)).await;
 
-    loads_in(200);
+    loads_in(20);
     let redis = start().await.unwrap_or_else(|error| panic!("{error}"));
     let mut connection = connect(&redis.url()).await;
     let keys: usize = redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap();
