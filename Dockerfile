@@ -4,12 +4,13 @@ FROM rust:1-bookworm AS build
 WORKDIR /build
 
 # The dependencies alone, against an empty program: this layer is built again only when the
-# manifest or the lock file changes. Cargo reads the manifest of the bench too; it builds nothing of it.
+# manifest or the lock file changes. Cargo reads the manifests of the other members too; it builds nothing of them.
 COPY Cargo.toml Cargo.lock ./
 COPY crates/bench/Cargo.toml crates/bench/
-RUN mkdir src crates/bench/src \
+COPY crates/testing/Cargo.toml crates/testing/
+RUN mkdir src crates/bench/src crates/testing/src \
  && echo 'fn main() {}' | tee src/main.rs > crates/bench/src/main.rs \
- && touch src/lib.rs \
+ && touch src/lib.rs crates/testing/src/lib.rs \
  && cargo build --release --locked \
  && rm -r src
 

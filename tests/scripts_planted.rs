@@ -2,13 +2,9 @@
 //! the reference model, or by the interleavings of small worlds. The outcome is deterministic.
 //! `RESEQ_CASES=halt` tries only the bugs whose names contain `halt`.
 
-mod lua_bugs;
-mod model;
-#[path = "script_calls/mod.rs"]
-mod scripts;
-mod support;
+use reseq_testing::{model, small};
 
-mod small;
+mod lua_bugs;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

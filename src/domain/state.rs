@@ -20,7 +20,7 @@
 //! sequence. A tombstone is in `ready`; its lane passes it without delivery. With serial processing, a
 //! message that awaits its turn is `waiting`.
 //!
-//! The reference model (`tests/model/transitions.rs`) compares every call of a script with this table.
+//! The reference model (`crates/testing/src/model/transitions.rs`) compares every call of a script with this table.
 
 use serde::{Deserialize, Serialize};
 

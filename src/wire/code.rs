@@ -105,7 +105,7 @@ codes! {
         "The body came more slowly than `http.body_bytes_per_second_min`. Nothing was stored.",
         "Send it again, faster.";
     FrameTimeout "frame_timeout" ONLY_TCP, "Frame too slow":
-        "A frame had begun and came more slowly than `http.body_bytes_per_second_min`. Nothing was stored.",
+        "The frame came more slowly than `http.body_bytes_per_second_min`. It was not stored.",
         "Connect again and send it again.";
     InvalidFrame "invalid_frame" ONLY_TCP, "Incomplete frame":
         "The connection ended within a frame; a last line without its `\\n` is not a message.",
@@ -133,8 +133,8 @@ codes! {
         "Look at the log of the process.";
     Damaged "damaged" INTERNAL, "Damaged data":
         "A key of the destination, or of one of its lanes, is damaged; for example it has the wrong Redis \
-         type. Part of the call may have been carried out, but of a message that is refused with this code \
-         nothing was stored. Other lanes and destinations continue.",
+         type. Part of the call may have been carried out, but no message that was refused with this code was \
+         stored. Other lanes and destinations continue.",
         "See `/readyz` and the log; then run `reseq repair`.";
     Paused "paused" UNAVAILABLE, "Ingest paused":
         "Ingest of the destination is paused. Nothing was stored.",
@@ -143,7 +143,7 @@ codes! {
         "Redis uses `ingest.memory_high_percent` of its `maxmemory`, or has no memory left. Nothing was stored.",
         "Send again after `Retry-After`.";
     RedisUnavailable "redis_unavailable" UNAVAILABLE, "Redis unavailable":
-        "Redis does not answer. Nothing was stored or changed, except what the answer counts.",
+        "Redis does not answer. Nothing was stored or changed, except what the answer of a bulk operation counts.",
         "Send again after `Retry-After`.";
     NoRights "no_rights" UNAVAILABLE, "Missing Redis right":
         "The Redis user lacks a right, which `detail` names. Nothing was stored or changed.",
@@ -161,7 +161,7 @@ codes! {
     Aborted "aborted" UNAVAILABLE, "Earlier message failed":
         "An earlier message of the same batch or connection was not stored, and this one must not overtake \
          it. Nothing was stored.",
-        "Send both again, in order.";
+        "Send the earlier message and this one again, in order.";
     NoRoom "no_room" UNAVAILABLE, "Too many bytes in flight":
         "The process holds as many bytes of bodies as `ingest.bytes_in_flight_max` allows. Nothing was stored.",
         "Send again later, or to another process.";
@@ -169,7 +169,8 @@ codes! {
         "Each of `http.connections_max` connections has a request in progress. Nothing was stored.",
         "Send again later, or to another process.";
     Draining "draining" UNAVAILABLE, "Process stopping":
-        "The process is stopping. A bulk operation stopped halfway; the answer counts what it did.",
+        "The process is stopping. If the call was a bulk operation, it stopped halfway, and the answer counts \
+         what it did.",
         "Send again, to another process.";
 }
 

@@ -1,7 +1,6 @@
 //! Pods that are held, ended or cut off at named points; bugs that are planted; cuts of power; upgrades.
 
-#[path = "../support/mod.rs"]
-mod support;
+use reseq_testing::support;
 
 mod pause_points;
 mod planted_bugs;

@@ -1,8 +1,7 @@
 //! What needs no Redis: the shape of the project, headers of scripts, the example configuration, and the checker
 //! that other tests use. `make quick` runs them.
 
-#[path = "../support/mod.rs"]
-mod support;
+use reseq_testing::support;
 
 mod checker;
 mod example_config;

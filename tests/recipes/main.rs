@@ -1,8 +1,7 @@
 //! The recipes of `docs/recipes`, each run unchanged by a real Node with real pods. The tests check
 //! what the recipe found, and what Reseq and Redis hold afterwards.
 
-#[path = "../support/mod.rs"]
-mod support;
+use reseq_testing::support;
 
 mod counting;
 mod failing;

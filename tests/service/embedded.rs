@@ -178,9 +178,8 @@ async fn loading_process_id(data_dir: &Path) -> u32 {
     let client = redis::Client::open(url).unwrap();
     // While it loads, the server answers only now and then: more than the client's default of half a
     // second may pass.
-    let patient = redis::AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None);
+    let patient =
+        redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     loop {
         let connection = client.get_multiplexed_async_connection_with_config(&patient).await;
         if let Ok(mut connection) = connection {

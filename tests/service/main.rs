@@ -1,14 +1,11 @@
 //! The whole service, from outside: real pods, real Redis servers, real receivers. One program, so that the
 //! product is linked once. `cargo test --test service interfaces` runs one part.
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../script_calls/mod.rs"]
-mod scripts;
-#[path = "../support/mod.rs"]
-mod support;
+use reseq_testing::{scripts, support};
 
 mod clocks;
+#[path = "../common/mod.rs"]
+mod common;
 mod delivery_http;
 mod delivery_tcp;
 mod durability;

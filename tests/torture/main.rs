@@ -1,15 +1,14 @@
 //! Real processes, a plan of faults drawn from a seed, a receiver that journals before it answers,
 //! and a verification of the result. `make torture SEED=… MINUTES=… TOPOLOGY=…` runs a long one.
 
+use reseq_testing::support;
+
 use std::time::Duration;
 
 use level::Level;
 use plan::{Between, Kind, Topology, plan};
 use report::Report;
 use world::FLOWING;
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod admin;
 mod bulk;

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::{
     ports::free_address,
     redis::{as_svc, is_minimal},
+    source::program,
     wait::{eventually, within},
 };
 
@@ -170,11 +171,11 @@ impl Pod {
         std::fs::write(self.config(), self.settings.text(http, &tcp)).unwrap();
         *self.addresses.0.lock().unwrap() = (Some(http), tcp);
         let mut command = match self.settings.descriptors {
-            None => Command::new(env!("CARGO_BIN_EXE_reseq")),
+            None => Command::new(program()),
             Some(count) => {
                 let mut shell = Command::new("sh");
                 shell.args(["-c", &format!("ulimit -n {count} && exec \"$0\" \"$@\"")]);
-                shell.arg(env!("CARGO_BIN_EXE_reseq"));
+                shell.arg(program());
                 shell
             }
         };
@@ -312,7 +313,7 @@ pub async fn refused_start(config: &str) -> (ExitStatus, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("reseq.toml");
     std::fs::write(&file, config).unwrap();
-    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_reseq"));
+    let mut command = tokio::process::Command::new(program());
     without_settings(&mut command);
     command.args(["serve", "--config"]).arg(&file).env("RESEQ_LOG", "error");
     command.stdin(Stdio::null()).kill_on_drop(true);

@@ -5,7 +5,6 @@
 //! operations ([`generate`]), how these run on the real scripts ([`real`]), the common form of both
 //! states ([`snapshot`]), the coverage ([`tally`]), the transitions of each message
 //! ([`transitions`]), and the comparison of all ([`compare`]).
-#![allow(dead_code)] // Each test file uses its own part.
 
 pub mod compare;
 pub mod draw;

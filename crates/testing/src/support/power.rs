@@ -165,7 +165,7 @@ impl Drop for PoweredRedis {
 }
 
 fn compile(library: &Path) {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/fsynced.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/support/fsynced.c");
     let mut command = Command::new("cc");
     command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(library);
     let status = command.arg(source).arg("-ldl").status().expect("a C compiler is installed");

@@ -1,6 +1,5 @@
 //! Calls single scripts as their headers describe, with the keys that the store names. For tests of
 //! calls that the store never makes.
-#![allow(dead_code)] // Each test file uses its own part.
 
 mod steer;
 

@@ -2,7 +2,6 @@
 //! know ([`journal`]), the actors ([`actors`]), a world and one state of it ([`node`]), the worlds
 //! ([`worlds`]), all states on the model alone ([`survey`]), every order with the real scripts
 //! ([`explore`]).
-#![allow(dead_code)] // Each test file uses its own part.
 
 pub mod actors;
 pub mod explore;

@@ -3,10 +3,23 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
+static ROOT: LazyLock<PathBuf> =
+    LazyLock::new(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap());
+
+/// The folder of the project.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    &ROOT
+}
+
+/// The program `reseq`, which cargo builds beside the tests of its package.
+pub fn program() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let built = tests.ancestors().nth(2).unwrap().join("reseq");
+    assert!(built.is_file(), "there is no {}: run the tests of the package reseq", built.display());
+    built
 }
 
 pub fn files(under: &str, extension: &str) -> Vec<PathBuf> {

@@ -1,5 +1,4 @@
 //! Shared by the tests. Each test program uses a part of it.
-#![allow(dead_code)]
 
 pub mod anomaly;
 pub mod checker;
