@@ -182,11 +182,11 @@ impl Bench {
 
     /// Releases as a sender does: each call settles the messages of the call before.
     async fn release(&self, sequences: &[u64], batch: usize) -> anyhow::Result<()> {
-        let lane = |key: Option<String>, upto: u64, settled: u64, want: usize| LaneRequest {
+        let lane = |key: Option<String>, upto: u64, settled: u64, limit: usize| LaneRequest {
             key,
             settled: Settled { upto, bytes: settled * BODY_BYTES as u64, ..Settled::default() },
-            in_hand: 0,
-            want,
+            held_upto: 0,
+            limit,
         };
         if self.known.destination.ordering == Ordering::None {
             let mut last: Vec<u64> = Vec::new();

@@ -22,7 +22,7 @@
 --   body is stored apart is followed by the body ('': missing); {deadline, 'again'}: one call's limit of
 --   reads found nothing
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, UNKNOWN_DESTINATION, STALE_DEFINITION
--- include: schema, clock, call, expect, look, bodies, withdrawn
+-- include: schema, clock, call, expect, portions, bodies, withdrawn
 
 local number, destination, by_priority = tonumber(ARGV[1]), ARGV[2], ARGV[9] == 'none'
 local least = tonumber(ARGV[8])
@@ -36,7 +36,7 @@ end
 -- contains only messages that are still leased under this secret. Also returns how many of the sequences are
 -- covered, and which are in the answer. The size of the first records decides how many are read at a time.
 local function answer_of(deadline, sequences, room)
-  local answer, told, looked, wanted = {deadline}, {}, 0, {}
+  local answer, claimed, looked, wanted = {deadline}, {}, 0, {}
   local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
   if attempts_kept then answer[2] = 'attempts' end
   local size, at, count = 32, #answer, 0
@@ -49,11 +49,11 @@ local function answer_of(deadline, sequences, room)
       local record = records[i] or ''
       if room <= 0 and count >= least then
         put_bodies(KEYS[9], wanted)
-        return answer, looked + i - 1, told
+        return answer, looked + i - 1, claimed
       end
       local sequence, apart = sequences[looked + i], bytes_apart(record)
       room, count = room - #record - apart, count + 1
-      told[count] = sequence
+      claimed[count] = sequence
       answer[at + 1], answer[at + 2] = sequence, record
       at = at + 2
       if attempts then
@@ -67,10 +67,10 @@ local function answer_of(deadline, sequences, room)
         wanted[#wanted + 1] = {answer, at, sequence}
       end
     end
-    looked, size = last, next_look(room, begun - room, last - looked)
+    looked, size = last, next_portion(room, begun - room, last - looked)
   end
   put_bodies(KEYS[9], wanted)
-  return answer, #sequences, told
+  return answer, #sequences, claimed
 end
 
 local answered = replayed(KEYS[1], number)
@@ -108,17 +108,17 @@ local sequences = last < 0 and {} or redis.call(by_priority and 'ZRANGE' or 'LRA
 local has_more = #sequences > most or clean and redis.call('LLEN', KEYS[3]) > #sequences
 sequences[most + 1] = nil
 local deadline = text(now + tonumber(ARGV[5]))
-local answer, covered, told = answer_of(deadline, sequences, tonumber(ARGV[7]))
+local answer, covered, claimed = answer_of(deadline, sequences, tonumber(ARGV[7]))
 -- All or nothing: leave them for callers that want fewer.
-if #sequences > 0 and #told < least then return keep(KEYS[1], number, {deadline}) end
+if #sequences > 0 and #claimed < least then return keep(KEYS[1], number, {deadline}) end
 if #sequences == 0 then
   redis.call('ZREM', KEYS[7], destination)
   return keep(KEYS[1], number, {deadline})
 end
 
 local leases, call = {}, {deadline}
-for i = 1, #told do
-  local sequence = told[i]
+for i = 1, #claimed do
+  local sequence = claimed[i]
   leases[2 * i - 1] = deadline
   leases[2 * i] = lease_of(sequence)
   call[i + 1] = sequence

@@ -27,7 +27,7 @@
 --   [12] most messages and [13] most bytes of records and bodies for a lane whose head was refused before (at
 --   least one message is returned)  [14] most keys of empty lanes whose last sequence is remembered
 --   then 5 per lane: its key (without ordering: the sequence), the last settled sequence (0: none), the sum of
---   accounted bytes of the settled (a number; if any were tombstones, as in include/left.lua:
+--   accounted bytes of the settled (a number; if any were tombstones, as in include/gone.lua:
 --   'bytes=…;dropped=…;dead_lettered=…;cancelled=…;'), the last sequence that the owner still holds (0: none),
 --   most messages to release
 --   then 2 per log entry: sequence, entry; then the fields of those bodies; then the idempotency keys to
@@ -38,7 +38,7 @@
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
--- include: schema, clock, epoch, expect, owner, look, bodies, left
+-- include: schema, clock, epoch, expect, owner, portions, bodies, gone
 
 local now = now_ms()
 local epoch, takeover_wait = current_epoch(KEYS[1], now, ARGV[6])
@@ -255,7 +255,7 @@ local function reader_of(sequences)
   local records, from, upto, size, begun = {}, 1, 0, 32, room
   return function(i)
     if i > upto then
-      if upto > 0 then size = next_look(room, begun - room, upto - from + 1) end
+      if upto > 0 then size = next_portion(room, begun - room, upto - from + 1) end
       from, upto, begun = i, math.min(i + size - 1, #sequences), room
       records = redis.call('HMGET', KEYS[4], unpack(sequences, from, upto))
     end
@@ -442,10 +442,10 @@ end
 local function count_gone()
   local bytes, delivered = 0, 0
   for number = 1, lane_count do
-    local told, left = ARGV[lanes[number].base + 2], #lanes[number].gone
+    local counts, left = ARGV[lanes[number].base + 2], #lanes[number].gone
     if left > 0 then
-      local accounted_bytes = tonumber(told)
-      if not accounted_bytes then accounted_bytes, left = count_tombstones(KEYS[3], told, left) end
+      local accounted_bytes = tonumber(counts)
+      if not accounted_bytes then accounted_bytes, left = count_tombstones(KEYS[3], counts, left) end
       bytes, delivered = bytes + accounted_bytes, delivered + left
     end
   end

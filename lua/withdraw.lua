@@ -2,7 +2,7 @@
 -- withdraw: makes messages leave without delivery: cancelled, dropped, or dead-lettered. Each becomes a
 -- tombstone, which holds its position until its lane has passed it. For a message that a processor or sender
 -- may be working on, stores a pending withdrawal; the owner of the partition carries it out when that attempt
--- has failed.
+-- has ended.
 --
 -- KEYS:
 --   [1]  epoch             reseq:{p07}:epoch

@@ -1,6 +1,6 @@
 //! Every bug that can be planted in a script is caught, by random operations that are compared with
 //! the reference model, or by the interleavings of small worlds. The outcome is deterministic.
-//! `RESEQ_CASES=halt` tries only the bugs whose names contain `halt`.
+//! `RESEQ_CASES=halt` tries only the bugs whose file or name contains `halt`.
 
 use reseq_testing::{model, small};
 
@@ -31,7 +31,7 @@ const THREADS: usize = 2;
 
 /// What caught a bug, and after how many operations or calls.
 struct Caught {
-    bug: &'static str,
+    bug: &'static Bug,
     by: Option<(&'static str, u64)>,
 }
 
@@ -39,24 +39,27 @@ struct Caught {
 fn every_bug_planted_in_a_script_is_caught() {
     let next = AtomicU64::new(0);
     let cases = std::env::var("RESEQ_CASES").unwrap_or_default();
-    let bugs: Vec<&Bug> = BUGS.iter().filter(|bug| bug.name.contains(&cases)).collect();
+    let bugs: Vec<&Bug> =
+        BUGS.iter().filter(|bug| bug.file.contains(&cases) || bug.name.contains(&cases)).collect();
     let mut caught: Vec<Caught> = std::thread::scope(|scope| {
         let work = || {
             let mut all = Vec::new();
             while let Some(&bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                all.push(Caught { bug: bug.name, by: catch(bug) });
+                all.push(Caught { bug, by: catch(bug) });
             }
             all
         };
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    caught.sort_by_key(|one| BUGS.iter().position(|bug| bug.name == one.bug));
-    println!("| bug | caught by | after |\n| --- | --- | ---: |");
+    caught.sort_by_key(|one| BUGS.iter().position(|bug| std::ptr::eq(bug, one.bug)));
+    println!("| script | what is wrong with it | found by | after |\n| --- | --- | --- | ---: |");
     for Caught { bug, by } in &caught {
         match by {
-            Some((layer, after)) => println!("| {bug} | {layer} | {after} |"),
-            None => println!("| {bug} | nothing | |"),
+            Some((layer, after)) => {
+                println!("| `{}` | {} | {layer} | {after} |", bug.file, bug.name)
+            }
+            None => println!("| `{}` | {} | nothing | |", bug.file, bug.name),
         }
     }
     let missed: Vec<_> = caught.iter().filter(|one| one.by.is_none()).map(|one| one.bug).collect();
@@ -132,7 +135,7 @@ fn meeting(file: &str) -> &'static [Kind] {
         "acquire_partition" | "resign_partition" => &[Kind::Own, Kind::Disown, Kind::Restart],
         "include/changes" => &[Kind::Define, Kind::BeginRemove, Kind::Remove],
         "repair" => &[Kind::Damage, Kind::Repair, Kind::Withdraw],
-        "include/left" => &[Kind::Withdraw, Kind::CarryOut, Kind::GiveUp],
+        "include/gone" => &[Kind::Withdraw, Kind::CarryOut, Kind::GiveUp],
         "expire" | "discard" | "include/dead_letters" => {
             &[Kind::Discard, Kind::Expire, Kind::Withdraw, Kind::GiveUp, Kind::Pass]
         }

@@ -60,7 +60,7 @@ pub(super) async fn list(
     let mut count = 0;
     while items.len() < limit && count < LOOKED_AT_MAX {
         let max = AT_ONCE.min(limit - items.len());
-        let looked_at = api.store.dead_letters_from(target.known(), from, max).await?;
+        let looked_at = api.store.dead_letters_from(target.entry(), from, max).await?;
         let (letters, Some(last)) = looked_at else {
             return Ok(Json(Items { items, next_cursor: None }));
         };
@@ -90,9 +90,9 @@ pub(super) async fn whole_letter(
     sequence: Sequence,
 ) -> Result<Option<DeadLetter>, Problem> {
     let store = &target.api.store;
-    let Some(letter) = store.dead_letter(target.known(), sequence).await? else { return Ok(None) };
+    let Some(letter) = store.dead_letter(target.entry(), sequence).await? else { return Ok(None) };
     let mut letters = [letter];
-    store.fill_letters(target.known(), &mut letters).await?;
+    store.fill_letters(target.entry(), &mut letters).await?;
     let [letter] = letters;
     Ok(Some(letter))
 }

@@ -20,7 +20,7 @@ use crate::{
 /// `GET /v1/destinations`
 pub(super) async fn list(State(api): State<Api>) -> Json<Value> {
     let all = api.catalog.all();
-    let items: Vec<_> = all.iter().map(|known| shown(&api, known)).collect();
+    let items: Vec<_> = all.iter().map(|entry| shown(&api, entry)).collect();
     Json(json!({"items": items, "next_cursor": null}))
 }
 
@@ -29,8 +29,8 @@ pub(super) async fn show(
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let known = find(&api, &name).await?;
-    Ok(Json(shown(&api, &known)))
+    let entry = find(&api, &name).await?;
+    Ok(Json(shown(&api, &entry)))
 }
 
 /// `GET /v1/destinations/{d}/stats`
@@ -38,8 +38,8 @@ pub(super) async fn stats(
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Stats>, Problem> {
-    let known = find(&api, &name).await?;
-    let stats = api.store.stats(&known).await?;
+    let entry = find(&api, &name).await?;
+    let stats = api.store.stats(&entry).await?;
     Ok(Json(stats))
 }
 
@@ -50,12 +50,12 @@ pub(super) async fn all_stats(State(api): State<Api>) -> Result<Json<Value>, Pro
     let mut totals = Map::new();
     for some in all.chunks(STATS_AT_ONCE) {
         let numbers = api.store.backlogs_each(some).await;
-        for (known, stats) in some.iter().zip(numbers) {
+        for (entry, stats) in some.iter().zip(numbers) {
             let stats = match stats {
                 Err(error) if error.is_damage() => {
                     let damaged = json!(["all of it"]);
                     lines.push(Map::from_iter([
-                        ("name".to_owned(), json!(known.destination.name)),
+                        ("name".to_owned(), json!(entry.destination.name)),
                         ("damaged".to_owned(), damaged),
                     ]));
                     continue;
@@ -65,7 +65,7 @@ pub(super) async fn all_stats(State(api): State<Api>) -> Result<Json<Value>, Pro
             let stats = json!(stats);
             let line = LINE.iter().map(|field| ((*field).to_owned(), stats[*field].clone()));
             let mut line: Map<String, Value> = line.collect();
-            line.insert("name".into(), json!(known.destination.name));
+            line.insert("name".into(), json!(entry.destination.name));
             if let Some(damaged) = stats.get("damaged") {
                 line.insert("damaged".into(), damaged.clone());
             }
@@ -109,11 +109,11 @@ pub(super) async fn define(
     let destination: Destination = read_named(name.as_str(), body, api.batch_bytes_max)?;
     destination.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
     let defined = api.store.define(&destination).await?;
-    let known = api.catalog.refresh(&name).await?;
-    let known = known.ok_or_else(|| Problem::unknown_destination(name.as_str()))?;
-    api.in_file.saw(&destination);
+    let entry = api.catalog.refresh(&name).await?;
+    let entry = entry.ok_or_else(|| Problem::unknown_destination(name.as_str()))?;
+    api.in_file.note_defined(&destination);
     let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(shown(&api, &known))).into_response())
+    Ok((status, Json(shown(&api, &entry))).into_response())
 }
 
 /// The query parameters of a removal.
@@ -148,14 +148,14 @@ pub(super) async fn remove(
 }
 
 /// A definition for display, with its secrets masked.
-fn shown(api: &Api, known: &CatalogEntry) -> Value {
-    let mut value = json!(known.destination.masked());
+fn shown(api: &Api, entry: &CatalogEntry) -> Value {
+    let mut value = json!(entry.destination.masked());
     if let Value::Object(object) = &mut value {
-        let in_file = api.in_file.shows(&known.destination.name);
-        object.insert("version".into(), json!(known.version));
-        object.insert("partition".into(), json!(known.partition));
+        let in_file = api.in_file.controls(&entry.destination.name);
+        object.insert("version".into(), json!(entry.version));
+        object.insert("partition".into(), json!(entry.partition));
         object.insert("defined_in_file".into(), json!(in_file));
-        object.insert("paused".into(), json!(known.paused));
+        object.insert("paused".into(), json!(entry.paused));
     }
     value
 }
@@ -165,7 +165,7 @@ fn parse_name(text: &str) -> Result<DestinationName, Problem> {
 }
 
 async fn refuse_if_in_file(api: &Api, name: &DestinationName) -> Result<(), Problem> {
-    if !api.in_file.holds(name).await? {
+    if !api.in_file.check_controls(name).await? {
         return Ok(());
     }
     let detail = format!("{name:?} is defined in the configuration file; change it there");

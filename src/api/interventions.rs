@@ -74,7 +74,7 @@ async fn set_paused(
     delivery: Option<bool>,
 ) -> Result<Json<Value>, Problem> {
     let mut target = Target::find(api, name).await?;
-    let name = target.known().destination.name.clone();
+    let name = target.entry().destination.name.clone();
     let (paused, _) = api.store.pause(&name, ingest, delivery).await?;
     target.refresh().await?;
     Ok(Json(json!({"paused": paused})))
@@ -143,10 +143,10 @@ async fn retry_all(target: &mut Target) -> Result<u64, Problem> {
             cursor,
             ..Which::default()
         };
-        let page = store.pending(target.known(), &which).await?;
+        let page = store.pending(target.entry(), &which).await?;
         for one in page.items {
             let (key, sequence) = (one.message.message.key, one.message.position.sequence);
-            let lane = target.known().destination.lane_of(key.as_deref(), sequence);
+            let lane = target.entry().destination.lane_of(key.as_deref(), sequence);
             let first = heads.entry(lane).or_insert(sequence);
             *first = sequence.min(*first);
         }
@@ -199,7 +199,7 @@ async fn head_of(
     key: Option<String>,
     sequence: Option<Sequence>,
 ) -> Result<(Option<String>, Sequence), Problem> {
-    let lane = match (target.known().destination.ordering, key) {
+    let lane = match (target.entry().destination.ordering, key) {
         (Ordering::Destination, None) => None,
         (Ordering::Key, Some(key)) => Some(key),
         (Ordering::Key, None) => {
@@ -222,7 +222,7 @@ async fn head_of(
         }
     };
     let store = target.api.store.clone();
-    let head = store.lane_head(target.known(), lane.as_deref()).await?;
+    let head = store.lane_head(target.entry(), lane.as_deref()).await?;
     match (head, sequence) {
         (None, _) => Err(wrong_state("the lane is empty: it has no head")),
         (Some(head), Some(sequence)) if head != sequence => {
@@ -238,7 +238,7 @@ async fn keep_content_type(
     sequence: Sequence,
     body: &mut Body,
 ) -> Result<(), Problem> {
-    let found = target.api.store.headers(target.known(), &[sequence]).await?;
+    let found = target.api.store.headers(target.entry(), &[sequence]).await?;
     if let Some(message) = found.into_iter().next().flatten() {
         body.content_type = message.message.body.content_type;
     }
@@ -247,7 +247,7 @@ async fn keep_content_type(
 
 /// Refuses a repaired body that could never be delivered.
 fn check_sendable(target: &Target, body: &Body) -> Result<(), Problem> {
-    match super::reingest::undeliverable(target.known(), body) {
+    match super::reingest::undeliverable(target.entry(), body) {
         Some(problem) => Err(Problem::invalid_field(problem)),
         None => Ok(()),
     }

@@ -39,10 +39,10 @@ pub(super) async fn log(
     let listing = query_of(query)?;
     let limit = limit_of(listing.limit)?;
     let before = cursor_of(listing.cursor.as_deref())?;
-    let newest = api.store.log_newest(target.known(), before, limit).await?;
+    let newest = api.store.log_newest(target.entry(), before, limit).await?;
     let mut items = Vec::with_capacity(newest.sequences.len());
     for some in newest.sequences.chunks(AT_ONCE) {
-        let entries = api.store.log_found(target.known(), some).await?;
+        let entries = api.store.log_found(target.entry(), some).await?;
         let found = some.iter().zip(entries);
         let found: Vec<(Sequence, Result<LogEntry, String>)> =
             found.filter_map(|(sequence, entry)| Some((*sequence, entry?))).collect();
@@ -68,6 +68,6 @@ async fn letters_among(
         })
         .map(|(sequence, _)| *sequence)
         .collect();
-    let dead = store.are_dead(target.known(), &skipped).await?;
+    let dead = store.are_dead(target.entry(), &skipped).await?;
     Ok(skipped.into_iter().zip(dead).filter(|(_, dead)| *dead).map(|(one, _)| one).collect())
 }

@@ -54,9 +54,9 @@ pub(super) async fn list(
         cursor: cursor_of(listing.cursor.as_deref())?,
         limit: limit_of(listing.limit)?,
     };
-    let page = api.store.pending(target.known(), &which).await?;
+    let page = api.store.pending(target.entry(), &which).await?;
     let now_ms = now(&api).await?;
-    let shown = |one: &Listed| Pending::of(target.known(), one, now_ms, None);
+    let shown = |one: &Listed| Pending::of(target.entry(), one, now_ms, None);
     Ok(Json(Items {
         items: page.items.iter().map(shown).collect(),
         next_cursor: page.next.map(|next| next.to_string()),
@@ -71,11 +71,11 @@ pub(super) async fn show(
     let target = Target::find(&api, &destination).await?;
     let sequence = sequence_of(&sequence)?;
     let store = &api.store;
-    let mut listed = store.listed(target.known(), &[sequence]).await?;
+    let mut listed = store.listed(target.entry(), &[sequence]).await?;
     if let Some(one) = listed.first_mut() {
         if one.message.apart != Apart::default() {
             // Read again with its bodies. It may have left meanwhile.
-            let whole = store.messages(target.known(), &[sequence]).await?;
+            let whole = store.messages(target.entry(), &[sequence]).await?;
             let Some(message) = whole.into_iter().next().flatten() else {
                 return Err(unknown(&target, sequence).await?);
             };
@@ -85,11 +85,11 @@ pub(super) async fn show(
             one.message = message;
         }
         let whole = Some(api.json_depth_max);
-        let shown = Pending::of(target.known(), one, now(&api).await?, whole);
+        let shown = Pending::of(target.entry(), one, now(&api).await?, whole);
         return Ok(Json(shown).into_response());
     }
     let letter = whole_letter(&target, sequence).await?;
-    let entries = store.log_entries(target.known(), &[sequence]).await?;
+    let entries = store.log_entries(target.entry(), &[sequence]).await?;
     match (entries.into_iter().next().flatten(), letter) {
         (Some(entry), letter) => {
             Ok(Json(Gone::of(sequence, &entry, letter.is_some())).into_response())
@@ -127,7 +127,7 @@ pub(super) async fn cancel_by_key(
     let ByKey { idempotency_key: key } = query_of(query)?;
     message::check_text("idempotency_key", &key, message::IDEMPOTENCY_KEY_BYTES_MAX)
         .map_err(Problem::invalid_field)?;
-    let position = api.store.stamped_under(target.known(), &key).await?;
+    let position = api.store.stamped_under(target.entry(), &key).await?;
     let Some(position) = position else {
         let detail = "no message is known under this idempotency key; keys are forgotten after \
                       the destination's idempotency_window_ms";
@@ -144,16 +144,16 @@ async fn cancel_one(
     position: Option<Position>,
 ) -> Result<Response, Problem> {
     let store = target.api.store.clone();
-    let found = store.listed(target.known(), &[sequence]).await?;
+    let found = store.listed(target.entry(), &[sequence]).await?;
     let found = found.into_iter().next().map(|listed| listed.message);
     match found.filter(|found| position.is_none_or(|position| position == found.position)) {
         Some(found) if found.damaged.is_some() => {
-            let lane = store.lane_holding(target.known(), sequence).await?;
+            let lane = store.lane_holding(target.entry(), sequence).await?;
             let lane = lane.ok_or_else(|| no_lane(sequence))?;
             withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
         }
         Some(found) => {
-            let lane = target.known().destination.lane_of(found.message.key.as_deref(), sequence);
+            let lane = target.entry().destination.lane_of(found.message.key.as_deref(), sequence);
             withdraw::one(target, Tombstone::Cancelled, "cancelled", (lane, sequence)).await
         }
         None => match withdraw::progress(target, sequence).await? {
@@ -173,7 +173,7 @@ fn no_lane(sequence: Sequence) -> Problem {
 /// The problem for a sequence about which nothing is known, and why.
 async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem> {
     withdraw::check_stamped(target, sequence).await?;
-    let log_max = target.known().destination.log_max;
+    let log_max = target.entry().destination.log_max;
     let detail = format!(
         "{sequence} has left, and the log, which keeps the last {log_max} (log_max), no longer \
          has it"

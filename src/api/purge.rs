@@ -46,7 +46,7 @@ pub(super) async fn purge(
     let damaged = BTreeSet::new();
     let mut purging = Purging { target, key, last: 0, cancelled: 0, withdrawing: 0, damaged };
     let store = &api.store;
-    let counts = store.counts(purging.target.known()).await?;
+    let counts = store.counts(purging.target.entry()).await?;
     // Messages that arrive from now on are not purged: otherwise the purge might never end.
     purging.last = counts.last_sequence;
     if dry_run {
@@ -132,7 +132,7 @@ impl Purging {
                 limit: AT_ONCE,
                 ..Which::default()
             };
-            let page = store.pending(self.target.known(), &which).await?;
+            let page = store.pending(self.target.entry(), &which).await?;
             let mut items = page.items;
             items.retain(|one| !one.withdrawing && one.message.position.sequence <= self.last);
             let before = self.cancelled;
@@ -148,8 +148,8 @@ impl Purging {
 
     /// The next cursor, unless only later arrivals follow.
     fn next(&self, page: &Page) -> Option<u64> {
-        let known = self.target.known();
-        let by_sequence = known.destination.ordering != Ordering::Key || self.key.is_some();
+        let entry = self.target.entry();
+        let by_sequence = entry.destination.ordering != Ordering::Key || self.key.is_some();
         page.next.filter(|next| !by_sequence || *next <= self.last)
     }
 
@@ -157,7 +157,7 @@ impl Purging {
     async fn page(&mut self, cursor: Option<u64>) -> Result<Page, Problem> {
         let which = Which { state: None, key: self.key.clone(), from: 0, cursor, limit: AT_ONCE };
         let store = self.target.api.store.clone();
-        let mut page = store.pending(self.target.known(), &which).await?;
+        let mut page = store.pending(self.target.entry(), &which).await?;
         let last = self.last;
         page.items.retain(|one| {
             one.message.tombstone.is_none()
@@ -169,7 +169,7 @@ impl Purging {
 
     /// Cancels these messages.
     async fn cancel(&mut self, items: &[Listed]) -> Result<(), Problem> {
-        let known = self.target.known().clone();
+        let entry = self.target.entry().clone();
         for some in items.chunks(WITHDRAW_MAX) {
             if self.target.api.stop.is_cancelled() {
                 return Err(draining());
@@ -178,8 +178,8 @@ impl Purging {
             for Listed { message, .. } in some {
                 let (key, sequence) = (message.message.key.as_deref(), message.position.sequence);
                 let lane = match message.damaged.is_some() && key.is_none() {
-                    true => self.target.api.store.lane_holding(&known, sequence).await?,
-                    false => Some(known.destination.lane_of(key, sequence)),
+                    true => self.target.api.store.lane_holding(&entry, sequence).await?,
+                    false => Some(entry.destination.lane_of(key, sequence)),
                 };
                 messages.extend(lane.map(|lane| (lane, sequence)));
             }

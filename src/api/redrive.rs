@@ -39,7 +39,7 @@ pub(super) async fn redrive(
             continue;
         }
         arrivals.tally.gone += step.missing;
-        let known = target.known().clone();
+        let entry = target.entry().clone();
         let mut letters = step.letters;
         // Read only as many bodies at a time as one call enqueues.
         while !letters.is_empty() {
@@ -48,12 +48,12 @@ pub(super) async fn redrive(
                 .first()
                 .map_or(0, |c| c.len());
             let rest = letters.split_off(count);
-            api.store.fill_letters(&known, &mut letters).await?;
+            api.store.fill_letters(&entry, &mut letters).await?;
             // An unreadable dead letter cannot be redriven; it can be discarded.
             let (damaged, whole): (Vec<_>, Vec<_>) =
                 letters.into_iter().partition(|letter| letter.message.damaged.is_some());
             arrivals.tally.refused += damaged.len() as u64;
-            let anew: Vec<_> = whole.into_iter().map(|letter| anew(letter, &known)).collect();
+            let anew: Vec<_> = whole.into_iter().map(|letter| anew(letter, &entry)).collect();
             arrivals.stamp(&mut target, &anew).await?;
             letters = rest;
         }
@@ -71,7 +71,7 @@ pub(super) async fn redrive(
 }
 
 /// A dead letter as an arrival. Keeps the result of its processing, if it had been processed.
-fn anew(letter: DeadLetter, known: &CatalogEntry) -> (Sequence, Arrival) {
+fn anew(letter: DeadLetter, entry: &CatalogEntry) -> (Sequence, Arrival) {
     let DeadLetter { stage, message: old, .. } = letter;
     let (position, priority) = (old.position, old.priority);
     let origin = Origin { destination: old.destination.clone(), position };
@@ -85,7 +85,7 @@ fn anew(letter: DeadLetter, known: &CatalogEntry) -> (Sequence, Arrival) {
             ..old
         })
     });
-    let by_priority = known.destination.ordering == Ordering::None;
+    let by_priority = entry.destination.ordering == Ordering::None;
     let arrival = Arrival {
         priority: by_priority.then_some(priority),
         origin: Some(origin),

@@ -89,7 +89,7 @@ impl Arrivals {
         arrivals: &[(Sequence, Arrival)],
     ) -> Result<(), Problem> {
         let fits = |(_, arrival): &&(Sequence, Arrival)| {
-            undeliverable(target.known(), &arrival.message.body).is_none()
+            undeliverable(target.entry(), &arrival.message.body).is_none()
         };
         let fitting: Vec<_> = arrivals.iter().filter(fits).collect();
         self.tally.refused += (arrivals.len() - fitting.len()) as u64;
@@ -132,8 +132,8 @@ impl Arrivals {
         let store = target.api.store.clone();
         let deadline = Instant::now() + RETRY;
         loop {
-            let (caller, epoch, known) = (&self.caller, self.epoch, target.known().clone());
-            let call = || store.ingest(caller, &known, epoch, arrivals);
+            let (caller, epoch, entry) = (&self.caller, self.epoch, target.entry().clone());
+            let call = || store.ingest(caller, &entry, epoch, arrivals);
             match retry_until(Some(deadline), call).await {
                 Ok(answers) => return Ok(answers),
                 Err(StoreError::StaleEpoch(now)) => self.epoch = now,
@@ -185,7 +185,7 @@ async fn stopped(target: &Target) -> Option<Problem> {
         let detail = "this pod is stopping; send to another pod";
         return Some(Problem::new(Code::Draining, detail));
     }
-    match api.store.memory(target.known().partition).await {
+    match api.store.memory(target.entry().partition).await {
         Ok(memory) => memory.is_at(api.memory_high_percent).then(memory_high),
         Err(error) => Some(Problem::from(error)),
     }
@@ -207,8 +207,8 @@ fn full() -> Problem {
 }
 
 /// Why this destination can never deliver this body, if nothing transforms it.
-pub(super) fn undeliverable(known: &CatalogEntry, body: &Body) -> Option<&'static str> {
-    let as_is = known.destination.transform.kind == TransformKind::None;
-    (as_is && known.destination.breaks_lines(&body.bytes))
+pub(super) fn undeliverable(entry: &CatalogEntry, body: &Body) -> Option<&'static str> {
+    let as_is = entry.destination.transform.kind == TransformKind::None;
+    (as_is && entry.destination.breaks_lines(&body.bytes))
         .then_some("body: it contains a line break, but the destination frames messages as lines")
 }

@@ -104,13 +104,13 @@ pub(super) async fn replay(
     }
     let to = request.to_destination.as_ref().unwrap_or(&source.name).as_str().to_owned();
     let mut to = Target::find(&api, &to).await?;
-    let known: Arc<CatalogEntry> = source.known().clone();
+    let source_entry: Arc<CatalogEntry> = source.entry().clone();
     let sequences = logged(&source, &range).await?;
 
     let mut arrivals = Arrivals::new(&to, request.idempotency_key.is_some());
     let (mut replayable, mut without_body) = (Tally::default(), 0_u64);
     for some in sequences.chunks(AT_ONCE) {
-        let entries = api.store.log_entries(source.known(), some).await?;
+        let entries = api.store.log_entries(source.entry(), some).await?;
         let wanted = some.iter().zip(entries).filter_map(|(sequence, entry)| {
             Some((*sequence, entry.filter(|entry| is_wanted(entry, &range))?))
         });
@@ -119,7 +119,7 @@ pub(super) async fn replay(
         for some in chunks_by_size(&wanted, AT_ONCE, CALL_BYTES_MAX, size_apart) {
             let mut some = some.to_vec();
             if !request.dry_run {
-                api.store.fill_entries(source.known(), &mut some).await?;
+                api.store.fill_entries(source.entry(), &mut some).await?;
             }
             let mut anew = Vec::new();
             for (sequence, entry) in some {
@@ -130,7 +130,7 @@ pub(super) async fn replay(
                 replayable.stamped += 1;
                 replayable.covers(sequence);
                 if !request.dry_run {
-                    let name = &known.destination.name;
+                    let name = &source_entry.destination.name;
                     let key = request.idempotency_key.as_deref();
                     anew.push((sequence, arrival(name, sequence, &entry, content, key)));
                 }
@@ -153,7 +153,7 @@ async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem
     let store = source.api.store.clone();
     let (mut sequences, mut before) = (Vec::new(), None);
     loop {
-        let page = store.log_newest(source.known(), before, ORDER_AT_ONCE).await?;
+        let page = store.log_newest(source.entry(), before, ORDER_AT_ONCE).await?;
         let wanted = |sequence: &Sequence| (range.from..=range.to).contains(sequence);
         sequences.extend(page.sequences.into_iter().filter(wanted));
         before = page.next;

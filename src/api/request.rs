@@ -34,25 +34,25 @@ const CURSOR_MAX: u64 = 1 << 53;
 pub(super) struct Target {
     pub(super) api: Api,
     pub(super) name: DestinationName,
-    known: Arc<CatalogEntry>,
+    entry: Arc<CatalogEntry>,
 }
 
 impl Target {
     /// The destination with this name.
     pub(super) async fn find(api: &Api, text: &str) -> Result<Target, Problem> {
-        let known = find(api, text).await?;
-        Ok(Target { api: api.clone(), name: known.destination.name.clone(), known })
+        let entry = find(api, text).await?;
+        Ok(Target { api: api.clone(), name: entry.destination.name.clone(), entry })
     }
 
     /// The current catalog entry.
-    pub(super) fn known(&self) -> &Arc<CatalogEntry> {
-        &self.known
+    pub(super) fn entry(&self) -> &Arc<CatalogEntry> {
+        &self.entry
     }
 
     /// Reads the definition again from its partition.
     pub(super) async fn refresh(&mut self) -> Result<(), Problem> {
         let fresh = self.api.catalog.refresh(&self.name).await?;
-        self.known = fresh.ok_or_else(|| Problem::unknown_destination(self.name.as_str()))?;
+        self.entry = fresh.ok_or_else(|| Problem::unknown_destination(self.name.as_str()))?;
         Ok(())
     }
 
@@ -62,7 +62,7 @@ impl Target {
         call: impl Fn(Arc<CatalogEntry>) -> F,
     ) -> Result<T, StoreError> {
         for _ in 0..STALE_MAX {
-            match call(self.known.clone()).await {
+            match call(self.entry.clone()).await {
                 Err(StoreError::StaleDefinition) => {}
                 answer => return answer,
             }
@@ -70,12 +70,12 @@ impl Target {
             let fresh = fresh.ok_or(StoreError::UnknownDestination)?;
             // Another destination of the same name: its messages have the same sequences, but the
             // request does not mean them.
-            if fresh.born != self.known.born {
+            if fresh.born != self.entry.born {
                 return Err(StoreError::UnknownDestination);
             }
-            self.known = fresh;
+            self.entry = fresh;
         }
-        call(self.known.clone()).await
+        call(self.entry.clone()).await
     }
 
     /// Withdraws messages; one result each, in order.
@@ -84,8 +84,8 @@ impl Target {
         withdrawal: &Withdrawal<'_>,
     ) -> Result<Vec<Withdrawn>, StoreError> {
         let store = &self.api.store.clone();
-        let call = |known: Arc<CatalogEntry>| async move {
-            store.withdraw(&known, Who::Person, withdrawal).await
+        let call = |entry: Arc<CatalogEntry>| async move {
+            store.withdraw(&entry, Who::Person, withdrawal).await
         };
         self.call(call).await
     }
@@ -93,7 +93,7 @@ impl Target {
     /// Discards dead letters; returns how many there were.
     pub(super) async fn discard(&mut self, letters: &[Sequence]) -> Result<u64, StoreError> {
         let store = &self.api.store.clone();
-        let call = |known: Arc<CatalogEntry>| async move { store.discard(&known, letters).await };
+        let call = |entry: Arc<CatalogEntry>| async move { store.discard(&entry, letters).await };
         self.call(call).await
     }
 
@@ -101,7 +101,7 @@ impl Target {
     pub(super) async fn repair(&mut self, dry_run: bool) -> Result<Repair, StoreError> {
         let (store, stop) = (&self.api.store.clone(), &self.api.stop.clone());
         self.call(
-            |known: Arc<CatalogEntry>| async move { store.repair(&known, dry_run, stop).await },
+            |entry: Arc<CatalogEntry>| async move { store.repair(&entry, dry_run, stop).await },
         )
         .await
     }
@@ -109,7 +109,7 @@ impl Target {
     /// Retries a head; returns its new state.
     pub(super) async fn retry(&mut self, retry: &Retry) -> Result<State, StoreError> {
         let store = &self.api.store.clone();
-        let call = |known: Arc<CatalogEntry>| async move { store.retry(&known, retry).await };
+        let call = |entry: Arc<CatalogEntry>| async move { store.retry(&entry, retry).await };
         self.call(call).await
     }
 }
@@ -117,8 +117,8 @@ impl Target {
 /// The destination with this name.
 pub(super) async fn find(api: &Api, text: &str) -> Result<Arc<CatalogEntry>, Problem> {
     let name: DestinationName = text.parse().map_err(|_| Problem::unknown_destination(text))?;
-    let known = api.catalog.find(&name).await?;
-    known.ok_or_else(|| Problem::unknown_destination(text))
+    let entry = api.catalog.find(&name).await?;
+    entry.ok_or_else(|| Problem::unknown_destination(text))
 }
 
 /// The sequence in a path.

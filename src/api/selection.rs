@@ -98,7 +98,7 @@ impl Walk {
             }
         };
         let store = target.api.store.clone();
-        let last = store.counts(target.known()).await?.last_sequence;
+        let last = store.counts(target.entry()).await?.last_sequence;
         let from = filter.from.unwrap_or_default();
         let to = filter.to.unwrap_or(last).min(last);
         Ok(Walk::Filtered { filter, from, to })
@@ -115,7 +115,7 @@ impl Walk {
                 }
                 let mut step = Step { letters: Vec::with_capacity(some.len()), missing: 0 };
                 let some: Vec<Sequence> = some.into_iter().rev().collect();
-                for letter in store.dead_letters_of(target.known(), &some).await? {
+                for letter in store.dead_letters_of(target.entry(), &some).await? {
                     match letter {
                         Some(letter) => step.letters.push(letter),
                         None => step.missing += 1,
@@ -128,7 +128,7 @@ impl Walk {
                 if start > *to {
                     return Ok(None);
                 }
-                let looked_at = store.dead_letters_from(target.known(), start, AT_ONCE).await?;
+                let looked_at = store.dead_letters_from(target.entry(), start, AT_ONCE).await?;
                 let (mut letters, Some(last)) = looked_at else { return Ok(None) };
                 *from = last + 1;
                 letters.retain(|letter| {

@@ -18,7 +18,7 @@ use crate::{
 /// `GET /v1/topics`
 pub(super) async fn list(State(api): State<Api>) -> Json<Value> {
     let items: Vec<Value> =
-        api.catalog.topics().iter().map(|known| shown(&api, &known.topic)).collect();
+        api.catalog.topics().iter().map(|entry| shown(&api, &entry.topic)).collect();
     Json(json!({"items": items, "next_cursor": null}))
 }
 
@@ -29,8 +29,8 @@ pub(super) async fn show(
 ) -> Result<Json<Value>, Problem> {
     let unknown = || Problem::unknown_topic(&name);
     let parsed: TopicName = name.parse().map_err(|_| unknown())?;
-    let known = api.catalog.find_topic(&parsed).await?;
-    Ok(Json(shown(&api, &known.ok_or_else(unknown)?.topic)))
+    let entry = api.catalog.find_topic(&parsed).await?;
+    Ok(Json(shown(&api, &entry.ok_or_else(unknown)?.topic)))
 }
 
 /// `PUT /v1/topics/{t}`
@@ -44,12 +44,12 @@ pub(super) async fn define(
     let topic: Topic = read_named(name.as_str(), body, api.batch_bytes_max)?;
     topic.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
     for destination in &topic.destinations {
-        let known = api.catalog.find(destination).await?;
-        known.ok_or_else(|| Problem::unknown_destination(destination.as_str()))?;
+        let entry = api.catalog.find(destination).await?;
+        entry.ok_or_else(|| Problem::unknown_destination(destination.as_str()))?;
     }
     let created = api.store.define_topic(&topic).await?;
     api.catalog.refresh_topic(&name).await?;
-    api.in_file.saw_topic(&topic);
+    api.in_file.note_topic_defined(&topic);
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(shown(&api, &topic))).into_response())
 }
@@ -72,7 +72,7 @@ pub(super) async fn remove(
 fn shown(api: &Api, topic: &Topic) -> Value {
     json!({
         "name": topic.name, "destinations": topic.destinations,
-        "defined_in_file": api.in_file.shows_topic(&topic.name),
+        "defined_in_file": api.in_file.controls_topic(&topic.name),
     })
 }
 
@@ -81,7 +81,7 @@ fn parse_name(text: &str) -> Result<TopicName, Problem> {
 }
 
 async fn refuse_if_in_file(api: &Api, name: &TopicName) -> Result<(), Problem> {
-    if !api.in_file.holds_topic(name).await? {
+    if !api.in_file.check_controls_topic(name).await? {
         return Ok(());
     }
     let detail = format!("{name:?} is defined in the configuration file; change it there");

@@ -204,13 +204,13 @@ fn received_ms(message: &Stamped) -> Option<u64> {
 impl Pending {
     /// The view for a list. With the inner fields if `whole` gives the deepest nesting of JSON.
     pub(super) fn of(
-        known: &CatalogEntry,
+        destination_entry: &CatalogEntry,
         listed: &Listed,
         now_ms: u64,
         whole: Option<usize>,
     ) -> Pending {
         let message = &listed.message;
-        let by_priority = known.destination.ordering == Ordering::None;
+        let by_priority = destination_entry.destination.ordering == Ordering::None;
         Pending {
             common: Common::of(message),
             state: listed.state,

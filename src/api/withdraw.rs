@@ -71,7 +71,7 @@ pub(super) async fn one(
 
 /// The problem when there are as many dead letters as allowed.
 fn no_room_for_letters(target: &Target) -> Problem {
-    let max = target.known().destination.dead_letters_max;
+    let max = target.entry().destination.dead_letters_max;
     wrong_state(format!(
         "the destination has reached its limit of dead letters (dead_letters_max {max}): redrive or \
          discard some, raise dead_letters_max, or cancel the message instead"
@@ -98,7 +98,7 @@ async fn withdrawing(
             }
             Progress::Pending if Instant::now() >= deadline => {
                 let detail = "it is being processed or delivered just now; it leaves as soon as \
-                              that attempt has failed, and not at all if it succeeds in delivering";
+                              that attempt has ended, and not at all if it succeeds in delivering";
                 return Ok(accepted(sequence, detail));
             }
             Progress::Pending => tokio::time::sleep(LOOK_EVERY).await,
@@ -109,25 +109,25 @@ async fn withdrawing(
 /// The progress of a message that was stamped.
 pub(super) async fn progress(target: &Target, sequence: Sequence) -> Result<Progress, Problem> {
     let store = target.api.store.clone();
-    let listed = store.listed(target.known(), &[sequence]).await?;
+    let listed = store.listed(target.entry(), &[sequence]).await?;
     if let Some(one) = listed.first() {
         return Ok(match one.message.tombstone {
             Some(tombstone) => Progress::Ended(tombstone.into()),
             None => Progress::Pending,
         });
     }
-    let entry = store.log_entries(target.known(), &[sequence]).await?;
+    let entry = store.log_entries(target.entry(), &[sequence]).await?;
     if let Some(entry) = entry.into_iter().next().flatten() {
         return Ok(Progress::Ended(entry.outcome));
     }
-    let letter = store.dead_letter(target.known(), sequence).await?;
+    let letter = store.dead_letter(target.entry(), sequence).await?;
     Ok(letter.map_or(Progress::Forgotten, |_| Progress::Ended(State::DeadLettered)))
 }
 
 /// Refuses a sequence that was never stamped.
 pub(super) async fn check_stamped(target: &Target, sequence: Sequence) -> Result<(), Problem> {
     let store = target.api.store.clone();
-    let last = store.counts(target.known()).await?.last_sequence;
+    let last = store.counts(target.entry()).await?.last_sequence;
     if (1..=last).contains(&sequence) {
         return Ok(());
     }

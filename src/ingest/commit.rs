@@ -120,7 +120,7 @@ impl Committer {
         topic: &TopicName,
     ) -> Result<Vec<DestinationName>, Refusal> {
         match self.catalog.find_topic(topic).await {
-            Ok(Some(known)) => Ok(known.topic.destinations.clone()),
+            Ok(Some(entry)) => Ok(entry.topic.destinations.clone()),
             Ok(None) => Err(Refusal::UnknownTopic(topic.to_string())),
             Err(error) => Err(unread(&error)),
         }
@@ -139,8 +139,8 @@ impl Committer {
         let count = arrivals.len();
         let (reply, pending) = oneshot::channel();
         let pending = Pending { reply: pending, count };
-        let known = match self.catalog.find(destination).await {
-            Ok(Some(known)) => known,
+        let entry = match self.catalog.find(destination).await {
+            Ok(Some(entry)) => entry,
             other => {
                 let refusal = match other {
                     Ok(_) => Refusal::UnknownDestination(destination.to_string()),
@@ -155,7 +155,7 @@ impl Committer {
         };
         let submitted = Instant::now();
         let job = Job { arrivals, session: session.clone(), reply, submitted, _permit: permit };
-        self.jobs.submit(&known.destination.name, job).await;
+        self.jobs.submit(&entry.destination.name, job).await;
         pending
     }
 }

@@ -36,9 +36,9 @@ pub(super) struct Attempts {
 impl Attempts {
     /// How many attempts for this destination may run in this pod at once; 0 if the pod does not
     /// have its transform.
-    pub(super) fn at_once_max(&self, known: &CatalogEntry) -> usize {
-        let Some(transform) = self.transforms.of(known) else { return 0 };
-        let most = known.destination.transform.concurrency as usize;
+    pub(super) fn at_once_max(&self, entry: &CatalogEntry) -> usize {
+        let Some(transform) = self.transforms.of(entry) else { return 0 };
+        let most = entry.destination.transform.concurrency as usize;
         transform.at_once_max().map_or(most, |able| able.min(most))
     }
 
@@ -48,13 +48,13 @@ impl Attempts {
     }
 
     /// Starts an attempt for each claimed message.
-    pub(super) fn start(&self, known: &Arc<CatalogEntry>, claimed: Claimed) {
+    pub(super) fn start(&self, entry: &Arc<CatalogEntry>, claimed: Claimed) {
         // Claims are made only if the pod has the transform, with the same definition.
-        let Some(transform) = self.transforms.of(known) else { return };
-        let meter = telemetry::Transformed::of(known.destination.name.as_str());
+        let Some(transform) = self.transforms.of(entry) else { return };
+        let meter = telemetry::Transformed::of(entry.destination.name.as_str());
         for (token, message) in claimed.messages {
             let attempt = Attempt {
-                known: known.clone(),
+                entry: entry.clone(),
                 transform: transform.clone(),
                 meter: meter.clone(),
                 guard: self.leases.hold(token.clone()),
@@ -84,7 +84,7 @@ impl Drop for Slot {
 }
 
 struct Attempt {
-    known: Arc<CatalogEntry>,
+    entry: Arc<CatalogEntry>,
     transform: Arc<dyn Transform>,
     meter: telemetry::Transformed,
     guard: LeaseGuard,
@@ -117,13 +117,13 @@ impl Attempt {
         let outcome = match result {
             Some(Ok(output)) => {
                 let processed = self.processed(took);
-                let keeps_input = self.known.destination.log_bodies;
+                let keeps_input = self.entry.destination.log_bodies;
                 let output = match output {
                     Output::Deliver(body) => Some(body),
                     Output::Drop => None,
                 };
                 // Only the log shows how it was processed.
-                let is_unchanged = self.known.destination.log_max == 0
+                let is_unchanged = self.entry.destination.log_max == 0
                     && output.as_ref() == Some(&self.message.message.body);
                 let output = Box::new(self.message.finished(output, processed, keeps_input));
                 Outcome::Completed { output, is_unchanged }
@@ -135,7 +135,7 @@ impl Attempt {
     }
 
     async fn transform(&self) -> Result<Output, Failure> {
-        let timeout_ms = self.known.destination.transform.timeout_ms;
+        let timeout_ms = self.entry.destination.transform.timeout_ms;
         // A panic counts as a failed attempt, and must not cost the slot.
         let attempt = async { self.transform.transform(&self.message).await };
         let attempt = AssertUnwindSafe(attempt).catch_unwind();
@@ -158,7 +158,7 @@ impl Attempt {
     }
 
     fn failed(&self, failure: Failure) -> Outcome {
-        let transform = &self.known.destination.transform;
+        let transform = &self.entry.destination.transform;
         let asked_max = Duration::from_millis(transform.retry_after_max_ms);
         let wait = transform.backoff().wait_asked(
             self.message.attempts.failed.saturating_add(1),
@@ -169,7 +169,7 @@ impl Attempt {
         let Failure { reason, kind, status, is_final, .. } = failure;
         // The error of an expression may quote the body: keep it with the message, but not in the
         // log.
-        let is_telling = self.known.destination.transform.kind == TransformKind::Jq;
+        let is_telling = self.entry.destination.transform.kind == TransformKind::Jq;
         let logged = if is_telling { String::new() } else { excerpt(reason.as_bytes()) };
         tracing::warn!(
             destination = %self.token.destination, sequence = self.token.sequence,

@@ -40,7 +40,7 @@ const GATHER: Duration = Duration::from_millis(5);
 /// How long to try to requeue the messages of a claim that had no answer.
 const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
 /// The most destinations of one partition that one poll returns; later polls find the others.
-const LOOK_MAX: usize = 100;
+const POLL_MAX: usize = 100;
 
 /// A poll for destinations with waiting messages.
 type Look = BoxFuture<'static, Result<Vec<Vec<String>>, StoreError>>;
@@ -66,9 +66,9 @@ pub(super) struct Claims {
     /// Destinations with a claim in flight, and whether a hint arrived meanwhile.
     under_way: HashMap<DestinationName, bool>,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
-    looking: Option<Look>,
+    poll: Option<Look>,
     /// Poll again afterwards: the poll in flight may have missed a change.
-    look_again: bool,
+    poll_again: bool,
     /// When the last claim started.
     begun: Instant,
     /// Destinations whose last claim failed. The next poll claims again: Redis may have leased
@@ -94,8 +94,8 @@ impl Claims {
             turns: Turns::default(),
             under_way: HashMap::new(),
             calls: FuturesUnordered::new(),
-            looking: None,
-            look_again: false,
+            poll: None,
+            poll_again: false,
             begun: Instant::now(),
             unanswered: Vec::new(),
             lost: HashSet::new(),
@@ -113,14 +113,14 @@ impl Claims {
         if let Some(hinted) = self.under_way.get_mut(&name) {
             *hinted = true;
         } else {
-            let known = self.catalog.get(name.as_str());
-            self.turns.push(name, known.map_or(1, |known| known.destination.weight));
+            let entry = self.catalog.get(name.as_str());
+            self.turns.push(name, entry.map_or(1, |entry| entry.destination.weight));
         }
     }
 
     /// Starts to poll all partitions for destinations with waiting messages. Runs beside everything
     /// else, so a server that does not answer delays only its own partitions.
-    pub(super) fn look(&mut self) {
+    pub(super) fn start_poll(&mut self) {
         let catalog = &self.catalog;
         self.changed.sweep(&mut self.callers, |name| catalog.get(name.as_str()).is_some());
         let unanswered = std::mem::take(&mut self.unanswered);
@@ -128,28 +128,28 @@ impl Claims {
         if self.slots.free() == 0 {
             return;
         }
-        if self.looking.is_some() {
-            self.look_again = true;
+        if self.poll.is_some() {
+            self.poll_again = true;
             return;
         }
         let store = self.store.clone();
-        let look = async move {
+        let poll = async move {
             let partitions: Vec<u16> = (0..store.keys().partitions()).collect();
-            store.active_of_all(&partitions, Claimers::Builtin, LOOK_MAX).await
+            store.active_of_all(&partitions, Claimers::Builtin, POLL_MAX).await
         };
-        self.looking = Some(look.boxed());
+        self.poll = Some(poll.boxed());
     }
 
     /// Stops polling.
-    pub(super) fn look_away(&mut self) {
-        self.looking = None;
-        self.look_again = false;
+    pub(super) fn stop_poll(&mut self) {
+        self.poll = None;
+        self.poll_again = false;
     }
 
-    fn looked(&mut self, found: Result<Vec<Vec<String>>, StoreError>) {
-        self.looking = None;
-        if std::mem::take(&mut self.look_again) {
-            self.look();
+    fn polled(&mut self, found: Result<Vec<Vec<String>>, StoreError>) {
+        self.poll = None;
+        if std::mem::take(&mut self.poll_again) {
+            self.start_poll();
         }
         match found {
             Ok(found) => {
@@ -166,9 +166,9 @@ impl Claims {
     }
 
     /// Frees slots that a claim had reserved but did not fill.
-    fn unused(&mut self, known: &CatalogEntry, slots: usize) {
-        self.turns.gave_back(&known.destination, slots);
-        self.slots.give_back(&known.destination.name, slots);
+    fn unused(&mut self, entry: &CatalogEntry, slots: usize) {
+        self.turns.gave_back(&entry.destination, slots);
+        self.slots.give_back(&entry.destination.name, slots);
     }
 
     /// Starts as many claims as slots and turns allow.
@@ -183,49 +183,49 @@ impl Claims {
                 break;
             }
             let Some((name, weights)) = self.turns.pop() else { break };
-            let Some(known) = self.catalog.get(name.as_str()) else { continue };
+            let Some(entry) = self.catalog.get(name.as_str()) else { continue };
             // Claim only what can start at once: a message must not wait for a slot under a lease.
-            let most = at_once_max(&known);
-            if known.claimers() != Claimers::Builtin || most == 0 {
-                self.give_back_lost(known, tokio::time::Instant::now() + REQUEUE_WITHIN);
+            let most = at_once_max(&entry);
+            if entry.claimers() != Claimers::Builtin || most == 0 {
+                self.give_back_lost(entry, tokio::time::Instant::now() + REQUEUE_WITHIN);
                 continue;
             }
             let taken = self.slots.taken_by(&name);
             // Leave slots for the destinations that are next in turn.
-            let share = known.destination.share(free, weights).max(quantum.min(free));
+            let share = entry.destination.share(free, weights).max(quantum.min(free));
             let room = most.saturating_sub(taken).min(share).min(CLAIM_MAX);
             if room == 0 {
                 passed.push(name);
                 continue;
             }
-            self.begin(known, room);
+            self.begin(entry, room);
         }
         // Destinations at their own limit keep their turn until one of their slots is free.
         passed.into_iter().for_each(|name| self.hint(name));
     }
 
-    fn begin(&mut self, known: Arc<CatalogEntry>, room: usize) {
-        let name = known.destination.name.clone();
+    fn begin(&mut self, entry: Arc<CatalogEntry>, room: usize) {
+        let name = entry.destination.name.clone();
         self.begun = Instant::now();
-        self.turns.took(&known.destination, room);
+        self.turns.took(&entry.destination, room);
         self.slots.take(&name, room);
         self.under_way.insert(name.clone(), false);
         let caller = self.callers.remove(&name);
         let caller = caller.unwrap_or_else(|| self.store.unique_caller(&format!("claim:{name}")));
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
         let call = async move {
-            let claimed = store.claim(&caller, &known, 1..=room, lease).await;
+            let claimed = store.claim(&caller, &entry, 1..=room, lease).await;
             if claimed.as_ref().is_ok_and(|claimed| !claimed.messages.is_empty()) {
                 point(Point::ProcessorClaimed).await;
             }
             // Here and not in `answered`, which must not await: if dropped, it would lose the
             // messages.
             if matches!(claimed, Err(StoreError::StaleDefinition | StoreError::UnknownDestination))
-                && let Err(error) = catalog.refresh(&known.destination.name).await
+                && let Err(error) = catalog.refresh(&entry.destination.name).await
             {
                 tracing::debug!(%error, "cannot refresh a definition");
             }
-            (known, caller, room, claimed)
+            (entry, caller, room, claimed)
         };
         self.calls.push(call.boxed());
     }
@@ -236,7 +236,7 @@ impl Claims {
         let lost: Vec<_> = self.lost.iter().cloned().collect();
         for name in &lost {
             match self.catalog.get(name.as_str()) {
-                Some(known) => self.give_back_lost(known, deadline),
+                Some(entry) => self.give_back_lost(entry, deadline),
                 None => drop(self.lost.remove(name)),
             }
         }
@@ -245,8 +245,8 @@ impl Claims {
 
     /// Repeats a claim that had no answer. Redis returns the same messages, and they are requeued, so
     /// that no stall is counted.
-    fn give_back_lost(&mut self, known: Arc<CatalogEntry>, deadline: tokio::time::Instant) {
-        let name = &known.destination.name;
+    fn give_back_lost(&mut self, entry: Arc<CatalogEntry>, deadline: tokio::time::Instant) {
+        let name = &entry.destination.name;
         if self.under_way.contains_key(name) || !self.lost.remove(name) {
             return;
         }
@@ -254,10 +254,10 @@ impl Claims {
         self.under_way.insert(name.clone(), false);
         let (store, lease) = (self.store.clone(), self.lease);
         let call = async move {
-            let claim = || store.claim(&caller, &known, 1..=1, lease);
+            let claim = || store.claim(&caller, &entry, 1..=1, lease);
             if let Ok(claimed) = retry_until(Some(deadline), claim).await {
                 let tokens: Vec<_> = claimed.messages.into_iter().map(|(token, _)| token).collect();
-                let requeue = || store.requeue(&caller, &known, &tokens);
+                let requeue = || store.requeue(&caller, &entry, &tokens);
                 if !tokens.is_empty()
                     && let Err(error) = retry_until(Some(deadline), requeue).await
                 {
@@ -265,7 +265,7 @@ impl Claims {
                 }
             }
             caller.give_up();
-            (known, caller, 0, Ok(Claimed::default()))
+            (entry, caller, 0, Ok(Claimed::default()))
         };
         self.calls.push(call.boxed());
     }
@@ -273,19 +273,19 @@ impl Claims {
     /// The next result of a claim or a poll; `None` if none is in flight. Cancel-safe: changes
     /// nothing before it returns.
     pub(super) async fn next(&mut self) -> Option<Came> {
-        let looking = OptionFuture::from(self.looking.as_mut());
+        let poll = OptionFuture::from(self.poll.as_mut());
         tokio::select! {
             Some(answer) = self.calls.next() => Some(self.answered(answer)),
-            Some(found) = looking => {
-                self.looked(found);
+            Some(found) = poll => {
+                self.polled(found);
                 Some(Came::Names)
             }
             else => None,
         }
     }
 
-    fn answered(&mut self, (known, caller, room, answer): Answer) -> Came {
-        let name = known.destination.name.clone();
+    fn answered(&mut self, (entry, caller, room, answer): Answer) -> Came {
+        let name = entry.destination.name.clone();
         self.callers.insert(name.clone(), caller);
         let hinted = self.under_way.remove(&name).unwrap_or_default();
         match &answer {
@@ -296,23 +296,23 @@ impl Claims {
         let claimed = match answer {
             Ok(claimed) => claimed,
             Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
-                self.unused(&known, room);
+                self.unused(&entry, room);
                 self.hint(name);
-                return Came::Messages(known, Claimed::default());
+                return Came::Messages(entry, Claimed::default());
             }
             Err(error) => {
                 tracing::debug!(destination = %name, %error, "cannot claim");
-                self.unused(&known, room);
+                self.unused(&entry, room);
                 self.unanswered.push(name);
-                return Came::Messages(known, Claimed::default());
+                return Came::Messages(entry, Claimed::default());
             }
         };
         let got = claimed.messages.len();
         // A repeated claim returns what the first one got, even if it is more than now requested.
         match room.checked_sub(got) {
-            Some(unused) => self.unused(&known, unused),
+            Some(unused) => self.unused(&entry, unused),
             None => {
-                self.turns.took(&known.destination, got - room);
+                self.turns.took(&entry.destination, got - room);
                 self.slots.take(&name, got - room);
             }
         }
@@ -322,6 +322,6 @@ impl Claims {
         if got >= room || hinted || claimed.may_have_more {
             self.hint(name);
         }
-        Came::Messages(known, claimed)
+        Came::Messages(entry, claimed)
     }
 }

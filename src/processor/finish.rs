@@ -98,25 +98,25 @@ impl Worker {
                 }
             }
             // The messages of a removed destination are gone.
-            let Some(known) = self.catalog.get(self.name.as_str()) else { continue };
+            let Some(entry) = self.catalog.get(self.name.as_str()) else { continue };
             let (store, caller) = (&self.store, &self.caller);
             let size = |one: &Completion| one.output.message.body.bytes.len();
             for some in chunks_by_size(&completed, BATCH_MAX, BATCH_BYTES_MAX, size) {
-                let call = || store.complete(caller, &known, some);
+                let call = || store.complete(caller, &entry, some);
                 self.note("complete", retry_until(None, call).await);
                 point(Point::ProcessorCompleted).await;
             }
             #[cfg(feature = "planted-bugs")]
-            self.inject_faults(&known, &mut failed).await;
+            self.inject_faults(&entry, &mut failed).await;
             if !failed.is_empty() {
-                let call = || store.fail(caller, &known, &failed);
+                let call = || store.fail(caller, &entry, &failed);
                 let statuses = self.note("fail", retry_until(None, call).await);
                 point(Point::ProcessorFailed).await;
-                self.due.note_failed(known.partition, &failed, &statuses);
-                store.settle_failed(&known, &failed, &statuses).await;
+                self.due.note_failed(entry.partition, &failed, &statuses);
+                store.settle_failed(&entry, &failed, &statuses).await;
             }
             if !requeued.is_empty() {
-                let call = || store.requeue(caller, &known, &requeued);
+                let call = || store.requeue(caller, &entry, &requeued);
                 self.note("requeue", retry_until(None, call).await);
             }
         }

@@ -96,12 +96,12 @@ pub(super) async fn extend(
         // its own leases.
         let all = leases.all();
         let extended = join_all(all.iter().map(async |(name, tokens)| {
-            let Some(known) = catalog.get(name.as_str()) else { return };
+            let Some(entry) = catalog.get(name.as_str()) else { return };
             for tokens in tokens.chunks(EXTEND_MAX) {
                 let extend =
                     |token: &LeaseToken| Extension { token: token.clone(), checkpoint: None };
                 let extensions: Vec<Extension> = tokens.iter().map(extend).collect();
-                match store.extend(&known, &extensions, lease).await {
+                match store.extend(&entry, &extensions, lease).await {
                     Ok((_, statuses)) => {
                         let gone = tokens.iter().zip(statuses).filter(|(_, s)| *s != Status::Ok);
                         gone.for_each(|(token, _)| leases.lose(token));

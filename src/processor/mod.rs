@@ -97,7 +97,7 @@ impl Processor {
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Waiting(name)) => claims.hint(name),
                     Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {
-                        claims.look();
+                        claims.start_poll();
                     }
                     Ok(_) => continue,
                     Err(broadcast::error::RecvError::Closed) => break,
@@ -106,25 +106,25 @@ impl Processor {
                     freed.drain(..).for_each(|name| claims.freed(&name));
                 }
                 Some(came) = claims.next() => {
-                    if let Came::Messages(known, claimed) = came {
-                        attempts.start(&known, claimed);
+                    if let Came::Messages(entry, claimed) = came {
+                        attempts.start(&entry, claimed);
                     }
                 }
                 _ = tick.tick() => {
                     attempts.keep(&catalog);
-                    claims.look();
+                    claims.start_poll();
                 }
             }
-            claims.claim(|known| attempts.at_once_max(known));
+            claims.claim(|entry| attempts.at_once_max(entry));
             telemetry::processing(claims.taken());
         }
         // Claims in flight still complete: their messages are processed or requeued like the rest.
         let deadline = Instant::now() + drain;
-        claims.look_away();
+        claims.stop_poll();
         loop {
             while let Some(came) = claims.next().await {
-                if let Came::Messages(known, claimed) = came {
-                    attempts.start(&known, claimed);
+                if let Came::Messages(entry, claimed) = came {
+                    attempts.start(&entry, claimed);
                 }
             }
             if Instant::now() >= deadline || !claims.give_back_all_lost(deadline) {

@@ -217,7 +217,7 @@ async fn check_server(
 
 /// A setting of the server; empty if the server does not answer.
 async fn setting(connection: &mut MultiplexedConnection, name: &str) -> String {
-    let told = redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await;
-    let told: (String, String) = told.unwrap_or_default();
-    told.1
+    let answer = redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await;
+    let pair: (String, String) = answer.unwrap_or_default();
+    pair.1
 }

@@ -14,7 +14,7 @@ use std::{
 use crate::telemetry;
 
 /// How many reported takeovers are remembered.
-const TOLD_MAX: usize = 64;
+const REPORTED_MAX: usize = 64;
 
 /// A server's position in the replication history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ struct Confirmed {
 pub(super) struct Takeovers {
     by_slot: Mutex<HashMap<u16, Confirmed>>,
     /// The histories that were already reported.
-    told: Mutex<VecDeque<String>>,
+    reported: Mutex<VecDeque<String>>,
 }
 
 impl Takeovers {
@@ -62,12 +62,12 @@ impl Takeovers {
     /// over without writes that were confirmed before.
     pub(super) fn note(&self, slot: u16, seen: &Replication, is_confirmed: bool) {
         let Some((confirmed, kept)) = self.compare(slot, seen, is_confirmed) else { return };
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.contains(&seen.history) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.contains(&seen.history) {
             return;
         }
-        told.truncate(TOLD_MAX - 1);
-        told.push_front(seen.history.clone());
+        reported.truncate(REPORTED_MAX - 1);
+        reported.push_front(seen.history.clone());
         telemetry::confirmed_lost();
         tracing::error!(
             confirmed,
@@ -128,7 +128,7 @@ mod tests {
             let after = at("b", 160, Some(("a", kept)));
             assert_eq!(takeovers.compare(2, &after, true), None, "nothing is known of this slot");
             assert_eq!(takeovers.compare(1, &after, false), lost);
-            assert_eq!(takeovers.compare(1, &after, true), None, "it is told once");
+            assert_eq!(takeovers.compare(1, &after, true), None, "it is reported once");
             // Two takeovers later, nothing can be compared.
             assert_eq!(takeovers.compare(1, &at("d", 170, Some(("c", 1))), true), None);
         }

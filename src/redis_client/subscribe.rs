@@ -50,7 +50,7 @@ pub type OnHeard = Arc<dyn Fn(Heard) + Send + Sync>;
 
 impl RedisClient {
     /// Listens until `stop`, over connections of its own.
-    pub async fn subscribe(&self, channels: Channels, tell: OnHeard, stop: CancellationToken) {
+    pub async fn subscribe(&self, channels: Channels, on_heard: OnHeard, stop: CancellationToken) {
         let channels = Arc::new(channels);
         let ended = Arc::new(Notify::new());
         let mut listeners: Vec<Listener> = Vec::new();
@@ -67,7 +67,7 @@ impl RedisClient {
             listeners.retain(|listener| listener.is_wanted(&mut wanted));
             for (node, members) in wanted {
                 let subscriber = Subscriber {
-                    tell: tell.clone(),
+                    on_heard: on_heard.clone(),
                     channels: channels.clone(),
                     ended: ended.clone(),
                 };
@@ -109,7 +109,7 @@ impl Listener {
 
 /// What a subscription needs.
 struct Subscriber {
-    tell: OnHeard,
+    on_heard: OnHeard,
     channels: Arc<Channels>,
     ended: Arc<Notify>,
 }
@@ -126,7 +126,7 @@ impl Subscriber {
     }
 
     async fn hear(&self, node: &Node, members: &[usize]) -> Result<Never, ClientError> {
-        let (sender, mut told) = mpsc::channel::<PushInfo>(BACKLOG_MAX);
+        let (sender, mut pushes) = mpsc::channel::<PushInfo>(BACKLOG_MAX);
         let missed = Arc::new(Notify::new());
         let full = missed.clone();
         let mut connection = node
@@ -139,7 +139,7 @@ impl Subscriber {
         }
         subscribe.exec_async(&mut connection).await?;
         // Wake-ups between the last connection and this one were missed.
-        (self.tell)(Heard::Gap);
+        (self.on_heard)(Heard::Gap);
         let mut tick = tokio::time::interval(CHECK_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -149,8 +149,8 @@ impl Subscriber {
                     let answered = redis::cmd("PING").exec_async(&mut connection).await;
                     answered.inspect_err(|_| node.suspect())?;
                 }
-                () = missed.notified() => (self.tell)(Heard::Gap),
-                push = told.recv() => self.take(push)?,
+                () = missed.notified() => (self.on_heard)(Heard::Gap),
+                push = pushes.recv() => self.take(push)?,
             }
         }
     }
@@ -162,7 +162,7 @@ impl Subscriber {
                     .into_iter()
                     .map(|word: Value| redis::from_redis_value::<String>(word).ok());
                 if let Some(channel) = words.next().flatten() {
-                    (self.tell)(Heard::Message { channel, text: words.next().flatten() });
+                    (self.on_heard)(Heard::Message { channel, text: words.next().flatten() });
                 }
                 Ok(())
             }

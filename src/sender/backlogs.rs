@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(5);
 /// several queries.
 pub(super) const BACKLOGS_LOOK_MAX: usize = 500;
 /// The most destinations to check for damaged messages at a time: some halted messages of each.
-const DAMAGED_LOOK_MAX: usize = 10;
+const DAMAGED_CHECK_MAX: usize = 10;
 
 /// The destinations whose backlog this pod reports.
 #[derive(Default)]
@@ -29,54 +29,54 @@ pub(super) struct Backlogs {
     round: Round,
     begun: Option<Instant>,
     /// Reported in the last round.
-    told: HashSet<DestinationName>,
+    reported: HashSet<DestinationName>,
     /// Reported so far in this round.
-    telling: HashSet<DestinationName>,
+    reporting: HashSet<DestinationName>,
     /// Destinations with halted messages, and how far these have been checked for damage.
     halted: BTreeMap<DestinationName, usize>,
     /// The last of them that was checked.
-    looked_at: Option<DestinationName>,
+    checked: Option<DestinationName>,
 }
 
 impl Backlogs {
     /// Reports the numbers of the next `some` destinations of these partitions, if it is time. At the
     /// end of a round, stops reporting those that are gone or belong to another pod now.
-    pub(super) async fn tell(
+    pub(super) async fn report(
         &mut self,
         store: &Store,
         catalog: &Catalog,
         partitions: &[u16],
         some: usize,
     ) {
-        if self.telling.is_empty() {
+        if self.reporting.is_empty() {
             if self.begun.is_some_and(|begun| begun.elapsed() < EVERY) {
                 return;
             }
             self.begun = Some(Instant::now());
         }
         let (some, is_over) = catalog.some(&mut self.round, partitions, some);
-        self.tell_some(store, &some).await;
+        self.report_some(store, &some).await;
         self.find_damaged(store, catalog).await;
         if is_over {
-            let telling = std::mem::take(&mut self.telling);
-            for name in self.told.difference(&telling) {
+            let reporting = std::mem::take(&mut self.reporting);
+            for name in self.reported.difference(&reporting) {
                 telemetry::backlog(name.as_str(), None);
             }
-            self.told = telling;
+            self.reported = reporting;
         }
     }
 
     /// Looks for damaged messages among the halted ones, at some destinations in turn: the process that
     /// found the damage may have ended.
     async fn find_damaged(&mut self, store: &Store, catalog: &Catalog) {
-        for _ in 0..DAMAGED_LOOK_MAX.min(self.halted.len()) {
-            let after = self.looked_at.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        for _ in 0..DAMAGED_CHECK_MAX.min(self.halted.len()) {
+            let after = self.checked.clone().map_or(Bound::Unbounded, Bound::Excluded);
             let next = self.halted.range((after, Bound::Unbounded)).next();
             let Some((name, from)) = next.or_else(|| self.halted.iter().next()) else { return };
             let (name, from) = (name.clone(), *from);
-            self.looked_at = Some(name.clone());
+            self.checked = Some(name.clone());
             let found = match catalog.get(name.as_str()) {
-                Some(known) => store.find_damaged(&known, from).await,
+                Some(entry) => store.find_damaged(&entry, from).await,
                 None => Ok(None),
             };
             match found {
@@ -89,10 +89,10 @@ impl Backlogs {
         }
     }
 
-    async fn tell_some(&mut self, store: &Store, some: &[Arc<CatalogEntry>]) {
+    async fn report_some(&mut self, store: &Store, some: &[Arc<CatalogEntry>]) {
         let numbers = store.backlogs_each(some).await;
-        for (known, numbers) in some.iter().zip(numbers) {
-            let name = &known.destination.name;
+        for (entry, numbers) in some.iter().zip(numbers) {
+            let name = &entry.destination.name;
             match numbers {
                 Ok(numbers) => {
                     let backlog = Backlog {
@@ -111,7 +111,7 @@ impl Backlogs {
                     tracing::debug!(destination = %name, %error, "cannot read a backlog");
                 }
             }
-            self.telling.insert(name.clone());
+            self.reporting.insert(name.clone());
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Holdings {
     /// Notified when a partition was taken, or is no longer owned.
     pub(super) changed: Notify,
     /// When the log last mentioned a takeover wait, and an unconfirmed call: once for all partitions.
-    told: Mutex<[Option<Instant>; 2]>,
+    logged: Mutex<[Option<Instant>; 2]>,
 }
 
 impl Holdings {
@@ -46,7 +46,7 @@ impl Holdings {
             keepers: TaskTracker::new(),
             leaving: CancellationToken::new(),
             changed: Notify::new(),
-            told: Mutex::default(),
+            logged: Mutex::default(),
         })
     }
 
@@ -109,7 +109,7 @@ impl Holdings {
         match self.in_time(self.store.acquire_partition(partition, &token, self.lease)).await {
             Ok(owned) => {
                 point(Point::OwnerTaken).await;
-                self.tell_takeover_wait(owned.takeover_wait);
+                self.log_takeover_wait(owned.takeover_wait);
                 let until = self.valid_until(asked);
                 let lease =
                     PartitionLease::new(partition, token, owned.epoch, owned.takeover_wait, until);
@@ -123,7 +123,7 @@ impl Holdings {
                     // nobody would deliver until it expires.
                     let given_back =
                         self.in_time(self.store.resign_partition(partition, &token, None)).await;
-                    self.tell_unconfirmed(partition, given_back.is_ok());
+                    self.log_unconfirmed(partition, given_back.is_ok());
                 }
                 None
             }
@@ -210,10 +210,10 @@ impl Holdings {
             match self.in_time(self.store.resign_partition(partition, token, vouched)).await {
                 // Redis may wait for this very sender. Only the answer to the first call counts: an earlier
                 // call may have given the partition to another sender before the epoch began.
-                Ok(told)
-                    if !is_logged && told.epoch != lease.owner.epoch && lease.is_only_one() =>
+                Ok(taken)
+                    if !is_logged && taken.epoch != lease.owner.epoch && lease.is_only_one() =>
                 {
-                    vouched = Some(told.epoch);
+                    vouched = Some(taken.epoch);
                 }
                 Ok(_) => return true,
                 Err(error) if Instant::now() + PAUSE < give_up && error.is_temporary() => {
@@ -246,15 +246,15 @@ impl Holdings {
 
     /// True if the log did not mention message `number` within the duration of a lease.
     fn is_news(&self, number: usize) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = told[number].is_none_or(|told| told.elapsed() > self.lease);
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = logged[number].is_none_or(|logged| logged.elapsed() > self.lease);
         if is_news {
-            told[number] = Some(Instant::now());
+            logged[number] = Some(Instant::now());
         }
         is_news
     }
 
-    fn tell_takeover_wait(&self, takeover_wait: Duration) {
+    fn log_takeover_wait(&self, takeover_wait: Duration) {
         if !takeover_wait.is_zero() && self.is_news(0) {
             let wait_ms = takeover_wait.as_millis() as u64;
             tracing::info!(
@@ -264,7 +264,7 @@ impl Holdings {
         }
     }
 
-    fn tell_unconfirmed(&self, partition: u16, given_back: bool) {
+    fn log_unconfirmed(&self, partition: u16, given_back: bool) {
         if self.is_news(1) {
             tracing::warn!(
                 partition,

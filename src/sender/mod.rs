@@ -125,7 +125,7 @@ impl Sender {
                 }
                 wake = wakes.recv(), if !stopping.is_cancelled() => match wake {
                     Ok(Wake::Releasable(name)) => work.poke(&name),
-                    Ok(Wake::OwnerGone(partition)) => freed.tell(partition),
+                    Ok(Wake::OwnerGone(partition)) => freed.note(partition),
                     Ok(Wake::Everything) | Err(broadcast::error::RecvError::Lagged(_)) => {
                         work.scan();
                     }
@@ -248,7 +248,7 @@ impl Work {
                 rounds.expired_at = is_over.then(Instant::now);
             }
             let some = part(BACKLOGS_LOOK_MAX);
-            rounds.backlogs.tell(&store, &catalog, &partitions, some).await;
+            rounds.backlogs.report(&store, &catalog, &partitions, some).await;
         }));
     }
 }

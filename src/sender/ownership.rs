@@ -28,13 +28,13 @@ const CALLS_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct Freed {
     partitions: Mutex<BTreeSet<u16>>,
-    told: Notify,
+    changed: Notify,
 }
 
 impl Freed {
-    pub(super) fn tell(&self, partition: u16) {
+    pub(super) fn note(&self, partition: u16) {
         self.partitions.lock().unwrap_or_else(PoisonError::into_inner).insert(partition);
-        self.told.notify_one();
+        self.changed.notify_one();
     }
 
     fn take(&self) -> BTreeSet<u16> {
@@ -75,7 +75,7 @@ impl Ownership {
             let rebalance_at = self.rebalance_at;
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = self.freed.told.notified() => self.take_freed().await,
+                () = self.freed.changed.notified() => self.take_freed().await,
                 () = rebalance_due(rebalance_at) => self.rebalance().await,
                 _ = second.tick() => self.rebalance().await,
             }

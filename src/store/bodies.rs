@@ -19,10 +19,10 @@ impl Store {
     /// Reads bodies by their fields, in order. Each field comes with the expected length.
     pub(super) async fn bodies(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         fields: &[(String, u64)],
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
-        let key = self.keys().destination(&known.destination.name).bodies();
+        let key = self.keys().destination(&entry.destination.name).bodies();
         let mut found = Vec::with_capacity(fields.len());
         for some in chunks_by_size(fields, COUNT_MAX, BYTES_MAX, |(_, length)| *length as usize) {
             let mut pipe = redis::pipe();
@@ -40,7 +40,7 @@ impl Store {
     /// from what its record says is marked as damaged.
     pub(super) async fn fill(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         messages: &mut [&mut Stamped],
     ) -> Result<(), StoreError> {
         let mut wanted = Vec::new();
@@ -55,7 +55,7 @@ impl Store {
             (part.field(sequence), length)
         };
         let fields: Vec<_> = wanted.iter().map(field).collect();
-        for ((at, part, _), body) in wanted.into_iter().zip(self.bodies(known, &fields).await?) {
+        for ((at, part, _), body) in wanted.into_iter().zip(self.bodies(entry, &fields).await?) {
             if let Err(error) = record::fill(messages[at], part, body) {
                 messages[at].damaged = Some(error.to_string());
             }

@@ -54,7 +54,7 @@ impl Store {
         let failed = result.as_ref().err().is_some_and(is_failure);
         crate::telemetry::redis_call(name, begun.elapsed(), !failed);
         if let Err(error @ StoreError::NewerSchema(_)) = result {
-            self.inner.schemas.tell(error);
+            self.inner.schemas.log(error);
         }
     }
 

@@ -104,12 +104,12 @@ impl Damage {
         let suspects = if problem.contains("WRONGTYPE") { keys } else { Vec::new() };
         let at = (location.to_owned(), call.to_owned());
         let is_news = self.change(|kept| {
-            if let Some(known) = kept.calls.get_mut(&at) {
-                known.last = now;
-                if known.suspects.len() < KEYS_MAX {
+            if let Some(entry) = kept.calls.get_mut(&at) {
+                entry.last = now;
+                if entry.suspects.len() < KEYS_MAX {
                     let others: Vec<_> =
-                        suspects.into_iter().filter(|key| !known.suspects.contains(key)).collect();
-                    known.suspects.extend(others);
+                        suspects.into_iter().filter(|key| !entry.suspects.contains(key)).collect();
+                    entry.suspects.extend(others);
                 }
                 return false;
             }
@@ -218,12 +218,12 @@ impl Store {
     /// Notes damage if this answer could not be read.
     pub(super) fn noted<T>(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         call: &str,
         answer: Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         if let Err(StoreError::Unreadable(problem)) = &answer {
-            let location = known.destination.name.as_str();
+            let location = entry.destination.name.as_str();
             self.inner.damage.note(location, call, problem, Vec::new());
         }
         answer
@@ -231,14 +231,14 @@ impl Store {
 
     /// Notes that one of these keys has the wrong type. The call itself succeeded for other
     /// messages.
-    pub(super) fn note_damaged_keys(&self, known: &CatalogEntry, call: &str, keys: Vec<String>) {
+    pub(super) fn note_damaged_keys(&self, entry: &CatalogEntry, call: &str, keys: Vec<String>) {
         let problem = format!("WRONGTYPE one of {}", keys.join(", "));
-        self.inner.damage.note(known.destination.name.as_str(), call, &problem, keys);
+        self.inner.damage.note(entry.destination.name.as_str(), call, &problem, keys);
     }
 
     /// Notes messages that cannot be read.
-    pub fn note_damaged_messages(&self, known: &CatalogEntry, sequences: &[Sequence]) {
-        let location = known.destination.name.as_str();
+    pub fn note_damaged_messages(&self, entry: &CatalogEntry, sequences: &[Sequence]) {
+        let location = entry.destination.name.as_str();
         self.inner.damage.note_messages(location, sequences.iter().copied());
     }
 

@@ -101,6 +101,6 @@ pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
 
 /// The key that a lane's sets have in their names. Without ordering, the destination's own sets
 /// hold all messages.
-pub(super) fn set_key<'a>(known: &CatalogEntry, lane: Option<&'a str>) -> Option<&'a str> {
-    lane.filter(|_| known.destination.ordering == Ordering::Key)
+pub(super) fn set_key<'a>(entry: &CatalogEntry, lane: Option<&'a str>) -> Option<&'a str> {
+    lane.filter(|_| entry.destination.ordering == Ordering::Key)
 }

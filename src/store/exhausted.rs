@@ -34,17 +34,17 @@ impl Store {
     /// [`Status::Halted`]. If this fails, the owner of the partition does it later.
     pub async fn settle_failed(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         failed: &[Failed],
         statuses: &[Status],
     ) {
-        let name = &known.destination.name;
+        let name = &entry.destination.name;
         let (mut used_up, mut for_good) = (Vec::new(), Vec::new());
         let halted = failed.iter().zip(statuses).filter(|(_, status)| **status == Status::Halted);
         for (one, _) in halted {
             let sequence = one.token.sequence;
             let why = if one.is_final { FOR_GOOD } else { USED_UP };
-            match known.destination.on_exhausted {
+            match entry.destination.on_exhausted {
                 OnExhausted::Halt => tracing::error!(
                     destination = %name, sequence, why, kind = ?one.error.kind,
                     "a message is halted until an operator intervenes",
@@ -54,11 +54,11 @@ impl Store {
                     "giving up a message",
                 ),
             }
-            let lane = known.destination.lane_of(one.token.key.as_deref(), sequence);
+            let lane = entry.destination.lane_of(one.token.key.as_deref(), sequence);
             if one.is_final { &mut for_good } else { &mut used_up }.push((lane, sequence));
         }
         for (messages, reason) in [(used_up, USED_UP), (for_good, FOR_GOOD)] {
-            if let Err(error) = self.give_up(known, &messages, reason).await {
+            if let Err(error) = self.give_up(entry, &messages, reason).await {
                 tracing::debug!(destination = %name, %error, "cannot apply on_exhausted; the partition's owner will");
             }
         }
@@ -68,14 +68,14 @@ impl Store {
     /// calls it now and then.
     pub async fn settle_all_halted(&self, some: &[Arc<CatalogEntry>]) {
         let concerned =
-            some.iter().filter(|known| known.destination.on_exhausted != OnExhausted::Halt);
+            some.iter().filter(|entry| entry.destination.on_exhausted != OnExhausted::Halt);
         let concerned: Vec<_> = concerned.collect();
         if concerned.is_empty() {
             return;
         }
-        let looks = concerned.iter().map(|known| {
+        let looks = concerned.iter().map(|entry| {
             let mut pipe = redis::pipe();
-            pipe.zcard(self.keys().destination(&known.destination.name).halted());
+            pipe.zcard(self.keys().destination(&entry.destination.name).halted());
             pipe
         });
         let counts = self.query_each(&looks.collect::<Vec<_>>()).await;
@@ -87,9 +87,9 @@ impl Store {
             }
         });
         let halted = concerned.iter().zip(counts).filter(|(_, count)| *count > 0);
-        for (known, _) in halted {
-            if let Err(error) = self.settle_halted(known).await {
-                let name = &known.destination.name;
+        for (entry, _) in halted {
+            if let Err(error) = self.settle_halted(entry).await {
+                let name = &entry.destination.name;
                 tracing::debug!(destination = %name, %error, "cannot apply on_exhausted");
             }
         }
@@ -97,24 +97,24 @@ impl Store {
 
     /// Applies the policy to some of a destination's messages that halted in processing. Returns
     /// how many.
-    pub async fn settle_halted(&self, known: &CatalogEntry) -> Result<usize, StoreError> {
+    pub async fn settle_halted(&self, entry: &CatalogEntry) -> Result<usize, StoreError> {
         for page in 0..PAGES_MAX {
             let from = page * LOOK_MAX;
-            let (sequences, is_last) = self.halted_in_processing(known, from).await?;
+            let (sequences, is_last) = self.halted_in_processing(entry, from).await?;
             if !sequences.is_empty() {
-                let mut messages = self.headers(known, &sequences).await?;
+                let mut messages = self.headers(entry, &sequences).await?;
                 let mut present: Vec<_> = messages.iter_mut().flatten().collect();
-                self.find_missing_bodies(&known.destination.name, &mut present).await?;
+                self.find_missing_bodies(&entry.destination.name, &mut present).await?;
                 // Damaged messages stay: a person may be able to restore them.
                 let readable = messages.iter().flatten().filter(|one| one.damaged.is_none());
                 let lanes = readable.map(|message| {
                     let (key, sequence) =
                         (message.message.key.as_deref(), message.position.sequence);
-                    (known.destination.lane_of(key, sequence), sequence)
+                    (entry.destination.lane_of(key, sequence), sequence)
                 });
                 let lanes: Vec<_> = lanes.collect();
                 if !lanes.is_empty() {
-                    self.give_up(known, &lanes, USED_UP).await?;
+                    self.give_up(entry, &lanes, USED_UP).await?;
                     return Ok(lanes.len());
                 }
             }
@@ -129,10 +129,10 @@ impl Store {
     /// halted in delivery. True if there are no more.
     async fn halted_in_processing(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         from: isize,
     ) -> Result<(Vec<Sequence>, bool), StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = redis::pipe();
         pipe.zrange(keys.halted(), from, from + LOOK_MAX - 1);
         let (halted,): (Vec<Sequence>,) = self.query(&pipe).await?;
@@ -155,14 +155,14 @@ impl Store {
 
     async fn give_up(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         messages: &[(Option<String>, Sequence)],
         reason: &str,
     ) -> Result<(), StoreError> {
-        let Some(how) = leaves_as(known.destination.on_exhausted) else { return Ok(()) };
+        let Some(how) = leaves_as(entry.destination.on_exhausted) else { return Ok(()) };
         for messages in messages.chunks(WITHDRAW_MAX) {
             let withdrawal = Withdrawal { how, reason, error: None, messages };
-            self.withdraw(known, Who::Policy, &withdrawal).await?;
+            self.withdraw(entry, Who::Policy, &withdrawal).await?;
         }
         Ok(())
     }

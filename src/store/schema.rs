@@ -22,26 +22,26 @@ use super::{Store, StoreError, known_schema::FIRST};
 const AGAIN_MAX: usize = 2;
 
 /// The shortest time between two log lines about a newer schema.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// The schemas of the partitions that this pod knows. A hint: the scripts check.
 pub(super) struct Schemas {
     pub(super) of_partitions: Vec<AtomicU32>,
     /// When the newer schema was last logged.
-    told: Mutex<Option<Instant>>,
+    logged: Mutex<Option<Instant>>,
 }
 
 impl Schemas {
     pub(super) fn new(partitions: u16) -> Schemas {
         let of_partitions = (0..partitions).map(|_| AtomicU32::new(FIRST)).collect();
-        Schemas { of_partitions, told: Mutex::default() }
+        Schemas { of_partitions, logged: Mutex::default() }
     }
 
     /// Logs the error, not too often.
-    pub(super) fn tell(&self, error: &StoreError) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
-            *told = Some(Instant::now());
+    pub(super) fn log(&self, error: &StoreError) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY) {
+            *logged = Some(Instant::now());
             tracing::error!("{error}");
         }
     }

@@ -56,19 +56,19 @@ impl Wakes {
             sharded: meanings.sharded.clone(),
             everywhere: store.keys().wake_definitions(),
         };
-        let tell = Arc::new(move |heard: Heard| match heard {
-            Heard::Gap => self.tell(Wake::Everything),
+        let send = Arc::new(move |heard: Heard| match heard {
+            Heard::Gap => self.send(Wake::Everything),
             Heard::Message { channel, text } => {
                 if let Some(wake) = meanings.wake(&channel, text.as_deref()) {
                     telemetry::wake_heard();
-                    self.tell(wake);
+                    self.send(wake);
                 }
             }
         });
-        store.client().subscribe(channels, tell, stop).await;
+        store.client().subscribe(channels, send, stop).await;
     }
 
-    fn tell(&self, wake: Wake) {
+    fn send(&self, wake: Wake) {
         // An error only means that there is no listener: not every role needs every wake-up.
         let _ = self.sender.send(wake);
     }

@@ -12,7 +12,7 @@ pub use table::BUGS;
 /// A bug in a script.
 #[derive(Debug, Clone, Copy)]
 pub struct Bug {
-    /// What goes wrong.
+    /// What is wrong with the file; each file has it once.
     pub name: &'static str,
     /// The file in `lua/`, without `.lua`.
     pub file: &'static str,

@@ -160,7 +160,7 @@ impl Life<'_> {
     }
 
     fn request(&self, key: &str, sequence: Sequence, settled: Settled) -> LaneRequest {
-        LaneRequest { key: self.lane(key, sequence), settled, in_hand: 0, want: 2 }
+        LaneRequest { key: self.lane(key, sequence), settled, held_upto: 0, limit: 2 }
     }
 
     /// The head is postponed, halted, retried and delivered.

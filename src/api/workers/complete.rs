@@ -53,7 +53,7 @@ pub(in crate::api) async fn complete(
             results.damaged(&of_one.at);
             continue;
         };
-        let known = of_one.known;
+        let entry = of_one.entry;
         let (mut at, mut completions) = (Vec::new(), Vec::new());
         for ((index, token), message) in of_one.at.into_iter().zip(of_one.tokens).zip(held) {
             let Some(message) = message else {
@@ -61,16 +61,16 @@ pub(in crate::api) async fn complete(
                 continue;
             };
             at.push(index);
-            completions.push(completion(&known, token, message, outputs[index].clone()));
+            completions.push(completion(&entry, token, message, outputs[index].clone()));
         }
         let size = |one: &Completion| {
             let input = one.output.input.as_ref().map_or(0, |input| input.bytes.len());
             bytes_left(&one.output) + one.output.message.body.bytes.len() + input
         };
         for some in chunks_by_size(&completions, ITEMS_MAX, CALL_BYTES_MAX, size) {
-            let name = &known.destination.name;
+            let name = &entry.destination.name;
             let caller = api.callers.take(&api, name);
-            let answer = api.store.complete(&caller, &known, some).await;
+            let answer = api.store.complete(&caller, &entry, some).await;
             api.callers.put_back(name, caller);
             match unless_damaged(answer)? {
                 Some(statuses) => results.fill(&at, &statuses),
@@ -83,7 +83,7 @@ pub(in crate::api) async fn complete(
 }
 
 fn completion(
-    known: &CatalogEntry,
+    entry: &CatalogEntry,
     token: LeaseToken,
     message: Stamped,
     output: Option<Body>,
@@ -93,7 +93,7 @@ fn completion(
         took_ms: server_clock_ms().saturating_sub(token.claimed_ms),
         attempts: message.attempts.number(),
     };
-    let output = message.finished(output, processed, known.destination.log_bodies);
+    let output = message.finished(output, processed, entry.destination.log_bodies);
     Completion { token, output, is_unchanged: false }
 }
 

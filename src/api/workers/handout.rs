@@ -29,10 +29,10 @@ impl Handed {
     }
 
     /// Adds leases to the answer.
-    pub(super) fn add(&mut self, known: Arc<CatalogEntry>, claimed: &Claimed) {
+    pub(super) fn add(&mut self, entry: Arc<CatalogEntry>, claimed: &Claimed) {
         let tokens: Vec<_> = claimed.messages.iter().map(|(token, _)| token.clone()).collect();
         if !tokens.is_empty() {
-            self.leases.push((known, tokens));
+            self.leases.push((entry, tokens));
         }
     }
 
@@ -48,17 +48,17 @@ impl Drop for Handed {
         if planted::is("lost_leases_kept") {
             return;
         }
-        for (known, tokens) in mem::take(&mut self.leases) {
+        for (entry, tokens) in mem::take(&mut self.leases) {
             // On the task tracker, so that the process waits for it before it ends.
-            self.api.tasks.spawn(give_back(self.api.clone(), known, tokens));
+            self.api.tasks.spawn(give_back(self.api.clone(), entry, tokens));
         }
     }
 }
 
-async fn give_back(api: Api, known: Arc<CatalogEntry>, tokens: Vec<LeaseToken>) {
-    let name = &known.destination.name;
+async fn give_back(api: Api, entry: Arc<CatalogEntry>, tokens: Vec<LeaseToken>) {
+    let name = &entry.destination.name;
     let caller = api.callers.take(&api, name);
-    let requeue = || api.store.requeue(&caller, &known, &tokens);
+    let requeue = || api.store.requeue(&caller, &entry, &tokens);
     let requeued = retry_until(Some(Instant::now() + REQUEUE_WITHIN), requeue).await;
     api.callers.put_back(name, caller);
     match requeued {
@@ -76,16 +76,16 @@ async fn give_back(api: Api, known: Arc<CatalogEntry>, tokens: Vec<LeaseToken>) 
 }
 
 /// Repeats a claim that had no answer, to requeue the messages it got.
-pub(super) fn recover(api: &Api, known: Arc<CatalogEntry>, caller: CallSequence, lease: Duration) {
+pub(super) fn recover(api: &Api, entry: Arc<CatalogEntry>, caller: CallSequence, lease: Duration) {
     let task = api.clone();
     api.tasks.spawn(async move {
         let api = task;
         // The same call: if it was carried out, it returns the same messages.
-        let claim = || api.store.claim(&caller, &known, 1..=1, lease);
+        let claim = || api.store.claim(&caller, &entry, 1..=1, lease);
         let claimed = retry_until(Some(Instant::now() + REQUEUE_WITHIN), claim).await;
-        api.callers.put_back(&known.destination.name, caller);
+        api.callers.put_back(&entry.destination.name, caller);
         if let Ok(claimed) = claimed {
-            Handed::new(api).add(known, &claimed);
+            Handed::new(api).add(entry, &claimed);
         }
     });
 }

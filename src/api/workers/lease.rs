@@ -213,34 +213,34 @@ async fn claim(
     api.callers.served.sort(&mut names);
     let mut all = Vec::with_capacity(names.len());
     for name in &names {
-        let known = find(&api, name).await?;
-        if known.claimers() != Claimers::Worker {
+        let entry = find(&api, name).await?;
+        if entry.claimers() != Claimers::Worker {
             let detail = format!("destinations: {name:?} has no transform of kind \"worker\"");
             return Err(Problem::invalid_field(detail));
         }
         if place.as_ref().is_none_or(|place| place.is_first(name)) {
-            all.push(known);
+            all.push(entry);
         }
     }
     if all.len() > 1 || request.min > 1 {
         // One query for all: claiming from each would cost a call each, though most are empty.
         all = api.store.active_among(all).await?;
     }
-    let mut weights: u64 = all.iter().map(|known| u64::from(known.destination.weight)).sum();
+    let mut weights: u64 = all.iter().map(|entry| u64::from(entry.destination.weight)).sum();
     let lease = Duration::from_millis(request.lease_ms);
     let (mut leases, mut handed) = (Vec::new(), Handed::new(api.clone()));
     let (mut damaged, is_alone) = (Vec::new(), request.destinations.len() == 1);
-    for known in all {
+    for entry in all {
         let left = request.max - leases.len();
         if left == 0 {
             break;
         }
-        let share = known.destination.share(left, weights);
-        weights -= u64::from(known.destination.weight);
-        let name = known.destination.name.clone();
-        let claimed = match claim_from(&api, known, request.min..=share, lease).await {
-            Ok((known, claimed)) => {
-                handed.add(known, &claimed);
+        let share = entry.destination.share(left, weights);
+        weights -= u64::from(entry.destination.weight);
+        let name = entry.destination.name.clone();
+        let claimed = match claim_from(&api, entry, request.min..=share, lease).await {
+            Ok((entry, claimed)) => {
+                handed.add(entry, &claimed);
                 claimed
             }
             // Continue with the others. Next time, too, others come first.
@@ -268,30 +268,30 @@ async fn claim(
 
 async fn claim_from(
     api: &Api,
-    known: Arc<CatalogEntry>,
+    entry: Arc<CatalogEntry>,
     count: RangeInclusive<usize>,
     lease: Duration,
 ) -> Result<(Arc<CatalogEntry>, Claimed), Problem> {
-    let name = known.destination.name.clone();
-    let mut known = known;
+    let name = entry.destination.name.clone();
+    let mut entry = entry;
     let caller = api.callers.take(api, &name);
-    let mut claimed = api.store.claim(&caller, &known, count.clone(), lease).await;
+    let mut claimed = api.store.claim(&caller, &entry, count.clone(), lease).await;
     if matches!(claimed, Err(StoreError::StaleDefinition)) {
         let refreshed = api.catalog.refresh(&name).await;
         if let Ok(Some(fresh)) = refreshed {
-            known = fresh;
-            claimed = api.store.claim(&caller, &known, count, lease).await;
+            entry = fresh;
+            claimed = api.store.claim(&caller, &entry, count, lease).await;
         }
     }
     match claimed {
         // Redis may have leased messages, although there was no answer.
         Err(error @ StoreError::Unconfirmed(_)) => {
-            handout::recover(api, known, caller, lease);
+            handout::recover(api, entry, caller, lease);
             Err(error.into())
         }
         claimed => {
             api.callers.put_back(&name, caller);
-            Ok((known, claimed?))
+            Ok((entry, claimed?))
         }
     }
 }

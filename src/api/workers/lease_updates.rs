@@ -70,11 +70,11 @@ pub(in crate::api) async fn fail(
             results.damaged(&of_one.at);
             continue;
         };
-        let Group { known, at, tokens } = of_one;
+        let Group { entry, at, tokens } = of_one;
         let of_each = at.iter().zip(tokens).zip(held);
         let of_each = of_each.map(|((&index, token), message)| {
             let size = message.as_ref().map_or(0, bytes_left) + items[index].error.len();
-            (failed(&items[index], &known, token, message), size)
+            (failed(&items[index], &entry, token, message), size)
         });
         let (failed, sizes): (Vec<Failed>, Vec<usize>) = of_each.unzip();
         let mut begin = 0;
@@ -82,18 +82,18 @@ pub(in crate::api) async fn fail(
             let end = begin + some.len();
             let (at, failed) = (&at[begin..end], &failed[begin..end]);
             begin = end;
-            let name = &known.destination.name;
+            let name = &entry.destination.name;
             let caller = api.callers.take(&api, name);
-            let answer = api.store.fail(&caller, &known, failed).await;
+            let answer = api.store.fail(&caller, &entry, failed).await;
             api.callers.put_back(name, caller);
             let Some(statuses) = unless_damaged(answer)? else {
                 results.damaged(at);
                 continue;
             };
-            api.due.note_failed(known.partition, failed, &statuses);
-            api.store.settle_failed(&known, failed, &statuses).await;
+            api.due.note_failed(entry.partition, failed, &statuses);
+            api.store.settle_failed(&entry, failed, &statuses).await;
             results.fill(at, &statuses);
-            results.exhausted(at, known.destination.on_exhausted);
+            results.exhausted(at, entry.destination.on_exhausted);
         }
     }
     Ok(Json(results))
@@ -101,12 +101,12 @@ pub(in crate::api) async fn fail(
 
 fn failed(
     item: &FailItem,
-    known: &CatalogEntry,
+    entry: &CatalogEntry,
     token: LeaseToken,
     message: Option<Stamped>,
 ) -> Failed {
     let attempts = message.map(|message| message.attempts).unwrap_or_default();
-    let backoff = known.destination.transform.backoff();
+    let backoff = entry.destination.transform.backoff();
     let wait = match item.retry_ms {
         Some(wait_ms) => Duration::from_millis(wait_ms),
         None => backoff.wait(attempts.failed.saturating_add(1), rand::random()),
@@ -147,7 +147,7 @@ pub(in crate::api) async fn extend(
     }
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
     let (mut results, groups) = group(&api, tokens).await?;
-    for Group { known, at, tokens } in groups {
+    for Group { entry, at, tokens } in groups {
         // One call per lease duration; usually there is only one.
         let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<Extension>)> = BTreeMap::new();
         for (index, token) in at.into_iter().zip(tokens) {
@@ -163,7 +163,7 @@ pub(in crate::api) async fn extend(
         for (lease_ms, (mut at, extensions)) in by_length {
             let lease = Duration::from_millis(lease_ms);
             for some in chunks_by_size(&extensions, ITEMS_MAX, ATTEMPTS_BYTES_MAX, size) {
-                let answer = api.store.extend(&known, some, lease).await;
+                let answer = api.store.extend(&entry, some, lease).await;
                 let Some((deadline_ms, statuses)) = unless_damaged(answer)? else {
                     results.damaged(&at[..some.len()]);
                     at.drain(..some.len());
@@ -190,10 +190,10 @@ pub(in crate::api) async fn requeue(
     let Items { items } = read_json::<Items<RequeueItem>>(body, api.batch_bytes_max)?;
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
     let (mut results, groups) = group(&api, tokens).await?;
-    for Group { known, at, tokens } in groups {
-        let name = &known.destination.name;
+    for Group { entry, at, tokens } in groups {
+        let name = &entry.destination.name;
         let caller = api.callers.take(&api, name);
-        let answer = api.store.requeue(&caller, &known, &tokens).await;
+        let answer = api.store.requeue(&caller, &entry, &tokens).await;
         api.callers.put_back(name, caller);
         match unless_damaged(answer)? {
             Some(statuses) => results.fill(&at, &statuses),

@@ -130,7 +130,7 @@ impl Results {
 
 /// The items of one destination: index in the request, and lease.
 struct Group {
-    known: Arc<CatalogEntry>,
+    entry: Arc<CatalogEntry>,
     at: Vec<usize>,
     tokens: Vec<LeaseToken>,
 }
@@ -149,8 +149,8 @@ async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Pr
     }
     let mut groups = Vec::with_capacity(by_name.len());
     for (name, (at, tokens)) in by_name {
-        if let Some(known) = existing(api, &name).await? {
-            groups.push(Group { known, at, tokens });
+        if let Some(entry) = existing(api, &name).await? {
+            groups.push(Group { entry, at, tokens });
         }
     }
     let stale = |token: &str| ItemResult {
@@ -182,9 +182,9 @@ fn unless_damaged<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Problem
 async fn messages_of(api: &Api, group: &Group) -> Result<Option<Vec<Option<Stamped>>>, Problem> {
     let sequences: Vec<u64> = group.tokens.iter().map(|token| token.sequence).collect();
     // The body is needed only if the log keeps it.
-    unless_damaged(match group.known.destination.log_bodies {
-        true => api.store.messages(&group.known, &sequences).await,
-        false => api.store.headers(&group.known, &sequences).await,
+    unless_damaged(match group.entry.destination.log_bodies {
+        true => api.store.messages(&group.entry, &sequences).await,
+        false => api.store.headers(&group.entry, &sequences).await,
     })
 }
 
@@ -205,6 +205,6 @@ async fn existing(api: &Api, name: &DestinationName) -> Result<Option<Arc<Catalo
 }
 
 async fn find(api: &Api, name: &DestinationName) -> Result<Arc<CatalogEntry>, Problem> {
-    let known = existing(api, name).await?;
-    known.ok_or_else(|| Problem::unknown_destination(name.as_str()))
+    let entry = existing(api, name).await?;
+    entry.ok_or_else(|| Problem::unknown_destination(name.as_str()))
 }

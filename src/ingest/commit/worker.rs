@@ -111,9 +111,9 @@ impl Worker {
             match &outcome {
                 Ok(_) => {
                     if let Some(due) = item.arrival.due
-                        && let Some(known) = self.catalog.get(self.name.as_str())
+                        && let Some(entry) = self.catalog.get(self.name.as_str())
                     {
-                        self.due.note_arrival(known.partition, due);
+                        self.due.note_arrival(entry.partition, due);
                     }
                 }
                 Err(refusal) => {
@@ -128,13 +128,13 @@ impl Worker {
     }
 
     async fn settle(&mut self, items: &[&Item<'_>]) -> Vec<Outcome> {
-        let Some(known) = self.catalog.get(self.name.as_str()) else {
+        let Some(entry) = self.catalog.get(self.name.as_str()) else {
             return vec![Err(Refusal::UnknownDestination(self.name.to_string())); items.len()];
         };
-        if let Some(refusal) = self.closed(&known) {
+        if let Some(refusal) = self.closed(&entry) {
             return vec![Err(refusal); items.len()];
         }
-        let fits = |item: &&&Item| undeliverable(&known, item.arrival).is_none();
+        let fits = |item: &&&Item| undeliverable(&entry, item.arrival).is_none();
         let arrivals: Vec<&Arrival> = items.iter().filter(fits).map(|item| item.arrival).collect();
         let oldest = items.iter().map(|item| item.submitted).min().unwrap_or_else(Instant::now);
         let mut stamped = match self.ingest(&arrivals, oldest + self.retry).await {
@@ -144,7 +144,7 @@ impl Worker {
             Err(refusal) => vec![Err(refusal); arrivals.len()],
         }
         .into_iter();
-        let outcome_of = |item: &&Item| match undeliverable(&known, item.arrival) {
+        let outcome_of = |item: &&Item| match undeliverable(&entry, item.arrival) {
             Some(problem) => Err(Refusal::Invalid(problem)),
             None => stamped.next().unwrap_or(Err(Refusal::NotConfirmed)),
         };
@@ -152,11 +152,11 @@ impl Worker {
     }
 
     /// The reason if the destination refuses all arrivals now.
-    fn closed(&self, known: &CatalogEntry) -> Option<Refusal> {
-        if self.watermark.is_high(known.partition) {
+    fn closed(&self, entry: &CatalogEntry) -> Option<Refusal> {
+        if self.watermark.is_high(entry.partition) {
             return Some(Refusal::MemoryHigh);
         }
-        known.paused.ingest.then_some(Refusal::Paused)
+        entry.paused.ingest.then_some(Refusal::Paused)
     }
 
     /// Stamps arrivals. Repeats the call if the epoch or the definition is stale, but starts no
@@ -171,16 +171,16 @@ impl Worker {
             return Ok((Vec::new(), Durability::Memory));
         }
         loop {
-            let known = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
+            let entry = self.catalog.get(self.name.as_str()).ok_or_else(unknown)?;
             let (store, caller, epoch) = (&self.store, &self.caller, self.epoch);
-            let call = || store.ingest(caller, &known, epoch, arrivals);
+            let call = || store.ingest(caller, &entry, epoch, arrivals);
             let error = match retry_until(Some(deadline), call).await {
                 Ok(ingested) => {
                     let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
                     let stamped = ingested.iter().filter(is_new).count();
                     telemetry::ingested(self.name.as_str(), stamped, arrivals.len());
                     point(Point::IngestStamped).await;
-                    return Ok((ingested, known.destination.durability));
+                    return Ok((ingested, entry.destination.durability));
                 }
                 Err(error) => error,
             };
@@ -191,9 +191,9 @@ impl Worker {
                 StoreError::StaleEpoch(now) => self.epoch = now,
                 StoreError::StaleDefinition | StoreError::UnknownDestination => {
                     let refreshed = self.catalog.refresh(&self.name).await;
-                    let known = refreshed.map_err(|error| refusal(&error))?.ok_or_else(unknown)?;
+                    let entry = refreshed.map_err(|error| refusal(&error))?.ok_or_else(unknown)?;
                     // If ingest was paused meanwhile, nothing more may be stored.
-                    if let Some(refusal) = self.closed(&known) {
+                    if let Some(refusal) = self.closed(&entry) {
                         return Err(refusal);
                     }
                 }
@@ -238,8 +238,8 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
 
 /// Why this destination cannot accept this arrival, if so. For example, a line break that no transform
 /// removes could never be delivered as a line, and the message would block its lane.
-fn undeliverable(known: &CatalogEntry, arrival: &Arrival) -> Option<&'static str> {
-    let destination = &known.destination;
+fn undeliverable(entry: &CatalogEntry, arrival: &Arrival) -> Option<&'static str> {
+    let destination = &entry.destination;
     if arrival.priority.is_some() && destination.ordering != Ordering::None {
         return Some(
             "priority (Reseq-Priority): only a destination whose ordering is \"none\" accepts it; \

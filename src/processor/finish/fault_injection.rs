@@ -9,23 +9,23 @@ use crate::{
 
 impl Worker {
     /// Stamps failed messages again as new arrivals.
-    pub(super) async fn inject_faults(&self, known: &CatalogEntry, failed: &mut Vec<Failed>) {
+    pub(super) async fn inject_faults(&self, entry: &CatalogEntry, failed: &mut Vec<Failed>) {
         if planted::is("retry_restamped") {
             for one in failed.drain(..) {
-                self.restamp(known, one).await;
+                self.restamp(entry, one).await;
             }
         }
     }
 
-    async fn restamp(&self, known: &CatalogEntry, failed: Failed) {
-        let found = self.store.messages(known, &[failed.token.sequence]).await;
+    async fn restamp(&self, entry: &CatalogEntry, failed: Failed) {
+        let found = self.store.messages(entry, &[failed.token.sequence]).await;
         let Ok(Some(Some(old))) = found.map(|mut found| found.pop()) else { return };
         let arrival = Arrival::of(old.message.clone());
         let other = self.store.caller(&format!("restamp:{}", failed.token.sequence));
-        let _ = self.store.ingest(&other, known, old.position.epoch, &[&arrival]).await;
+        let _ = self.store.ingest(&other, entry, old.position.epoch, &[&arrival]).await;
         let processed = Processed { waited_ms: 0, took_ms: 0, attempts: 1 };
         let output = old.finished(None, processed, false);
         let completions = [Completion { token: failed.token, output, is_unchanged: false }];
-        let _ = self.store.complete(&self.caller, known, &completions).await;
+        let _ = self.store.complete(&self.caller, entry, &completions).await;
     }
 }

@@ -126,35 +126,36 @@ impl Transforms {
     }
 
     /// The destination's transform; `None` if this pod does not have it.
-    pub fn of(&self, known: &CatalogEntry) -> Option<Arc<dyn Transform>> {
-        let definition = &known.destination.transform;
+    pub fn of(&self, entry: &CatalogEntry) -> Option<Arc<dyn Transform>> {
+        let definition = &entry.destination.transform;
         match definition.kind {
             TransformKind::None => Some(Arc::new(Identity)),
             TransformKind::Worker => None,
             TransformKind::Native => self.native.get(definition.name.as_deref()?).cloned(),
             TransformKind::Http | TransformKind::Jq => {
                 let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some((of, transform, used)) = built.get_mut(&known.destination.name)
+                if let Some((of, transform, used)) = built.get_mut(&entry.destination.name)
                     && of == definition
                 {
                     *used = Instant::now();
                     return Some(transform.clone());
                 }
                 let transform = self.build(definition);
-                let entry = (definition.clone(), transform.clone(), Instant::now());
-                built.insert(known.destination.name.clone(), entry);
+                let cached = (definition.clone(), transform.clone(), Instant::now());
+                built.insert(entry.destination.name.clone(), cached);
                 Some(transform)
             }
         }
     }
 
     /// Drops transforms of destinations that are gone, idle, or no longer use them.
-    pub fn keep(&self, known: impl Fn(&DestinationName) -> Option<Arc<CatalogEntry>>) {
+    pub fn keep(&self, entry_of: impl Fn(&DestinationName) -> Option<Arc<CatalogEntry>>) {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         built.retain(|name, (of, transform, used)| {
             // Running attempts hold it too.
             let is_idle = Arc::strong_count(transform) == 1 && used.elapsed() > IDLE;
-            !is_idle && known(name).is_some_and(|known| known.destination.transform.kind == of.kind)
+            !is_idle
+                && entry_of(name).is_some_and(|entry| entry.destination.transform.kind == of.kind)
         });
     }
 

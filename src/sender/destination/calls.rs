@@ -165,7 +165,10 @@ impl DestinationSender {
 
     fn released(&mut self, requests: &[LaneRequest], released: Released) {
         self.count_withdrawals(released.withdrawals);
-        let Some(rules) = self.definition.as_ref().map(|known| known.rules.clone()) else { return };
+        let Some(rules) = self.definition.as_ref().map(|definition| definition.rules.clone())
+        else {
+            return;
+        };
         for (request, run) in requests.iter().zip(released.runs) {
             let now = now();
             if let Some(error) = &run.error {

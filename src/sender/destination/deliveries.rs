@@ -106,7 +106,10 @@ impl DestinationSender {
     pub(super) fn delivery_ended(&mut self, delivered: Delivered) {
         let Delivered { key, messages, verdict, took } = delivered;
         self.in_flight.messages -= messages.len();
-        let Some(rules) = self.definition.as_ref().map(|known| known.rules.clone()) else { return };
+        let Some(rules) = self.definition.as_ref().map(|definition| definition.rules.clone())
+        else {
+            return;
+        };
         let now = now();
         let (accepted, refusal) = match verdict {
             Verdict::Accepted(accepted) => (accepted, None),

@@ -258,7 +258,8 @@ impl DestinationSender {
     }
 
     fn lanes_max(&self) -> usize {
-        let delivery = self.definition.as_ref().map(|known| &known.entry.destination.delivery);
+        let delivery =
+            self.definition.as_ref().map(|definition| &definition.entry.destination.delivery);
         delivery.map_or(0, |delivery| delivery.lanes_max as usize)
     }
 
@@ -269,7 +270,8 @@ impl DestinationSender {
 
     /// True if the destination itself is its only lane.
     fn is_one_lane(&self) -> bool {
-        let ordering = self.definition.as_ref().map(|known| known.entry.destination.ordering);
+        let ordering =
+            self.definition.as_ref().map(|definition| definition.entry.destination.ordering);
         ordering == Some(domain::Ordering::Destination)
     }
 

@@ -161,12 +161,12 @@ impl Lane {
         self.settling.confirmed();
         let last = self.last();
         // The queue was truncated after the request: the answer would leave a gap.
-        let has_gap = last < request.in_hand;
+        let has_gap = last < request.held_upto;
         if !has_gap {
             self.supply.known(now.instant);
         }
-        let is_empty = messages.is_empty() && request.in_hand == 0;
-        if request.want > 0 && (is_empty || rules.is_single) {
+        let is_empty = messages.is_empty() && request.held_upto == 0;
+        if request.limit > 0 && (is_empty || rules.is_single) {
             self.supply.end();
         }
         let was_refused = messages.first().is_some_and(|first| first.attempts.failed > 0);
@@ -231,8 +231,8 @@ impl Lane {
         Some(LaneRequest {
             key: key.map(str::to_owned),
             settled,
-            in_hand: if leaves_queue { 0 } else { self.last() },
-            want: if wants { most.saturating_sub(self.queue.len()) } else { 0 },
+            held_upto: if leaves_queue { 0 } else { self.last() },
+            limit: if wants { most.saturating_sub(self.queue.len()) } else { 0 },
         })
     }
 }

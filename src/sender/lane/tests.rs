@@ -113,7 +113,7 @@ fn a_refused_head_is_resolved_only_after_everything_before_it_is_settled() {
         assert!(begin(&mut lane, &rules, at(0)).is_empty());
         assert_eq!(lane.refused_head(), None);
         let request = lane.request(None, &rules).unwrap();
-        assert_eq!((request.settled.upto, request.in_hand, request.want), (1, 2, 0));
+        assert_eq!((request.settled.upto, request.held_upto, request.limit), (1, 2, 0));
         assert_eq!(lane.refused_head(), None, "the call may not have been carried out");
         lane.released(&request, Vec::new(), &rules, at(0));
         let head = lane.refused_head().unwrap();
@@ -133,9 +133,9 @@ fn behind_a_head_that_was_refused_more_is_fetched_as_deliveries_succeed() {
         assert_eq!(lane.request(None, &of_one), None, "nothing before it is accepted");
         lane.accepted(1, 5, &of_one, at(0));
         let request = lane.request(None, &of_one).unwrap();
-        let last = next + request.want as Sequence - 1;
+        let last = next + request.limit as Sequence - 1;
         lane.released(&request, plain(next..=last), &of_one, at(0));
-        wants.push(request.want);
+        wants.push(request.limit);
         next = last + 1;
     }
     assert_eq!(wants, [2, 3, 3], "twice as much in hand each time, up to a run of 6");
@@ -190,7 +190,7 @@ fn a_draining_lane_settles_what_was_delivered_and_drops_the_rest() {
     assert!(!lane.is_done(), "one is in flight");
     lane.accepted(1, 5, &rules, at(0));
     let request = lane.request(None, &rules).unwrap();
-    assert_eq!((request.settled.upto, request.in_hand, request.want), (1, 0, 0));
+    assert_eq!((request.settled.upto, request.held_upto, request.limit), (1, 0, 0));
     lane.released(&request, Vec::new(), &rules, at(0));
     assert!(lane.is_done());
     let mut new = Lane::default();
@@ -220,7 +220,7 @@ fn a_batch_that_is_not_full_waits_and_asks_for_more() {
     assert!(lane.request(None, &rules).is_none(), "it was just asked");
     assert_eq!(lane.turn(&rules, at(15)), Turn::At(at(25).instant));
     let request = lane.request(None, &rules).unwrap();
-    assert_eq!((request.in_hand, request.want), (2, 4));
+    assert_eq!((request.held_upto, request.limit), (2, 4));
     lane.released(&request, plain(3..=3), &rules, at(16));
     assert_eq!(begin(&mut lane, &rules, at(16)), [1, 2, 3], "full");
 
@@ -254,7 +254,7 @@ fn the_refused_of_a_window_is_the_head_also_behind_a_tombstone() {
     let outcome = Outcome { accepted: 1, delivery_ms: 5, refusal: Some(head) };
     lane.delivery_ended(outcome, &rules, at(0));
     let request = lane.request(None, &rules).unwrap();
-    assert_eq!((request.settled.upto, request.settled.cancelled, request.in_hand), (2, 1, 3));
+    assert_eq!((request.settled.upto, request.settled.cancelled, request.held_upto), (2, 1, 3));
     lane.released(&request, Vec::new(), &rules, at(0));
     assert_eq!(lane.refused_head().map(|head| head.sequence), Some(3));
 }
@@ -269,11 +269,11 @@ fn a_withdrawal_truncates_the_queue_unless_the_message_is_in_flight() {
         !apply_withdrawal(2) && apply_withdrawal(4) && apply_withdrawal(6) && apply_withdrawal(9)
     );
     let request = lane.request(None, &rules).unwrap();
-    assert_eq!((request.in_hand, request.want), (3, 3));
+    assert_eq!((request.held_upto, request.limit), (3, 3));
     // A withdrawal truncates the queue while a call is in flight: the messages of its answer would leave a gap.
     assert!(lane.withdrawn(3, Tombstone::Cancelled, "test"));
     lane.released(&request, plain(4..=6), &rules, at(0));
-    assert_eq!(lane.request(None, &rules).unwrap().in_hand, 2);
+    assert_eq!(lane.request(None, &rules).unwrap().held_upto, 2);
     lane.refused(1, error(), Disposition::Postpone(Duration::ZERO));
     assert!(!lane.withdrawn(1, Tombstone::Cancelled, "test"));
     let disposition = Disposition::Withdraw(Tombstone::Cancelled, "test".into());
@@ -288,7 +288,7 @@ fn a_lane_of_one_message_asks_once_and_is_done_when_it_is_settled() {
     assert_eq!(begin(&mut lane, &rules, at(0)), [7]);
     lane.accepted(1, 5, &rules, at(0));
     let request = lane.request(Some("7"), &rules).unwrap();
-    assert_eq!((request.settled.upto, request.in_hand, request.want), (7, 0, 0));
+    assert_eq!((request.settled.upto, request.held_upto, request.limit), (7, 0, 0));
     lane.released(&request, Vec::new(), &rules, at(0));
     assert!(lane.is_done());
     assert!(with(&rules, &[]).is_done(), "the name was an old one");
@@ -304,7 +304,7 @@ fn a_damaged_head_halts_and_what_is_before_it_is_sent_first() {
     assert_eq!(lane.turn(&rules, at(0)), Turn::No);
     assert_eq!(lane.next(), Next::Continue, "the first is not settled yet");
     let request = lane.request(None, &rules).unwrap();
-    assert_eq!((request.settled.upto, request.in_hand, request.want), (1, 2, 0));
+    assert_eq!((request.settled.upto, request.held_upto, request.limit), (1, 2, 0));
     lane.released(&request, Vec::new(), &rules, at(0));
     assert_eq!(lane.next(), Next::Resolve);
     let head = lane.refused_head().unwrap();
@@ -324,7 +324,7 @@ fn a_lane_that_delivered_much_makes_room_for_others_but_sends_what_it_holds() {
     assert_eq!(begin(&mut lane, &rules, at(0)), [3], "nothing more comes to fill the batch");
     lane.accepted(1, 5, &rules, at(0));
     let request = lane.request(None, &rules).unwrap();
-    assert_eq!((request.settled.upto, request.want), (3, 0));
+    assert_eq!((request.settled.upto, request.limit), (3, 0));
     lane.released(&request, Vec::new(), &rules, at(0));
     assert_eq!((lane.next(), lane.is_yielding()), (Next::Drop, true));
 }
@@ -411,11 +411,11 @@ impl World {
             self.keys.extend(settled.idempotency_keys.iter().cloned());
             self.withdrawals.retain(|sequence| *sequence > settled.upto);
         }
-        let from = request.in_hand.max(self.settled()) + 1;
+        let from = request.held_upto.max(self.settled()) + 1;
         let run = (from..=LAST)
             .take_while(|s| self.finished.contains(s) && !self.withdrawals.contains(s));
         let tombstone = |s: &Sequence| self.tombstones.get(s).copied();
-        run.take(request.want).map(|s| message(s, tombstone(&s))).collect()
+        run.take(request.limit).map(|s| message(s, tombstone(&s))).collect()
     }
 
     fn withdraw(&mut self, sequence: Sequence, how: Tombstone) {

@@ -20,7 +20,7 @@ impl Store {
         let mut parts = entry.splitn(3, ' ');
         let (version, mark, json) = (parts.next()?, parts.next()?, parts.next()?);
         let (paused, born) = Paused::of_mark(mark);
-        self.known(name, version, paused, born?, json)
+        self.parse_definition(name, version, paused, born?, json)
     }
 
     /// Reads the definition from the partition, and corrects the index.
@@ -39,14 +39,15 @@ impl Store {
             return Ok(None);
         };
         let paused = Paused::of_text(paused.as_deref().unwrap_or_default());
-        let known = self.known(name.as_str(), &version, paused, born.unwrap_or_default(), &json);
-        if let Some(known) = &known {
-            self.index(name, known.version, Some((paused, known.born, &json))).await?;
+        let entry =
+            self.parse_definition(name.as_str(), &version, paused, born.unwrap_or_default(), &json);
+        if let Some(entry) = &entry {
+            self.index(name, entry.version, Some((paused, entry.born, &json))).await?;
         }
-        Ok(known)
+        Ok(entry)
     }
 
-    fn known(
+    fn parse_definition(
         &self,
         name: &str,
         version: &str,

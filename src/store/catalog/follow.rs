@@ -42,10 +42,10 @@ impl Copied for Destinations<'_> {
     }
 
     fn take(&self, entries: &[(String, String)]) {
-        let known = entries
+        let copied = entries
             .iter()
             .filter_map(|(name, entry)| self.0.store.parse_index_entry(name, entry).map(Arc::new));
-        self.0.change_all(known.collect());
+        self.0.change_all(copied.collect());
     }
 
     fn held(&self) -> Vec<String> {
@@ -70,13 +70,13 @@ impl Copied for Topics<'_> {
     }
 
     fn take(&self, entries: &[(String, String)]) {
-        let known = entries.iter().filter_map(|(name, entry)| CatalogTopic::of_entry(name, entry));
-        let known: Vec<_> = known.collect();
+        let copied = entries.iter().filter_map(|(name, entry)| CatalogTopic::of_entry(name, entry));
+        let copied: Vec<_> = copied.collect();
         self.0.change_topics(|topics| {
-            for known in known {
-                let held = topics.get(&known.topic.name);
-                if held.is_none_or(|held| held.version < known.version) {
-                    topics.insert(known.topic.name.clone(), known.into());
+            for entry in copied {
+                let held = topics.get(&entry.topic.name);
+                if held.is_none_or(|held| held.version < entry.version) {
+                    topics.insert(entry.topic.name.clone(), entry.into());
                 }
             }
         });

@@ -46,20 +46,20 @@ impl InFile {
     }
 
     /// True for a destination that the file controls, as far as this process knows.
-    pub fn shows(&self, name: &DestinationName) -> bool {
+    pub fn controls(&self, name: &DestinationName) -> bool {
         self.destinations.contains_key(name) && !self.removed().destinations.contains(name)
     }
 
     /// The same for a topic.
-    pub fn shows_topic(&self, name: &TopicName) -> bool {
+    pub fn controls_topic(&self, name: &TopicName) -> bool {
         self.topics.contains_key(name) && !self.removed().topics.contains(name)
     }
 
     /// True for a destination that the file controls; asks Redis.
-    pub async fn holds(&self, name: &DestinationName) -> Result<bool, StoreError> {
+    pub async fn check_controls(&self, name: &DestinationName) -> Result<bool, StoreError> {
         let Some(of_file) = self.destinations.get(name) else { return Ok(false) };
         let now = self.catalog.refresh(name).await?;
-        let is_same = now.map(|known| known.destination == *of_file);
+        let is_same = now.map(|entry| entry.destination == *of_file);
         if self.removed().note(is_same, name, |removed| &mut removed.destinations) {
             tracing::warn!(
                 destination = %name,
@@ -68,11 +68,11 @@ impl InFile {
                  it again, and so does a restart of this process; or remove it from the file"
             );
         }
-        Ok(self.shows(name))
+        Ok(self.controls(name))
     }
 
     /// The same for a topic.
-    pub async fn holds_topic(&self, name: &TopicName) -> Result<bool, StoreError> {
+    pub async fn check_controls_topic(&self, name: &TopicName) -> Result<bool, StoreError> {
         let Some(of_file) = self.topics.get(name) else { return Ok(false) };
         let now = self.catalog.refresh_topic(name).await?;
         let is_same = now.map(|known| known.topic == *of_file);
@@ -84,18 +84,18 @@ impl InFile {
                  so does a restart of this process; or remove it from the file"
             );
         }
-        Ok(self.shows_topic(name))
+        Ok(self.controls_topic(name))
     }
 
     /// Notes a definition that was just written: it may match the file again.
-    pub fn saw(&self, destination: &Destination) {
+    pub fn note_defined(&self, destination: &Destination) {
         if self.destinations.get(&destination.name) == Some(destination) {
             self.removed().destinations.remove(&destination.name);
         }
     }
 
     /// The same for a topic.
-    pub fn saw_topic(&self, topic: &Topic) {
+    pub fn note_topic_defined(&self, topic: &Topic) {
         if self.topics.get(&topic.name) == Some(topic) {
             self.removed().topics.remove(&topic.name);
         }
@@ -110,13 +110,13 @@ impl InFile {
             // Not marked as seen: any change from here on wakes the loop.
             let topics = changes.borrow().topics;
             let has_topics = topics_seen.replace(topics) != Some(topics);
-            let looked = self.look(&names, has_topics).await;
+            let checked = self.check_changed(&names, has_topics).await;
             tokio::select! {
                 () = stop.cancelled() => return,
                 news = changes.changed() => if news.is_err() { return },
             }
             names = changed.take();
-            if let Err(error) = looked {
+            if let Err(error) = checked {
                 // It is unknown which of them were checked: check all again.
                 tracing::debug!(%error, "cannot check which definitions of the file are in force");
                 (names, topics_seen) = (ChangedNames::Any, None);
@@ -126,27 +126,31 @@ impl InFile {
 
     /// Asks Redis about definitions that the catalog lacks and about removed ones: the catalog may
     /// be outdated.
-    async fn look(&self, names: &ChangedNames, with_topics: bool) -> Result<(), StoreError> {
+    async fn check_changed(
+        &self,
+        names: &ChangedNames,
+        with_topics: bool,
+    ) -> Result<(), StoreError> {
         let news: Vec<&DestinationName> = match names {
             ChangedNames::Any => self.destinations.keys().collect(),
             ChangedNames::These(names) => names.iter().collect(),
         };
         for name in news {
             let Some(of_file) = self.destinations.get(name) else { continue };
-            let known = self.catalog.get(name.as_str());
-            let is_same = known.map(|known| known.destination == *of_file);
-            if is_news(is_same, self.shows(name)) {
-                self.holds(name).await?;
+            let entry = self.catalog.get(name.as_str());
+            let is_same = entry.map(|entry| entry.destination == *of_file);
+            if is_news(is_same, self.controls(name)) {
+                self.check_controls(name).await?;
             }
         }
         if !with_topics {
             return Ok(());
         }
         for (name, of_file) in self.topics.iter() {
-            let known = self.catalog.topic(name);
-            let is_same = known.map(|known| known.topic == *of_file);
-            if is_news(is_same, self.shows_topic(name)) {
-                self.holds_topic(name).await?;
+            let entry = self.catalog.topic(name);
+            let is_same = entry.map(|entry| entry.topic == *of_file);
+            if is_news(is_same, self.controls_topic(name)) {
+                self.check_controls_topic(name).await?;
             }
         }
         Ok(())

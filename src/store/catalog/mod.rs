@@ -104,22 +104,22 @@ impl Catalog {
         name: &DestinationName,
     ) -> Result<Option<Arc<CatalogEntry>>, StoreError> {
         let before = self.get(name.as_str()).map(|held| held.version);
-        let known = self.store.stored_definition(name).await?.map(Arc::new);
-        self.change(name, |names| match &known {
+        let entry = self.store.stored_definition(name).await?.map(Arc::new);
+        self.change(name, |names| match &entry {
             // A slow read may return a version older than one that arrived meanwhile: ignore it. A
             // version older than the one known *before* the read is right: Redis has lost the later
             // one.
-            Some(known)
+            Some(entry)
                 if names.by_name.get(name).is_some_and(|held| {
-                    held.version > known.version && Some(held.version) != before
+                    held.version > entry.version && Some(held.version) != before
                 }) =>
             {
                 false
             }
-            Some(known) => names.insert(known),
+            Some(entry) => names.insert(entry),
             None => names.remove(name),
         });
-        Ok(known)
+        Ok(entry)
     }
 
     /// The destination with this name; asks Redis if this pod does not know it yet.
@@ -128,7 +128,7 @@ impl Catalog {
         name: &DestinationName,
     ) -> Result<Option<Arc<CatalogEntry>>, StoreError> {
         match self.get(name.as_str()) {
-            Some(known) => Ok(Some(known)),
+            Some(entry) => Ok(Some(entry)),
             None => self.refresh(name).await,
         }
     }
@@ -148,12 +148,12 @@ impl Catalog {
         &self,
         name: &TopicName,
     ) -> Result<Option<Arc<CatalogTopic>>, StoreError> {
-        let known = self.store.stored_topic(name).await?.map(Arc::new);
-        self.change_topics(|topics| match &known {
-            Some(known) => topics.insert(name.clone(), known.clone()),
+        let entry = self.store.stored_topic(name).await?.map(Arc::new);
+        self.change_topics(|topics| match &entry {
+            Some(entry) => topics.insert(name.clone(), entry.clone()),
             None => topics.remove(name),
         });
-        Ok(known)
+        Ok(entry)
     }
 
     /// The topic with this name; asks Redis if this pod does not know it yet.
@@ -162,7 +162,7 @@ impl Catalog {
         name: &TopicName,
     ) -> Result<Option<Arc<CatalogTopic>>, StoreError> {
         match self.topic(name) {
-            Some(known) => Ok(Some(known)),
+            Some(entry) => Ok(Some(entry)),
             None => self.refresh_topic(name).await,
         }
     }
@@ -177,20 +177,20 @@ impl Catalog {
         let is_news = change(&mut names);
         drop(names);
         if is_news {
-            self.listeners.tell(name);
+            self.listeners.notify(name);
         }
     }
 
     /// Takes over the destinations that are newer than the known ones, and notifies the listeners.
     fn change_all(&self, all: Vec<Arc<CatalogEntry>>) {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
-        let is_news = |known: &Arc<CatalogEntry>| {
-            let held = names.by_name.get(&known.destination.name).map(|held| held.version);
-            held.is_none_or(|held| held < known.version) && names.insert(known)
+        let is_news = |entry: &Arc<CatalogEntry>| {
+            let held = names.by_name.get(&entry.destination.name).map(|held| held.version);
+            held.is_none_or(|held| held < entry.version) && names.insert(entry)
         };
         let news: Vec<_> = all.into_iter().filter(is_news).collect();
         drop(names);
-        news.iter().for_each(|known| self.listeners.tell(&known.destination.name));
+        news.iter().for_each(|entry| self.listeners.notify(&entry.destination.name));
     }
 
     fn read_topics<R>(&self, read: impl FnOnce(&TopicsByName) -> R) -> R {
@@ -199,7 +199,7 @@ impl Catalog {
 
     fn change_topics<R>(&self, change: impl FnOnce(&mut TopicsByName) -> R) -> R {
         let changed = change(&mut self.topics.write().unwrap_or_else(PoisonError::into_inner));
-        self.listeners.tell_of_topics();
+        self.listeners.notify_topics();
         changed
     }
 }

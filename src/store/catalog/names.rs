@@ -22,13 +22,13 @@ pub(super) struct Names {
 
 impl Names {
     /// Adds or replaces a destination. False if it is the same already.
-    pub(super) fn insert(&mut self, known: &Arc<CatalogEntry>) -> bool {
-        let name = &known.destination.name;
-        if self.by_name.get(name).is_some_and(|held| held == known) {
+    pub(super) fn insert(&mut self, entry: &Arc<CatalogEntry>) -> bool {
+        let name = &entry.destination.name;
+        if self.by_name.get(name).is_some_and(|held| held == entry) {
             return false;
         }
-        self.by_partition.entry(known.partition).or_default().insert(name.clone());
-        self.by_name.insert(name.clone(), known.clone());
+        self.by_partition.entry(entry.partition).or_default().insert(name.clone());
+        self.by_name.insert(name.clone(), entry.clone());
         true
     }
 
@@ -59,8 +59,8 @@ impl Names {
                     .range::<DestinationName, _>((from, Bound::Unbounded)),
             )
         });
-        let known = names.flatten().filter_map(|name| self.by_name.get(name).cloned());
-        known.take(max).collect()
+        let entries = names.flatten().filter_map(|name| self.by_name.get(name).cloned());
+        entries.take(max).collect()
     }
 }
 
@@ -84,7 +84,7 @@ impl Round {
         let some = names.some(&partitions, self.after.as_ref(), max);
         let is_over = some.len() < max;
         let last = some.last().filter(|_| !is_over);
-        self.after = last.map(|known| (known.partition, known.destination.name.clone()));
+        self.after = last.map(|entry| (entry.partition, entry.destination.name.clone()));
         (some, is_over)
     }
 }
@@ -116,7 +116,7 @@ impl Default for Listeners {
 }
 
 impl Listeners {
-    pub(super) fn tell(&self, name: &DestinationName) {
+    pub(super) fn notify(&self, name: &DestinationName) {
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.get(name).into_iter().flatten().for_each(|notify| notify.notify_one());
         drop(watched);
@@ -125,7 +125,7 @@ impl Listeners {
         self.any.send_modify(|counts| counts.destinations += 1);
     }
 
-    pub(super) fn tell_of_topics(&self) {
+    pub(super) fn notify_topics(&self) {
         self.any.send_modify(|counts| counts.topics += 1);
     }
 
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::{domain::Destination, store::Paused};
 
-    fn known(name: &str, partition: u16) -> Arc<CatalogEntry> {
+    fn entry(name: &str, partition: u16) -> Arc<CatalogEntry> {
         let destination = Destination::new(name.parse().unwrap(), "http://h/");
         Arc::new(CatalogEntry {
             destination,
@@ -238,13 +238,13 @@ mod tests {
         let mut names = Names::default();
         let all = [("a", 3), ("b", 1), ("c", 3), ("d", 2), ("e", 3), ("f", 7)];
         for (name, partition) in all {
-            assert!(names.insert(&known(name, partition)));
+            assert!(names.insert(&entry(name, partition)));
         }
         let mut round = Round::default();
         let mut next = |names: &Names| {
             let (some, is_over) = round.next(names, &[7, 1, 3], 2);
             let some: Vec<_> =
-                some.iter().map(|known| known.destination.name.to_string()).collect();
+                some.iter().map(|entry| entry.destination.name.to_string()).collect();
             (some.join(""), is_over)
         };
         assert_eq!(next(&names), ("ba".into(), false));
@@ -262,13 +262,13 @@ mod tests {
         let names: Vec<DestinationName> =
             (0..BACKLOG_MAX + 10).map(|number| format!("d{number}").parse().unwrap()).collect();
         let mut kept: HashMap<_, _> = names.iter().map(|name| (name.clone(), ())).collect();
-        listeners.tell(&names[1]);
-        listeners.tell(&names[2]);
+        listeners.notify(&names[1]);
+        listeners.notify(&names[2]);
         let stays = |name: &DestinationName| *name == names[2];
         changed.sweep(&mut kept, stays);
         assert_eq!(kept.len(), names.len() - 1);
         assert!(!kept.contains_key(&names[1]));
-        names.iter().for_each(|name| listeners.tell(name));
+        names.iter().for_each(|name| listeners.notify(name));
         changed.sweep(&mut kept, stays);
         assert_eq!(kept.into_keys().collect::<Vec<_>>(), [names[2].clone()]);
     }

@@ -131,10 +131,10 @@ impl Store {
     /// pod that found them may be gone. Returns the next rank, or `None` at the end.
     pub async fn find_damaged(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         from: usize,
     ) -> Result<Option<usize>, StoreError> {
-        let name = &known.destination.name;
+        let name = &entry.destination.name;
         let mut pipe = Pipeline::new();
         let last = (from + HALTED_LOOK_MAX - 1) as isize;
         pipe.zrange(self.keys().destination(name).halted(), from as isize, last);
@@ -144,7 +144,7 @@ impl Store {
         }
         let damaged = self.damaged_among(name, &halted).await?;
         if !damaged.is_empty() {
-            self.note_damaged_messages(known, &damaged);
+            self.note_damaged_messages(entry, &damaged);
         }
         Ok((halted.len() == HALTED_LOOK_MAX).then_some(from + HALTED_LOOK_MAX))
     }

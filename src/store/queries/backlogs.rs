@@ -43,25 +43,25 @@ impl Store {
         &self,
         all: &[K],
     ) -> Vec<Result<Stats, StoreError>> {
-        let looks = all.iter().map(|known| self.look_at(known.borrow()));
+        let looks = all.iter().map(|entry| self.look_at(entry.borrow()));
         let answers = self.query_each(&looks.collect::<Vec<_>>()).await;
-        let read = |(known, answer): (&K, Result<Vec<Value>, StoreError>)| {
-            Ok(stats(known.borrow(), answer?))
+        let read = |(entry, answer): (&K, Result<Vec<Value>, StoreError>)| {
+            Ok(stats(entry.borrow(), answer?))
         };
         let mut all_stats: Vec<_> = all.iter().zip(answers).map(read).collect();
-        for (known, stats) in all.iter().zip(&mut all_stats) {
+        for (entry, stats) in all.iter().zip(&mut all_stats) {
             if let Err(StoreError::Failed(_)) = stats {
-                *stats = self.backlog_damaged(known.borrow()).await;
+                *stats = self.backlog_damaged(entry.borrow()).await;
             }
         }
         all_stats
     }
 
-    fn look_at(&self, known: &CatalogEntry) -> Pipeline {
-        let keys = self.keys().destination(&known.destination.name);
+    fn look_at(&self, entry: &CatalogEntry) -> Pipeline {
+        let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = Pipeline::new();
         pipe.hmget(keys.hash(), &FIELDS);
-        match known.destination.ordering {
+        match entry.destination.ordering {
             Ordering::None => pipe.zcard(keys.waiting()),
             Ordering::Destination | Ordering::Key => pipe.llen(keys.waiting()),
         };
@@ -70,23 +70,23 @@ impl Store {
     }
 
     /// The backlog of one destination, read atomically.
-    pub(super) async fn backlog_now(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
-        let mut pipe = self.look_at(known);
+    pub(super) async fn backlog_now(&self, entry: &CatalogEntry) -> Result<Stats, StoreError> {
+        let mut pipe = self.look_at(entry);
         pipe.atomic();
         match self.query(&pipe).await {
-            Ok(answers) => Ok(stats(known, answers)),
-            Err(StoreError::Failed(_)) => self.backlog_damaged(known).await,
+            Ok(answers) => Ok(stats(entry, answers)),
+            Err(StoreError::Failed(_)) => self.backlog_damaged(entry).await,
             Err(error) => Err(error),
         }
     }
 
     /// The numbers that are readable when some keys have the wrong type.
-    async fn backlog_damaged(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
-        Ok(stats(known, self.query_lenient(&self.look_at(known)).await?))
+    async fn backlog_damaged(&self, entry: &CatalogEntry) -> Result<Stats, StoreError> {
+        Ok(stats(entry, self.query_lenient(&self.look_at(entry)).await?))
     }
 }
 
-fn stats(known: &CatalogEntry, answers: Vec<Value>) -> Stats {
+fn stats(entry: &CatalogEntry, answers: Vec<Value>) -> Stats {
     let mut answers = answers.into_iter();
     let (mut damaged, mut numbers) = (Vec::new(), [0_u64; FIELDS.len()]);
     let fields = answers.next().unwrap_or(Value::Nil);
@@ -136,7 +136,7 @@ fn stats(known: &CatalogEntry, answers: Vec<Value>) -> Stats {
         dropped_total: number("dropped"),
         dead_lettered_total: number("dead_lettered"),
         cancelled_total: number("cancelled"),
-        paused: known.paused,
+        paused: entry.paused,
         damaged,
         head: None,
         heads: Vec::new(),

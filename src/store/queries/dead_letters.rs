@@ -27,22 +27,22 @@ impl Store {
     /// are stored apart.
     pub async fn dead_letters(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         from: Sequence,
         max: usize,
     ) -> Result<Vec<DeadLetter>, StoreError> {
-        Ok(self.dead_letters_from(known, from, max).await?.0)
+        Ok(self.dead_letters_from(entry, from, max).await?.0)
     }
 
     /// Like `dead_letters`, with the last sequence that was read, or `None` at the end. May return
     /// fewer than `max`, even none, if some were redriven or discarded meanwhile.
     pub async fn dead_letters_from(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         from: Sequence,
         max: usize,
     ) -> Result<(Vec<DeadLetter>, Option<Sequence>), StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = redis::pipe();
         pipe.zrangebyscore_limit(keys.dead_letters(), from, "+inf", 0, max as isize);
         let (sequences,): (Vec<Sequence>,) = self.query(&pipe).await?;
@@ -56,7 +56,7 @@ impl Store {
         // Skip what was redriven or discarded meanwhile. If it is still listed, it is damaged.
         let gone = letters.iter().zip(&sequences).filter(|(letter, _)| letter.is_none());
         let gone: Vec<Sequence> = gone.map(|(_, sequence)| *sequence).collect();
-        let listed = self.are_dead(known, &gone).await?;
+        let listed = self.are_dead(entry, &gone).await?;
         let listed: HashSet<Sequence> = gone
             .into_iter()
             .zip(listed)
@@ -65,7 +65,7 @@ impl Store {
             .collect();
         let found = letters.into_iter().zip(sequences).filter_map(|(letter, sequence)| {
             let letter = letter.or_else(|| listed.contains(&sequence).then(Bytes::new))?;
-            Some(read_or_damaged(known, sequence, letter))
+            Some(read_or_damaged(entry, sequence, letter))
         });
         Ok((found.collect(), last))
     }
@@ -73,7 +73,7 @@ impl Store {
     /// The dead letters with these sequences, without bodies that are stored apart.
     pub async fn dead_letters_of(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<Option<DeadLetter>>, StoreError> {
         if sequences.is_empty() {
@@ -81,48 +81,48 @@ impl Store {
         }
         let mut pipe = redis::pipe();
         pipe.hmget(
-            self.keys().destination(&known.destination.name).dead_letter_messages(),
+            self.keys().destination(&entry.destination.name).dead_letter_messages(),
             sequences,
         );
         let (letters,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
         let found = letters.into_iter().zip(sequences);
         let read =
-            |(letter, at): (Option<Bytes>, &Sequence)| Some(read_or_damaged(known, *at, letter?));
+            |(letter, at): (Option<Bytes>, &Sequence)| Some(read_or_damaged(entry, *at, letter?));
         Ok(found.map(read).collect())
     }
 
     /// The dead letter with this sequence, without a body that is stored apart.
     pub async fn dead_letter(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         sequence: Sequence,
     ) -> Result<Option<DeadLetter>, StoreError> {
-        Ok(self.dead_letters_of(known, &[sequence]).await?.pop().flatten())
+        Ok(self.dead_letters_of(entry, &[sequence]).await?.pop().flatten())
     }
 
     /// Loads the bodies that are stored apart into dead letters.
     pub async fn fill_letters(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         letters: &mut [DeadLetter],
     ) -> Result<(), StoreError> {
         let mut messages: Vec<_> = letters.iter_mut().map(|letter| &mut letter.message).collect();
-        self.fill(known, &mut messages).await
+        self.fill(entry, &mut messages).await
     }
 }
 
 /// Reads a dead letter. If it is unreadable, the result has at least its sequence.
-fn read_or_damaged(known: &CatalogEntry, sequence: Sequence, letter: Bytes) -> DeadLetter {
-    read(known, sequence, letter).unwrap_or_else(|error| DeadLetter {
+fn read_or_damaged(entry: &CatalogEntry, sequence: Sequence, letter: Bytes) -> DeadLetter {
+    read(entry, sequence, letter).unwrap_or_else(|error| DeadLetter {
         at_ms: 0,
         stage: Stage::Transform,
         reason: "it cannot be read".to_owned(),
-        message: Stamped::unreadable(known.destination.name.clone(), sequence, error.to_string()),
+        message: Stamped::unreadable(entry.destination.name.clone(), sequence, error.to_string()),
     })
 }
 
 /// `<at, ms> <stage> <length of the reason> <length of the attempts>;<reason><attempts><record>`
-fn read(known: &CatalogEntry, sequence: Sequence, letter: Bytes) -> Result<DeadLetter, StoreError> {
+fn read(entry: &CatalogEntry, sequence: Sequence, letter: Bytes) -> Result<DeadLetter, StoreError> {
     let unreadable = |what: &str| StoreError::Unreadable(format!("dead letter {sequence}: {what}"));
     let damaged = || unreadable("it does not have the documented shape");
     let end = letter.iter().position(|&byte| byte == b';').ok_or_else(damaged)?;
@@ -136,7 +136,7 @@ fn read(known: &CatalogEntry, sequence: Sequence, letter: Bytes) -> Result<DeadL
         return Err(damaged());
     }
     let left = attempts::read(&letter[reason_end..left_end]);
-    let name = &known.destination.name;
+    let name = &entry.destination.name;
     let message = record::read_or_damaged(letter.slice(left_end..), name, sequence, left);
     Ok(DeadLetter {
         at_ms: number(at)? as u64,

@@ -25,12 +25,12 @@ impl Store {
     /// Without ordering, the oldest message.
     pub async fn lane_head(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         lane: Option<&str>,
     ) -> Result<Option<Sequence>, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = Pipeline::new();
-        pipe.zrange(keys.in_progress(set_key(known, lane)), 0, 0);
+        pipe.zrange(keys.in_progress(set_key(entry, lane)), 0, 0);
         let (head,): (Vec<Sequence>,) = self.query(&pipe).await?;
         Ok(head.first().copied())
     }
@@ -38,13 +38,13 @@ impl Store {
     /// The position stamped under an idempotency key, while the key is remembered.
     pub async fn stamped_under(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         idempotency_key: &str,
     ) -> Result<Option<Position>, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = Pipeline::new();
         pipe.hget(keys.hash(), "born");
-        match known.destination.idempotency_window_ms {
+        match entry.destination.idempotency_window_ms {
             0 => pipe.hget(keys.idempotency_keys(), idempotency_key),
             _ => pipe.get(keys.idempotency(idempotency_key)),
         };
@@ -62,7 +62,7 @@ impl Store {
     /// Which of these are dead letters.
     pub async fn are_dead(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<bool>, StoreError> {
         if sequences.is_empty() {
@@ -70,7 +70,7 @@ impl Store {
         }
         let mut pipe = Pipeline::new();
         pipe.zscore_multiple(
-            self.keys().destination(&known.destination.name).dead_letters(),
+            self.keys().destination(&entry.destination.name).dead_letters(),
             sequences,
         );
         let (scores,): (Vec<Option<f64>>,) = self.query(&pipe).await?;
@@ -81,11 +81,11 @@ impl Store {
     /// everything that has ever left, so pages stay aligned while more messages leave.
     pub async fn log_newest(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         before: Option<u64>,
         max: usize,
     ) -> Result<Newest, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = Pipeline::new();
         pipe.hget(keys.hash(), "settled");
         let (settled,): (Option<u64>,) = self.query(&pipe).await?;

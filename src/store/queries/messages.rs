@@ -69,8 +69,8 @@ struct Candidates {
 
 impl Store {
     /// The pending messages that match, one page at a time.
-    pub async fn pending(&self, known: &CatalogEntry, which: &Which) -> Result<Page, StoreError> {
-        let Candidates { sequences, mut next, by_sequence } = self.candidates(known, which).await?;
+    pub async fn pending(&self, entry: &CatalogEntry, which: &Which) -> Result<Page, StoreError> {
+        let Candidates { sequences, mut next, by_sequence } = self.candidates(entry, which).await?;
         let is_wanted = |one: &Listed| {
             // A message without a key counts as one with an empty key.
             let key = one.message.message.key.as_deref().unwrap_or_default();
@@ -84,7 +84,7 @@ impl Store {
         };
         let mut items: Vec<Listed> = Vec::new();
         for some in sequences.chunks(READ_MAX) {
-            let listed = self.listed_in(known, some, which.key.as_deref()).await?;
+            let listed = self.listed_in(entry, some, which.key.as_deref()).await?;
             items.extend(listed.into_iter().filter(is_wanted).map(without_body));
         }
         // The filter may reject many, so more were read than the page needs.
@@ -99,10 +99,10 @@ impl Store {
     /// Sequences that may match, and where to continue.
     async fn candidates(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         which: &Which,
     ) -> Result<Candidates, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let limit = which.limit.max(1);
         let at = which.cursor.unwrap_or_default();
         let by_rank = |found: Vec<Sequence>| {
@@ -111,14 +111,14 @@ impl Store {
         };
         let end = (at as isize) + (limit as isize) - 1;
         let mut pipe = Pipeline::new();
-        match (which.state, known.destination.ordering, &which.key) {
+        match (which.state, entry.destination.ordering, &which.key) {
             (Some(State::Halted | State::Damaged), _, _) => {
                 pipe.zrange(keys.halted(), at as isize, end);
                 let (found,) = self.query(&pipe).await?;
                 return Ok(by_rank(found));
             }
             (Some(State::Waiting), Ordering::Destination | Ordering::Key, None)
-                if known.destination.processing == crate::domain::Processing::Parallel =>
+                if entry.destination.processing == crate::domain::Processing::Parallel =>
             {
                 pipe.lrange(keys.waiting(), at as isize, end);
                 let (found,) = self.query(&pipe).await?;
@@ -141,7 +141,7 @@ impl Store {
             }
             _ => {}
         }
-        let set = known.destination.lane_key(which.key.as_deref());
+        let set = entry.destination.lane_key(which.key.as_deref());
         let count = if which.state.is_some() { SCAN } else { limit };
         let from = at.max(which.from);
         pipe.zrangebyscore_limit(keys.in_progress(set), from, "+inf", 0, count as isize);
@@ -154,31 +154,31 @@ impl Store {
     /// gone. Redis does not know which ready messages are being delivered.
     pub async fn listed(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<Listed>, StoreError> {
-        self.listed_in(known, sequences, None).await
+        self.listed_in(entry, sequences, None).await
     }
 
     /// Like `listed`, for messages that have this ordering key.
     async fn listed_in(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         sequences: &[Sequence],
         key: Option<&str>,
     ) -> Result<Vec<Listed>, StoreError> {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
-        let name = &known.destination.name;
+        let name = &entry.destination.name;
         let keys = self.keys().destination(name);
-        let messages = self.headers(known, sequences).await?;
-        let messages = self.with_missing(known, sequences, messages, key).await?;
+        let messages = self.headers(entry, sequences).await?;
+        let messages = self.with_missing(entry, sequences, messages, key).await?;
         let mut pipe = Pipeline::new();
         pipe.zrange(keys.partition.leases(), 0, LEASES_MAX - 1);
         for message in &messages {
             let sequence = message.position.sequence;
-            let set = known.destination.lane_key(message.message.key.as_deref());
+            let set = entry.destination.lane_key(message.message.key.as_deref());
             pipe.zscore(keys.ready(set), sequence).zscore(keys.halted(), sequence);
             pipe.zscore(keys.partition.delayed(), format!("{name}/{sequence}"));
             pipe.hexists(keys.withdrawals(), sequence);
@@ -189,7 +189,7 @@ impl Store {
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(redis::Value::Nil);
         let leases: Vec<String> = redis::from_redis_value(next()).map_err(shape)?;
-        let leased: HashSet<Sequence> = leases.iter().filter_map(|l| leased_of(l, known)).collect();
+        let leased: HashSet<Sequence> = leases.iter().filter_map(|l| leased_of(l, entry)).collect();
         let mut listed = Vec::with_capacity(messages.len());
         for message in messages {
             let scores = redis::Value::Array(vec![next(), next(), next(), next()]);
@@ -212,13 +212,13 @@ impl Store {
     /// lanes are keys and `key` is unknown, only `halted` is checked.
     async fn with_missing(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         sequences: &[Sequence],
         found: Vec<Option<Stamped>>,
         key: Option<&str>,
     ) -> Result<Vec<Stamped>, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
-        let set = known.destination.lane_key(key);
+        let keys = self.keys().destination(&entry.destination.name);
+        let set = entry.destination.lane_key(key);
         let missing: Vec<Sequence> = found
             .iter()
             .zip(sequences)
@@ -247,7 +247,7 @@ impl Store {
             let mut message = match found {
                 Some(message) => message,
                 None if named.contains(sequence) => {
-                    let name = known.destination.name.clone();
+                    let name = entry.destination.name.clone();
                     Stamped::unreadable(name, *sequence, "its record is missing".to_owned())
                 }
                 None => continue,
@@ -264,15 +264,15 @@ impl Store {
     /// if no lane holds it.
     pub async fn lane_holding(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         sequence: Sequence,
     ) -> Result<Option<Option<String>>, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
-        if known.destination.ordering != Ordering::Key {
+        let keys = self.keys().destination(&entry.destination.name);
+        if entry.destination.ordering != Ordering::Key {
             let mut pipe = Pipeline::new();
             pipe.zscore(keys.in_progress(None), sequence);
             let (score,): (Option<f64>,) = self.query(&pipe).await?;
-            return Ok(score.map(|_| known.destination.lane_of(None, sequence)));
+            return Ok(score.map(|_| entry.destination.lane_of(None, sequence)));
         }
         let prefix = keys.in_progress(Some(""));
         let pattern = format!("{}*", escaped(&prefix));
@@ -321,9 +321,9 @@ fn without_body(mut listed: Listed) -> Listed {
     listed
 }
 
-fn leased_of(member: &str, known: &CatalogEntry) -> Option<Sequence> {
+fn leased_of(member: &str, entry: &CatalogEntry) -> Option<Sequence> {
     let mut parts = member.split('/');
-    let is_ours = parts.next() == Some(known.destination.name.as_str());
+    let is_ours = parts.next() == Some(entry.destination.name.as_str());
     parts.next().filter(|_| is_ours)?.parse().ok()
 }
 

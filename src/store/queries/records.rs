@@ -15,13 +15,13 @@ impl Store {
     /// The messages with these sequences, with bodies and attempts so far. `None` if it is gone.
     pub async fn messages(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<Option<Stamped>>, StoreError> {
         let read = async || {
-            let mut found = self.headers(known, sequences).await?;
+            let mut found = self.headers(entry, sequences).await?;
             let mut present: Vec<&mut Stamped> = found.iter_mut().flatten().collect();
-            self.fill(known, &mut present).await?;
+            self.fill(entry, &mut present).await?;
             Ok::<_, StoreError>(found)
         };
         let found = read().await?;
@@ -35,10 +35,10 @@ impl Store {
     /// Like `messages`, without the bodies that are stored apart.
     pub async fn headers(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         sequences: &[Sequence],
     ) -> Result<Vec<Option<Stamped>>, StoreError> {
-        let name = &known.destination.name;
+        let name = &entry.destination.name;
         let keys = self.keys().destination(name);
         if sequences.is_empty() {
             return Ok(Vec::new());

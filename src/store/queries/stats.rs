@@ -89,17 +89,17 @@ pub struct Head {
 
 impl Store {
     /// The numbers of a destination.
-    pub async fn stats(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
-        let counts = self.counts(known).await?;
-        let heads = self.heads(known, counts.delivering > 0).await;
-        let heads = match self.noted(known, "stats", heads) {
+    pub async fn stats(&self, entry: &CatalogEntry) -> Result<Stats, StoreError> {
+        let counts = self.counts(entry).await?;
+        let heads = self.heads(entry, counts.delivering > 0).await;
+        let heads = match self.noted(entry, "stats", heads) {
             // Damage must not hide the numbers.
             Err(error) if error.is_damage() => Vec::new(),
             heads => heads?,
         };
         Ok(Stats {
             head: heads.first().cloned(),
-            heads: match known.destination.ordering {
+            heads: match entry.destination.ordering {
                 Ordering::Destination => Vec::new(),
                 Ordering::Key | Ordering::None => heads,
             },
@@ -108,19 +108,19 @@ impl Store {
     }
 
     /// Only the numbers, without heads.
-    pub async fn counts(&self, known: &CatalogEntry) -> Result<Stats, StoreError> {
-        self.backlog_now(known).await
+    pub async fn counts(&self, entry: &CatalogEntry) -> Result<Stats, StoreError> {
+        self.backlog_now(entry).await
     }
 
     /// The lanes' heads, oldest first. With many lanes, the search covers the messages that have
     /// waited longest in each state: exact if there are few heads, else nearly so.
-    async fn heads(&self, known: &CatalogEntry, delivering: bool) -> Result<Vec<Head>, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
-        let sequences = match known.destination.ordering {
-            Ordering::Key => self.keyed_candidates(known).await?,
+    async fn heads(&self, entry: &CatalogEntry, delivering: bool) -> Result<Vec<Head>, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
+        let sequences = match entry.destination.ordering {
+            Ordering::Key => self.keyed_candidates(entry).await?,
             Ordering::Destination | Ordering::None => {
                 let mut pipe = Pipeline::new();
-                let all = known.destination.ordering == Ordering::None;
+                let all = entry.destination.ordering == Ordering::None;
                 let last = if all { HEADS_MAX as isize - 1 } else { 0 };
                 pipe.zrange(keys.in_progress(None), 0, last);
                 let (heads,): (Vec<Sequence>,) = self.query(&pipe).await?;
@@ -128,12 +128,12 @@ impl Store {
             }
         };
         let now_ms = self.time_at(&keys.hash()).await?;
-        let listed = self.listed(known, &sequences).await?;
-        Ok(listed.into_iter().map(|one| head(one, known, delivering, now_ms)).collect())
+        let listed = self.listed(entry, &sequences).await?;
+        Ok(listed.into_iter().map(|one| head(one, entry, delivering, now_ms)).collect())
     }
 
-    async fn keyed_candidates(&self, known: &CatalogEntry) -> Result<Vec<Sequence>, StoreError> {
-        let name = &known.destination.name;
+    async fn keyed_candidates(&self, entry: &CatalogEntry) -> Result<Vec<Sequence>, StoreError> {
+        let name = &entry.destination.name;
         let keys = self.keys().destination(name);
         let mut pipe = Pipeline::new();
         pipe.lrange(keys.waiting(), 0, CANDIDATES_MAX - 1);
@@ -165,7 +165,7 @@ impl Store {
             let (records,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
             lanes.extend(records.into_iter().zip(&sequences).filter_map(|(bytes, sequence)| {
                 let message = record::read(bytes?, name, *sequence, Default::default()).ok()?;
-                known.destination.lane_key(message.message.key.as_deref()).map(str::to_owned)
+                entry.destination.lane_key(message.message.key.as_deref()).map(str::to_owned)
             }));
         }
         lanes.sort();
@@ -186,7 +186,7 @@ impl Store {
     }
 }
 
-fn head(listed: Listed, known: &CatalogEntry, delivering: bool, now_ms: u64) -> Head {
+fn head(listed: Listed, entry: &CatalogEntry, delivering: bool, now_ms: u64) -> Head {
     let Listed { message, state, .. } = listed;
     let state = match state {
         State::Ready if delivering => State::Delivering,
@@ -196,7 +196,7 @@ fn head(listed: Listed, known: &CatalogEntry, delivering: bool, now_ms: u64) -> 
     let has_failed = message.attempts.failed + message.attempts.stalls > 0;
     Head {
         sequence: message.position.sequence,
-        key: known.destination.lane_key(message.message.key.as_deref()).map(str::to_owned),
+        key: entry.destination.lane_key(message.message.key.as_deref()).map(str::to_owned),
         state,
         // A damaged message may have no arrival time.
         age_ms: match message.message.received_ms {

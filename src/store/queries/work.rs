@@ -37,10 +37,10 @@ impl Store {
         &self,
         all: Vec<Arc<CatalogEntry>>,
     ) -> Result<Vec<Arc<CatalogEntry>>, StoreError> {
-        let looks = all.iter().map(|known| {
-            let key = self.keys().partition(known.partition).active(known.claimers());
+        let looks = all.iter().map(|entry| {
+            let key = self.keys().partition(entry.partition).active(entry.claimers());
             let mut pipe = redis::pipe();
-            pipe.zscore(key, known.destination.name.as_str());
+            pipe.zscore(key, entry.destination.name.as_str());
             pipe
         });
         let found = answered(self.query_each(&looks.collect::<Vec<_>>()).await)?;
@@ -48,7 +48,7 @@ impl Store {
             found.is_some_and(|found| found.first().is_some_and(|since| *since != Value::Nil))
         };
         let active = all.into_iter().zip(found).filter(|(_, found)| is_active(found.clone()));
-        Ok(active.map(|(known, _)| known).collect())
+        Ok(active.map(|(entry, _)| entry).collect())
     }
 
     /// Destinations of these partitions with a releasable head, in the partitions' order. A hint.
@@ -84,10 +84,10 @@ impl Store {
     /// With ordering by key: lanes with a releasable head, longest waiting first. A hint.
     pub async fn releasable_lanes(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         max: usize,
     ) -> Result<Vec<String>, StoreError> {
-        let key = self.keys().destination(&known.destination.name).lanes();
+        let key = self.keys().destination(&entry.destination.name).lanes();
         let mut pipe = redis::pipe();
         pipe.zrange_withscores(&key, 0, max as isize - 1).cmd("TIME");
         // `TIME` runs after the read, so it is not earlier than the time of any hint that was read.

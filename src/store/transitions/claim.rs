@@ -41,13 +41,13 @@ impl Store {
     pub async fn claim(
         &self,
         caller: &CallSequence,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         count: RangeInclusive<usize>,
         lease: Duration,
     ) -> Result<Claimed, StoreError> {
         // Without the rights, what is claimed could not be completed.
         self.check_rights()?;
-        let destination = &known.destination;
+        let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
         let secret: Arc<str> = self.secret_of(caller).into();
         let most = (*count.end()).clamp(1, 1000);
@@ -57,11 +57,11 @@ impl Store {
         let mut call = self.call(|scripts| &scripts.claim);
         call.key(keys.partition.call(&caller.name)).key(keys.hash()).key(keys.waiting());
         call.key(keys.messages()).key(keys.attempts()).key(keys.partition.leases());
-        call.key(keys.partition.active(known.claimers())).key(keys.partition.epoch());
+        call.key(keys.partition.active(entry.claimers())).key(keys.partition.epoch());
         call.key(keys.bodies()).key(keys.withdrawn());
-        call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version);
+        call.arg(caller.number()).arg(destination.name.as_str()).arg(entry.version);
         call.arg(&*secret).arg(lease.as_millis() as u64).arg(most).arg(BYTES_MAX);
-        call.arg(least).arg(known.ordering_text());
+        call.arg(least).arg(entry.ordering_text());
         let answer = caller.answered(self.run::<Vec<Value>>(&call).await)?;
 
         let (mut bytes_given, mut damaged) = (0, Vec::new());
@@ -112,7 +112,7 @@ impl Store {
             result.messages.push((token, message));
         }
         if !damaged.is_empty() {
-            self.halt_damaged(known, &secret, damaged).await;
+            self.halt_damaged(entry, &secret, damaged).await;
         }
         result.may_have_more = looks_again || bytes_given >= BYTES_MAX;
         Ok(result)
@@ -123,11 +123,11 @@ impl Store {
     /// again.
     async fn halt_damaged(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         secret: &Arc<str>,
         damaged: Vec<(Sequence, record::RecordError)>,
     ) {
-        let name = &known.destination.name;
+        let name = &entry.destination.name;
         let failed = damaged.into_iter().map(|(sequence, error)| {
             tracing::error!(destination = %name, sequence, %error, "halting a damaged message");
             let (destination, secret) = (name.clone(), secret.clone());
@@ -139,12 +139,12 @@ impl Store {
             }
         });
         let (caller, failed) = (self.unique_caller("damaged"), failed.collect::<Vec<_>>());
-        if let Err(error) = self.fail(&caller, known, &failed).await {
+        if let Err(error) = self.fail(&caller, entry, &failed).await {
             tracing::debug!(destination = %name, %error, "cannot halt a damaged message");
         }
         // From now on, damage checks find them among the halted messages.
         let sequences: Vec<_> = failed.iter().map(|one| one.token.sequence).collect();
-        self.note_damaged_messages(known, &sequences);
+        self.note_damaged_messages(entry, &sequences);
     }
 
     /// A secret that no other process can guess. A retry of the same call gets the same secret.

@@ -59,21 +59,21 @@ impl Store {
     pub async fn complete(
         &self,
         caller: &CallSequence,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
-        let call = |schema| self.complete_in(schema, caller, known, completions);
-        self.in_schema(known.partition, call).await
+        let call = |schema| self.complete_in(schema, caller, entry, completions);
+        self.in_schema(entry.partition, call).await
     }
 
     async fn complete_in(
         &self,
         schema: u32,
         caller: &CallSequence,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         // The script expects them in the order of their sequences.
         let mut order: Vec<usize> = (0..completions.len()).collect();
         order.sort_by_key(|&which| completions[which].token.sequence);
@@ -82,7 +82,7 @@ impl Store {
         let mut index = HashMap::new();
         let lane_of: Vec<usize> = sorted()
             .map(|completion| {
-                let lane = known.destination.lane_key(completion.token.key.as_deref());
+                let lane = entry.destination.lane_key(completion.token.key.as_deref());
                 *index.entry(lane).or_insert_with(|| {
                     lanes.push(lane);
                     lanes.len()
@@ -101,7 +101,7 @@ impl Store {
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
-        call.arg(caller.number()).arg(known.destination.name.as_str());
+        call.arg(caller.number()).arg(entry.destination.name.as_str());
         call.arg(lanes.len()).arg(schema).arg(completions.len());
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
@@ -118,7 +118,7 @@ impl Store {
                 call.arg("");
                 continue;
             }
-            let written = record::of_stamped(output, known.destination.ordering, schema);
+            let written = record::of_stamped(output, entry.destination.ordering, schema);
             call.arg(written.record);
             bodies.extend(written.bodies.into_iter().map(|(part, body)| (which, part, body)));
         }
@@ -136,11 +136,11 @@ impl Store {
         for (which, _) in damaged {
             let at = order.get(usize::wrapping_sub(*which, 1)).copied();
             let Some(one) = at.and_then(|at| completions.get(at)) else { continue };
-            let lane = known.destination.lane_key(one.token.key.as_deref());
+            let lane = entry.destination.lane_key(one.token.key.as_deref());
             damaged_keys.extend([keys.in_progress(lane), keys.ready(lane), keys.bodies()]);
         }
         if !damaged_keys.is_empty() {
-            self.note_damaged_keys(known, "complete", damaged_keys.into_iter().collect());
+            self.note_damaged_keys(entry, "complete", damaged_keys.into_iter().collect());
             if planted::is("damaged_lane_fails_all") {
                 return Err(StoreError::Failed("one of the lanes is damaged".into()));
             }

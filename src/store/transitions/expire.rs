@@ -18,26 +18,26 @@ impl Store {
     /// Removes dead letters older than their destination's limit. The owner of the partitions calls
     /// this now and then, for a few destinations at a time.
     pub async fn expire_dead_letters(&self, all: &[Arc<CatalogEntry>]) {
-        let concerned = all.iter().filter(|known| known.destination.dead_letters_age_max_ms > 0);
+        let concerned = all.iter().filter(|entry| entry.destination.dead_letters_age_max_ms > 0);
         let concerned: Vec<_> = concerned.collect();
-        let looks = concerned.iter().map(|known| {
-            let key = self.keys().destination(&known.destination.name).dead_lettered_at();
+        let looks = concerned.iter().map(|entry| {
+            let key = self.keys().destination(&entry.destination.name).dead_lettered_at();
             let mut pipe = redis::pipe();
             pipe.zrange_withscores(key, 0, 0);
             pipe
         });
         let oldest = self.query_each(&looks.collect::<Vec<_>>()).await;
-        for (known, oldest) in concerned.iter().zip(oldest) {
+        for (entry, oldest) in concerned.iter().zip(oldest) {
             let Ok(oldest) = oldest else { continue };
             let oldest: Vec<(Sequence, u64)> =
                 read(oldest.into_iter().next(), "the oldest dead letter").unwrap_or_default();
-            let age_ms = known.destination.dead_letters_age_max_ms;
+            let age_ms = entry.destination.dead_letters_age_max_ms;
             let last_ms = server_clock_ms().saturating_sub(age_ms);
             if oldest.first().is_none_or(|(_, at_ms)| *at_ms > last_ms) {
                 continue;
             }
-            let name = &known.destination.name;
-            match self.expire(known).await {
+            let name = &entry.destination.name;
+            match self.expire(entry).await {
                 Ok(count) => {
                     tracing::info!(destination = %name, count, "old dead letters were removed");
                 }
@@ -50,8 +50,8 @@ impl Store {
 
     /// Removes a destination's expired dead letters; returns how many. The next call removes what
     /// is left of very many.
-    pub async fn expire(&self, known: &CatalogEntry) -> Result<u64, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+    pub async fn expire(&self, entry: &CatalogEntry) -> Result<u64, StoreError> {
+        let keys = self.keys().destination(&entry.destination.name);
         let mut all = 0;
         for _ in 0..EXPIRE_CALLS_MAX {
             let mut call = self.call(|scripts| &scripts.expire);
@@ -60,7 +60,7 @@ impl Store {
                 .key(keys.dead_letter_messages())
                 .key(keys.partition.epoch());
             call.key(keys.bodies()).key(keys.dead_lettered_at());
-            call.arg(known.version).arg(known.destination.dead_letters_age_max_ms).arg(EXPIRE_MAX);
+            call.arg(entry.version).arg(entry.destination.dead_letters_age_max_ms).arg(EXPIRE_MAX);
             let count: u64 = self.run(&call).await?;
             all += count;
             if count < EXPIRE_MAX {

@@ -25,11 +25,11 @@ impl Store {
     /// Also returns the new deadline, in ms since 1970 by the server's clock.
     pub async fn extend(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         extensions: &[Extension],
         lease: Duration,
     ) -> Result<(u64, Vec<Status>), StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let mut call = self.call(|scripts| &scripts.extend);
         call.key(keys.messages()).key(keys.partition.leases()).key(keys.attempts());
         call.key(keys.partition.epoch());

@@ -11,20 +11,20 @@ impl Store {
     pub async fn halt(
         &self,
         owner: &Owner,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         head: RefusedHead<'_>,
     ) -> Result<(), StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
-        let set = set_key(known, head.lane);
+        let keys = self.keys().destination(&entry.destination.name);
+        let set = set_key(entry, head.lane);
         let mut call = self.call(|scripts| &scripts.halt);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
         call.key(keys.attempts()).key(keys.halted()).key(keys.lanes()).key(keys.messages());
         call.key(keys.in_progress(set)).key(keys.ready(set));
-        call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.ordering_text());
-        call.arg(self.known_of_epoch(known.partition));
+        call.arg(owner.token.as_str()).arg(owner.epoch).arg(entry.ordering_text());
+        call.arg(self.known_of_epoch(entry.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence);
-        call.arg(head.failed).arg(attempts::error_text(head.error)).arg(known.version);
-        self.learned(known.partition, self.run::<u64>(&call).await)?;
+        call.arg(head.failed).arg(attempts::error_text(head.error)).arg(entry.version);
+        self.learned(entry.partition, self.run::<u64>(&call).await)?;
         Ok(())
     }
 }

@@ -50,7 +50,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn of(known: &CatalogEntry, epoch: Epoch, schema: u32, arrivals: &[&'a Arrival]) -> Batch<'a> {
+    fn of(entry: &CatalogEntry, epoch: Epoch, schema: u32, arrivals: &[&'a Arrival]) -> Batch<'a> {
         let mut batch = Batch {
             lanes: Vec::new(),
             names: Vec::new(),
@@ -60,9 +60,9 @@ impl<'a> Batch<'a> {
             bodies: Vec::new(),
         };
         let (mut lane_index, mut name_index) = (HashMap::new(), HashMap::new());
-        let keeps_key = known.destination.idempotency_window_ms == 0;
+        let keeps_key = entry.destination.idempotency_window_ms == 0;
         for arrival in arrivals {
-            let lane = known.destination.lane_key(arrival.message.key.as_deref());
+            let lane = entry.destination.lane_key(arrival.message.key.as_deref());
             let lane = *lane_index.entry(lane).or_insert_with(|| {
                 batch.lanes.push(lane);
                 batch.lanes.len()
@@ -132,31 +132,31 @@ impl Store {
     pub async fn ingest(
         &self,
         caller: &CallSequence,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         epoch: Epoch,
         arrivals: &[&Arrival],
     ) -> Result<Vec<Ingested>, StoreError> {
-        let call = |schema| self.ingest_in(schema, caller, known, epoch, arrivals);
-        self.in_schema(known.partition, call).await
+        let call = |schema| self.ingest_in(schema, caller, entry, epoch, arrivals);
+        self.in_schema(entry.partition, call).await
     }
 
     async fn ingest_in(
         &self,
         schema: u32,
         caller: &CallSequence,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         epoch: Epoch,
         arrivals: &[&Arrival],
     ) -> Result<Vec<Ingested>, StoreError> {
-        let destination = &known.destination;
+        let destination = &entry.destination;
         let keys = self.keys().destination(&destination.name);
-        let batch = Batch::of(known, epoch, schema, arrivals);
+        let batch = Batch::of(entry, epoch, schema, arrivals);
         let needs_processing = destination.transform.kind != TransformKind::None;
 
         let mut call = self.call(|scripts| &scripts.ingest);
         call.key(keys.partition.epoch()).key(keys.partition.call(&caller.name));
         call.key(keys.hash()).key(keys.waiting()).key(keys.messages());
-        call.key(keys.partition.active(known.claimers())).key(keys.partition.releasable());
+        call.key(keys.partition.active(entry.claimers())).key(keys.partition.releasable());
         call.key(keys.lanes());
         call.key(keys.partition.wake_waiting()).key(keys.partition.wake_releasable());
         call.key(keys.partition.delayed()).key(keys.attempts()).key(keys.idempotency_keys());
@@ -172,12 +172,12 @@ impl Store {
         for name in batch.names.iter().filter(|_| has_window) {
             call.key(keys.idempotency(name));
         }
-        call.arg(caller.number()).arg(destination.name.as_str()).arg(known.version).arg(epoch);
-        call.arg(self.known_of_epoch(known.partition));
+        call.arg(caller.number()).arg(destination.name.as_str()).arg(entry.version).arg(epoch);
+        call.arg(self.known_of_epoch(entry.partition));
         call.arg(if needs_processing { "waiting" } else { "ready" });
         call.arg(destination.backlog_max).arg(destination.backlog_bytes_max);
         call.arg(destination.idempotency_window_ms);
-        call.arg(known.ordering_text()).arg(known.processing_text());
+        call.arg(entry.ordering_text()).arg(entry.processing_text());
         call.arg(batch.lanes.len()).arg(if has_window { 0 } else { batch.names.len() });
         call.arg(schema).arg(batch.arrivals.len()).arg(batch.accounted_bytes);
         call.arg(batch.bodies.len());
@@ -209,7 +209,7 @@ impl Store {
                 let (_, keys) = call.described();
                 let key =
                     keys.get(usize::wrapping_sub(at, 1)).map(|key| String::from_utf8_lossy(key));
-                self.note_damaged_keys(known, "ingest", key.into_iter().map(Into::into).collect());
+                self.note_damaged_keys(entry, "ingest", key.into_iter().map(Into::into).collect());
             }
             // Refused arrivals promise nothing, so they need no confirmation.
             let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
@@ -220,7 +220,7 @@ impl Store {
             Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
         });
         if let Err(StoreError::StaleEpoch(epoch)) = &answer {
-            self.inner.epochs.note_carried(known.partition, *epoch);
+            self.inner.epochs.note_carried(entry.partition, *epoch);
         }
         caller.answered(answer)
     }

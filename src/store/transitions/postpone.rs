@@ -29,24 +29,24 @@ impl Store {
     pub async fn postpone(
         &self,
         owner: &Owner,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         head: RefusedHead<'_>,
         wait: Duration,
     ) -> Result<(), StoreError> {
-        let name = &known.destination.name;
+        let name = &entry.destination.name;
         let keys = self.keys().destination(name);
         let mut call = self.call(|scripts| &scripts.postpone);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.attempts());
         call.key(keys.partition.releasable()).key(keys.lanes());
-        call.key(keys.in_progress(set_key(known, head.lane)))
+        call.key(keys.in_progress(set_key(entry, head.lane)))
             .key(keys.withdrawals())
             .key(keys.hash());
         call.arg(owner.token.as_str()).arg(owner.epoch).arg(name.as_str());
-        call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition));
+        call.arg(entry.ordering_text()).arg(self.known_of_epoch(entry.partition));
         call.arg(head.lane.unwrap_or_default()).arg(head.sequence).arg(head.failed);
         call.arg(wait.as_millis() as u64).arg(attempts::error_text(head.error));
-        call.arg(known.version);
-        self.learned(known.partition, self.run::<u64>(&call).await)?;
+        call.arg(entry.version);
+        self.learned(entry.partition, self.run::<u64>(&call).await)?;
         Ok(())
     }
 }

@@ -38,9 +38,9 @@ pub struct LaneRequest {
     /// The messages that left it since the last call.
     pub settled: Settled,
     /// The highest sequence that the owner holds and has not settled; 0: none.
-    pub in_hand: Sequence,
+    pub held_upto: Sequence,
     /// The most messages to return.
-    pub want: usize,
+    pub limit: usize,
 }
 
 /// Messages that have left a lane, and are not settled in Redis yet.
@@ -129,10 +129,10 @@ impl Store {
     pub async fn release(
         &self,
         owner: &Owner,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         lanes: &[LaneRequest],
     ) -> Result<Released, StoreError> {
-        let name = &known.destination.name;
+        let name = &entry.destination.name;
         let keys = self.keys().destination(name);
         let mut call = self.call(|scripts| &scripts.release);
         call.key(keys.partition.epoch()).key(keys.partition.owner()).key(keys.hash());
@@ -141,25 +141,25 @@ impl Store {
         call.key(keys.log()).key(keys.log_order()).key(keys.halted());
         call.key(keys.bodies()).key(keys.dead_letters()).key(keys.previous());
         // Without ordering, all lanes share the same sets.
-        let sets = if known.destination.ordering == Ordering::None { 1 } else { lanes.len() };
+        let sets = if entry.destination.ordering == Ordering::None { 1 } else { lanes.len() };
         for lane in lanes.iter().take(sets) {
-            let key = set_key(known, lane.key.as_deref());
+            let key = set_key(entry, lane.key.as_deref());
             call.key(keys.in_progress(key)).key(keys.ready(key));
         }
-        call.arg(owner.token.as_str()).arg(owner.epoch).arg(known.version).arg(name.as_str());
-        call.arg(known.ordering_text()).arg(self.known_of_epoch(known.partition)).arg(BYTES_MAX);
-        call.arg(known.destination.log_max).arg(lanes.len());
+        call.arg(owner.token.as_str()).arg(owner.epoch).arg(entry.version).arg(name.as_str());
+        call.arg(entry.ordering_text()).arg(self.known_of_epoch(entry.partition)).arg(BYTES_MAX);
+        call.arg(entry.destination.log_max).arg(lanes.len());
         call.arg(lanes.iter().map(|lane| lane.settled.log.len()).sum::<usize>());
         call.arg(lanes.iter().map(|lane| lane.settled.bodies.len()).sum::<usize>());
-        call.arg(known.destination.refused_max()).arg(known.destination.delivery.batch_bytes_max);
-        call.arg(known.destination.previous_keys_max);
+        call.arg(entry.destination.refused_max()).arg(entry.destination.delivery.batch_bytes_max);
+        call.arg(entry.destination.previous_keys_max);
         for lane in lanes {
             let settled = &lane.settled;
             call.arg(lane.key.as_deref().unwrap_or_default()).arg(settled.upto);
-            call.arg(settled.accounted_bytes()).arg(lane.in_hand).arg(lane.want.min(1024));
+            call.arg(settled.accounted_bytes()).arg(lane.held_upto).arg(lane.limit.min(1024));
         }
-        for (sequence, entry) in lanes.iter().flat_map(|lane| &lane.settled.log) {
-            call.arg(*sequence).arg(entry.encode());
+        for (sequence, log_entry) in lanes.iter().flat_map(|lane| &lane.settled.log) {
+            call.arg(*sequence).arg(log_entry.encode());
         }
         for field in lanes.iter().flat_map(|lane| &lane.settled.bodies) {
             call.arg(field);
@@ -168,22 +168,22 @@ impl Store {
             call.arg(key);
         }
         let mut answer =
-            self.learned(known.partition, self.run::<Vec<Value>>(&call).await)?.into_iter();
+            self.learned(entry.partition, self.run::<Vec<Value>>(&call).await)?.into_iter();
         let withdrawals = answer.next().ok_or_else(|| unexpected("release"))?;
         let withdrawals =
             redis::from_redis_value(withdrawals).map_err(|_| unexpected("release"))?;
         let runs: Vec<LaneRun> =
-            answer.map(|lane| read_run(lane, known)).collect::<Result<_, _>>()?;
+            answer.map(|lane| read_run(lane, entry)).collect::<Result<_, _>>()?;
         for (lane, _) in lanes.iter().zip(&runs).filter(|(_, run)| run.error.is_some()) {
-            let set = set_key(known, lane.key.as_deref());
+            let set = set_key(entry, lane.key.as_deref());
             let of_lane = vec![keys.in_progress(set), keys.ready(set)];
-            self.note_damaged_keys(known, "release", of_lane);
+            self.note_damaged_keys(entry, "release", of_lane);
         }
         Ok(Released { withdrawals, runs })
     }
 }
 
-fn read_run(lane: Value, known: &CatalogEntry) -> Result<LaneRun, StoreError> {
+fn read_run(lane: Value, entry: &CatalogEntry) -> Result<LaneRun, StoreError> {
     let shape = |_| unexpected("release");
     let lane: Vec<Value> = redis::from_redis_value(lane).map_err(shape)?;
     let mut parts = lane.into_iter();
@@ -207,7 +207,7 @@ fn read_run(lane: Value, known: &CatalogEntry) -> Result<LaneRun, StoreError> {
             false => None,
         };
         let attempts = of_first.take().unwrap_or_default();
-        let name = &known.destination.name;
+        let name = &entry.destination.name;
         let message = record::read_with(bytes, body, name, sequence, attempts.clone());
         // The owner delivers the messages before it, then halts it.
         messages.push(message.unwrap_or_else(|error| Stamped {

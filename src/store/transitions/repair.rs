@@ -94,7 +94,7 @@ pub(super) type Finding = (String, String, bool);
 /// A repair in progress.
 pub(super) struct Repairing<'a> {
     pub(super) store: &'a Store,
-    pub(super) known: &'a CatalogEntry,
+    pub(super) entry: &'a CatalogEntry,
     pub(super) keys: DestinationKeys,
     pub(super) dry_run: bool,
     pub(super) stop: &'a CancellationToken,
@@ -120,14 +120,14 @@ impl Store {
     /// reports them.
     pub async fn repair(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         dry_run: bool,
         stop: &CancellationToken,
     ) -> Result<Repair, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let mut repairing = Repairing {
             store: self,
-            known,
+            entry,
             keys,
             dry_run,
             stop,
@@ -204,7 +204,7 @@ impl Repairing<'_> {
         args: &[String],
     ) -> Result<(usize, Vec<u64>), StoreError> {
         self.begin()?;
-        let (keys, known) = (self.keys.clone(), self.known);
+        let (keys, entry) = (self.keys.clone(), self.entry);
         let mut call = self.store.call(|scripts| &scripts.repair);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting()).key(keys.messages());
         call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.delayed());
@@ -220,8 +220,8 @@ impl Repairing<'_> {
         for lane in lanes {
             call.key(keys.in_progress(lane.as_deref())).key(keys.ready(lane.as_deref()));
         }
-        call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
-        call.arg(known.processing_text()).arg(self.repairs()).arg(lanes.len());
+        call.arg(entry.destination.name.as_str()).arg(entry.version).arg(entry.ordering_text());
+        call.arg(entry.processing_text()).arg(self.repairs()).arg(lanes.len());
         for lane in lanes {
             call.arg(lane.as_deref().unwrap_or_default());
         }
@@ -301,7 +301,7 @@ impl Repairing<'_> {
     /// Reads what a record says about its message: lane and flags. No lane if that needs its key
     /// and the key is unreadable.
     fn item_of(&self, sequence: Sequence, bytes: Bytes) -> Item {
-        let destination = &self.known.destination;
+        let destination = &self.entry.destination;
         let length = bytes.len();
         let mut flags = String::new();
         if self.waiting.has(sequence) {
@@ -328,7 +328,7 @@ impl Repairing<'_> {
 
     /// The lane of a message whose record is unreadable: known only if the destination is one lane.
     fn lane_unknown(&self) -> Option<Option<String>> {
-        (self.known.destination.ordering != Ordering::Key).then_some(None)
+        (self.entry.destination.ordering != Ordering::Key).then_some(None)
     }
 
     fn told(self, counters_verified: bool) -> Repair {

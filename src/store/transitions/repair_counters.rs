@@ -28,7 +28,7 @@ impl Repairing<'_> {
             .key(keys.hash())
             .key(keys.withdrawals())
             .key(keys.withdrawn());
-        call.arg(self.known.version).arg(self.repairs());
+        call.arg(self.entry.version).arg(self.repairs());
         for ((name, before), counted) in COUNTERS.iter().zip(before).zip(counted) {
             call.arg(*name).arg(*before).arg(counted);
         }

@@ -12,7 +12,7 @@ impl Repairing<'_> {
         sequences: &[String],
     ) -> Result<(), StoreError> {
         self.begin()?;
-        let (keys, known) = (self.keys.clone(), self.known);
+        let (keys, entry) = (self.keys.clone(), self.entry);
         let mut call = self.store.call(|scripts| &scripts.repair_keys);
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting()).key(keys.messages());
         call.key(keys.attempts()).key(keys.partition.leases()).key(keys.partition.delayed());
@@ -27,7 +27,7 @@ impl Repairing<'_> {
         if let Some(lane) = lane {
             call.key(keys.in_progress(lane.as_deref()));
         }
-        call.arg(known.version).arg(known.ordering_text()).arg(self.repairs());
+        call.arg(entry.version).arg(entry.ordering_text()).arg(self.repairs());
         for arg in sequences {
             call.arg(arg);
         }

@@ -16,7 +16,7 @@ impl Repairing<'_> {
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.messages());
         call.key(keys.partition.leases()).key(keys.dead_letters()).key(keys.dead_letter_messages());
         call.key(keys.dead_lettered_at()).key(keys.bodies()).key(keys.log());
-        call.arg(self.known.version).arg(self.repairs()).arg(part);
+        call.arg(self.entry.version).arg(self.repairs()).arg(part);
         for arg in args {
             call.arg(arg);
         }

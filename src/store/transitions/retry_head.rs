@@ -25,23 +25,23 @@ pub struct Retry {
 
 impl Store {
     /// Retries a lane's head now. Returns its new state: waiting or ready.
-    pub async fn retry(&self, known: &CatalogEntry, retry: &Retry) -> Result<State, StoreError> {
-        self.in_schema(known.partition, |schema| self.retry_in(schema, known, retry)).await
+    pub async fn retry(&self, entry: &CatalogEntry, retry: &Retry) -> Result<State, StoreError> {
+        self.in_schema(entry.partition, |schema| self.retry_in(schema, entry, retry)).await
     }
 
     async fn retry_in(
         &self,
         schema: u32,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         retry: &Retry,
     ) -> Result<State, StoreError> {
         let Retry { lane, sequence, repaired } = retry;
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let (record, body, length) = match repaired {
             None => (Vec::new(), None, 0),
-            Some(body) => self.repaired(schema, known, *sequence, body).await?,
+            Some(body) => self.repaired(schema, entry, *sequence, body).await?,
         };
-        let set = set_key(known, lane.as_deref());
+        let set = set_key(entry, lane.as_deref());
         let mut call = self.call(|scripts| &scripts.retry_head);
         call.key(keys.hash()).key(keys.waiting()).key(keys.messages()).key(keys.attempts());
         call.key(keys.partition.delayed()).key(keys.halted()).key(keys.partition.releasable());
@@ -50,7 +50,7 @@ impl Store {
         call.key(keys.partition.wake_releasable());
         call.key(keys.in_progress(set)).key(keys.ready(set)).key(keys.partition.epoch());
         call.key(keys.bodies());
-        call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
+        call.arg(entry.destination.name.as_str()).arg(entry.version).arg(entry.ordering_text());
         call.arg(lane.as_deref().unwrap_or_default()).arg(*sequence).arg(record).arg(length);
         call.arg(schema).arg(body.as_deref().unwrap_or_default());
         let stands: String = self.run(&call).await?;
@@ -62,16 +62,16 @@ impl Store {
     async fn repaired(
         &self,
         schema: u32,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         sequence: Sequence,
         body: &Body,
     ) -> Result<(Vec<u8>, Option<Bytes>, usize), StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = redis::pipe();
         pipe.cmd("HSTRLEN").arg(keys.messages()).arg(sequence);
         pipe.cmd("HSTRLEN").arg(keys.bodies()).arg(sequence);
         let lengths: (usize, usize) = self.query(&pipe).await?;
-        let found = self.headers(known, &[sequence]).await?.pop().flatten();
+        let found = self.headers(entry, &[sequence]).await?.pop().flatten();
         let message: Stamped = found.ok_or(StoreError::WrongHead)?;
         if let Some(why) = &message.damaged {
             return Err(StoreError::WrongState(format!(
@@ -81,7 +81,7 @@ impl Store {
         }
         let mut repaired = message;
         repaired.message.body = body.clone();
-        let written = record::of_stamped(&repaired, known.destination.ordering, schema);
+        let written = record::of_stamped(&repaired, entry.destination.ordering, schema);
         let stored = written.bodies.into_iter().find(|(part, _)| *part == Part::Body);
         Ok((written.record, stored.and_then(|(_, body)| body), lengths.0 + lengths.1))
     }

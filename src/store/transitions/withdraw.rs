@@ -92,16 +92,16 @@ impl Store {
     /// Withdraws messages of one destination. One result each, in order; at most [`WITHDRAW_MAX`].
     pub async fn withdraw(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         who: Who<'_>,
         withdrawal: &Withdrawal<'_>,
     ) -> Result<Vec<Withdrawn>, StoreError> {
-        let keys = self.keys().destination(&known.destination.name);
+        let keys = self.keys().destination(&entry.destination.name);
         let mut lanes: Vec<Option<&str>> = Vec::new();
         let mut index = HashMap::new();
         let mut places = Vec::with_capacity(withdrawal.messages.len());
         for (lane, sequence) in withdrawal.messages {
-            let set = set_key(known, lane.as_deref());
+            let set = set_key(entry, lane.as_deref());
             let lane = *index.entry(set).or_insert_with(|| {
                 lanes.push(set);
                 lanes.len()
@@ -124,8 +124,8 @@ impl Store {
         for lane in &lanes {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
-        call.arg(known.destination.name.as_str()).arg(known.version).arg(known.ordering_text());
-        call.arg(known.processing_text()).arg(self.known_of_epoch(known.partition));
+        call.arg(entry.destination.name.as_str()).arg(entry.version).arg(entry.ordering_text());
+        call.arg(entry.processing_text()).arg(self.known_of_epoch(entry.partition));
         call.arg(record::letter(withdrawal.how).to_string());
         call.arg(match who {
             Who::Person => String::new(),
@@ -138,7 +138,7 @@ impl Store {
             None => (0, String::new()),
         };
         call.arg(failed).arg(error).arg(lanes.len());
-        call.arg(known.destination.dead_letters_max);
+        call.arg(entry.destination.dead_letters_max);
         for lane in &lanes {
             call.arg(lane.unwrap_or_default());
         }
@@ -150,7 +150,7 @@ impl Store {
         let damaged: BTreeSet<usize> = damaged.map(|(_, (lane, _))| *lane).collect();
         for lane in damaged.into_iter().filter_map(|lane| lanes.get(lane - 1)) {
             let of_lane = vec![keys.in_progress(*lane), keys.ready(*lane)];
-            self.note_damaged_keys(known, "withdraw", of_lane);
+            self.note_damaged_keys(entry, "withdraw", of_lane);
         }
         Ok(answers)
     }
@@ -159,18 +159,18 @@ impl Store {
     /// next cursor, 0 at the end.
     pub async fn withdrawals(
         &self,
-        known: &CatalogEntry,
+        entry: &CatalogEntry,
         cursor: u64,
     ) -> Result<(Vec<PendingWithdrawal>, u64), StoreError> {
-        let key = self.keys().destination(&known.destination.name).withdrawals();
+        let key = self.keys().destination(&entry.destination.name).withdrawals();
         let mut pipe = redis::pipe();
         pipe.cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(WITHDRAWALS_MAX);
         let ((next, found),): ((u64, Vec<(Sequence, Bytes)>),) = self.query(&pipe).await?;
         // An unreadable one must not block the others: an operator can withdraw the message again.
         let read = |(sequence, text): (Sequence, Bytes)| {
-            let withdrawal = read_pending(known, sequence, &text);
+            let withdrawal = read_pending(entry, sequence, &text);
             if withdrawal.is_none() {
-                let name = &known.destination.name;
+                let name = &entry.destination.name;
                 tracing::error!(destination = %name, sequence, "a withdrawal cannot be read");
             }
             withdrawal
@@ -181,7 +181,7 @@ impl Store {
 
 /// `<how><length of the lane's key> <key><reason>`
 fn read_pending(
-    known: &CatalogEntry,
+    entry: &CatalogEntry,
     sequence: Sequence,
     text: &[u8],
 ) -> Option<PendingWithdrawal> {
@@ -189,6 +189,6 @@ fn read_pending(
     let text = std::str::from_utf8(text.get(1..)?).ok()?;
     let (length, rest) = text.split_once(' ')?;
     let (key, reason) = rest.split_at_checked(length.parse().ok()?)?;
-    let lane = known.destination.lane_of(Some(key), sequence);
+    let lane = entry.destination.lane_of(Some(key), sequence);
     Some(PendingWithdrawal { sequence, lane, how, reason: reason.to_owned() })
 }

@@ -119,7 +119,7 @@ impl World {
     /// Tries to release the destination's lane. Returns how many messages were released.
     pub async fn release(&self, epoch: Epoch) -> Result<usize, StoreError> {
         let owner = Owner { token: self.token.clone(), epoch };
-        let lane = LaneRequest { key: None, settled: Settled::default(), in_hand: 0, want: 100 };
+        let lane = LaneRequest { key: None, settled: Settled::default(), held_upto: 0, limit: 100 };
         let released = self.store.release(&owner, &self.known, &[lane]).await?;
         Ok(released.runs[0].messages.len())
     }

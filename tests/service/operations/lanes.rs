@@ -222,7 +222,7 @@ impl LogOf<'_> {
             log: vec![(sequence, entry)],
             ..Default::default()
         };
-        let request = reseq::store::LaneRequest { key: None, settled, in_hand: 0, want: 0 };
+        let request = reseq::store::LaneRequest { key: None, settled, held_upto: 0, limit: 0 };
         store.release(&self.hand.owner, &known, &[request]).await.unwrap();
     }
 }

@@ -151,8 +151,12 @@ impl Hand {
     /// Delivers or skips what is releasable in a lane, and logs it.
     async fn deliver(&self, lane: Option<&str>) -> Vec<u64> {
         let known = known(&self.store, &self.name).await;
-        let request =
-            |settled, want| LaneRequest { key: lane.map(str::to_owned), settled, in_hand: 0, want };
+        let request = |settled, limit| LaneRequest {
+            key: lane.map(str::to_owned),
+            settled,
+            held_upto: 0,
+            limit,
+        };
         let wanted = [request(Settled::default(), 1000)];
         let released = self.store.release(&self.owner, &known, &wanted).await.unwrap();
         let messages = &released.runs[0].messages;

@@ -147,7 +147,7 @@ impl Both<'_> {
         for (request, run) in lanes.iter().zip(runs) {
             let destination = self.state.destinations.get(known.name)?;
             let lane = destination.lane(request.lane).map(|(sequence, _)| sequence);
-            let front = lane.filter(|sequence| *sequence > request.in_hand);
+            let front = lane.filter(|sequence| *sequence > request.held_upto);
             if !front.take(run.messages.len()).eq(run.messages.iter().map(|m| m.sequence)) {
                 return Some("what was handed out is not the front of its lane".to_owned());
             }

@@ -383,7 +383,7 @@ impl CallSequences {
         let mut lanes = lanes_of(known, state);
         let start = draw.many[0].0 as usize % lanes.len().max(1);
         lanes.rotate_left(start);
-        let requests = lanes.into_iter().zip(&draw.many).map(|(lane, &(_, share, want))| {
+        let requests = lanes.into_iter().zip(&draw.many).map(|(lane, &(_, share, limit))| {
             let hand = self.in_hand.get(&(known.name, lane)).map_or(&[][..], |hand| hand);
             // Unreadable messages, and those behind them, are not delivered.
             let whole = hand.iter().take_while(|one| !one.is_damaged).count();
@@ -394,13 +394,13 @@ impl CallSequences {
                 _ => 0,
             };
             let (gone, left) = hand.split_at(settled);
-            let in_hand = left.last().filter(|_| share < 240).map_or(0, |one| one.sequence);
+            let held_upto = left.last().filter(|_| share < 240).map_or(0, |one| one.sequence);
             LaneRequest {
                 lane,
                 settled_to: gone.last().map_or(0, |one| one.sequence),
                 settled: gone.to_vec(),
-                in_hand,
-                want: want as usize % 5,
+                held_upto,
+                limit: limit as usize % 5,
             }
         });
         nonempty(requests)

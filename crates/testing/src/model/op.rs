@@ -93,8 +93,8 @@ pub struct LaneRequest {
     pub settled_to: Sequence,
     /// The messages that left, with what the owner knows about them.
     pub settled: Vec<Gone>,
-    pub in_hand: Sequence,
-    pub want: usize,
+    pub held_upto: Sequence,
+    pub limit: usize,
 }
 
 /// A message that has left.

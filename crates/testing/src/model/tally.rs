@@ -336,15 +336,15 @@ impl Tally {
             let was_refused = handed_out.is_some_and(|one| one.left.failed > 0);
             let mut others = after.lane(request.lane).skip(1);
             let is_alone = run.messages.len() == 1
-                && request.want > 1
+                && request.limit > 1
                 && others.next().is_some_and(|(_, next)| next.may_leave());
             self.count_if(was_refused && is_alone, "released alone after a refusal");
             let again =
                 |one: &super::op::Given| one.left.failed == 0 && !one.left.errors.is_empty();
             self.count_if(handed_out.is_some_and(again), "released anew after a retry");
             let mut behind = after.lane(request.lane);
-            let next = behind.find(|(at, _)| *at > request.in_hand).map(|(_, message)| message);
-            let stopped = handed_out.is_none() && request.want > 0 && run.wait == Until::Past;
+            let next = behind.find(|(at, _)| *at > request.held_upto).map(|(_, message)| message);
+            let stopped = handed_out.is_none() && request.limit > 0 && run.wait == Until::Past;
             let ordered = |m: &Message| m.may_leave() && m.order.is_some();
             self.count_if(stopped && next.is_some_and(ordered), "held back by an order");
             let halted = |m: &Message| m.stand == Stand::Halted(Stage::Delivery);

@@ -284,8 +284,8 @@ impl Sender {
         let may_leave =
             |lane: Lane| destination.head(lane).is_some_and(|(_, head)| head.may_leave());
         lanes.retain(|lane| destination.withdrawals() == 0 || may_leave(*lane));
-        let all = self.hands.iter().map(|(lane, hand)| request(*lane, hand, world.want));
-        let new = lanes.into_iter().map(|lane| request(lane, &Hand::default(), world.want));
+        let all = self.hands.iter().map(|(lane, hand)| request(*lane, hand, world.limit));
+        let new = lanes.into_iter().map(|lane| request(lane, &Hand::default(), world.limit));
         all.chain(new).collect()
     }
 
@@ -388,13 +388,13 @@ impl Sender {
     }
 }
 
-fn request(lane: Lane, hand: &Hand, want: usize) -> LaneRequest {
+fn request(lane: Lane, hand: &Hand, limit: usize) -> LaneRequest {
     let (passed, left) = hand.messages.split_at(hand.passed);
     LaneRequest {
         lane,
         settled_to: passed.last().map_or(0, |one| one.sequence),
         settled: passed.iter().map(Gone::of).collect(),
-        in_hand: left.last().map_or(0, |one| one.sequence),
-        want: if left.is_empty() { want } else { 0 },
+        held_upto: left.last().map_or(0, |one| one.sequence),
+        limit: if left.is_empty() { limit } else { 0 },
     }
 }

@@ -28,7 +28,7 @@ pub struct World {
     pub senders: usize,
     /// The most messages of a claim, and of a run.
     pub claim: usize,
-    pub want: usize,
+    pub limit: usize,
     /// The first message fails once, with this wait.
     pub fails: Option<Until>,
     /// The first delivery of the first message is refused: with this wait, or halted.

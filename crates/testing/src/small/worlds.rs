@@ -43,7 +43,7 @@ fn plain(name: &'static str) -> World {
         processors: 2,
         senders: 1,
         claim: 1,
-        want: 2,
+        limit: 2,
         fails: None,
         refuses: None,
         drops: None,

@@ -51,7 +51,7 @@ impl Repairing<'_> {
     /// added at the end is at worst read twice.
     pub(super) async fn list_waiting(&self) -> Result<Bits, StoreError> {
         let mut waiting = Bits::default();
-        if self.known.destination.ordering == Ordering::None {
+        if self.entry.destination.ordering == Ordering::None {
             let mut cursor = 0;
             loop {
                 let (next, found) =
@@ -83,16 +83,16 @@ impl Repairing<'_> {
         let mut cursor = 0;
         loop {
             let (next, items) = self.records(cursor).await?;
-            let mut known = Vec::new();
+            let mut entry = Vec::new();
             for item in items {
                 if item.lane.is_none() {
                     let length = item.flags.trim_start_matches('w').trim_matches(['u', ';']);
                     self.unread.insert(item.sequence, length.parse().unwrap_or_default());
                 } else if self.seen.insert(item.sequence) {
-                    known.push(item);
+                    entry.push(item);
                 }
             }
-            self.messages(known).await?;
+            self.messages(entry).await?;
             cursor = next;
             if cursor == 0 {
                 return Ok(());
@@ -111,7 +111,7 @@ impl Repairing<'_> {
 
     /// Checks the remaining messages that lanes hold.
     pub(super) async fn scan_lanes(&mut self) -> Result<(), StoreError> {
-        if self.known.destination.ordering != Ordering::Key {
+        if self.entry.destination.ordering != Ordering::Key {
             for key in [self.keys.in_progress(None), self.keys.ready(None)] {
                 self.scan_lane(None, &key).await?;
             }
@@ -192,7 +192,7 @@ impl Repairing<'_> {
                 }
             }
         }
-        let prefix = format!("{}/", self.known.destination.name);
+        let prefix = format!("{}/", self.entry.destination.name);
         let mut counted = Bits::default();
         for (key, is_lease) in [(keys.partition.delayed(), false), (keys.partition.leases(), true)]
         {
@@ -309,7 +309,7 @@ impl Repairing<'_> {
         wanted: &HashMap<Sequence, Item>,
     ) -> Result<HashMap<Sequence, Vec<isize>>, StoreError> {
         let mut places: HashMap<Sequence, Vec<isize>> = HashMap::new();
-        if self.known.destination.ordering == Ordering::None {
+        if self.entry.destination.ordering == Ordering::None {
             let still = self.list_waiting().await?;
             places.extend(wanted.keys().filter(|one| still.has(**one)).map(|one| (*one, vec![-1])));
             return Ok(places);

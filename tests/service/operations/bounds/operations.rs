@@ -158,7 +158,7 @@ impl Watched {
         lanes: Vec<Option<String>>,
     ) -> usize {
         let store = self.service.store.clone();
-        let request = |key, settled, want| LaneRequest { key, settled, in_hand: 0, want };
+        let request = |key, settled, limit| LaneRequest { key, settled, held_upto: 0, limit };
         let wanted = lanes.iter().map(|key| request(key.clone(), Settled::default(), 1024));
         let wanted: Vec<_> = wanted.collect();
         let runs = store.release(owner, at, &wanted).await.unwrap().runs;

@@ -68,8 +68,8 @@ impl Watched {
             let request = |key: &String, settled| LaneRequest {
                 key: Some(key.clone()),
                 settled,
-                in_hand: 0,
-                want: 1024,
+                held_upto: 0,
+                limit: 1024,
             };
             let asked: Vec<_> = lanes.iter().map(|key| request(key, Settled::default())).collect();
             let runs = store.release(owner, at, &asked).await.unwrap().runs;
@@ -82,7 +82,7 @@ impl Watched {
                     left.entry(key.clone()).or_default().push(message.position.sequence);
                 }
                 if gone.count > 0 {
-                    settled.push(LaneRequest { want: 0, ..request(key, gone) });
+                    settled.push(LaneRequest { limit: 0, ..request(key, gone) });
                 }
             }
             if !settled.is_empty() {
@@ -101,8 +101,8 @@ impl Watched {
         let request = |lane| LaneRequest {
             key: Some(key_of(lane)),
             settled: settled.clone(),
-            in_hand: 0,
-            want: 0,
+            held_upto: 0,
+            limit: 0,
         };
         let asked: Vec<_> = (0..LANES).step_by(2).map(request).collect();
         let before = self.count_ready(&asked, &keys).await;

@@ -41,7 +41,7 @@ impl CallSequences {
                 for (request, run) in lanes.iter().zip(runs) {
                     let hand = self.in_hand.entry((known.name, request.lane)).or_default();
                     hand.retain(|one| {
-                        one.sequence > request.settled_to && one.sequence <= request.in_hand
+                        one.sequence > request.settled_to && one.sequence <= request.held_upto
                     });
                     hand.extend(run.messages.iter().map(Gone::of));
                 }

@@ -202,6 +202,6 @@ pub fn request(request: &LaneRequest, with_log: bool) -> StoreRequest {
             .filter_map(|gone| gone.idempotency_key.clone())
             .collect(),
     };
-    let (in_hand, want) = (request.in_hand, request.want);
-    StoreRequest { key: request.lane.name(), settled, in_hand, want }
+    let (held_upto, limit) = (request.held_upto, request.limit);
+    StoreRequest { key: request.lane.name(), settled, held_upto, limit }
 }

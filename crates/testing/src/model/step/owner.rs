@@ -63,7 +63,7 @@ pub fn release(
         let before = last_of_key(state, known.name, request);
         gone.extend(settle(state, known.name, request));
         let is_empty = last_of_key(state, known.name, request).is_none();
-        emptied.extend(before.filter(|_| is_empty && request.in_hand == 0));
+        emptied.extend(before.filter(|_| is_empty && request.held_upto == 0));
         runs.push(next_run(state, known.name, request));
     }
     let Some(destination) = state.destinations.get_mut(known.name) else {
@@ -165,18 +165,18 @@ fn settle<'a>(state: &mut State, name: Name, request: &'a LaneRequest) -> Vec<&'
 
 fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
     let Some(destination) = state.destinations.get_mut(name) else { unreachable!("it was found") };
-    let holds_nothing = request.in_hand == 0;
+    let holds_nothing = request.held_upto == 0;
     let hint = request.lane.name();
     let not_before = match &hint {
         None => state.releasable.get(name).copied(),
         Some(lane) => destination.lanes.get(lane).copied(),
     };
     let wait = not_before.filter(|_| holds_nothing).unwrap_or(Until::Past);
-    if request.want == 0 || wait == Until::Future {
+    if request.limit == 0 || wait == Until::Future {
         return Run { wait, messages: Vec::new() };
     }
-    let behind = destination.lane(request.lane).filter(|(at, _)| *at > request.in_hand);
-    let mut ready: Vec<_> = behind.take_while(|(_, m)| m.may_leave()).take(request.want).collect();
+    let behind = destination.lane(request.lane).filter(|(at, _)| *at > request.held_upto);
+    let mut ready: Vec<_> = behind.take_while(|(_, m)| m.may_leave()).take(request.limit).collect();
     // It may be refused again, so the messages behind it are not returned.
     let was_refused = ready.first().is_some_and(|(_, head)| head.left.failed > 0);
     if was_refused && holds_nothing {

@@ -73,14 +73,14 @@ local function forget_keys(unique, is_gone, first)
   end
 end
 
--- Counts the tombstones among the messages that left a lane. `told` is
+-- Counts the tombstones among the messages that left a lane. `counts` is
 -- 'bytes=<accounted bytes>;dropped=<count>;dead_lettered=<count>;cancelled=<count>;'. Returns the accounted
 -- bytes, and how many were not tombstones.
-local function count_tombstones(hash, told, left)
+local function count_tombstones(hash, counts, left)
   for _, counter in ipairs({'dropped', 'dead_lettered', 'cancelled'}) do
-    local count = math.min(tonumber(string.match(told, counter .. '=(%d+);')), left)
+    local count = math.min(tonumber(string.match(counts, counter .. '=(%d+);')), left)
     if count > 0 then redis.call('HINCRBY', hash, counter, count) end
     left = left - count
   end
-  return tonumber(string.match(told, 'bytes=(%d+);')), left
+  return tonumber(string.match(counts, 'bytes=(%d+);')), left
 end
