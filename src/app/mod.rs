@@ -1,6 +1,7 @@
 //! Builds the parts once, starts the roles, and drains them in order.
 
 mod connections;
+mod definitions;
 mod descriptors;
 mod error;
 mod listen;
@@ -15,7 +16,6 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, TryStreamExt, stream};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -31,18 +31,14 @@ use supervisor::{Ended, Supervisor};
 use crate::{
     api::{self, Api},
     config::Config,
-    domain::{Destination, Topic},
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     processor::{Processor, Transform, Transforms, transform::jq},
     redis_client::embedded::EmbeddedRedis,
     sender::Sender,
-    store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes},
+    store::{Catalog, DueTimer, InFile, Store, Wakes},
     wire::{self, pace::Pace},
 };
-
-/// Destinations of the file that are defined in parallel.
-const DEFINED_AT_ONCE: usize = 16;
 
 /// Reseq, not yet started. As a library: register transforms, then call [`Reseq::start`].
 pub struct Reseq {
@@ -189,50 +185,29 @@ impl Parts {
         let watching = store.clone().watch_damage(background.clone());
         tokio::spawn(supervisor.watch("check for damage", watching));
         let wakes = Wakes::default();
-        define_destinations(&store, &config.destinations).await?;
+        let later = definitions::define_destinations(&store, &config.destinations).await?;
         let catalog = Catalog::load(store.clone()).await?;
         let following = catalog.clone().follow(wakes.listen(), background.clone());
         tokio::spawn(supervisor.watch("catalog", following));
         let listening = wakes.clone().run(store.clone(), background.clone());
         tokio::spawn(supervisor.watch("listener for wake-ups", listening));
-        define_topics(&store, &catalog, &config.topics).await?;
+        definitions::define_topics(&store, &catalog, &config.topics).await?;
         let in_file = InFile::new(catalog.clone(), &config.destinations, &config.topics);
+        let retrying =
+            definitions::retry(store.clone(), catalog.clone(), later, background.clone());
         let watching = in_file.clone().watch(background.clone());
-        tokio::spawn(supervisor.watch("check of the file's definitions", watching));
+        // In this order: what is not defined yet has not been removed either.
+        let both = async {
+            retrying.await;
+            watching.await
+        };
+        tokio::spawn(supervisor.watch("check of the file's definitions", both));
         let (due, timing) = DueTimer::new(store.clone(), background.clone());
         tokio::spawn(supervisor.watch("timer of due messages", timing));
         let client = wire::http::client()?;
         let background = background.clone();
         Ok(Parts { store, catalog, in_file, wakes, due, client, transforms, metrics, background })
     }
-}
-
-/// Defines the destinations of the file, some in parallel.
-async fn define_destinations(store: &Store, all: &[Destination]) -> Result<(), AppError> {
-    let defined = stream::iter(all).map(async |destination| {
-        let defined = store.define(destination).await;
-        let name = &destination.name;
-        defined.map_err(|problem| AppError::Definition { name: name.clone(), problem })
-    });
-    // Reports the first in the file that fails.
-    defined.buffered(DEFINED_AT_ONCE).try_for_each(async |_| Ok(())).await
-}
-
-/// Defines the topics of the file. Their destinations may be created over HTTP, even later.
-async fn define_topics(
-    store: &Store,
-    catalog: &Catalog,
-    topics: &[Topic],
-) -> Result<(), StoreError> {
-    for topic in topics {
-        for name in topic.destinations.iter().filter(|name| catalog.get(name.as_str()).is_none()) {
-            let topic = &topic.name;
-            tracing::warn!(%topic, destination = %name, "the topic names a destination that does not exist");
-        }
-        store.define_topic(topic).await?;
-        catalog.refresh_topic(&topic.name).await?;
-    }
-    Ok(())
 }
 
 /// All running parts.

@@ -8,6 +8,7 @@ use std::{
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use crate::{
     admin,
@@ -34,6 +35,9 @@ const REQUESTS: usize = 8;
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How many messages a destination delivers after it was made again.
 const USED: usize = 20;
+/// Each of them may last until the next is due; two at once would take each other's messages.
+static PURGING: Mutex<()> = Mutex::const_new(());
+static REMOVING: Mutex<()> = Mutex::const_new(());
 
 /// How many messages wait before the storm begins.
 fn filled_ahead() -> u64 {
@@ -106,6 +110,7 @@ async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> 
 
 /// Cancels everything that waits in `PURGED`.
 pub async fn purge(world: &World) -> Result<(), String> {
+    let _alone = PURGING.lock().await;
     fill(world, &[PURGED], WAITING).await?;
     let before = stats(world, PURGED).await?;
     let purge = format!("{}/purge", path(PURGED));
@@ -127,6 +132,7 @@ pub async fn purge(world: &World) -> Result<(), String> {
 
 /// Removes `REMOVED` with its backlog, makes it again, and lets it deliver.
 pub async fn remove_and_use(world: &Arc<World>) -> Result<(), String> {
+    let _alone = REMOVING.lock().await;
     fill(world, &[REMOVED], WAITING).await?;
     remove(world, REMOVED).await?;
     define(world, REMOVED, "none").await?;

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
+use redis::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -40,7 +41,21 @@ impl Store {
     /// order matters: a concurrent migration sees the pod, or the pod sees the migration.
     pub(in crate::store) async fn enter(&self) -> Result<(), MetaError> {
         self.say_presence().await?;
-        let noted = self.schemas().await?.into_iter().max();
+        let (mut noted, mut unavailable) = (None, 0);
+        for schema in self.schema_of_each().await {
+            match schema {
+                Ok(schema) => noted = noted.max(Some(schema)),
+                // Each script checks the schema of its partition again.
+                Err(error) if error.is_temporary() => unavailable += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if unavailable > 0 {
+            tracing::warn!(
+                partitions = unavailable,
+                "some partitions are not available; the others are served"
+            );
+        }
         let newest = self.meta_schema().await?.max(noted.unwrap_or(FIRST));
         if newest > known() {
             self.leave(&role()).await?;
@@ -88,20 +103,24 @@ impl Store {
 
     /// Reads the schema of each partition, and remembers it.
     pub async fn schemas(&self) -> Result<Vec<u32>, StoreError> {
+        self.schema_of_each().await.into_iter().collect()
+    }
+
+    async fn schema_of_each(&self) -> Vec<Result<u32, StoreError>> {
         let looks = (0..self.keys().partitions()).map(|partition| {
             let mut pipe = redis::pipe();
             pipe.hget(self.keys().partition(partition).epoch(), "schema");
             pipe
         });
-        let mut all = Vec::new();
-        for answer in self.query_each(&looks.collect::<Vec<_>>()).await {
+        let answers = self.query_each(&looks.collect::<Vec<_>>()).await;
+        let noted = &self.inner.schemas.of_partitions;
+        let schema_of = |(answer, noted): (Result<Vec<Value>, StoreError>, &AtomicU32)| {
             let schema: Option<u32> = read(answer?.pop(), "a partition's schema")?;
-            all.push(schema.unwrap_or(FIRST));
-        }
-        for (noted, schema) in self.inner.schemas.of_partitions.iter().zip(&all) {
-            noted.store(*schema, Ordering::Relaxed);
-        }
-        Ok(all)
+            let schema = schema.unwrap_or(FIRST);
+            noted.store(schema, Ordering::Relaxed);
+            Ok(schema)
+        };
+        answers.into_iter().zip(noted).map(schema_of).collect()
     }
 
     /// The live pods that do not know this version's newest schema.

@@ -304,3 +304,51 @@ async fn each_node_has_users_of_its_own_and_each_is_asked_for_their_rights() {
         assert!(refused.is_empty(), "{refused:?}");
     }
 }
+
+/// Pods start while `name` is not available. Their configuration file names destinations of all partitions.
+async fn pods_start_without(name: &'static str, other: &'static str, journey: &mut Journey) {
+    for pod in &mut journey.pods {
+        pod.kill();
+    }
+    for pod in &mut journey.pods {
+        pod.restart().await;
+    }
+    journey.produce_to(other, "meanwhile", COUNT).await;
+    let (status, wait) = journey.attempt(name, json!("not yet")).await;
+    assert_eq!(status, 503);
+    assert!(wait.is_some(), "a 503 says when to try again");
+}
+
+#[tokio::test]
+async fn pods_start_although_a_slot_is_on_its_way_and_serve_the_other_partitions() {
+    let cluster = TestCluster::start().await;
+    let places = one_of_each(&cluster).await;
+    let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
+    let mut journey = Journey::start(&cluster.url(), &names).await;
+    journey.produce("before", COUNT).await;
+    let moving = cluster.begin_move(places[0].1, 1).await;
+    while moving.move_keys().await > 0 {}
+    pods_start_without(names[0], names[2], &mut journey).await;
+    moving.end().await;
+    journey.produce("after", COUNT).await;
+    journey.end().await;
+}
+
+#[tokio::test]
+async fn pods_start_although_a_master_is_dead_and_serve_the_other_partitions() {
+    let cluster = TestCluster::start().await;
+    let places = one_of_each(&cluster).await;
+    let names: Vec<_> = places.iter().map(|(name, _)| *name).collect();
+    let mut journey = Journey::start(&cluster.url(), &names).await;
+    journey.produce("before", COUNT).await;
+    for name in &names {
+        journey.reaches(name, COUNT).await;
+    }
+    // The keys that a start needs are on the others.
+    cluster.nodes[2].kill();
+    pods_start_without(names[2], names[0], &mut journey).await;
+    cluster.nodes[2].restart().await;
+    cluster.wait_until_ok().await;
+    journey.produce("after", COUNT).await;
+    journey.end().await;
+}
