@@ -73,7 +73,7 @@ local count, body_count = tonumber(ARGV[15]), tonumber(ARGV[17])
 local function in_progress_of(lane) return KEYS[17 + 2 * lane] end
 local function ready_of(lane) return KEYS[18 + 2 * lane] end
 local function lane_key(lane) return ARGV[17 + lane] end
-local function name_of(index) return ARGV[17 + lane_count + index] end
+local function idempotency_key_of(index) return ARGV[17 + lane_count + index] end
 local seen_base = 18 + 2 * lane_count
 local record_base = 17 + lane_count + name_count
 local lane_base = record_base + count
@@ -110,8 +110,8 @@ for lane = 1, lane_count do
   end
 end
 
--- For an empty lane: the last sequence, as release.lua stored it; '0' if there was none, '' if it may have
--- been forgotten.
+-- `previous` of the first message of an empty lane: the last sequence, as release.lua stored it; '0' if there
+-- was none, '' if it may have been forgotten.
 if #empty > 0 then
   local keys = {}
   for i, lane in ipairs(empty) do keys[i] = lane_key(lane) end
@@ -128,7 +128,7 @@ local function first_of(index)
   local at = window_ms == 0 and 13 or seen_base + index
   local kept
   if window_ms == 0 then
-    kept = redis.pcall('HGET', KEYS[at], name_of(index))
+    kept = redis.pcall('HGET', KEYS[at], idempotency_key_of(index))
   else
     kept = redis.pcall('GET', KEYS[at])
   end
@@ -151,8 +151,8 @@ end
 local first = last + 1
 local answer = {first}
 local pending, finished, first_ready, records = {}, {}, {}, {n = 0}
-local waiting, delays, held, remember, letters = {n = 0}, {}, 0, {}, {}
-local held_due, lanes_ready, ready_count = {}, {n = 0}, 0
+local waiting, delays, awaiting, remember, letters = {n = 0}, {}, 0, {}, {}
+local awaiting_due, lanes_ready, ready_count = {}, {n = 0}, 0
 for lane = 1, lane_count do pending[lane], finished[lane] = {n = 0}, {n = 0} end
 
 local function accounted_bytes_of(record)
@@ -179,8 +179,8 @@ local function stand(lane, sequence, due, priority, is_finished)
       first_ready[lane] = true
     end
   elseif busy[lane] then
-    held = held + 1
-    if is_delayed then held_due[#held_due + 1] = {sequence, due} end
+    awaiting = awaiting + 1
+    if is_delayed then awaiting_due[#awaiting_due + 1] = {sequence, due} end
   else
     busy[lane] = serial
     if is_delayed then
@@ -220,11 +220,11 @@ for arrival = 1, count do
   local at_more = more[arrival]
   if at_more then seen, options = ARGV[at_more + 1], ARGV[at_more + 2] end
   local accounted_bytes = has_room_for_all and 0 or accounted_bytes_of(record)
-  local index, digest, id, in_epoch, at, same, first_id, letter, letter_epoch
+  local index, digest, id, in_epoch, at, stored_digest, first_id, letter, letter_epoch
   if seen ~= '' then
     index, digest, id = string.match(seen, '^(%d+):(%S+) ?(.*)$')
     index = tonumber(index)
-    in_epoch, at, same, first_id = first_of(index)
+    in_epoch, at, stored_digest, first_id = first_of(index)
   end
   local damaged = not in_epoch and (at or damaged_lanes[lane] or cannot_store[arrival])
   local due, priority, is_finished = nil, '4', not needs_processing
@@ -238,7 +238,7 @@ for arrival = 1, count do
   end
   local refusal
   if in_epoch then
-    refusal = {arrival, same == digest and 'duplicate' or 'conflict', at, in_epoch, first_id}
+    refusal = {arrival, stored_digest == digest and 'duplicate' or 'conflict', at, in_epoch, first_id}
   elseif damaged then
     refusal = {arrival, 'damaged', text(damaged), '0', ''}
   elseif letter and (letters[letter] or tonumber(letter_epoch) < born
@@ -311,8 +311,8 @@ if records.n > 0 then
     end
   end
   if ready_count > 0 then redis.call('HINCRBY', KEYS[3], 'ready', ready_count) end
-  if held > 0 then redis.call('HINCRBY', KEYS[3], 'awaiting_turn', held) end
-  for _, one in ipairs(held_due) do
+  if awaiting > 0 then redis.call('HINCRBY', KEYS[3], 'awaiting_turn', awaiting) end
+  for _, one in ipairs(awaiting_due) do
     local attempts = attempts_of(KEYS[12], one[1])
     attempts[5] = text(one[2])
     keep_attempts(KEYS[12], one[1], attempts)
@@ -333,7 +333,7 @@ if records.n > 0 then
     local in_epoch, sequence, digest, id = unpack(stamped_here[index])
     local value = table.concat({in_epoch, sequence, text(now + ms), digest, id}, ' ')
     if window_ms == 0 then
-      redis.call('HSET', KEYS[13], name_of(index), value)
+      redis.call('HSET', KEYS[13], idempotency_key_of(index), value)
     else
       redis.call('SET', KEYS[seen_base + index], value, 'PX', ms)
     end

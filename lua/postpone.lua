@@ -9,7 +9,7 @@
 --   [4] releasable    reseq:{p07}:releasable
 --   [5] lanes         reseq:{p07}:d:<dest>:lanes
 --   [6] in_progress   reseq:{p07}:d:<dest>:in-progress[:<key>]
---   [7] withdrawals        reseq:{p07}:d:<dest>:withdrawals
+--   [7] withdrawals   reseq:{p07}:d:<dest>:withdrawals
 --   [8] destination   reseq:{p07}:d:<dest>
 -- ARGV:
 --   [1] owner token  [2] epoch that the owner knows  [3] destination  [4] 'destination', 'key' or

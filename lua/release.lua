@@ -10,7 +10,7 @@
 --   [5]  attempts      reseq:{p07}:d:<dest>:attempts
 --   [6]  releasable    reseq:{p07}:releasable
 --   [7]  lanes         reseq:{p07}:d:<dest>:lanes
---   [8]  withdrawals        reseq:{p07}:d:<dest>:withdrawals
+--   [8]  withdrawals   reseq:{p07}:d:<dest>:withdrawals
 --   [9]  unique        reseq:{p07}:d:<dest>:idempotency-keys
 --   [10] log           reseq:{p07}:d:<dest>:log
 --   [11] log_order     reseq:{p07}:d:<dest>:log:order
@@ -131,7 +131,7 @@ local function common_prefix(lane, from, gone, finished)
 end
 
 -- Reads the messages that left a lane. If there are more than one call may settle, fails for this lane and
--- settles none: after any other answer, the owner takes all of them for settled.
+-- settles none: the owner takes every other answer as 'all of them are settled'.
 local function read_gone(lane)
   if lane.upto == '0' then return end
   local most = settles_left + 1
@@ -219,7 +219,7 @@ local function read_lanes()
     local lane = lanes[number]
     lane.asks = lane.most > 0 and lane.not_before <= now
     local most = lane.asks and math.max(0, math.min(lane.most, left, reads_left)) or 0
-    lane.is_full = lane.asks and most == 0
+    lane.has_no_room = lane.asks and most == 0
     if ordering ~= 'none' then
       -- A lane with unreadable keys must not block the others.
       local could_read, wrong = pcall(read_lane, lane, most)
@@ -314,10 +314,10 @@ local function answer_all()
   for number = 1, lane_count do
     local lane = lanes[number]
     local run, answer, at = lane.run, {math.max(0, lane.not_before - now), ''}, 2
-    -- A lane that does not fit into this answer is requested again at once.
     if lane.wrong then
       answer = {1000, '!' .. lane.wrong}
-    elseif lane.is_full or lane.most > 0 and room <= 0 and number > 1 then
+    -- A lane that does not fit into this answer is requested again after 1 ms.
+    elseif lane.has_no_room or lane.most > 0 and room <= 0 and number > 1 then
       answer[1] = math.max(1, answer[1])
     else
       answer[2] = attempts[run[1]] or ''
@@ -345,18 +345,18 @@ end
 read_hints()
 read_lanes()
 if halted then end_runs_before('ZMSCORE', KEYS[12]) end
--- A lane of which nothing may be released loses its hint. Decided before runs end at withdrawals: a lane
--- whose messages only wait for a withdrawal keeps its hint.
+-- A lane of which nothing may be released loses its hint. This is decided before runs end at withdrawals, so a
+-- lane whose messages only wait for a withdrawal keeps its hint.
 for number = 1, lane_count do
   local lane = lanes[number]
-  lane.is_empty = lane.is_new and lane.asks and not lane.is_full and #lane.run == 0
+  lane.is_empty = lane.is_new and lane.asks and not lane.has_no_room and #lane.run == 0
 end
 if withdrawals > 0 then end_runs_before('HMGET', KEYS[8]) end
 local answers = answer_all()
 local gone, is_gone = together('gone'), {}
 
 -- Skip checks of keys that this call does not need: the log, and idempotency keys to forget.
-local asks_what_is_gone = #ARGV > 14 + 5 * lane_count
+local has_cleanup = #ARGV > 14 + 5 * lane_count
 if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
 if #gone > 0 then expect('HLEN', KEYS[4]) end
 if #gone > 0 and ordering == 'key' then expect('ZCARD', KEYS[15]) end
@@ -364,13 +364,13 @@ if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
 if withdrawals > 0 then expect('HLEN', KEYS[8]) end
 if halted and #gone > 0 then expect('ZCARD', KEYS[12]) end
 local has_unwanted_log = settles and ARGV[8] == '0' and redis.call('LLEN', KEYS[11]) > 0
-if asks_what_is_gone or has_unwanted_log then
+if has_cleanup or has_unwanted_log then
   expect('HLEN', KEYS[9], KEYS[10], KEYS[13])
   expect('LLEN', KEYS[11])
   expect('ZCARD', KEYS[14])
 end
 
--- The most keys that one call forgets. It can add fewer, so the number of keys falls to its limit.
+-- The most keys that one call forgets. A call adds fewer keys than that, so their number falls to its limit.
 local FORGOTTEN_MAX = 1000
 
 -- Stores the last sequences of lanes that are now empty, for later messages with their keys. Sequences
@@ -490,7 +490,7 @@ if #gone > 0 then
   settle_lanes()
   forget_records()
   count_gone()
-  if asks_what_is_gone then
+  if has_cleanup then
     for _, sequence in ipairs(gone) do is_gone[sequence] = true end
     local entries = 15 + 5 * lane_count
     local fields = entries + 2 * entry_count

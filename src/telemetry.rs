@@ -1,4 +1,4 @@
-//! The names of all metrics, and the log. No other module names a metric.
+//! The names of all metrics, and the log. No other module names a metric, except the harness, which reads two.
 
 mod by_destination;
 
@@ -176,7 +176,7 @@ pub fn owned(count: usize) {
     gauge!("reseq_sender_partitions_owned").set(count as f64);
 }
 
-/// Deliveries that this pod has in flight.
+/// Messages that this pod is delivering now; a batch counts each of its messages.
 pub fn delivering(count: usize) {
     gauge!("reseq_sender_deliveries_in_flight").set(count as f64);
 }

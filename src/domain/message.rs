@@ -42,8 +42,8 @@ pub struct Message {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Body,
-    /// When ingest accepted it, in ms since 1970 by the ingest pod's clock. For display and metrics
-    /// only.
+    /// When ingest accepted it, in ms since 1970 by the clock of Redis, as the ingest pod estimates it. For display
+    /// and metrics only.
     pub received_ms: u64,
 }
 
@@ -126,7 +126,7 @@ pub struct Stamped {
     pub previous: Option<Sequence>,
     /// The message; after processing, its body is the transform's output.
     pub message: Message,
-    /// What its attempts left.
+    /// Its failed attempts, stalls, errors and checkpoint.
     pub attempts: Attempts,
     /// Set if it only holds its position and is not delivered.
     pub tombstone: Option<Tombstone>,
@@ -149,8 +149,8 @@ pub struct Stamped {
     pub damaged: Option<String>,
 }
 
-/// Long bodies are stored apart from the record, so that reading records does not read bodies. The
-/// length in bytes of each body that is stored apart.
+/// The length in bytes of each body that is stored apart from the record. Long bodies are, so that reading
+/// records does not read bodies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Apart {
     /// The current body.

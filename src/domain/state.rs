@@ -54,7 +54,7 @@ pub enum State {
     Cancelled,
 }
 
-/// An event in the life of a message. Named after its script.
+/// An event in the life of a message. Named after its script, or the part of it that the event comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A processor claims it under a lease.
@@ -109,7 +109,8 @@ impl State {
         matches!(self, State::Delivered | State::Dropped | State::DeadLettered | State::Cancelled)
     }
 
-    /// The state of a newly stamped message. Only a message that needs processing can be delayed.
+    /// The state of a newly stamped message. A delayed message counts as one that needs processing, also if
+    /// its destination has no transform.
     pub fn arrived(needs_processing: bool, is_delayed: bool) -> State {
         match (needs_processing, is_delayed) {
             (true, true) => State::Delayed,

@@ -122,7 +122,7 @@ impl Committer {
         match self.catalog.find_topic(topic).await {
             Ok(Some(entry)) => Ok(entry.topic.destinations.clone()),
             Ok(None) => Err(Refusal::UnknownTopic(topic.to_string())),
-            Err(error) => Err(unread(&error)),
+            Err(error) => Err(refusal_of_lookup(&error)),
         }
     }
 
@@ -144,7 +144,7 @@ impl Committer {
             other => {
                 let refusal = match other {
                     Ok(_) => Refusal::UnknownDestination(destination.to_string()),
-                    Err(error) => unread(&error),
+                    Err(error) => refusal_of_lookup(&error),
                 };
                 if refusal.is_temporary() {
                     session.fail();
@@ -161,7 +161,7 @@ impl Committer {
 }
 
 /// Maps an error while reading a definition. No message was sent to Redis, so none is stored.
-fn unread(error: &StoreError) -> Refusal {
+fn refusal_of_lookup(error: &StoreError) -> Refusal {
     match error {
         StoreError::NoRights(_) => refusal(error),
         _ => Refusal::RedisUnavailable,

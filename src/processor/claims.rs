@@ -28,14 +28,14 @@ use crate::{
 const CALLS_MAX: usize = 8;
 /// The most messages of one claim.
 const CLAIM_MAX: usize = 256;
-/// In its turn, a destination gets its share of the free slots by weight, or a quantum if that is
-/// more: all slots divided by this number.
-const SIDE_BY_SIDE: usize = 16;
+/// In its turn, a destination gets its share of the free slots by weight, or a quantum if that is more. A quantum
+/// is the number of all slots divided by this.
+const QUANTUM_DIVISOR: usize = 16;
 /// The largest quantum.
 const QUANTUM_MAX: usize = 64;
-/// With fewer free slots than a quantum and a claim in flight, wait until this long after the last
-/// claim began, so that more slots become free: a claim for one message costs Redis nearly as much
-/// as one for many.
+/// While a claim is in flight and less than a quantum of slots is free, the next claim waits until this long after
+/// the last one began. Meanwhile more slots become free: a claim for one message costs Redis nearly as much as one
+/// for many.
 const GATHER: Duration = Duration::from_millis(5);
 /// How long to try to requeue the messages of a claim that had no answer.
 const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
 const POLL_MAX: usize = 100;
 
 /// A poll for destinations with waiting messages.
-type Look = BoxFuture<'static, Result<Vec<Vec<String>>, StoreError>>;
+type Poll = BoxFuture<'static, Result<Vec<Vec<String>>, StoreError>>;
 
 /// What [`Claims::next`] returns.
 pub(super) enum Came {
@@ -66,17 +66,17 @@ pub(super) struct Claims {
     /// Destinations with a claim in flight, and whether a hint arrived meanwhile.
     under_way: HashMap<DestinationName, bool>,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
-    poll: Option<Look>,
+    poll: Option<Poll>,
     /// Poll again afterwards: the poll in flight may have missed a change.
     poll_again: bool,
     /// When the last claim started.
     begun: Instant,
-    /// Destinations whose last claim failed. The next poll claims again: Redis may have leased
-    /// messages to it.
-    unanswered: Vec<DestinationName>,
+    /// Destinations whose last claim failed. The next poll claims again: Redis may have leased messages to the
+    /// failed claim.
+    failed: Vec<DestinationName>,
     /// Destinations with a claim that Redis did not answer: it may have leased messages that no
     /// process has received.
-    lost: HashSet<DestinationName>,
+    unanswered: HashSet<DestinationName>,
     /// Callers without a call in flight.
     callers: HashMap<DestinationName, CallSequence>,
     /// Changed destinations, to drop the callers of removed ones.
@@ -97,8 +97,8 @@ impl Claims {
             poll: None,
             poll_again: false,
             begun: Instant::now(),
-            unanswered: Vec::new(),
-            lost: HashSet::new(),
+            failed: Vec::new(),
+            unanswered: HashSet::new(),
             callers: HashMap::new(),
         }
     }
@@ -123,8 +123,8 @@ impl Claims {
     pub(super) fn start_poll(&mut self) {
         let catalog = &self.catalog;
         self.changed.sweep(&mut self.callers, |name| catalog.get(name.as_str()).is_some());
-        let unanswered = std::mem::take(&mut self.unanswered);
-        unanswered.into_iter().for_each(|name| self.hint(name));
+        let failed = std::mem::take(&mut self.failed);
+        failed.into_iter().for_each(|name| self.hint(name));
         if self.slots.free() == 0 {
             return;
         }
@@ -174,7 +174,7 @@ impl Claims {
     /// Starts as many claims as slots and turns allow.
     pub(super) fn claim(&mut self, at_once_max: impl Fn(&CatalogEntry) -> usize) {
         let mut passed = Vec::new();
-        let quantum = (self.slots.all() / SIDE_BY_SIDE).clamp(1, QUANTUM_MAX);
+        let quantum = (self.slots.all() / QUANTUM_DIVISOR).clamp(1, QUANTUM_MAX);
         while self.slots.free() > 0 && self.calls.len() < CALLS_MAX {
             let free = self.slots.free();
             // The end of the claim in flight, or of any attempt, calls this again.
@@ -187,7 +187,7 @@ impl Claims {
             // Claim only what can start at once: a message must not wait for a slot under a lease.
             let most = at_once_max(&entry);
             if entry.claimers() != Claimers::Builtin || most == 0 {
-                self.give_back_lost(entry, tokio::time::Instant::now() + REQUEUE_WITHIN);
+                self.requeue_unanswered(entry, tokio::time::Instant::now() + REQUEUE_WITHIN);
                 continue;
             }
             let taken = self.slots.taken_by(&name);
@@ -232,22 +232,22 @@ impl Claims {
 
     /// Begins to requeue the messages of claims without an answer, because this process claims no
     /// more. After `deadline`, their leases expire instead. False if there is nothing to requeue.
-    pub(super) fn give_back_all_lost(&mut self, deadline: tokio::time::Instant) -> bool {
-        let lost: Vec<_> = self.lost.iter().cloned().collect();
-        for name in &lost {
+    pub(super) fn requeue_all_unanswered(&mut self, deadline: tokio::time::Instant) -> bool {
+        let unanswered: Vec<_> = self.unanswered.iter().cloned().collect();
+        for name in &unanswered {
             match self.catalog.get(name.as_str()) {
-                Some(entry) => self.give_back_lost(entry, deadline),
-                None => drop(self.lost.remove(name)),
+                Some(entry) => self.requeue_unanswered(entry, deadline),
+                None => drop(self.unanswered.remove(name)),
             }
         }
-        !lost.is_empty()
+        !unanswered.is_empty()
     }
 
     /// Repeats a claim that had no answer. Redis returns the same messages, and they are requeued, so
     /// that no stall is counted.
-    fn give_back_lost(&mut self, entry: Arc<CatalogEntry>, deadline: tokio::time::Instant) {
+    fn requeue_unanswered(&mut self, entry: Arc<CatalogEntry>, deadline: tokio::time::Instant) {
         let name = &entry.destination.name;
-        if self.under_way.contains_key(name) || !self.lost.remove(name) {
+        if self.under_way.contains_key(name) || !self.unanswered.remove(name) {
             return;
         }
         let Some(caller) = self.callers.remove(name) else { return };
@@ -289,9 +289,9 @@ impl Claims {
         self.callers.insert(name.clone(), caller);
         let hinted = self.under_way.remove(&name).unwrap_or_default();
         match &answer {
-            Err(StoreError::Unconfirmed(_)) => drop(self.lost.insert(name.clone())),
+            Err(StoreError::Unconfirmed(_)) => drop(self.unanswered.insert(name.clone())),
             Err(error) if error.is_temporary() => {}
-            _ => drop(self.lost.remove(&name)),
+            _ => drop(self.unanswered.remove(&name)),
         }
         let claimed = match answer {
             Ok(claimed) => claimed,
@@ -303,7 +303,7 @@ impl Claims {
             Err(error) => {
                 tracing::debug!(destination = %name, %error, "cannot claim");
                 self.unused(&entry, room);
-                self.unanswered.push(name);
+                self.failed.push(name);
                 return Came::Messages(entry, Claimed::default());
             }
         };

@@ -127,7 +127,7 @@ impl Processor {
                     attempts.start(&entry, claimed);
                 }
             }
-            if Instant::now() >= deadline || !claims.give_back_all_lost(deadline) {
+            if Instant::now() >= deadline || !claims.requeue_all_unanswered(deadline) {
                 break;
             }
         }

@@ -50,8 +50,8 @@ pub(super) struct Ownership {
     counted: Instant,
     /// A pod has died: its partitions become free until this time.
     inherits_until: Option<Instant>,
-    /// When to rebalance before the next second: a silent pod is no longer counted then, or its
-    /// partitions become free.
+    /// When to rebalance before the next tick: when a silent pod stops counting, or when its partitions become
+    /// free.
     rebalance_at: Option<Instant>,
 }
 
@@ -109,7 +109,7 @@ impl Ownership {
             Err(error) => tracing::debug!(%error, "cannot count the senders"),
         }
         let share = self.share();
-        // As long as the partition of a dead pod would have to wait.
+        // A partition is free after one lease at the latest, as after the death of a pod.
         let by = Instant::now() + lease;
         for partition in holdings.partitions().into_iter().skip(share) {
             if let Some(lease) = holdings.of(partition) {
@@ -131,7 +131,7 @@ impl Ownership {
     fn count_pods(&mut self, pods: usize, silent_for: Duration) {
         let (now, lease) = (Instant::now(), self.holdings.lease);
         if pods < self.pods {
-            // It may have renewed its leases just before it died.
+            // The dead pod may have renewed its leases just before it died.
             self.inherits_until = Some(now + lease);
         }
         (self.pods, self.counted) = (pods, now);

@@ -150,6 +150,8 @@ impl Store {
                 sequences.push(sequence);
             }
         }
+        // In the order of arrival: where room for dead letters is short, what is further ahead gets it.
+        sequences.sort_unstable();
         Ok((sequences, is_last))
     }
 

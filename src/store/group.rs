@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 use super::catalog::{Catalog, Watch};
 use crate::domain::DestinationName;
 
-/// An idle worker ends after this time. Redis keeps a caller's last answer for as long, so a rarely
-/// used destination has at most two such answers.
+/// An idle worker ends after this time. Redis keeps a caller's last answer for the same time, so a rarely used
+/// destination has at most two of them: that of the last worker and that of the one before.
 const IDLE: Duration = Duration::from_secs(60);
 
 type Worker<J> = dyn Fn(DestinationName, Batches<J>) -> BoxFuture<'static, ()> + Send + Sync;
@@ -57,7 +57,7 @@ impl<J: Send + 'static> GroupCommit<J> {
     /// Puts a job into its destination's queue. Jobs of one caller stay in order.
     pub async fn submit(&self, destination: &DestinationName, job: J) {
         let queue = self.queue(destination);
-        // A worker closes its queue only when no sender exists, so it is open.
+        // The queue is open: its worker closes it only when nobody holds a sender, and this does.
         let _ = queue.send(job).await;
     }
 
@@ -88,7 +88,7 @@ impl<J> Batches<J> {
         let mut is_over = self.is_gone();
         loop {
             // Later jobs go to a new queue; those in this one are still processed.
-            if is_over && self.is_let_go() {
+            if is_over && self.try_remove_queue() {
                 is_over = false;
             }
             tokio::select! {
@@ -110,7 +110,7 @@ impl<J> Batches<J> {
 
     /// Removes the queue, unless it holds a job or a job is being submitted: submitters hold a
     /// sender, which is cloned only under the lock. True if the queue is gone.
-    fn is_let_go(&self) -> bool {
+    fn try_remove_queue(&self) -> bool {
         let Some(queues) = self.queues.upgrade() else { return true };
         let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
         match queues.get(&self.name) {

@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 63] = [
+pub static BUGS: [Bug; 64] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -247,7 +247,7 @@ end",
     bug(
         "reports `duplicate` for another body under a used idempotency key",
         "ingest",
-        "same == digest and 'duplicate' or 'conflict'",
+        "stored_digest == digest and 'duplicate' or 'conflict'",
         "'duplicate'",
     ),
     // Nothing lost, nothing stuck.
@@ -335,6 +335,12 @@ end",
         "counted(7, 0)",
     ),
     bug("does not count failed attempts", "fail", "attempts[1] = attempts[1] + 1", ""),
+    bug(
+        "retries a failed attempt at once, without its backoff",
+        "fail",
+        "elseif wait_ms <= 0 then",
+        "elseif true then",
+    ),
     // Damage and its repair; bodies apart; dead letters.
     bug(
         "fails for a message whose record is missing",

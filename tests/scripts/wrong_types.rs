@@ -119,7 +119,7 @@ const UNNOTICED: [&str; 59] = [
 
 /// The cases that occur only with serial lanes, or where each message is a lane.
 #[tokio::test]
-async fn so_it_is_where_lanes_are_serial_and_where_nothing_is_in_order() {
+async fn a_wrong_type_changes_nothing_in_serial_lanes_or_without_order() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
     for (ordering, processing, expected) in [("key", "serial", 4), ("none", "parallel", 9)] {
@@ -231,7 +231,7 @@ async fn a_call_that_meets_one_lane_of_another_type_serves_the_others() {
             assert_eq!(records, 5, "{what}: nothing is stored of the other");
             assert_eq!(count_of(&mut connection, &calls, "last").await, Some(5), "{what}");
         }
-        let processed = calls_again(&calls);
+        let processed = calls_that_arrive_ready(&calls);
         let answer = words(&run(&mut connection, &processed.ingest(&lanes, &[], &arrivals)).await);
         assert_eq!(answer[1..3], ["2", "damaged"], "{what}: {answer:?}");
 
@@ -273,7 +273,7 @@ async fn an_ingest_refuses_only_arrivals_that_need_what_is_damaged() {
             ("delay=9999;", _) => (keys.partition.delayed(), "11"),
             _ => (keys.dead_letter_messages(), "15"),
         };
-        if options.starts_with('l') {
+        if options.starts_with("replaces") {
             let mut dead = redis::cmd("ZADD");
             dead.arg(keys.dead_letters()).arg(8).arg(8).exec_async(&mut connection).await.unwrap();
         }
@@ -291,7 +291,7 @@ async fn an_ingest_refuses_only_arrivals_that_need_what_is_damaged() {
     assert_eq!(words(&answer), ["5", "1", "damaged", "16", "0", ""]);
 }
 
-/// Three messages in lane `a`; one is claimed, or all are.
+/// Three messages in lane `a`; two are claimed, or one where the lane is serial.
 async fn populate_few(
     connection: &mut MultiplexedConnection,
     ordering: &'static str,
@@ -372,7 +372,7 @@ async fn a_script_whose_user_lacks_a_right_changes_nothing() {
 }
 
 #[tokio::test]
-async fn so_it_is_with_rights_where_lanes_are_serial_and_where_nothing_is_in_order() {
+async fn a_missing_right_changes_nothing_in_serial_lanes_or_without_order() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
     redis.acl(&["~reseq*", "&reseq*", "+@all"]).await;
@@ -399,7 +399,7 @@ async fn so_it_is_with_rights_where_lanes_are_serial_and_where_nothing_is_in_ord
 /// Wake-ups are only hints. A user made with `~reseq* +@all` may not publish; another may lack the
 /// commands.
 #[tokio::test]
-async fn a_script_whose_user_may_not_publish_does_all_the_same() {
+async fn a_script_works_without_the_right_to_publish() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
     redis.acl(&["~reseq*", "resetchannels", "+@all", "-publish"]).await;
@@ -428,7 +428,7 @@ fn every_script_has_commands_to_lack() {
 }
 
 /// A destination with messages in all states, in two lanes. Lane `a`: 1 is halted, 3 delayed, 5 and
-/// 9 claimed. Lane `b`: 2 ready, 4 and 6 claimed, 8 a tombstone and a dead letter, 10 waiting.
+/// 9 claimed, 7 ready. Lane `b`: 2 ready, 4 and 6 claimed, 8 a tombstone and a dead letter, 10 waiting.
 /// There is a withdrawal for 6.
 async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
@@ -496,12 +496,12 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.remove(),
         calls.remove_batch(&lanes, &[1, 2, 3], &[calls.member(4, "s1")], &["erp/3".to_owned()]),
         calls.forget(),
-        calls_again(calls).ingest(&lanes, &[], &[arrival(1, ""), arrival(2, "")]),
+        calls_that_arrive_ready(calls).ingest(&lanes, &[], &[arrival(1, ""), arrival(2, "")]),
     ]
 }
 
 /// Calls of the same destination, for messages that arrive ready.
-fn calls_again(calls: &Calls) -> Calls {
+fn calls_that_arrive_ready(calls: &Calls) -> Calls {
     let mut again = Calls::new(&Keys::new("reseq", 1), calls.name.as_str());
     (again.version, again.epoch) = (calls.version.clone(), calls.epoch.clone());
     again.number_from(100);

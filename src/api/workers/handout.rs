@@ -76,7 +76,12 @@ async fn give_back(api: Api, entry: Arc<CatalogEntry>, tokens: Vec<LeaseToken>) 
 }
 
 /// Repeats a claim that had no answer, to requeue the messages it got.
-pub(super) fn recover(api: &Api, entry: Arc<CatalogEntry>, caller: CallSequence, lease: Duration) {
+pub(super) fn requeue_unanswered(
+    api: &Api,
+    entry: Arc<CatalogEntry>,
+    caller: CallSequence,
+    lease: Duration,
+) {
     let task = api.clone();
     api.tasks.spawn(async move {
         let api = task;
@@ -85,6 +90,7 @@ pub(super) fn recover(api: &Api, entry: Arc<CatalogEntry>, caller: CallSequence,
         let claimed = retry_until(Some(Instant::now() + REQUEUE_WITHIN), claim).await;
         api.callers.put_back(&entry.destination.name, caller);
         if let Ok(claimed) = claimed {
+            // Dropped at once, which requeues them.
             Handed::new(api).add(entry, &claimed);
         }
     });

@@ -286,7 +286,7 @@ async fn claim_from(
     match claimed {
         // Redis may have leased messages, although there was no answer.
         Err(error @ StoreError::Unconfirmed(_)) => {
-            handout::recover(api, entry, caller, lease);
+            handout::requeue_unanswered(api, entry, caller, lease);
             Err(error.into())
         }
         claimed => {

@@ -18,7 +18,7 @@ pub(super) struct WaiterQueues {
 
 /// A request's place in the queues of some destinations. Dropping it lets the next move up.
 pub(super) struct WaiterTicket {
-    lines: Arc<WaiterQueues>,
+    queues: Arc<WaiterQueues>,
     names: Vec<DestinationName>,
     moved: Arc<Notify>,
 }
@@ -31,19 +31,19 @@ impl WaiterQueues {
         for name in names {
             waiting.entry(name.clone()).or_default().push_back(moved.clone());
         }
-        WaiterTicket { lines: self.clone(), names: names.to_vec(), moved }
+        WaiterTicket { queues: self.clone(), names: names.to_vec(), moved }
     }
 }
 
 impl WaiterTicket {
     /// True if this request is first in the queue.
     pub(super) fn is_first(&self, name: &DestinationName) -> bool {
-        let waiting = self.lines.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = waiting.get(name).and_then(|line| line.front());
+        let waiting = self.queues.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = waiting.get(name).and_then(|queue| queue.front());
         first.is_some_and(|first| Arc::ptr_eq(first, &self.moved))
     }
 
-    /// Resolves when this became first in a queue, even before the call.
+    /// Resolves once this is first in a queue; at once if it already became first.
     pub(super) async fn moved(&self) {
         self.moved.notified().await;
     }
@@ -51,12 +51,12 @@ impl WaiterTicket {
 
 impl Drop for WaiterTicket {
     fn drop(&mut self) {
-        let mut waiting = self.lines.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.queues.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for name in &self.names {
-            let Some(line) = waiting.get_mut(name) else { continue };
-            let was_first = line.front().is_some_and(|first| Arc::ptr_eq(first, &self.moved));
-            line.retain(|one| !Arc::ptr_eq(one, &self.moved));
-            match line.front() {
+            let Some(queue) = waiting.get_mut(name) else { continue };
+            let was_first = queue.front().is_some_and(|first| Arc::ptr_eq(first, &self.moved));
+            queue.retain(|one| !Arc::ptr_eq(one, &self.moved));
+            match queue.front() {
                 // More messages may be waiting than this one took.
                 Some(next) if was_first => next.notify_one(),
                 Some(_) => {}

@@ -95,7 +95,7 @@ impl Worker {
         for item in aborted {
             outcomes[item.job].push(Err(Refusal::Aborted));
         }
-        let results = self.settle(&live).await;
+        let results = self.ingest_valid(&live).await;
         for (item, result) in live.into_iter().zip(results) {
             let outcome = match result {
                 // `Aborted` means "not stored", so do not use it for an unconfirmed item.
@@ -127,7 +127,7 @@ impl Worker {
         }
     }
 
-    async fn settle(&mut self, items: &[&Item<'_>]) -> Vec<Outcome> {
+    async fn ingest_valid(&mut self, items: &[&Item<'_>]) -> Vec<Outcome> {
         let Some(entry) = self.catalog.get(self.name.as_str()) else {
             return vec![Err(Refusal::UnknownDestination(self.name.to_string())); items.len()];
         };

@@ -170,7 +170,8 @@ impl Transforms {
     }
 }
 
-/// Returns messages unchanged: for those that still wait after their transform was removed.
+/// Returns messages unchanged: for delayed messages of a destination without a transform, and for those that
+/// still wait after their transform was removed.
 struct Identity;
 
 #[async_trait]

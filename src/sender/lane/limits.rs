@@ -48,7 +48,7 @@ impl Limits {
         self.slow_start.is_some()
     }
 
-    /// The head was refused before it was released.
+    /// The released head had already been refused earlier.
     pub(super) fn start_slowly(&mut self, rules: &Rules) {
         self.slow_start =
             Some(rules.refused_max.max(1)).filter(|most| *most < rules.release_batch_max);

@@ -282,8 +282,8 @@ impl Lane {
         }
     }
 
-    /// The last sequence in the queue; if it is empty, the last one that has left and is in no call;
-    /// 0: none.
+    /// The last sequence in the queue; if it is empty, the last one that left and that no call has reported to Redis
+    /// yet; 0: none.
     fn last(&self) -> Sequence {
         self.queue.back().map_or(self.settling.fresh_upto(), BufferedMessage::sequence)
     }

@@ -107,7 +107,8 @@ pub(in crate::sender) struct Outcome {
 pub(in crate::sender) enum Refusal {
     /// The first message that it did not accept. Nothing behind it may leave before it does.
     Head { failed: u32, error: AttemptError, disposition: Disposition },
-    /// A batch of `count` messages, and another attempt at it is not allowed. The receiver did not say
+    /// A batch of `count` messages that is not sent again as a batch: its attempts are used up, or the refusal
+    /// is final. The receiver did not say
     /// which message is the cause, so they are sent one by one, without a wait. The refusal does not count
     /// as an attempt at any of them.
     Batch { count: usize },

@@ -124,8 +124,8 @@ pub struct LaneRun {
 
 impl Store {
     /// Settles messages that have left, and returns the next runs of lanes of one destination. If a
-    /// lane's head was refused before, its run is limited to one delivery: if it is refused again,
-    /// more messages would have been read for nothing.
+    /// lane's head was refused before, its run is limited to one delivery. It may be refused again, and then the
+    /// messages behind it were read in vain.
     pub async fn release(
         &self,
         owner: &Owner,

@@ -170,12 +170,12 @@ async fn what_is_in_hand_leaves_by_an_order_unless_it_is_delivered_first() {
 
     // The owner carries out the withdrawal.
     let known = super::known(&service.store, "crm").await;
-    let order = service.store.withdrawals(&known, 0).await.unwrap().0.remove(0);
+    let pending = service.store.withdrawals(&known, 0).await.unwrap().0.remove(0);
     let carried_out = async {
-        let messages = [(order.lane.clone(), order.sequence)];
+        let messages = [(pending.lane.clone(), pending.sequence)];
         let withdrawal = reseq::store::Withdrawal {
-            how: order.how,
-            reason: &order.reason,
+            how: pending.how,
+            reason: &pending.reason,
             error: None,
             messages: &messages,
         };

@@ -62,8 +62,8 @@ async fn where_nothing_is_in_order_the_higher_priority_is_claimed_first() {
     }
     assert_eq!(desk.is_drained().await["delivered_total"], 4);
     // Other orderings refuse a priority.
-    desk.define("withdrawing", json!({})).await;
-    let item = json!({"destinations": ["withdrawing"], "body": "x", "priority": 9});
+    desk.define("ordered", json!({})).await;
+    let item = json!({"destinations": ["ordered"], "body": "x", "priority": 9});
     let (status, problem) = desk.ask("POST", "/v1/messages", item).await;
     assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{problem}");
 }
@@ -159,7 +159,7 @@ async fn the_ordering_may_change_whenever_nothing_is_pending() {
 async fn what_a_worker_holds_is_cancelled_when_its_attempt_has_failed() {
     let definition = json!({"ordering": "key", "transform": {"kind": "worker"}});
     let desk = Desk::start(definition).await;
-    let sequence = desk.send("awaiting_turn", json!({"key": "a"})).await;
+    let sequence = desk.send("held", json!({"key": "a"})).await;
     let lease = desk.lease(json!({})).await;
     let path = format!("/v1/destinations/{ERP}/messages/{sequence}");
     let (status, answer) = desk.ask("DELETE", &path, Value::Null).await;
@@ -169,7 +169,7 @@ async fn what_a_worker_holds_is_cancelled_when_its_attempt_has_failed() {
 }
 
 #[tokio::test]
-async fn an_order_behind_a_head_that_backs_off_does_not_hasten_it() {
+async fn a_withdrawal_behind_a_head_that_backs_off_does_not_hasten_it() {
     let definition = json!({"transform": {"kind": "worker"},
         "delivery": {"backoff_ms": 600_000, "backoff_max_ms": 600_000}});
     let desk = Desk::start(definition).await;

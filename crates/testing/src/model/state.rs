@@ -151,7 +151,7 @@ pub struct Message {
     pub tombstone: Option<Tombstone>,
     pub left: Left,
     /// The kind of a pending withdrawal.
-    pub order: Option<Tombstone>,
+    pub withdrawal: Option<Tombstone>,
     pub stand: Stand,
     /// What is missing in Redis. The model still knows everything.
     pub damage: Option<Damage>,
@@ -252,7 +252,7 @@ impl Destination {
     }
 
     pub fn withdrawals(&self) -> u64 {
-        self.messages.values().filter(|message| message.order.is_some()).count() as u64
+        self.messages.values().filter(|message| message.withdrawal.is_some()).count() as u64
     }
 
     pub fn lane_of(&self, sequence: Sequence, message: &Message) -> Lane {

@@ -62,7 +62,7 @@ pub const WANTED: [&str; 117] = [
     "released out of order",
     "released alone after a refusal",
     "released anew after a retry",
-    "held back by an order",
+    "held back by a withdrawal",
     "held back by a halted head",
     "settled",
     "settled dropped",
@@ -72,7 +72,7 @@ pub const WANTED: [&str; 117] = [
     "log made room",
     "key forgotten",
     "postponed",
-    "postponed with an order",
+    "postponed with a withdrawal",
     "halted in delivery",
     "halted before",
     "withdrawn waiting",
@@ -89,8 +89,8 @@ pub const WANTED: [&str; 117] = [
     "ordered from a sender",
     "ordered in takeover wait",
     "ordered by the owner in takeover wait",
-    "order carried out",
-    "order ended by a tombstone",
+    "withdrawal carried out",
+    "withdrawal ended by a tombstone",
     "nothing to withdraw",
     "retried in transform",
     "retried in delivery",
@@ -221,7 +221,7 @@ impl Tally {
                 self.count("postponed");
                 self.count_if(
                     known.is_some_and(|d| d.withdrawals() > 0),
-                    "postponed with an order",
+                    "postponed with a withdrawal",
                 );
             }
             (Op::Halt { .. }, _) => {
@@ -345,8 +345,8 @@ impl Tally {
             let mut behind = after.lane(request.lane);
             let next = behind.find(|(at, _)| *at > request.held_upto).map(|(_, message)| message);
             let stopped = handed_out.is_none() && request.limit > 0 && run.wait == Until::Past;
-            let ordered = |m: &Message| m.may_leave() && m.order.is_some();
-            self.count_if(stopped && next.is_some_and(ordered), "held back by an order");
+            let has_withdrawal = |m: &Message| m.may_leave() && m.withdrawal.is_some();
+            self.count_if(stopped && next.is_some_and(has_withdrawal), "held back by a withdrawal");
             let halted = |m: &Message| m.stand == Stand::Halted(Stage::Delivery);
             self.count_if(stopped && next.is_some_and(halted), "held back by a halted head");
         }
@@ -372,8 +372,12 @@ impl Tally {
         for ((_, sequence), outcome) in messages.iter().zip(outcomes) {
             let message = found.messages.get(sequence);
             let Some(message) = message.filter(|_| *outcome != Withdrawn::Settled) else {
-                let ends = message.is_some_and(|m| m.tombstone.is_some() && m.order.is_some());
-                self.count(if ends { "order ended by a tombstone" } else { "nothing to withdraw" });
+                let ends = message.is_some_and(|m| m.tombstone.is_some() && m.withdrawal.is_some());
+                self.count(if ends {
+                    "withdrawal ended by a tombstone"
+                } else {
+                    "nothing to withdraw"
+                });
                 continue;
             };
             self.count(match (outcome, &message.stand, who) {
@@ -390,7 +394,10 @@ impl Tally {
                 _ => "withdrawn ready",
             });
             if *outcome == Withdrawn::Done {
-                self.count_if(message.order.is_some() && who.is_some(), "order carried out");
+                self.count_if(
+                    message.withdrawal.is_some() && who.is_some(),
+                    "withdrawal carried out",
+                );
                 self.count(match how {
                     Tombstone::Dropped => "withdrawn dropped",
                     Tombstone::DeadLettered => "withdrawn dead_lettered",

@@ -243,11 +243,11 @@ impl Sender {
         let is_hinted = state.releasable.get(NAME) == Some(&Until::Past);
         let lanes = self.requests(world, state, is_hinted);
         let ordered = destination.messages.iter().filter(|(_, message)| {
-            message.order.is_some() && !matches!(message.stand, Stand::Leased { .. })
+            message.withdrawal.is_some() && !matches!(message.stand, Stand::Leased { .. })
         });
         let mut ordered = ordered.filter(|_| is_hinted && self.hands.is_empty());
         if let Some((sequence, message)) = ordered.next() {
-            let how = message.order.unwrap_or(Tombstone::Cancelled);
+            let how = message.withdrawal.unwrap_or(Tombstone::Cancelled);
             let messages = vec![(destination.lane_of(*sequence, message), *sequence)];
             let op = Op::Withdraw { who: Some(at), known, how, failed: None, messages };
             return Some(Next::Call(op));
@@ -368,7 +368,7 @@ impl Sender {
                 self.hands.remove(&refused.lane);
                 Some(if was_damaged { "halted as damaged" } else { "delivery refused" })
             }
-            (Op::Withdraw { .. }, Reply::Withdrawn(_)) => Some("order carried out"),
+            (Op::Withdraw { .. }, Reply::Withdrawn(_)) => Some("withdrawal carried out"),
             _ => None,
         }
     }

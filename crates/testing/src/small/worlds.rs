@@ -240,7 +240,7 @@ fn seen_to() -> Vec<World> {
                 "withdrawn at once",
                 "ordered to withdraw",
                 "withdrawn too late",
-                "order carried out",
+                "withdrawal carried out",
             ],
             ..plain("the first is cancelled")
         },
@@ -250,7 +250,7 @@ fn seen_to() -> Vec<World> {
             processors: 1,
             claim: 2,
             errors: Troubles { sender_dies: 1, ..none },
-            wanted: &["withdrawn at once", "ordered to withdraw", "order carried out"],
+            wanted: &["withdrawn at once", "ordered to withdraw", "withdrawal carried out"],
             ..plain("the second is skipped, a sender dies")
         },
         World {

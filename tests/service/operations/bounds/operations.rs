@@ -225,8 +225,8 @@ impl Watched {
         let skipped = self.post(&format!("destinations/{name}/skip-head"), which).await;
         self.note("skip a head").await;
         assert_eq!(skipped.status, 202, "the sender may have it: {skipped:?}");
-        let (orders, _) = store.withdrawals(at, 0).await.unwrap();
-        assert_eq!(orders.iter().map(|order| order.sequence).collect::<Vec<_>>(), [sequence]);
+        let (withdrawals, _) = store.withdrawals(at, 0).await.unwrap();
+        assert_eq!(withdrawals.iter().map(|one| one.sequence).collect::<Vec<_>>(), [sequence]);
         let messages = [(lane.clone(), sequence)];
         let skip = Withdrawal {
             how: Tombstone::DeadLettered,
@@ -235,7 +235,7 @@ impl Watched {
             messages: &messages,
         };
         store.withdraw(at, Who::Owner(owner), &skip).await.unwrap();
-        self.note("carry out an order").await;
+        self.note("carry out a withdrawal").await;
     }
 
     /// Calls everything that only reads.

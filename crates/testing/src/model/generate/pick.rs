@@ -78,7 +78,7 @@ pub fn arrival(&(key, idempotency, body): &Pick, name: Name, state: &State) -> A
 pub fn output(token: &Token, draw: Pick, name: Name, state: &State) -> Output {
     let found = state.destinations.get(name);
     let message = found.and_then(|found| found.messages.get(&token.sequence));
-    let is_withdrawing = message.is_some_and(|message| message.order.is_some());
+    let is_withdrawing = message.is_some_and(|message| message.withdrawal.is_some());
     let dropped = draw.1 < if is_withdrawing { 160 } else { 64 };
     let is_unchanged = message.is_some() && !dropped && draw.2.is_multiple_of(3);
     Output {
@@ -298,7 +298,7 @@ pub fn to_carry_out(
     let destination = state.destinations.get(name)?;
     let lane_of = |sequence, key| destination.definition.lane_of(sequence, key);
     let ordered = destination.messages.iter().filter_map(|(sequence, message)| {
-        Some((message.order?, vec![(lane_of(*sequence, message.key), *sequence)]))
+        Some((message.withdrawal?, vec![(lane_of(*sequence, message.key), *sequence)]))
     });
     let ordered: Vec<_> = ordered.collect();
     let at = draw.many[0].0 as usize % ordered.len().max(1);

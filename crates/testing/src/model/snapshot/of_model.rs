@@ -199,7 +199,7 @@ fn of_message(
     if let Some(text) = attempts(&message.left, halted_in, is_delayed) {
         put(format!("{hash}:attempts"), at.clone(), text);
     }
-    if let Some(how) = message.order {
+    if let Some(how) = message.withdrawal {
         let key = if let Lane::Key(key) = lane { key } else { "" };
         let text = format!("{}{} {key}{REASON}", letter(how), key.len());
         put(format!("{hash}:withdrawals"), at.clone(), text);

@@ -88,7 +88,7 @@ fn arrive(state: &mut State, name: Name, epoch: u64, arrival: &Arrival, is_full:
         idempotency_key,
         tombstone: None,
         left: Left::default(),
-        order: None,
+        withdrawal: None,
         stand: Stand::Ready,
         damage: None,
     };

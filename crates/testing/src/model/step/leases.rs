@@ -170,7 +170,7 @@ fn finish(message: &mut Message, sequence: Sequence, output: &Output, known: &Ca
         idempotency_key: output.idempotency_key.clone(),
         tombstone: output.dropped.then_some(Tombstone::Dropped),
         left: Left { errors: message.left.errors.clone(), ..Left::default() },
-        order: message.order,
+        withdrawal: message.withdrawal,
         stand: Stand::Ready,
         damage: None,
     };

@@ -185,7 +185,7 @@ fn next_run(state: &mut State, name: Name, request: &LaneRequest) -> Run {
     let is_empty = ready.is_empty();
     let messages: Vec<Given> = ready
         .into_iter()
-        .take_while(|(_, message)| message.order.is_none())
+        .take_while(|(_, message)| message.withdrawal.is_none())
         .enumerate()
         .map(|(at, (sequence, message))| {
             let left = if at == 0 { message.left.clone() } else { Left::default() };

@@ -63,7 +63,7 @@ fn withdraw_one(
     };
     if message.tombstone.is_some() {
         // Its transform dropped it meanwhile, which ends the withdrawal.
-        message.order = None;
+        message.withdrawal = None;
         return Withdrawn::Settled;
     }
     let letters = destination.letters.len() as u64;
@@ -77,8 +77,8 @@ fn withdraw_one(
         _ => false,
     };
     if is_in_hand {
-        if message.order.is_none() {
-            message.order = Some(how);
+        if message.withdrawal.is_none() {
+            message.withdrawal = Some(how);
             // With a single lane, the hint is its head's earliest time: leave it unchanged.
             if definition.ordering == Ordering::Destination {
                 state.releasable.entry(name).or_insert(Until::Past);
@@ -104,7 +104,7 @@ fn withdraw_one(
         message.tombstone = Some(how);
         message.body.clear();
         message.left = Left::default();
-        message.order = None;
+        message.withdrawal = None;
         message.stand = Stand::Ready;
         if message.is_unreadable() {
             (message.accounted_bytes, message.damage) = (0, Some(Damage::Unreadable));
@@ -128,7 +128,7 @@ fn letter_of(message: &Message, failed: Option<u32>, reason: &'static str) -> Le
         _ => Stage::Transform,
     };
     let was_halted = message.is_halted();
-    let mut message = Message { order: None, stand: Stand::Ready, ..message.clone() };
+    let mut message = Message { withdrawal: None, stand: Stand::Ready, ..message.clone() };
     if let Some(failed) = failed {
         message.left.failed = failed;
         message.left.note(ErrorKind::Rejected);
