@@ -1,8 +1,13 @@
 //! Writes the definitions of the configuration file into Redis when a process starts.
 
-use std::{collections::HashSet, sync::Mutex, time::Duration};
+use std::{
+    collections::HashSet,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use futures::{StreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -17,75 +22,50 @@ const DEFINED_AT_ONCE: usize = 16;
 /// How often to try again where Redis was not available.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 
-/// Defines the destinations of the file, some in parallel. Returns those whose partition is not available
-/// now, such as that of a dead master of a cluster: they must not keep the process from serving the others.
+/// Defines the destinations of the file. Returns those whose partition is not available now, such as that of a
+/// dead master of a cluster: they must not keep the process from serving the others.
 pub(super) async fn define_destinations(
     store: &Store,
     all: &[Destination],
 ) -> Result<Vec<Destination>, AppError> {
-    // One attempt for each partition: each may take as long as Redis has to answer.
-    let unavailable = Mutex::new(HashSet::new());
-    let lock = || unavailable.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let defined = stream::iter(all).map(async |destination| {
-        let partition = destination.name.partition(store.keys().partitions());
-        if lock().contains(&partition) {
-            return Ok(Some(destination.clone()));
-        }
-        match store.define(destination).await {
-            Ok(_) => Ok(None),
-            Err(error) if error.is_temporary() => {
-                if lock().insert(partition) {
-                    tracing::warn!(
-                        destination = %destination.name, partition, %error,
-                        "cannot define the destinations of this partition yet; tried again every second"
-                    );
-                }
-                Ok(Some(destination.clone()))
-            }
-            Err(problem) => Err(AppError::Definition { name: destination.name.clone(), problem }),
-        }
-    });
-    // Reports the first in the file that is refused.
-    let mut defined = std::pin::pin!(defined.buffered(DEFINED_AT_ONCE));
     let mut later = Vec::new();
-    while let Some(outcome) = defined.next().await {
-        later.extend(outcome?);
+    // Reports the first in the file that is refused.
+    let mut defined = pin!(define_all(store, all.to_vec()));
+    while let Some((destination, defined)) = defined.next().await {
+        match defined {
+            Defined::Now => {}
+            Defined::Later => later.push(destination),
+            Defined::Refused(problem) => {
+                return Err(AppError::Definition { name: destination.name, problem });
+            }
+        }
+    }
+    if !later.is_empty() {
+        tracing::warn!(
+            destinations = later.len(),
+            "some destinations cannot be defined yet: their partitions are not available; tried again every second"
+        );
     }
     Ok(later)
 }
 
 /// Defines the others once their partitions are available.
-pub(super) async fn retry(
-    store: Store,
-    catalog: Catalog,
-    mut later: Vec<Destination>,
-    stop: CancellationToken,
-) {
+pub(super) async fn retry(store: Store, mut later: Vec<Destination>, stop: CancellationToken) {
     while !later.is_empty() {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(RETRY_EVERY) => {}
         }
-        let mut unavailable = HashSet::new();
         let mut still = Vec::new();
-        for destination in later {
-            let partition = destination.name.partition(store.keys().partitions());
-            if unavailable.contains(&partition) {
-                still.push(destination);
-                continue;
-            }
+        let mut defined = pin!(define_all(&store, later));
+        while let Some((destination, defined)) = defined.next().await {
             let name = &destination.name;
-            match store.define(&destination).await {
-                Ok(_) => {
+            match defined {
+                Defined::Now => {
                     tracing::info!(destination = %name, "defined, as in the configuration file");
-                    // The change also comes by the index; this only spares the first sender the wait.
-                    let _ = catalog.refresh(name).await;
                 }
-                Err(error) if error.is_temporary() => {
-                    unavailable.insert(partition);
-                    still.push(destination);
-                }
-                Err(error) => tracing::error!(
+                Defined::Later => still.push(destination),
+                Defined::Refused(error) => tracing::error!(
                     destination = %name, %error,
                     "the destination of the configuration file was refused; correct it and restart"
                 ),
@@ -93,6 +73,39 @@ pub(super) async fn retry(
         }
         later = still;
     }
+}
+
+enum Defined {
+    Now,
+    Later,
+    Refused(StoreError),
+}
+
+/// Tries to define each, some in parallel. Yields them in order.
+fn define_all(store: &Store, all: Vec<Destination>) -> impl Stream<Item = (Destination, Defined)> {
+    // An unavailable partition is not tried for each of its destinations: every attempt takes as long as Redis
+    // has to answer.
+    let unavailable = Arc::new(Mutex::new(HashSet::new()));
+    let attempts = all.into_iter().map(move |destination| {
+        let unavailable = unavailable.clone();
+        async move {
+            let lock = || unavailable.lock().unwrap_or_else(PoisonError::into_inner);
+            let partition = destination.name.partition(store.keys().partitions());
+            if lock().contains(&partition) {
+                return (destination, Defined::Later);
+            }
+            let defined = match store.define(&destination).await {
+                Ok(_) => Defined::Now,
+                Err(error) if error.is_temporary() => {
+                    lock().insert(partition);
+                    Defined::Later
+                }
+                Err(error) => Defined::Refused(error),
+            };
+            (destination, defined)
+        }
+    });
+    stream::iter(attempts).buffered(DEFINED_AT_ONCE)
 }
 
 /// Defines the topics of the file. Their destinations may be created over HTTP, even later.

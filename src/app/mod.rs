@@ -193,8 +193,7 @@ impl Parts {
         tokio::spawn(supervisor.watch("listener for wake-ups", listening));
         definitions::define_topics(&store, &catalog, &config.topics).await?;
         let in_file = InFile::new(catalog.clone(), &config.destinations, &config.topics);
-        let retrying =
-            definitions::retry(store.clone(), catalog.clone(), later, background.clone());
+        let retrying = definitions::retry(store.clone(), later, background.clone());
         let watching = in_file.clone().watch(background.clone());
         // In this order: what is not defined yet has not been removed either.
         let both = async {

@@ -83,16 +83,16 @@ impl Repairing<'_> {
         let mut cursor = 0;
         loop {
             let (next, items) = self.records(cursor).await?;
-            let mut entry = Vec::new();
+            let mut in_lanes = Vec::new();
             for item in items {
                 if item.lane.is_none() {
                     let length = item.flags.trim_start_matches('w').trim_matches(['u', ';']);
                     self.unread.insert(item.sequence, length.parse().unwrap_or_default());
                 } else if self.seen.insert(item.sequence) {
-                    entry.push(item);
+                    in_lanes.push(item);
                 }
             }
-            self.messages(entry).await?;
+            self.messages(in_lanes).await?;
             cursor = next;
             if cursor == 0 {
                 return Ok(());
