@@ -62,8 +62,8 @@ bench: setup build-bench ## Measure throughput, latency and cost; draw the ramp 
 	$(RESEQ_BENCH) --warm-up 20000 --ramp 10,25,50,75,100 --svg "$(TARGET_DIR)/bench/ramp.svg" $(BENCH_ARGS)
 
 bench-fast: setup build ## Run the demo ten times faster, three times, without kills
-	@for run in 1 2 3; do $(RESEQ) demo --kills 0 --interval-ms 25 \
-	  --work-min-ms 50 --work-max-ms 100 --messages 2000 || exit 1; done
+	@for run in 1 2 3; do $(RESEQ) demo --kills 0 --interval 25ms \
+	  --work-min 50ms --work-max 100ms --messages 2000 || exit 1; done
 
 bench-keys: setup ## Send a million messages on a million ordering keys; check that Redis is empty afterwards (COUNT=1000000)
 	cargo run --release --locked --example million_keys $(COUNT)

@@ -14,9 +14,10 @@
 --   [1] destination  [2] definition (JSON)  [3] 'destination', 'key' or 'none'  [4] 'builtin' or 'worker'
 --   [5] `known` of include/epoch.lua  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no limit)
 --   [8] most expired leases of one message (0: no limit)
+--   [9] the version that this definition may replace; '0': none, the destination must not exist; '': any
 -- Returns: {version, 1 if this changed anything, 1 if it was created, what is paused as in pause.lua, the
 --   epoch in which it was created}
--- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
+-- Errors: NEWER_SCHEMA <schema>, WRONG_STATE, BEING_REMOVED, WRONG_VERSION <version, 0: it does not exist>
 -- Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock, epoch, expect
 
@@ -24,8 +25,11 @@ local now = now_ms()
 local _, _, _, birth = current_epoch(KEYS[1], now, ARGV[5])
 local known = redis.call('HMGET', KEYS[2], 'version', 'definition', 'ordering', 'last', 'settled', 'deleted',
   'processing', 'paused', 'born')
-if known[6] then return redis.error_reply('WRONG_STATE the destination is being removed; try again later') end
+if known[6] then return redis.error_reply('BEING_REMOVED the destination is being removed') end
 if known[2] == ARGV[2] then return {known[1], 0, 0, known[8] or '', known[9] or '0'} end
+if ARGV[9] ~= '' and ARGV[9] ~= (known[1] or '0') then
+  return redis.error_reply('WRONG_VERSION ' .. (known[1] or '0'))
+end
 local pending = (tonumber(known[4]) or 0) - (tonumber(known[5]) or 0)
 if known[3] and known[3] ~= ARGV[3] and pending > 0 then
   return redis.error_reply('WRONG_STATE ordering cannot change while messages are pending')

@@ -120,8 +120,8 @@ if #empty > 0 then
   end
 end
 
--- The message stamped under an idempotency key, in this batch or before: epoch, sequence, digest, id. If that
--- is unreadable: nil, and the index of the key in KEYS.
+-- The message stamped under an idempotency key, in this batch or before: epoch, sequence, digest, id; nil if
+-- there is none. If that is unreadable: nil, and the index of the key in KEYS.
 local stamped_here = {}
 local function first_of(index)
   if stamped_here[index] then return unpack(stamped_here[index]) end
@@ -159,7 +159,8 @@ local function accounted_bytes_of(record)
   return tonumber(string.match(record, '^%d(%d+),') or string.match(record, '^B%d+;%d(%d+),'))
 end
 
--- Adds the prefix that only this script knows before the record, after the mark of a body stored apart.
+-- Puts a prefix with fields that only this script knows in front of the record, but after the 'B<length>;' of
+-- a body stored apart.
 local function with_prefix(prefix, record)
   if string.byte(record) ~= 66 then return prefix .. record end
   local mark, rest = string.match(record, '^(B%d+;)(.*)$')

@@ -60,9 +60,10 @@ local attempts_kept = redis.call('HLEN', KEYS[5]) > 0
 local lane_count, entry_count, body_count = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local settles_left, reads_left = SETTLED_MAX, READS_MAX
 -- How many messages the first read of a lane takes, since the run may end soon.
-local LOOK = math.max(32, math.floor(RUNS_MAX / lane_count))
+local FIRST_READ = math.max(32, math.floor(RUNS_MAX / lane_count))
 
--- Each lane's request, the messages that have left it (gone), and those to release now (run).
+-- Each lane's request, the messages that have left it (gone), and those to release now (run). `holds_none`: the
+-- owner holds nothing of the lane, so the run begins with the head.
 local lanes, keys, settles, NONE = {}, {}, false, {}
 for number = 1, lane_count do
   local base, sets = 10 + 5 * number, ordering == 'none' and 1 or number
@@ -70,7 +71,7 @@ for number = 1, lane_count do
   settles = settles or upto ~= '0'
   keys[number] = ARGV[base]
   lanes[number] = {
-    base = base, key = keys[number], upto = upto, is_new = ARGV[base + 3] == '0',
+    base = base, key = keys[number], upto = upto, holds_none = ARGV[base + 3] == '0',
     most = tonumber(ARGV[base + 4]), in_progress = KEYS[14 + 2 * sets], ready = KEYS[15 + 2 * sets],
     not_before = 0, gone = NONE, run = NONE,
   }
@@ -92,13 +93,13 @@ end
 local function read_hints()
   local hints
   if ordering == 'destination' then
-    hints = {lanes[1].is_new and redis.call('ZSCORE', KEYS[6], destination)}
+    hints = {lanes[1].holds_none and redis.call('ZSCORE', KEYS[6], destination)}
   else
     hints = redis.call('ZMSCORE', KEYS[7], unpack(keys))
   end
   for number = 1, lane_count do
     local lane = lanes[number]
-    lane.hint = lane.is_new and hints[number]
+    lane.hint = lane.holds_none and hints[number]
     if lane.hint then lane.not_before = tonumber(lane.hint) end
   end
 end
@@ -114,7 +115,8 @@ local function is_gone_first(lane)
   return last and pending_upto(lane, '-inf', last) == #lane.gone
 end
 
--- The finished messages at the front, without a gap after those that are gone.
+-- The ready messages from `from` on (a bound as in ZRANGE), up to the first gap. Messages that are gone make
+-- no gap.
 local function common_prefix(lane, from, gone, finished)
   local has_left, run = {}, {}
   for _, sequence in ipairs(gone) do has_left[sequence] = true end
@@ -166,12 +168,12 @@ end
 -- Reads the run that follows the messages the owner holds.
 local function read_behind(lane, most)
   lane.is_prefix = is_gone_first(lane)
-  read_on(lane, ARGV[lane.base + 3], most, LOOK)
+  read_on(lane, ARGV[lane.base + 3], most, FIRST_READ)
 end
 
 -- Reads the run of a lane of which the owner holds nothing: it follows the messages that left.
 local function read_front(lane, most)
-  local gone, size = lane.gone, math.min(most, LOOK)
+  local gone, size = lane.gone, math.min(most, FIRST_READ)
   if #gone == 0 and most == 0 then return end
   local pending = redis.call('ZCARD', lane.in_progress)
   lane.is_all, lane.is_prefix = #gone == pending, true
@@ -200,7 +202,7 @@ local function read_each()
       if tonumber(lane.upto) >= tonumber(lane.key) then
         -- Remove its hint, too.
         lane.gone, lane.hint, lane.not_before = {lane.key}, nil, 0
-      elseif lane.asks and lane.is_new then
+      elseif lane.asks and lane.holds_none then
         lane.run = {lane.key}
       end
     end
@@ -209,7 +211,7 @@ end
 
 local function read_lane(lane, most)
   read_gone(lane)
-  local read_run = lane.is_new and read_front or read_behind
+  local read_run = lane.holds_none and read_front or read_behind
   read_run(lane, most)
 end
 
@@ -291,7 +293,7 @@ local function shorten_refused(attempts)
   local most, most_bytes, sized = tonumber(ARGV[12]), tonumber(ARGV[13]), 0
   for _, lane in ipairs(lanes) do
     local run, short, bytes = lane.run, {}, 0
-    local kept = lane.is_new and #run > 1 and attempts[run[1]]
+    local kept = lane.holds_none and #run > 1 and attempts[run[1]]
     if kept and was_refused(kept) then
       for i = 1, math.min(#run, most) do
         if sized == SIZED_MAX and i > 1 then break end
@@ -349,7 +351,7 @@ if halted then end_runs_before('ZMSCORE', KEYS[12]) end
 -- lane whose messages only wait for a withdrawal keeps its hint.
 for number = 1, lane_count do
   local lane = lanes[number]
-  lane.is_empty = lane.is_new and lane.asks and not lane.has_no_room and #lane.run == 0
+  lane.is_empty = lane.holds_none and lane.asks and not lane.has_no_room and #lane.run == 0
 end
 if withdrawals > 0 then end_runs_before('HMGET', KEYS[8]) end
 local answers = answer_all()

@@ -9,7 +9,8 @@
 --   [5] dead             reseq:{p07}:d:<dest>:dead-letters
 --   [6] epoch            reseq:{p07}:epoch
 -- ARGV:
---   [1] destination  [2] '1' to remove it even with pending messages or dead letters
+--   [1] destination  [2] '1': even with pending messages or dead letters; '2': the same, but only to complete a
+--   removal that has begun; '0': neither
 -- Returns: {version, pending messages}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, WRONG_STATE
 -- Sent again, it continues: no call number is needed.
@@ -23,13 +24,16 @@ if ARGV[2] == '1' and kind ~= 'hash' and kind ~= 'none' then
   redis.call('UNLINK', KEYS[1])
   redis.call('HSET', KEYS[1], 'version', text(now_ms()), 'last', '1')
 end
-local known = redis.call('HMGET', KEYS[1], 'version', 'last', 'settled')
+local known = redis.call('HMGET', KEYS[1], 'version', 'last', 'settled', 'deleted')
 if not known[1] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+if ARGV[2] == '2' and not known[4] then
+  return redis.error_reply('WRONG_STATE the destination is not being removed')
+end
 local pending = (tonumber(known[2]) or 0) - (tonumber(known[3]) or 0)
-if pending > 0 and ARGV[2] ~= '1' then
+if pending > 0 and ARGV[2] == '0' then
   return redis.error_reply(string.format('WRONG_STATE %.0f messages are pending', pending))
 end
-local dead = ARGV[2] == '1' and 0 or redis.call('ZCARD', KEYS[5])
+local dead = ARGV[2] ~= '0' and 0 or redis.call('ZCARD', KEYS[5])
 if dead > 0 then
   return redis.error_reply(string.format('WRONG_STATE there are %.0f dead letters', dead))
 end

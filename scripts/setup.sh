@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs redis-server and, for a test, libfaketime if they are missing, and checks that cargo and node
-# are there.
+# Installs redis-server and, for tests, libfaketime and schemathesis if they are missing, and checks that cargo
+# and node are there.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -60,6 +60,14 @@ if ! ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1; then
   else
     say "libfaketime is missing; Reseq runs without it, its test of wrong clocks does not"
   fi
+fi
+
+# Only the test of the HTTP API against its document needs it.
+if has python3; then
+  "$(dirname "$0")/schemathesis.sh" --install ||
+    say "schemathesis cannot be installed; the test of the HTTP API against its document does not run"
+else
+  say "python3 is missing; Reseq runs without it, its test of the HTTP API does not"
 fi
 
 if ! has node; then

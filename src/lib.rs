@@ -2,9 +2,9 @@
 //!
 //! The modules in reading order: the vocabulary ([`domain`]), the configuration ([`config`]), connections
 //! and calls to Redis ([`redis_client`]), state and transitions there ([`store`]), wire formats ([`wire`]),
-//! the path of a message ([`ingest`], [`processor`], [`sender`]), the rest of the HTTP API ([`api`]), the
-//! assembly ([`app`]), and the commands ([`cli`]). [`harness`] starts real processes, for `reseq demo` and
-//! for the bench.
+//! expressions ([`jq`]), the path of a message ([`ingest`], [`processor`], [`sender`]), the rest of the HTTP
+//! API ([`api`]), the assembly ([`app`]), and the commands ([`cli`]). [`harness`] starts real processes, for
+//! `reseq demo` and for the bench.
 //!
 //! As a library: implement [`Transform`], register it, start.
 //!
@@ -38,6 +38,7 @@ pub mod domain;
 pub mod faults;
 pub mod harness;
 pub mod ingest;
+pub mod jq;
 pub mod processor;
 pub mod redis_client;
 pub mod sender;

@@ -2,10 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use reseq::cli::{
-    cancel, check, dead_letters, demo, destinations, jq_runner, log, messages, migrate, pause,
-    purge, repair, replay, retry_head, send, serve, show, skip_head, status, topics,
+    check, completions, dead_letters, demo, destinations,
+    exit::{EXIT_CODES, Exit},
+    jq_runner, log, man, messages, migrate, operations, pause, purge, repair, replay, retry_head,
+    send, serve, skip_head, status, topics,
 };
 
 /// jemalloc, because messages are many small allocations that another thread frees.
@@ -14,7 +16,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Process messages in parallel and deliver them in order of arrival
 #[derive(Parser)]
-#[command(version, about)]
+#[command(version, about, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -24,16 +26,26 @@ struct Cli {
 enum Command {
     /// Run the service, with all roles or some of them
     Serve(serve::ServeArgs),
-    /// Run a demonstration on real processes and print a report
-    Demo(demo::DemoArgs),
+    /// Check the configuration and Redis
+    Check(check::CheckArgs),
+    /// Upgrade the data in Redis to the schema of this version
+    Migrate(migrate::MigrateArgs),
     /// Send messages from arguments, a file or standard input
     Send(send::SendArgs),
     /// Show the backlog and progress of all destinations
     Status(status::StatusArgs),
-    /// List the pending messages of a destination
+    /// List, show, create, change or delete destinations
+    Destinations(destinations::DestinationsArgs),
+    /// List, show, create, change or delete topics
+    Topics(topics::TopicsArgs),
+    /// List, show or cancel pending messages
     Messages(messages::MessagesArgs),
-    /// Show one message, or what became of it
-    Show(show::ShowArgs),
+    /// Show what became of the last messages of a destination
+    Log(log::LogArgs),
+    /// List, show, redrive or discard dead letters
+    DeadLetters(dead_letters::DeadLettersArgs),
+    /// List, show or cancel bulk operations
+    Operations(operations::OperationsArgs),
     /// Pause delivery to a destination, or ingest of its messages
     Pause(pause::PauseArgs),
     /// Resume delivery and ingest of a destination
@@ -42,27 +54,19 @@ enum Command {
     RetryHead(retry_head::RetryHeadArgs),
     /// Make the head of a lane a dead letter, so that the lane continues
     SkipHead(skip_head::SkipHeadArgs),
-    /// Cancel one pending message
-    Cancel(cancel::CancelArgs),
     /// Cancel all pending messages of a destination or of one ordering key
     Purge(purge::PurgeArgs),
-    /// Find and repair inconsistent data of a destination in Redis
-    Repair(repair::RepairArgs),
-    /// List, show, redrive or discard dead letters
-    DeadLetters(dead_letters::DeadLettersArgs),
-    /// Show what became of the last messages of a destination
-    Log(log::LogArgs),
     /// Deliver logged messages again
     Replay(replay::ReplayArgs),
-    /// List, create, replace or remove destinations
-    Destinations(destinations::DestinationsArgs),
-    /// List, create, replace or remove topics
-    Topics(topics::TopicsArgs),
-    /// Check the configuration and Redis
-    Check(check::CheckArgs),
-    /// Upgrade the data in Redis to the schema of this version
-    Migrate(migrate::MigrateArgs),
-    /// Evaluate a jq expression for a processor, which starts this itself.
+    /// Find and repair inconsistent data of a destination in Redis
+    Repair(repair::RepairArgs),
+    /// Run a demonstration on real processes and print a report
+    Demo(demo::DemoArgs),
+    /// Print the completions for a shell
+    Completions(completions::CompletionsArgs),
+    /// Write the man pages of all commands
+    Man(man::ManArgs),
+    /// Evaluate a jq expression for a service, which starts this itself.
     #[command(hide = true)]
     JqRunner,
 }
@@ -70,54 +74,54 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         // No runtime here: its threads would use up memory, which is limited for a runner.
-        Command::JqRunner => jq_runner::run(),
-        command => return run(command),
+        Command::JqRunner => jq_runner::run().map(|()| Exit::Ok),
+        command => run(command),
     };
-    exit_code(result)
+    let exit = result.unwrap_or_else(|error| {
+        let exit = Exit::of(&error);
+        if exit != Exit::Ok {
+            eprintln!("reseq: {error:#}");
+        }
+        exit
+    });
+    exit.into()
 }
 
 #[tokio::main]
-async fn run(command: Command) -> ExitCode {
-    let result = match command {
+async fn run(command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::Demo(args) => return demo::run(args).await,
+        Command::Status(args) => return status::run(args).await,
+        Command::Repair(args) => return repair::run(args).await,
         Command::Serve(args) => serve::run(args).await,
-        Command::Demo(args) => match demo::run(args).await {
-            Ok(true) => Ok(()),
-            Ok(false) => return ExitCode::FAILURE,
-            Err(error) => Err(error),
-        },
+        Command::Check(args) => check::run(args).await,
+        Command::Migrate(args) => migrate::run(args).await,
         Command::Send(args) => send::run(args).await,
-        Command::Status(args) => status::run(args).await,
+        Command::Destinations(args) => destinations::run(args).await,
+        Command::Topics(args) => topics::run(args).await,
         Command::Messages(args) => messages::run(args).await,
-        Command::Show(args) => show::run(args).await,
+        Command::Log(args) => log::run(args).await,
+        Command::DeadLetters(args) => dead_letters::run(args).await,
+        Command::Operations(args) => operations::run(args).await,
         Command::Pause(args) => pause::pause(args).await,
         Command::Resume(args) => pause::resume(args).await,
         Command::RetryHead(args) => retry_head::run(args).await,
         Command::SkipHead(args) => skip_head::run(args).await,
-        Command::Cancel(args) => cancel::run(args).await,
         Command::Purge(args) => purge::run(args).await,
-        Command::Repair(args) => match repair::run(args).await {
-            Ok(true) => return ExitCode::from(repair::FOUND),
-            Ok(false) => Ok(()),
-            Err(error) => Err(error),
-        },
-        Command::DeadLetters(args) => dead_letters::run(args).await,
-        Command::Log(args) => log::run(args).await,
         Command::Replay(args) => replay::run(args).await,
-        Command::Destinations(args) => destinations::run(args).await,
-        Command::Topics(args) => topics::run(args).await,
-        Command::Check(args) => check::run(args).await,
-        Command::Migrate(args) => migrate::run(args).await,
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
         Command::JqRunner => jq_runner::run(),
-    };
-    exit_code(result)
+    }?;
+    Ok(Exit::Ok)
 }
 
-fn exit_code(result: anyhow::Result<()>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("reseq: {error:#}");
-            ExitCode::FAILURE
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_all_commands_are_consistent() {
+        Cli::command().debug_assert();
     }
 }

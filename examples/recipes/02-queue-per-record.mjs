@@ -3,7 +3,7 @@
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/02-queue-per-record.mjs
 import { createServer } from "node:net";
 import { createInterface } from "node:readline";
-import { define, done, drained, reseq, sendAll, stats } from "./lib.mjs";
+import { define, done, drained, listed, sendAll, stats } from "./lib.mjs";
 
 const records = Number(process.env.RECORDS ?? 100_000);
 const inOneBurst = 1000;
@@ -38,14 +38,8 @@ await define("records", {
 
 // The lanes that exist now: one for each key that has pending messages.
 async function lanes() {
-  const keys = new Set();
-  let cursor = "";
-  do {
-    const page = await reseq("GET", `/v1/destinations/records/messages?limit=1000${cursor}`);
-    for (const message of page.items) keys.add(message.key);
-    cursor = page.next_cursor ? `&cursor=${encodeURIComponent(page.next_cursor)}` : "";
-  } while (cursor);
-  return keys.size;
+  const messages = await listed("/v1/destinations/records/messages");
+  return new Set(messages.map(({ key }) => key)).size;
 }
 
 // Bursts: the updates of a thousand records, interleaved: first all first updates, then all second ones,

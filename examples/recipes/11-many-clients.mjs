@@ -2,7 +2,9 @@
 // messages from them in turn. The heavy client does not starve the others.
 //
 //   RESEQ_URL=http://127.0.0.1:8080 node examples/recipes/11-many-clients.mjs
-import { define, done, hold, isBehind, leased, pause, placeOf, receiver, reseq, sendAll, start, until } from "./lib.mjs";
+import {
+  define, done, hold, isBehind, leased, listed, pause, placeOf, receiver, reseq, sendAll, start, until,
+} from "./lib.mjs";
 
 const clients = Number(process.env.CLIENTS ?? 1000);
 const heavyCount = Number(process.env.HEAVY ?? 5000);
@@ -56,8 +58,9 @@ async function sendEverything(round) {
 const sentMs = await timed(() => sendEverything(0));
 // Only the clients' queues: Reseq may have other destinations.
 const isOurs = new Set(names);
-const queues = async () => (await reseq("GET", "/v1/stats")).destinations.filter(({ name }) => isOurs.has(name));
-const listed = (await queues()).filter(({ name, pending }) => pending === (name === heavy ? heavyCount : each)).length;
+const queues = async () => (await listed("/v1/stats")).filter(({ name }) => isOurs.has(name));
+const isWhole = ({ name, pending }) => pending === (name === heavy ? heavyCount : each);
+const listedWhole = (await queues()).filter(isWhole).length;
 
 let handled = 0;
 async function handle({ body }) {
@@ -106,7 +109,7 @@ await Promise.all(running);
 const inOrder = ([, list]) => list.every((item, at) => item === at);
 done({
   clients: names.length,
-  listed,
+  listed: listedWhole,
   heavyDoneThen,
   heavyDone: delivered.get(heavy).length,
   othersDone: others.filter((client) => delivered.get(client).length === rounds * each).length,

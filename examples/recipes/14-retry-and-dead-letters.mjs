@@ -48,11 +48,11 @@ async function setAside() {
   const letter = await reseq("GET", at("letters", `dead-letters/${letters[0].sequence}`));
   seen.isMended = true;
   const redrive = (what) => reseq("POST", at("letters", "dead-letters/redrive"), what);
-  const { would_redrive } = await redrive({ all: true, dry_run: true });
-  const { redriven } = await redrive({ all: true });
+  const { matched } = await redrive({ all: true, dry_run: true });
+  const { affected: redriven } = await redrive({ all: true });
   await drained("letters");
   return { before, letters: letters.map(({ sequence, attempts }) => ({ sequence, attempts })), body: letter.body,
-    error: letter.last_error?.status, would_redrive, redriven, after: seen.took.slice(before.length),
+    error: letter.last_error?.status, matched, redriven, after: seen.took.slice(before.length),
     origins: seen.origins, dead_letters: (await stats("letters")).dead_letters };
 }
 

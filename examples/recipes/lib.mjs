@@ -16,7 +16,9 @@ export async function reseq(method, path, body, headers = {}) {
   for (;;) {
     const answer = await ask(method, path, body, headers);
     if (answer?.ok) return answer.read;
-    const { read: problem, status } = answer ?? {};
+    const { read, status } = answer ?? {};
+    // A batch of which nothing was stored has the status of its first line.
+    const problem = Array.isArray(read) ? read[0] : read;
     if (problem && !temporary.includes(status)) {
       throw Object.assign(new Error(`${method} ${path}: ${status} ${problem.code}: ${problem.detail}`), problem);
     }
@@ -228,6 +230,18 @@ export async function until(what, look, patienceMs = 120_000) {
     if (Date.now() > deadline) throw new Error(`never: ${what}`);
     await pause(10);
   }
+}
+
+/** All items of a list, page by page. */
+export async function listed(path) {
+  const items = [];
+  let cursor = "";
+  do {
+    const page = await reseq("GET", `${path}?limit=1000${cursor}`);
+    items.push(...page.items);
+    cursor = page.next_cursor ? `&cursor=${encodeURIComponent(page.next_cursor)}` : "";
+  } while (cursor);
+  return items;
 }
 
 /** The stats of a destination. */

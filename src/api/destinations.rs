@@ -1,138 +1,181 @@
-//! `/v1/destinations`: create, change, show and remove destinations, and their stats.
+//! `/v1/destinations`: list, show and remove destinations. `define` creates and changes them.
+
+use std::sync::Arc;
 
 use axum::{
     Json,
-    body::Bytes,
-    extract::{Path, Query, State, rejection::BytesRejection},
-    http::StatusCode,
+    extract::{Path, Query, State, rejection::QueryRejection},
+    http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
-
-use super::{Api, read_named, request::find};
-use crate::{
-    domain::{Destination, DestinationName},
-    store::{CatalogEntry, Stats, StoreError},
-    wire::{code::Code, problem::Problem},
+use serde::{Deserialize, Serialize};
+use utoipa::{
+    IntoParams, PartialSchema, ToSchema,
+    openapi::{RefOr, Schema},
 };
 
+use super::{
+    Api,
+    request::{find, limit_of, query_of},
+    views::Items,
+};
+use crate::{
+    domain::{Destination, DestinationName},
+    store::{CatalogEntry, Paused, StoreError},
+    wire::{code::Code, document, problem::Problem},
+};
+
+/// A page of a list by name.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Listing {
+    /// The size of a page.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    pub(super) limit: Option<usize>,
+    /// The `next_cursor` of the page before.
+    pub(super) cursor: Option<String>,
+}
+
+/// The items after the cursor, which is the name of the last item of the page before, and the next
+/// cursor.
+pub(super) fn page_of<'a, T>(
+    all: &'a [Arc<T>],
+    listing: &Listing,
+    name: impl Fn(&T) -> &str,
+) -> Result<(&'a [Arc<T>], Option<String>), Problem> {
+    let limit = limit_of(listing.limit)?;
+    let cursor = listing.cursor.as_deref().unwrap_or_default();
+    let begin = all.partition_point(|one| !cursor.is_empty() && name(one) <= cursor);
+    let page = &all[begin..all.len().min(begin + limit)];
+    let is_last = begin + page.len() == all.len();
+    let next = page.last().filter(|_| !is_last).map(|last| name(last).to_owned());
+    Ok((page, next))
+}
+
+/// A destination: its definition, with secrets masked, and what Reseq adds.
+#[derive(Serialize)]
+pub(super) struct View {
+    #[serde(flatten)]
+    definition: Destination,
+    version: u64,
+    partition: u16,
+    defined_in_file: bool,
+    paused: Paused,
+}
+
+impl View {
+    pub(super) fn of(api: &Api, entry: &CatalogEntry) -> View {
+        View {
+            definition: entry.destination.masked(),
+            version: entry.version,
+            partition: entry.partition,
+            defined_in_file: api.in_file.controls(&entry.destination.name),
+            paused: entry.paused,
+        }
+    }
+
+    /// The answer, with the version as its ETag.
+    pub(super) fn response(self) -> Response {
+        let tag = HeaderValue::from_str(&format!("\"{}\"", self.version)).ok();
+        ([(header::ETAG, tag.unwrap_or(HeaderValue::from_static("")))], Json(self)).into_response()
+    }
+}
+
+/// Written by hand: the definition allows no other fields, so it cannot be a part of `allOf`.
+impl PartialSchema for View {
+    fn schema() -> RefOr<Schema> {
+        let RefOr::T(Schema::Object(mut object)) = Destination::schema() else {
+            return Destination::schema();
+        };
+        object.description = Some("A destination: its definition, and what Reseq adds.".into());
+        let fields = [
+            ("version", u64::schema()),
+            ("partition", u16::schema()),
+            ("defined_in_file", bool::schema()),
+            ("paused", RefOr::Ref(utoipa::openapi::Ref::from_schema_name(Paused::name()))),
+        ];
+        for (name, schema) in fields {
+            object.properties.insert(name.to_owned(), schema);
+            object.required.push(name.to_owned());
+        }
+        RefOr::T(Schema::Object(object))
+    }
+}
+
+impl ToSchema for View {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Destination".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Destination::schemas(schemas);
+        schemas.push((Paused::name().into(), Paused::schema()));
+    }
+}
+
 /// `GET /v1/destinations`
-pub(super) async fn list(State(api): State<Api>) -> Json<Value> {
+#[utoipa::path(get, path = "/v1/destinations", tag = "destinations",
+    operation_id = "list_destinations", params(Listing),
+    responses((status = 200, description = "A page, by name", body = Items<View>),
+        document::Reads))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<Items<View>>, Problem> {
     let all = api.catalog.all();
-    let items: Vec<_> = all.iter().map(|entry| shown(&api, entry)).collect();
-    Json(json!({"items": items, "next_cursor": null}))
+    let listing = query_of(query)?;
+    let (page, next_cursor) = page_of(&all, &listing, |entry| entry.destination.name.as_str())?;
+    let items = page.iter().map(|entry| View::of(&api, entry)).collect();
+    Ok(Json(Items { items, next_cursor }))
 }
 
 /// `GET /v1/destinations/{d}`
+#[utoipa::path(get, path = "/v1/destinations/{destination}", tag = "destinations",
+    operation_id = "show_destination",
+    params(("destination" = String, Path, description = "The name of the destination")),
+    responses((status = 200, description = "The definition", body = View,
+            headers(("ETag" = String, description = "For `If-Match`"))),
+        document::ReadsDestination))]
 pub(super) async fn show(
     State(api): State<Api>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Problem> {
-    let entry = find(&api, &name).await?;
-    Ok(Json(shown(&api, &entry)))
-}
-
-/// `GET /v1/destinations/{d}/stats`
-pub(super) async fn stats(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<Json<Stats>, Problem> {
-    let entry = find(&api, &name).await?;
-    let stats = api.store.stats(&entry).await?;
-    Ok(Json(stats))
-}
-
-/// `GET /v1/stats`
-pub(super) async fn all_stats(State(api): State<Api>) -> Result<Json<Value>, Problem> {
-    let all = api.catalog.all();
-    let mut lines = Vec::with_capacity(all.len());
-    let mut totals = Map::new();
-    for some in all.chunks(STATS_AT_ONCE) {
-        let numbers = api.store.backlogs_each(some).await;
-        for (entry, stats) in some.iter().zip(numbers) {
-            let stats = match stats {
-                Err(error) if error.is_damage() => {
-                    let damaged = json!(["all of it"]);
-                    lines.push(Map::from_iter([
-                        ("name".to_owned(), json!(entry.destination.name)),
-                        ("damaged".to_owned(), damaged),
-                    ]));
-                    continue;
-                }
-                stats => stats?,
-            };
-            let stats = json!(stats);
-            let line = LINE.iter().map(|field| ((*field).to_owned(), stats[*field].clone()));
-            let mut line: Map<String, Value> = line.collect();
-            line.insert("name".into(), json!(entry.destination.name));
-            if let Some(damaged) = stats.get("damaged") {
-                line.insert("damaged".into(), damaged.clone());
-            }
-            lines.push(line);
-            for (field, value) in stats.as_object().into_iter().flatten() {
-                // A sum of last sequences means nothing.
-                let Some(number) = value.as_u64().filter(|_| field != "last_sequence") else {
-                    continue;
-                };
-                let sum = totals.get(field).and_then(Value::as_u64).unwrap_or_default() + number;
-                totals.insert(field.clone(), json!(sum));
-            }
-        }
-    }
-    Ok(Json(json!({"destinations": lines, "totals": totals})))
-}
-
-/// Destinations whose numbers are read in one round trip.
-const STATS_AT_ONCE: usize = 500;
-/// The fields of a destination's line, besides its name.
-const LINE: [&str; 9] = [
-    "pending",
-    "waiting",
-    "processing",
-    "ready",
-    "delayed",
-    "halted",
-    "dead_letters",
-    "delivered_total",
-    "paused",
-];
-
-/// `PUT /v1/destinations/{d}`
-pub(super) async fn define(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-    body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    let name = parse_name(&name)?;
-    refuse_if_in_file(&api, &name).await?;
-    let destination: Destination = read_named(name.as_str(), body, api.batch_bytes_max)?;
-    destination.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
-    let defined = api.store.define(&destination).await?;
-    let entry = api.catalog.refresh(&name).await?;
-    let entry = entry.ok_or_else(|| Problem::unknown_destination(name.as_str()))?;
-    api.in_file.note_defined(&destination);
-    let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(shown(&api, &entry))).into_response())
+    let entry = find(&api, &name).await?;
+    Ok(View::of(&api, &entry).response())
 }
 
 /// The query parameters of a removal.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Removal {
+    /// True: with its pending messages and dead letters.
     #[serde(default)]
     force: bool,
 }
 
+/// A destination that was removed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Removed {
+    removed: DestinationName,
+    /// Pending messages that were removed with it.
+    removed_messages: u64,
+}
+
 /// `DELETE /v1/destinations/{d}`
+#[utoipa::path(delete, path = "/v1/destinations/{destination}", tag = "destinations",
+    operation_id = "remove_destination",
+    params(("destination" = String, Path, description = "The name of the destination"), Removal),
+    responses((status = 200, description = "It is removed", body = Removed), document::RemovesDestination))]
 pub(super) async fn remove(
     State(api): State<Api>,
     Path(name): Path<String>,
-    removal: Result<Query<Removal>, axum::extract::rejection::QueryRejection>,
-) -> Result<Json<Value>, Problem> {
+    removal: Result<Query<Removal>, QueryRejection>,
+) -> Result<Json<Removed>, Problem> {
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name).await?;
-    let Query(removal) =
-        removal.map_err(|_| Problem::invalid_field("force: must be true or false"))?;
+    let removal = query_of(removal)?;
     let removed = api.store.remove(&name, removal.force).await;
     let removed = removed.map_err(|error| match error {
         StoreError::UnknownDestination => Problem::unknown_destination(name.as_str()),
@@ -143,28 +186,19 @@ pub(super) async fn remove(
         error => Problem::from(error),
     })?;
     api.catalog.refresh(&name).await?;
-    tracing::info!(destination = %name, removed_messages = removed.removed_messages, "a destination was removed over HTTP");
-    Ok(Json(json!({"removed": name, "removed_messages": removed.removed_messages})))
+    let removed_messages = removed.removed_messages;
+    tracing::info!(destination = %name, removed_messages, "a destination was removed over HTTP");
+    Ok(Json(Removed { removed: name, removed_messages }))
 }
 
-/// A definition for display, with its secrets masked.
-fn shown(api: &Api, entry: &CatalogEntry) -> Value {
-    let mut value = json!(entry.destination.masked());
-    if let Value::Object(object) = &mut value {
-        let in_file = api.in_file.controls(&entry.destination.name);
-        object.insert("version".into(), json!(entry.version));
-        object.insert("partition".into(), json!(entry.partition));
-        object.insert("defined_in_file".into(), json!(in_file));
-        object.insert("paused".into(), json!(entry.paused));
-    }
-    value
+/// The name in a path.
+pub(super) fn parse_name(text: &str) -> Result<DestinationName, Problem> {
+    text.parse()
+        .map_err(|invalid| Problem::invalid_parameter(format!("destination: {text:?}: {invalid}")))
 }
 
-fn parse_name(text: &str) -> Result<DestinationName, Problem> {
-    text.parse().map_err(|invalid| Problem::invalid_field(format!("{text:?}: {invalid}")))
-}
-
-async fn refuse_if_in_file(api: &Api, name: &DestinationName) -> Result<(), Problem> {
+/// Refuses to change what the configuration file defines.
+pub(super) async fn refuse_if_in_file(api: &Api, name: &DestinationName) -> Result<(), Problem> {
     if !api.in_file.check_controls(name).await? {
         return Ok(());
     }

@@ -3,35 +3,73 @@
 use axum::{
     Json,
     extract::{Path, Query, State, rejection::QueryRejection},
-    response::{IntoResponse, Response},
+    response::Response,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Api,
     dead_letters::whole_letter,
-    request::{Target, cursor_of, limit_of, query_of, sequence_of},
-    views::{Gone, Items, Letter, Pending},
-    withdraw::{self, name, wrong_state},
+    request::{Range, Target, cursor_of, limit_of, query_of, sequence_of},
+    views::{Gone, Items, Letter, Pending, received_ms},
+    withdraw::{self, Withdrawal, name, wrong_state},
 };
 use crate::{
     domain::{self, Apart, Position, Sequence, Tombstone, message},
     store::{Listed, Which},
-    wire::{code::Code, problem::Problem},
+    wire::{code::Code, document, invalid::Location, problem::Problem},
 };
 
-#[derive(Deserialize)]
+/// Pages that a filter reads at the most for one answer.
+const PAGES_MAX: usize = 50;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listing {
+    /// Only in this state.
     state: Option<domain::State>,
+    /// Only with this ordering key; `""`: without one.
     key: Option<String>,
-    #[serde(default)]
-    from: Sequence,
+    /// From this sequence on.
+    from_sequence: Option<Sequence>,
+    /// Up to this sequence.
+    to_sequence: Option<Sequence>,
+    /// Received since this time (RFC 3339).
+    from_time: Option<String>,
+    /// Received until this time (RFC 3339).
+    to_time: Option<String>,
+    /// Only with this text in the detail of one of the errors.
+    error: Option<String>,
+    /// The approximate size of a page.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
+    /// The `next_cursor` of the page before.
     cursor: Option<String>,
 }
 
+impl Listing {
+    fn range(&self) -> Result<Range, Problem> {
+        let times = (self.from_time.as_deref(), self.to_time.as_deref());
+        let (from, to) = (self.from_sequence, self.to_sequence);
+        Range::parse(Location::Parameter, from, to, times.0, times.1)
+    }
+
+    /// True if one of the errors of the message has the text.
+    fn takes_errors_of(&self, one: &Listed) -> bool {
+        let Some(text) = &self.error else { return true };
+        let message = &one.message;
+        message.attempts.errors.iter().any(|(_, error)| error.detail.contains(text))
+            || message.damaged.as_ref().is_some_and(|damaged| damaged.contains(text))
+    }
+}
+
 /// `GET /v1/destinations/{d}/messages`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/messages", tag = "messages",
+    operation_id = "list_messages", params(("destination" = String, Path, description = "The name of the destination"), Listing),
+    responses((status = 200, description = "A page of pending messages", body = Items<Pending>),
+        document::ReadsDestination))]
 pub(super) async fn list(
     State(api): State<Api>,
     Path(destination): Path<String>,
@@ -45,29 +83,54 @@ pub(super) async fn list(
              listed as ready, and those that are gone are in the log",
             name(state)
         );
-        return Err(Problem::invalid_field(detail));
+        return Err(Problem::invalid_parameter(detail));
     }
-    let which = Which {
+    let (limit, range) = (limit_of(listing.limit)?, listing.range()?);
+    let mut which = Which {
         state: listing.state,
-        key: listing.key,
-        from: listing.from,
+        key: listing.key.clone(),
+        from: range.from_sequence,
         cursor: cursor_of(listing.cursor.as_deref())?,
-        limit: limit_of(listing.limit)?,
+        limit,
     };
-    let page = api.store.pending(target.entry(), &which).await?;
     let now_ms = now(&api).await?;
-    let shown = |one: &Listed| Pending::of(target.entry(), one, now_ms, None);
-    Ok(Json(Items {
-        items: page.items.iter().map(shown).collect(),
-        next_cursor: page.next.map(|next| next.to_string()),
-    }))
+    let mut items = Vec::new();
+    // A page of the store may hold few that match, or none: read on, but not without end.
+    for _ in 0..PAGES_MAX {
+        let page = api.store.pending(target.entry(), &which).await?;
+        let wanted = page.items.iter().filter(|one| {
+            range.holds(one.message.position.sequence, received_ms(&one.message))
+                && listing.takes_errors_of(one)
+        });
+        items.extend(wanted.map(|one| Pending::of(target.entry(), one, now_ms, None)));
+        which.cursor = page.next;
+        if page.next.is_none() || items.len() >= limit {
+            break;
+        }
+        which.limit = limit - items.len();
+    }
+    Ok(Json(Items { items, next_cursor: which.cursor.map(|next| next.to_string()) }))
+}
+
+/// A message: pending, gone, or a dead letter whose log entry is gone.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = Message)]
+pub(super) enum Shown {
+    Pending(Box<Pending>),
+    Gone(Gone),
+    Letter(Box<Letter>),
 }
 
 /// `GET /v1/destinations/{d}/messages/{sequence}`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/messages/{sequence}", tag = "messages",
+    operation_id = "show_message", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message")),
+    responses((status = 200, description = "The message, or what became of it", body = Shown),
+        document::ReadsMessage))]
 pub(super) async fn show(
     State(api): State<Api>,
     Path((destination, sequence)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+) -> Result<Json<Shown>, Problem> {
     let target = Target::find(&api, &destination).await?;
     let sequence = sequence_of(&sequence)?;
     let store = &api.store;
@@ -86,22 +149,29 @@ pub(super) async fn show(
         }
         let whole = Some(api.json_depth_max);
         let shown = Pending::of(target.entry(), one, now(&api).await?, whole);
-        return Ok(Json(shown).into_response());
+        return Ok(Json(Shown::Pending(Box::new(shown))));
     }
     let letter = whole_letter(&target, sequence).await?;
     let entries = store.log_entries(target.entry(), &[sequence]).await?;
     match (entries.into_iter().next().flatten(), letter) {
         (Some(entry), letter) => {
-            Ok(Json(Gone::of(sequence, &entry, letter.is_some())).into_response())
+            Ok(Json(Shown::Gone(Gone::of(sequence, &entry, letter.is_some()))))
         }
         (None, Some(letter)) => {
-            Ok(Json(Letter::of(&letter, Some(api.json_depth_max))).into_response())
+            let shown = Letter::of(&letter, Some(api.json_depth_max));
+            Ok(Json(Shown::Letter(Box::new(shown))))
         }
         (None, None) => Err(unknown(&target, sequence).await?),
     }
 }
 
 /// `DELETE /v1/destinations/{d}/messages/{sequence}`
+#[utoipa::path(delete, path = "/v1/destinations/{destination}/messages/{sequence}", tag = "messages",
+    operation_id = "cancel_message", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message")),
+    responses(
+        (status = 200, description = "It is cancelled", body = Withdrawal),
+        (status = 202, description = "It leaves when its attempt has ended", body = Withdrawal),
+        document::ChangesMessage))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     Path((destination, sequence)): Path<(String, String)>,
@@ -111,13 +181,21 @@ pub(super) async fn cancel(
     cancel_one(&mut target, sequence, None).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ByKey {
+    /// The idempotency key of the message.
     idempotency_key: String,
 }
 
 /// `DELETE /v1/destinations/{d}/messages?idempotency_key=…`
+#[utoipa::path(delete, path = "/v1/destinations/{destination}/messages", tag = "messages",
+    operation_id = "cancel_message_by_idempotency_key", params(("destination" = String, Path, description = "The name of the destination"), ByKey),
+    responses(
+        (status = 200, description = "It is cancelled", body = Withdrawal),
+        (status = 202, description = "It leaves when its attempt has ended", body = Withdrawal),
+        document::ChangesMessage))]
 pub(super) async fn cancel_by_key(
     State(api): State<Api>,
     Path(destination): Path<String>,
@@ -126,7 +204,7 @@ pub(super) async fn cancel_by_key(
     let mut target = Target::find(&api, &destination).await?;
     let ByKey { idempotency_key: key } = query_of(query)?;
     message::check_text("idempotency_key", &key, message::IDEMPOTENCY_KEY_BYTES_MAX)
-        .map_err(Problem::invalid_field)?;
+        .map_err(Problem::invalid_parameter)?;
     let position = api.store.stamped_under(target.entry(), &key).await?;
     let Some(position) = position else {
         let detail = "no message is known under this idempotency key; keys are forgotten after \

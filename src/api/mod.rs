@@ -1,11 +1,19 @@
 //! The HTTP API except ingest: destinations, topics, workers, operations.
 
+mod bulk;
 mod dead_letters;
+mod define;
 mod destinations;
+mod docs;
+mod examples;
+mod health;
 mod interventions;
 mod log;
 mod messages;
+mod openapi;
 mod operations;
+mod parameters;
+mod problems;
 mod purge;
 mod redrive;
 mod reingest;
@@ -13,6 +21,7 @@ mod repair;
 mod replay;
 mod request;
 mod selection;
+mod stats;
 mod topics;
 mod views;
 mod withdraw;
@@ -24,20 +33,23 @@ use std::sync::{
 };
 
 use axum::{
-    Router,
+    Extension, Router,
     body::{Body, Bytes, HttpBody},
     extract::{DefaultBodyLimit, Request, State, rejection::BytesRejection},
-    http::HeaderValue,
+    http::{HeaderValue, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{delete, get, post},
+    routing::post,
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    domain::nearest,
     store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes},
     telemetry,
     wire::{
@@ -83,54 +95,51 @@ pub use workers::CallSequences;
 
 /// All routes except ingest.
 pub fn router(api: Api) -> Router {
-    let leases = Router::new()
-        .route("/v1/leases", post(workers::lease))
-        .route("/v1/leases/complete", post(workers::complete))
-        .route("/v1/leases/fail", post(workers::fail))
-        .route("/v1/leases/extend", post(workers::extend))
-        .route("/v1/leases/requeue", post(workers::requeue))
-        .layer(DefaultBodyLimit::max(api.batch_bytes_max));
-    Router::new()
-        .merge(leases)
-        .merge(intervention_routes(api.batch_bytes_max))
-        .route("/v1/stats", get(destinations::all_stats))
-        .route("/v1/destinations", get(destinations::list))
-        .route(
-            "/v1/destinations/{destination}",
-            get(destinations::show).put(destinations::define).delete(destinations::remove),
-        )
-        .route("/v1/destinations/{destination}/stats", get(destinations::stats))
-        .route("/v1/topics", get(topics::list))
-        .route("/v1/topics/{topic}", get(topics::show).put(topics::define).delete(topics::remove))
-        .route("/healthz", get(operations::healthz))
-        .route("/readyz", get(operations::readyz))
-        .route("/metrics", get(operations::metrics))
-        .with_state(api)
+    let body_bytes_max = api.batch_bytes_max;
+    let routes = routes().merge(problems::routes()).merge(docs::routes());
+    let routes = Router::from(routes);
+    routes.layer(DefaultBodyLimit::max(body_bytes_max)).with_state(api)
 }
 
-/// The routes for interventions. (`POST …/messages` is a route of ingest.)
-fn intervention_routes(body_bytes_max: usize) -> Router<Api> {
-    const HEAD: &str = "/v1/destinations/{destination}";
-    let at = |path: &str| format!("{HEAD}/{path}");
-    Router::new()
-        .route(&at("pause"), post(interventions::pause))
-        .route(&at("resume"), post(interventions::resume))
-        .route(&at("retry-head"), post(interventions::retry_head))
-        .route(&at("skip-head"), post(interventions::skip_head))
-        .route(&at("messages"), get(messages::list).delete(messages::cancel_by_key))
-        .route(&at("messages/{sequence}"), get(messages::show).delete(messages::cancel))
-        .route(&at("purge"), post(purge::purge))
-        .route(&at("repair"), post(repair::repair))
-        .route(&at("dead-letters"), get(dead_letters::list))
-        .route(&at("dead-letters/redrive"), post(redrive::redrive))
-        .route(&at("dead-letters/discard"), post(dead_letters::discard))
-        .route(
-            &at("dead-letters/{sequence}"),
-            get(dead_letters::show).merge(delete(dead_letters::discard_one)),
-        )
-        .route(&at("log"), get(log::log))
-        .route(&at("replay"), post(replay::replay))
-        .layer(DefaultBodyLimit::max(body_bytes_max))
+/// The OpenAPI document of all routes, given that of ingest.
+pub fn document(ingest: OpenApi) -> OpenApi {
+    openapi::document(ingest)
+}
+
+/// The routes, and what the OpenAPI document says of them. (`POST …/messages` is a route of ingest.)
+fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::default()
+        .routes(routes!(messages::list, messages::cancel_by_key))
+        .routes(routes!(messages::show, messages::cancel))
+        .routes(routes!(destinations::list))
+        .routes(routes!(destinations::show, define::define, define::patch, destinations::remove))
+        .routes(routes!(stats::all_stats))
+        .routes(routes!(stats::stats))
+        .routes(routes!(topics::list))
+        .routes(routes!(topics::show, topics::define, topics::remove))
+        .routes(routes!(interventions::pause))
+        .routes(routes!(interventions::resume))
+        .routes(routes!(interventions::retry_head))
+        .routes(routes!(interventions::skip_head))
+        .routes(routes!(purge::purge))
+        .routes(routes!(repair::repair))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::show, dead_letters::discard_one))
+        .routes(routes!(redrive::redrive))
+        .routes(routes!(dead_letters::discard))
+        .routes(routes!(log::log))
+        .routes(routes!(replay::replay))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::show))
+        .routes(routes!(operations::cancel))
+        .routes(routes!(workers::lease::lease))
+        .routes(routes!(workers::complete::complete))
+        .routes(routes!(workers::lease_updates::fail))
+        .routes(routes!(workers::lease_updates::extend))
+        .routes(routes!(workers::lease_updates::requeue))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
 }
 
 /// Answers 404 to the ingest route in a process without the role ingest. Its path has other methods
@@ -149,9 +158,13 @@ pub fn is_of_health(path: &str) -> bool {
 }
 
 /// Adds the layers around all routes: request ids, the minimum speed of a body, and problems for
-/// paths and methods without a route.
-pub fn surround(routes: Router, pace: Pace) -> Router {
+/// paths, methods and query parameters that the document does not have.
+pub fn surround(routes: Router, pace: Pace, document: &OpenApi) -> Router {
+    let text = document.to_json().unwrap_or_default();
+    let parameters = parameters::Parameters::of(document);
     routes
+        .route_layer(middleware::from_fn_with_state(parameters, parameters::refuse_unknown))
+        .layer(Extension(docs::Document(text.into())))
         .fallback(async || Problem::new(Code::NotFound, "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             Problem::new(Code::MethodNotAllowed, "this path does not take this method")
@@ -186,7 +199,7 @@ async fn with_request_id(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let text = id.as_ref().and_then(|id| id.to_str().ok());
     let problem = match response.extensions_mut().remove::<Problem>() {
-        None if response.status().is_client_error() => Some(unread(&mut response).await),
+        None if is_unread(&response) => Some(unread(&mut response).await),
         problem => problem,
     };
     if let Some(problem) = problem {
@@ -196,6 +209,13 @@ async fn with_request_id(request: Request, next: Next) -> Response {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+/// True if no handler made this answer. A batch that was refused has an answer of its own.
+fn is_unread(response: &Response) -> bool {
+    let media_type = response.headers().get(header::CONTENT_TYPE);
+    let is_batch = media_type.is_some_and(|media_type| media_type == "application/x-ndjson");
+    response.status().is_client_error() && !is_batch
 }
 
 /// The problem for a request that did not reach a handler, such as a path that is not UTF-8.
@@ -212,9 +232,12 @@ fn read_json<T: DeserializeOwned>(
 ) -> Result<T, Problem> {
     let body = body.map_err(|rejection| Problem::of_body(&rejection, max))?;
     let mut deserializer = serde_json::Deserializer::from_slice(&body);
-    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let code = if error.inner().is_data() { Code::InvalidField } else { Code::InvalidJson };
-        Problem::new(code, at_path(&error))
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| match error
+        .inner()
+        .is_data()
+    {
+        true => Problem::invalid_field(at_path(&error)),
+        false => Problem::new(Code::InvalidJson, at_path(&error)),
     })?;
     deserializer.end().map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))?;
     Ok(value)
@@ -237,9 +260,10 @@ fn read_named<T: DeserializeOwned>(
 
 /// The error, with the path of the field.
 fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
+    let text = nearest::with_nearest(&error.inner().to_string());
     match error.path().to_string().as_str() {
-        "." => error.inner().to_string(),
-        path => format!("{path}: {}", error.inner()),
+        "." => text,
+        path => format!("{path}: {text}"),
     }
 }
 
@@ -247,18 +271,6 @@ fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Strin
 fn draining() -> Problem {
     let detail = "this pod is stopping; send the same again to another pod for the rest";
     Problem::new(Code::Draining, detail)
-}
-
-/// Adds to a problem how much was done before it.
-fn after_partial_success(mut problem: Problem, done: &[(&str, u64)]) -> Problem {
-    if problem.code == Code::RedisUnavailable {
-        let detail = "Redis is not available; the counts show what has been done, send the same \
-                      again later for the rest";
-        problem.detail = detail.into();
-    }
-    let done = done.iter().map(|(name, count)| ((*name).to_owned(), (*count).into()));
-    problem.more.extend(done);
-    problem
 }
 
 /// The problem when Redis has little or no memory left.
@@ -275,8 +287,15 @@ impl From<StoreError> for Problem {
             StoreError::UnknownDestination => {
                 Problem::new(Code::UnknownDestination, error.to_string())
             }
-            StoreError::WrongState(_) | StoreError::WrongHead => {
+            StoreError::WrongState(_) | StoreError::WrongHead | StoreError::BeingRemoved => {
                 Problem::new(Code::WrongState, error.to_string())
+            }
+            StoreError::WrongVersion(version) => {
+                let detail = match version {
+                    0 => "the destination does not exist (any more)".to_owned(),
+                    version => format!("the current ETag is \"{version}\": read it again"),
+                };
+                Problem::new(Code::WrongVersion, detail)
             }
             StoreError::CannotConfirm(_) => Problem::invalid_field(format!("durability: {error}")),
             StoreError::OutOfMemory => memory_high(),

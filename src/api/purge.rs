@@ -3,70 +3,72 @@
 //! Finished messages are withdrawn first, and the blocking ones after them. Otherwise the messages
 //! behind a halted head would be delivered during the purge.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use axum::{
-    Json,
     body::Bytes,
     extract::{Path, State, rejection::BytesRejection},
+    http::HeaderMap,
+    response::Response,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::{
-    Api, after_partial_success, draining,
+    Api,
+    bulk::{self, Kind, Operation, Progress},
     request::{Target, read_optional},
     withdraw::name,
 };
 use crate::{
     domain::{self, Ordering, Sequence, Tombstone},
     store::{Listed, Page, Stats, WITHDRAW_MAX, Which, Withdrawal, Withdrawn},
-    wire::problem::Problem,
+    wire::{document, problem::Problem},
 };
 
 /// Messages per call.
 const AT_ONCE: usize = 500;
 
-#[derive(Deserialize)]
+/// What to purge.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = PurgeRequest)]
 struct Purge {
+    /// Only count.
     #[serde(default)]
     dry_run: bool,
+    /// Only with this ordering key; `""`: without one.
     key: Option<String>,
 }
 
 /// `POST /v1/destinations/{d}/purge`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/purge", tag = "interventions", operation_id = "purge",
+    params(("destination" = String, Path, description = "The name of the destination"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    request_body = Option<Purge>,
+    responses(
+        (status = 200, description = "It is done", body = Operation),
+        (status = 202, description = "It goes on", body = Operation,
+            headers(("Location" = String, description = "Where the operation can be read"))),
+        document::Changes))]
 pub(super) async fn purge(
     State(api): State<Api>,
     Path(destination): Path<String>,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     let target = Target::find(&api, &destination).await?;
     let Purge { dry_run, key } = read_optional(body, api.batch_bytes_max)?;
-    let damaged = BTreeSet::new();
-    let mut purging = Purging { target, key, last: 0, cancelled: 0, withdrawing: 0, damaged };
-    let store = &api.store;
-    let counts = store.counts(purging.target.entry()).await?;
-    // Messages that arrive from now on are not purged: otherwise the purge might never end.
-    purging.last = counts.last_sequence;
-    if dry_run {
-        let by_state = match purging.key {
-            None => by_state(&counts),
-            Some(_) => purging.count().await?,
-        };
-        let pending: u64 = by_state.values().sum();
-        return Ok(Json(json!({"pending": pending, "by_state": by_state})));
-    }
-    let done = purging.cancel_all().await;
-    let (cancelled, withdrawing) = (purging.cancelled, purging.withdrawing);
-    done.map_err(|problem| {
-        after_partial_success(problem, &[("cancelled", cancelled), ("withdrawing", withdrawing)])
-    })?;
-    let mut answer = json!({"cancelled": cancelled, "withdrawing": withdrawing});
-    if !purging.damaged.is_empty() {
-        answer["damaged"] = json!(purging.damaged.len());
-    }
-    Ok(Json(answer))
+    let purged = target.clone();
+    bulk::run(&target, Kind::Purge, dry_run, &headers, |progress| async move {
+        Purging { target: purged, key, last: 0, damaged: BTreeSet::new(), progress }
+            .run(dry_run)
+            .await
+    })
+    .await
 }
 
 fn by_state(counts: &Stats) -> BTreeMap<String, u64> {
@@ -86,16 +88,34 @@ struct Purging {
     key: Option<String>,
     /// The last sequence to cancel.
     last: Sequence,
-    cancelled: u64,
-    withdrawing: u64,
     /// Messages of damaged lanes, which cannot be cancelled. Counted up to a limit.
     damaged: BTreeSet<Sequence>,
+    progress: Arc<Progress>,
 }
 
 /// The most messages of damaged lanes to count.
 const DAMAGED_MAX: usize = 10_000;
 
 impl Purging {
+    async fn run(&mut self, dry_run: bool) -> Result<(), Problem> {
+        let counts = self.target.api.store.counts(self.target.entry()).await?;
+        // Messages that arrive from now on are not purged: otherwise the purge might never end.
+        self.last = counts.last_sequence;
+        if dry_run {
+            let by_state = match self.key {
+                None => by_state(&counts),
+                Some(_) => self.count().await?,
+            };
+            self.progress.update(|operation| {
+                operation.matched = by_state.values().sum();
+                operation.details.by_state = by_state;
+            });
+            return Ok(());
+        }
+        self.progress.update(|operation| operation.details.withdrawing = Some(0));
+        self.cancel_all().await
+    }
+
     async fn cancel_all(&mut self) -> Result<(), Problem> {
         self.sweep(|state| state == domain::State::Ready).await?;
         self.sweep(|_| true).await?;
@@ -135,10 +155,8 @@ impl Purging {
             let page = store.pending(self.target.entry(), &which).await?;
             let mut items = page.items;
             items.retain(|one| !one.withdrawing && one.message.position.sequence <= self.last);
-            let before = self.cancelled;
-            self.cancel(&items).await?;
             // Cancelled messages left the list, so the next page begins at the same place.
-            let has_moved = self.cancelled > before;
+            let has_moved = self.cancel(&items).await? > 0;
             cursor = if has_moved { None } else { page.next };
             if cursor.is_none() && !has_moved {
                 return Ok(());
@@ -167,13 +185,12 @@ impl Purging {
         Ok(page)
     }
 
-    /// Cancels these messages.
-    async fn cancel(&mut self, items: &[Listed]) -> Result<(), Problem> {
+    /// Cancels these messages; returns how many left at once.
+    async fn cancel(&mut self, items: &[Listed]) -> Result<u64, Problem> {
+        let mut cancelled = 0;
         let entry = self.target.entry().clone();
         for some in items.chunks(WITHDRAW_MAX) {
-            if self.target.api.stop.is_cancelled() {
-                return Err(draining());
-            }
+            self.progress.check()?;
             let mut messages = Vec::with_capacity(some.len());
             for Listed { message, .. } in some {
                 let (key, sequence) = (message.message.key.as_deref(), message.position.sequence);
@@ -190,18 +207,28 @@ impl Purging {
                 messages: &messages,
             };
             let answers = self.target.withdraw(&withdrawal).await?;
+            let (mut done, mut withdrawing) = (0, 0);
             for (answer, (_, sequence)) in answers.into_iter().zip(&messages) {
                 match answer {
                     Withdrawn::Damaged if self.damaged.len() >= DAMAGED_MAX => {}
                     Withdrawn::Damaged => drop(self.damaged.insert(*sequence)),
-                    Withdrawn::Done => self.cancelled += 1,
-                    Withdrawn::Withdrawing => self.withdrawing += 1,
+                    Withdrawn::Done => done += 1,
+                    Withdrawn::Withdrawing => withdrawing += 1,
                     // A purge creates no dead letters.
                     Withdrawn::Settled | Withdrawn::Full => {}
                 }
             }
+            cancelled += done;
+            let failed = self.damaged.len() as u64;
+            self.progress.update(|operation| {
+                operation.affected += done + withdrawing;
+                operation.failed = failed;
+                operation.matched = operation.affected + failed;
+                let before = operation.details.withdrawing.unwrap_or_default();
+                operation.details.withdrawing = Some(before + withdrawing);
+            });
         }
-        Ok(())
+        Ok(cancelled)
     }
 
     /// Counts messages by state when only some are selected.

@@ -1,15 +1,18 @@
 //! `POST /v1/destinations/{d}/dead-letters/redrive`: enqueues dead letters again, at the end of
 //! their lanes.
 
+use std::sync::Arc;
+
 use axum::{
-    Json,
     body::Bytes,
     extract::{Path, State, rejection::BytesRejection},
+    http::HeaderMap,
+    response::Response,
 };
-use serde_json::{Value, json};
 
 use super::{
     Api,
+    bulk::{self, Kind, Operation, Progress},
     reingest::{AT_ONCE, Arrivals, CALL_BYTES_MAX},
     request::{Target, read_optional},
     selection::{Selection, Walk},
@@ -17,28 +20,56 @@ use super::{
 use crate::{
     domain::{Arrival, Attempts, Message, Ordering, Origin, Redrive, Sequence, Stage, Stamped},
     store::{CatalogEntry, DeadLetter, chunks_by_size, server_clock_ms},
-    wire::problem::Problem,
+    wire::{document, problem::Problem},
 };
 
 /// `POST /v1/destinations/{d}/dead-letters/redrive`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/dead-letters/redrive", tag = "dead letters",
+    operation_id = "redrive",
+    params(("destination" = String, Path, description = "The name of the destination"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    request_body = Selection,
+    responses(
+        (status = 200, description = "It is done", body = Operation),
+        (status = 202, description = "It goes on", body = Operation,
+            headers(("Location" = String, description = "Where the operation can be read"))),
+        document::Changes))]
 pub(super) async fn redrive(
     State(api): State<Api>,
     Path(destination): Path<String>,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Value>, Problem> {
-    let mut target = Target::find(&api, &destination).await?;
+) -> Result<Response, Problem> {
+    let target = Target::find(&api, &destination).await?;
     let selection: Selection = read_optional(body, api.batch_bytes_max)?;
     let dry_run = selection.dry_run;
-    let mut walk = Walk::begin(&target, selection).await?;
-    let mut arrivals = Arrivals::new(&target, true);
-    let (mut found, mut missing) = (0, 0);
+    let walk = Walk::begin(&target, selection).await?;
+    let redriven = target.clone();
+    let work = |progress| redrive_all(redriven, walk, dry_run, progress);
+    bulk::run(&target, Kind::Redrive, dry_run, &headers, work).await
+}
+
+/// Redrives the selected dead letters.
+async fn redrive_all(
+    mut target: Target,
+    mut walk: Walk,
+    dry_run: bool,
+    progress: Arc<Progress>,
+) -> Result<(), Problem> {
+    let store = target.api.store.clone();
+    let mut arrivals = Arrivals::new(&target, true, progress.clone());
+    progress.update(|operation| operation.details.gone = Some(0));
     while let Some(step) = walk.next(&target).await? {
-        found += step.letters.len() as u64;
-        missing += step.missing;
+        progress.check()?;
+        let found = step.letters.len() as u64;
+        progress.update(|operation| {
+            operation.matched += found;
+            let gone = operation.details.gone.unwrap_or_default();
+            operation.details.gone = Some(gone + step.missing);
+        });
         if dry_run {
             continue;
         }
-        arrivals.tally.gone += step.missing;
         let entry = target.entry().clone();
         let mut letters = step.letters;
         // Read only as many bodies at a time as one call enqueues.
@@ -48,26 +79,17 @@ pub(super) async fn redrive(
                 .first()
                 .map_or(0, |c| c.len());
             let rest = letters.split_off(count);
-            api.store.fill_letters(&entry, &mut letters).await?;
+            store.fill_letters(&entry, &mut letters).await?;
             // An unreadable dead letter cannot be redriven; it can be discarded.
             let (damaged, whole): (Vec<_>, Vec<_>) =
                 letters.into_iter().partition(|letter| letter.message.damaged.is_some());
-            arrivals.tally.refused += damaged.len() as u64;
+            progress.update(|operation| operation.failed += damaged.len() as u64);
             let anew: Vec<_> = whole.into_iter().map(|letter| anew(letter, &entry)).collect();
             arrivals.stamp(&mut target, &anew).await?;
             letters = rest;
         }
     }
-    if dry_run {
-        return Ok(Json(json!({"would_redrive": found, "gone": missing})));
-    }
-    let tally = arrivals.tally;
-    Ok(Json(json!({
-        "redriven": tally.stamped,
-        "gone": tally.gone,
-        "refused": tally.refused,
-        "deliveries": tally.deliveries,
-    })))
+    Ok(())
 }
 
 /// A dead letter as an arrival. Keeps the result of its processing, if it had been processed.

@@ -1,12 +1,12 @@
 //! Enqueues messages again: redriven dead letters and replayed messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
-use super::{memory_high, request::Target};
+use super::{bulk::Progress, memory_high, request::Target};
 use crate::{
     domain::{Arrival, Body, Epoch, Position, Sequence, TransformKind},
     store::{CallSequence, CatalogEntry, Ingested, StoreError, chunks_by_size, retry_until},
@@ -29,56 +29,25 @@ pub(super) struct Arrivals {
     epoch: Epoch,
     /// True if a repeat of the request creates no duplicates.
     is_repeatable: bool,
-    pub(super) tally: Tally,
-}
-
-/// The results so far.
-#[derive(Default)]
-pub(super) struct Tally {
-    pub(super) stamped: u64,
-    pub(super) duplicates: u64,
-    /// Dead letters that another request redrove or discarded.
-    pub(super) gone: u64,
-    pub(super) refused: u64,
-    pub(super) first: Option<Sequence>,
-    pub(super) last: Option<Sequence>,
-    pub(super) new_first: Option<Sequence>,
-    pub(super) new_last: Option<Sequence>,
-    pub(super) deliveries: Vec<Moved>,
+    progress: Arc<Progress>,
+    /// The last old sequence that is stored again.
+    last: Option<Sequence>,
 }
 
 /// A message's old and new position.
-#[derive(Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = NewPosition)]
 pub(super) struct Moved {
     sequence: Sequence,
     new_sequence: Sequence,
     epoch: Epoch,
 }
 
-impl Tally {
-    fn stamped(&mut self, old: Sequence, new: Position) {
-        self.stamped += 1;
-        self.covers(old);
-        self.new_first.get_or_insert(new.sequence);
-        self.new_last = Some(new.sequence);
-        if self.deliveries.len() < LISTED_MAX {
-            let Position { epoch, sequence } = new;
-            self.deliveries.push(Moved { sequence: old, new_sequence: sequence, epoch });
-        }
-    }
-
-    /// Includes an old sequence in the range of results.
-    pub(super) fn covers(&mut self, old: Sequence) {
-        self.first.get_or_insert(old);
-        self.last = Some(old);
-    }
-}
-
 impl Arrivals {
-    /// For one request; `is_repeatable` if its repeat creates no duplicates.
-    pub(super) fn new(target: &Target, is_repeatable: bool) -> Arrivals {
+    /// For one operation; `is_repeatable` if its repeat creates no duplicates.
+    pub(super) fn new(target: &Target, is_repeatable: bool, progress: Arc<Progress>) -> Arrivals {
         let caller = target.api.store.unique_caller(&format!("again:{}", target.name));
-        Arrivals { caller, epoch: 0, is_repeatable, tally: Tally::default() }
+        Arrivals { caller, epoch: 0, is_repeatable, progress, last: None }
     }
 
     /// Stamps these in order, each with its old sequence. If this stops early, the problem says how
@@ -92,35 +61,55 @@ impl Arrivals {
             undeliverable(target.entry(), &arrival.message.body).is_none()
         };
         let fitting: Vec<_> = arrivals.iter().filter(fits).collect();
-        self.tally.refused += (arrivals.len() - fitting.len()) as u64;
+        let unfit = (arrivals.len() - fitting.len()) as u64;
+        self.progress.update(|operation| operation.failed += unfit);
         let size = |one: &&(Sequence, Arrival)| one.1.message.body.bytes.len();
         for some in chunks_by_size(&fitting, AT_ONCE, CALL_BYTES_MAX, size) {
             let call: Vec<&Arrival> = some.iter().map(|(_, arrival)| arrival).collect();
-            if let Some(problem) = stopped(target).await {
-                return Err(self.with_tally(problem));
+            self.progress.check().map_err(|problem| self.with_rest(problem))?;
+            if let Some(problem) = memory_full(target).await {
+                return Err(self.with_rest(problem));
             }
             let answers = self.ingest(target, &call).await?;
-            let mut is_full = false;
+            if self.note(some, &answers) {
+                return Err(self.with_rest(full()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the answers to a call; true if the backlog is full.
+    fn note(&mut self, some: &[&(Sequence, Arrival)], answers: &[Ingested]) -> bool {
+        let mut is_full = false;
+        let last = &mut self.last;
+        self.progress.update(|operation| {
+            let details = &mut operation.details;
             for ((old, _), answer) in some.iter().zip(answers) {
                 match answer {
-                    Ingested::Stamped(position) => self.tally.stamped(*old, position),
-                    Ingested::Duplicate(..) => {
-                        self.tally.duplicates += 1;
-                        self.tally.covers(*old);
+                    Ingested::Stamped(Position { epoch, sequence }) => {
+                        operation.affected += 1;
+                        *last = Some(*old);
+                        details.new_first_sequence.get_or_insert(*sequence);
+                        details.new_last_sequence = Some(*sequence);
+                        if details.deliveries.len() < LISTED_MAX {
+                            let (epoch, new_sequence) = (*epoch, *sequence);
+                            details.deliveries.push(Moved { sequence: *old, new_sequence, epoch });
+                        }
                     }
-                    Ingested::Gone => self.tally.gone += 1,
-                    Ingested::Conflict | Ingested::Damaged => self.tally.refused += 1,
+                    Ingested::Duplicate(..) => {
+                        details.duplicates = Some(details.duplicates.unwrap_or_default() + 1);
+                        *last = Some(*old);
+                    }
+                    Ingested::Gone => details.gone = Some(details.gone.unwrap_or_default() + 1),
+                    Ingested::Conflict | Ingested::Damaged => operation.failed += 1,
                     Ingested::BacklogFull => {
-                        self.tally.refused += 1;
+                        operation.failed += 1;
                         is_full = true;
                     }
                 }
             }
-            if is_full {
-                return Err(self.with_tally(full()));
-            }
-        }
-        Ok(())
+        });
+        is_full
     }
 
     /// One call, repeated when the epoch or the definition is stale.
@@ -142,16 +131,15 @@ impl Arrivals {
                 }
                 Err(error) => {
                     self.caller.give_up();
-                    return Err(self.with_tally(refusal(error)));
+                    return Err(self.with_rest(refusal(error)));
                 }
             }
         }
     }
 
-    /// Adds to a problem what was done before it, and how to continue.
-    fn with_tally(&self, mut problem: Problem) -> Problem {
-        let Tally { stamped, duplicates, gone, refused, last, .. } = &self.tally;
-        let rest = match last {
+    /// Adds to a problem how to continue.
+    fn with_rest(&self, mut problem: Problem) -> Problem {
+        let rest = match self.last {
             Some(last) if !self.is_repeatable => format!(
                 "continue with from_sequence = {}: a repeat would enqueue them twice; with an \
                  idempotency_key it would not",
@@ -163,28 +151,16 @@ impl Arrivals {
             // Part of the request may have been done, so do not say that nothing was.
             problem.detail = "Redis is not available".into();
         }
-        problem.detail += &format!("; {stamped} were enqueued again, {rest}");
-        let done = [
-            ("stamped", json!(stamped)),
-            ("duplicates", json!(duplicates)),
-            ("gone", json!(gone)),
-            ("refused", json!(refused)),
-            ("first_sequence", json!(self.tally.first)),
-            ("last_sequence", json!(self.tally.last)),
-        ];
-        let done = done.into_iter().map(|(name, value): (&str, Value)| (name.to_owned(), value));
-        problem.more.extend(done);
+        let mut enqueued = 0;
+        self.progress.update(|operation| enqueued = operation.affected);
+        problem.detail += &format!("; {enqueued} were enqueued again, {rest}");
         problem
     }
 }
 
-/// Why nothing more may be stamped now.
-async fn stopped(target: &Target) -> Option<Problem> {
+/// The problem if Redis has too little memory to stamp more.
+async fn memory_full(target: &Target) -> Option<Problem> {
     let api = &target.api;
-    if api.stop.is_cancelled() {
-        let detail = "this pod is stopping; send to another pod";
-        return Some(Problem::new(Code::Draining, detail));
-    }
     match api.store.memory(target.entry().partition).await {
         Ok(memory) => memory.is_at(api.memory_high_percent).then(memory_high),
         Err(error) => Some(Problem::from(error)),

@@ -6,21 +6,32 @@ use axum::{
     extract::{Path, State, rejection::BytesRejection},
 };
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::{
     Api, draining,
     request::{Target, read_optional},
 };
-use crate::{store::Repair, wire::problem::Problem};
+use crate::{
+    store::Repair,
+    wire::{document, problem::Problem},
+};
 
-#[derive(Deserialize)]
+/// How to repair.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = RepairRequest)]
 struct Request {
+    /// Find, but change nothing.
     #[serde(default)]
     dry_run: bool,
 }
 
 /// `POST /v1/destinations/{d}/repair`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/repair", tag = "interventions",
+    operation_id = "repair", params(("destination" = String, Path, description = "The name of the destination")), request_body = Option<Request>,
+    responses((status = 200, description = "What it found, and repaired", body = Repair),
+        document::Changes))]
 pub(super) async fn repair(
     State(api): State<Api>,
     Path(destination): Path<String>,

@@ -15,9 +15,9 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::{Api, read_json};
 use crate::{
-    domain::{DestinationName, Sequence, State},
+    domain::{DestinationName, Sequence, State, nearest::with_nearest},
     store::{CatalogEntry, Repair, Retry, StoreError, Who, Withdrawal, Withdrawn},
-    wire::problem::Problem,
+    wire::{invalid::Location, problem::Problem},
 };
 
 /// How often a call is repeated because the definition has just changed again.
@@ -31,6 +31,7 @@ const LIMIT_MAX: usize = 1_000;
 const CURSOR_MAX: u64 = 1 << 53;
 
 /// The destination of a request.
+#[derive(Clone)]
 pub(super) struct Target {
     pub(super) api: Api,
     pub(super) name: DestinationName,
@@ -124,7 +125,7 @@ pub(super) async fn find(api: &Api, text: &str) -> Result<Arc<CatalogEntry>, Pro
 /// The sequence in a path.
 pub(super) fn sequence_of(text: &str) -> Result<Sequence, Problem> {
     text.parse().map_err(|_| {
-        Problem::invalid_field(format!("sequence: {text:?} in the path is not a number"))
+        Problem::invalid_parameter(format!("sequence: {text:?} in the path is not a number"))
     })
 }
 
@@ -133,7 +134,7 @@ pub(super) fn query_of<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, 
     let Query(query) = query.map_err(|error| {
         let text = error.body_text();
         let detail = text.strip_prefix("Failed to deserialize query string: ");
-        Problem::invalid_field(detail.unwrap_or(&text))
+        Problem::invalid_parameter(with_nearest(detail.unwrap_or(&text)))
     })?;
     Ok(query)
 }
@@ -157,24 +158,66 @@ pub(super) fn limit_of(limit: Option<usize>) -> Result<usize, Problem> {
         Some(limit @ 1..=LIMIT_MAX) => Ok(limit),
         Some(limit) => {
             let detail = format!("limit: {limit} is outside 1 to {LIMIT_MAX}");
-            Err(Problem::invalid_field(detail))
+            Err(Problem::invalid_parameter(detail))
         }
     }
 }
 
 /// Parses the cursor of a previous page.
 pub(super) fn cursor_of(cursor: Option<&str>) -> Result<Option<u64>, Problem> {
-    let wrong = || Problem::invalid_field("cursor: is not the next_cursor of a page");
+    let wrong = || Problem::invalid_parameter("cursor: is not the next_cursor of a page");
     let read = |text: &str| text.parse().ok().filter(|cursor| *cursor <= CURSOR_MAX);
     cursor.map(|text| read(text).ok_or_else(wrong)).transpose()
 }
 
 /// Parses a time into ms since 1970.
-pub(super) fn time_of(field: &str, text: &str) -> Result<u64, Problem> {
+pub(super) fn time_of(location: Location, field: &str, text: &str) -> Result<u64, Problem> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok();
     let ms = time.map(|time| time.unix_timestamp_nanos() / 1_000_000);
     ms.and_then(|ms| u64::try_from(ms).ok()).ok_or_else(|| {
         let detail = format!("{field}: {text:?} is not a time such as 2026-11-21T10:00:00Z");
-        Problem::invalid_field(detail)
+        Problem::invalid(location, detail)
     })
+}
+
+/// A range of sequences and times, as the lists and bulk operations filter by it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Range {
+    pub(super) from_sequence: Sequence,
+    pub(super) to_sequence: Sequence,
+    from_ms: u64,
+    to_ms: u64,
+}
+
+impl Range {
+    /// Parses the four limits; all are inclusive, and each may be absent.
+    pub(super) fn parse(
+        location: Location,
+        from_sequence: Option<Sequence>,
+        to_sequence: Option<Sequence>,
+        from_time: Option<&str>,
+        to_time: Option<&str>,
+    ) -> Result<Range, Problem> {
+        let time =
+            |field, text: Option<&str>| text.map(|text| time_of(location, field, text)).transpose();
+        for (field, sequence) in [("from_sequence", from_sequence), ("to_sequence", to_sequence)] {
+            if sequence.is_some_and(|sequence| sequence > CURSOR_MAX) {
+                let detail = format!("{field}: is above all sequences, which end at {CURSOR_MAX}");
+                return Err(Problem::invalid(location, detail));
+            }
+        }
+        Ok(Range {
+            from_sequence: from_sequence.unwrap_or_default(),
+            to_sequence: to_sequence.unwrap_or(Sequence::MAX),
+            from_ms: time("from_time", from_time)?.unwrap_or_default(),
+            to_ms: time("to_time", to_time)?.unwrap_or(u64::MAX),
+        })
+    }
+
+    /// True if both are within the range. A time that is not known is within no range of times.
+    pub(super) fn holds(&self, sequence: Sequence, at_ms: Option<u64>) -> bool {
+        let any_time = self.from_ms == 0 && self.to_ms == u64::MAX;
+        (self.from_sequence..=self.to_sequence).contains(&sequence)
+            && at_ms.map_or(any_time, |at_ms| (self.from_ms..=self.to_ms).contains(&at_ms))
+    }
 }

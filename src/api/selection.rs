@@ -1,12 +1,13 @@
 //! Selects dead letters for a call, and iterates over them.
 
 use serde::Deserialize;
+use utoipa::ToSchema;
 
-use super::request::Target;
+use super::request::{Range, Target};
 use crate::{
     domain::{Sequence, Stage},
     store::DeadLetter,
-    wire::problem::Problem,
+    wire::{invalid::Location, problem::Problem},
 };
 
 /// The most sequences that one call may name.
@@ -15,43 +16,70 @@ const NAMED_MAX: usize = 10_000;
 const AT_ONCE: usize = 500;
 
 /// The body of a redrive or a discard.
-#[derive(Deserialize)]
+/// Has exactly one of `sequences`, `all` and `filter`.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Selection {
+    /// The dead letters with these sequences.
+    #[schema(min_items = 1, max_items = 10_000)]
     sequences: Option<Vec<Sequence>>,
+    /// True: all of the destination.
     #[serde(default)]
     all: bool,
     filter: Option<Filter>,
+    /// Only count.
     #[serde(default)]
     pub(super) dry_run: bool,
 }
 
 /// A filter for dead letters. Omitted fields match everything.
-#[derive(Debug, Default, Clone, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Filter {
-    /// With this ordering key.
-    pub(super) key: Option<String>,
-    /// In this stage.
-    pub(super) stage: Option<Stage>,
+    /// With this ordering key; `""`: without one.
+    key: Option<String>,
+    /// Given up in this stage.
+    stage: Option<Stage>,
     /// From this sequence on.
-    pub(super) from: Option<Sequence>,
+    from_sequence: Option<Sequence>,
     /// Up to this sequence.
-    pub(super) to: Option<Sequence>,
+    to_sequence: Option<Sequence>,
+    /// Dead letters since this time (RFC 3339).
+    from_time: Option<String>,
+    /// Dead letters until this time (RFC 3339).
+    to_time: Option<String>,
     /// With this text in the reason, or in the detail of one of the errors.
+    error: Option<String>,
+}
+
+/// A parsed filter.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub(super) key: Option<String>,
+    pub(super) stage: Option<Stage>,
+    pub(super) range: Range,
     pub(super) error: Option<String>,
 }
 
 impl Filter {
+    fn parse(self) -> Result<Wanted, Problem> {
+        let Filter { key, stage, from_sequence, to_sequence, from_time, to_time, error } = self;
+        let (from_time, to_time) = (from_time.as_deref(), to_time.as_deref());
+        let range = Range::parse(Location::Body, from_sequence, to_sequence, from_time, to_time);
+        let range = range
+            .map_err(|problem| Problem::invalid_field(format!("filter.{}", problem.detail)))?;
+        Ok(Wanted { key, stage, range, error })
+    }
+}
+
+impl Wanted {
     pub(super) fn takes(&self, letter: &DeadLetter) -> bool {
-        let sequence = letter.message.position.sequence;
         let says = |text: &String| {
             let errors = &letter.message.attempts.errors;
             letter.reason.contains(text)
                 || errors.iter().any(|(_, error)| error.detail.contains(text))
         };
-        self.from.is_none_or(|from| from <= sequence)
-            && self.to.is_none_or(|to| sequence <= to)
+        self.range.holds(letter.message.position.sequence, Some(letter.at_ms))
             && self.stage.is_none_or(|stage| stage == letter.stage)
             // "" is the lane of messages without a key.
             && self.key.as_deref().is_none_or(|key| {
@@ -66,7 +94,7 @@ pub(super) enum Walk {
     /// The named ones; the next one is last.
     Named(Vec<Sequence>),
     /// Those between two sequences that match a filter.
-    Filtered { filter: Filter, from: Sequence, to: Sequence },
+    Filtered { wanted: Wanted, from: Sequence, to: Sequence },
 }
 
 /// Some dead letters of an iteration.
@@ -99,9 +127,9 @@ impl Walk {
         };
         let store = target.api.store.clone();
         let last = store.counts(target.entry()).await?.last_sequence;
-        let from = filter.from.unwrap_or_default();
-        let to = filter.to.unwrap_or(last).min(last);
-        Ok(Walk::Filtered { filter, from, to })
+        let wanted = filter.parse()?;
+        let (from, to) = (wanted.range.from_sequence, wanted.range.to_sequence.min(last));
+        Ok(Walk::Filtered { wanted, from, to })
     }
 
     /// The next dead letters; `None` at the end.
@@ -123,7 +151,7 @@ impl Walk {
                 }
                 Ok(Some(step))
             }
-            Walk::Filtered { filter, from, to } => {
+            Walk::Filtered { wanted, from, to } => {
                 let start = *from;
                 if start > *to {
                     return Ok(None);
@@ -132,7 +160,7 @@ impl Walk {
                 let (mut letters, Some(last)) = looked_at else { return Ok(None) };
                 *from = last + 1;
                 letters.retain(|letter| {
-                    filter.takes(letter) && letter.message.position.sequence <= *to
+                    wanted.takes(letter) && letter.message.position.sequence <= *to
                 });
                 Ok(Some(Step { letters, missing: 0 }))
             }

@@ -3,37 +3,102 @@
 use axum::{
     Json,
     body::Bytes,
-    extract::{Path, State, rejection::BytesRejection},
+    extract::{
+        Path, Query, State,
+        rejection::{BytesRejection, QueryRejection},
+    },
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{Api, read_named};
+use super::{
+    Api,
+    destinations::{Listing, page_of},
+    read_named,
+    request::query_of,
+    views::Items,
+};
 use crate::{
-    domain::{Topic, TopicName},
-    wire::{code::Code, problem::Problem},
+    domain::{DestinationName, Topic, TopicName},
+    wire::{code::Code, document, problem::Problem},
 };
 
+/// A topic, as the API shows it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Topic)]
+pub(super) struct View {
+    name: TopicName,
+    destinations: Vec<DestinationName>,
+    defined_in_file: bool,
+}
+
+impl View {
+    fn of(api: &Api, topic: &Topic) -> View {
+        View {
+            name: topic.name.clone(),
+            destinations: topic.destinations.clone(),
+            defined_in_file: api.in_file.controls_topic(&topic.name),
+        }
+    }
+}
+
+/// A topic that was removed.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RemovedTopic)]
+pub(super) struct Removed {
+    removed: TopicName,
+}
+
+/// The definition of a topic, as PUT takes it.
+#[derive(ToSchema)]
+#[schema(as = TopicDefinition)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Definition {
+    /// The same as in the path, if given.
+    name: Option<TopicName>,
+    /// Each gets a copy of what is published.
+    #[schema(min_items = 1, max_items = 100)]
+    destinations: Vec<DestinationName>,
+}
+
 /// `GET /v1/topics`
-pub(super) async fn list(State(api): State<Api>) -> Json<Value> {
-    let items: Vec<Value> =
-        api.catalog.topics().iter().map(|entry| shown(&api, &entry.topic)).collect();
-    Json(json!({"items": items, "next_cursor": null}))
+#[utoipa::path(get, path = "/v1/topics", tag = "topics", operation_id = "list_topics",
+    params(Listing),
+    responses((status = 200, description = "A page, by name", body = Items<View>),
+        document::Reads))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<Items<View>>, Problem> {
+    let listing = query_of(query)?;
+    let all = api.catalog.topics();
+    let (page, next_cursor) = page_of(&all, &listing, |entry| entry.topic.name.as_str())?;
+    let items = page.iter().map(|entry| View::of(&api, &entry.topic)).collect();
+    Ok(Json(Items { items, next_cursor }))
 }
 
 /// `GET /v1/topics/{t}`
+#[utoipa::path(get, path = "/v1/topics/{topic}", tag = "topics", operation_id = "show_topic",
+    params(("topic" = String, Path, description = "The name of the topic")),
+    responses((status = 200, description = "The topic", body = View), document::ReadsTopic))]
 pub(super) async fn show(
     State(api): State<Api>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<View>, Problem> {
     let unknown = || Problem::unknown_topic(&name);
     let parsed: TopicName = name.parse().map_err(|_| unknown())?;
     let entry = api.catalog.find_topic(&parsed).await?;
-    Ok(Json(shown(&api, &entry.ok_or_else(unknown)?.topic)))
+    Ok(Json(View::of(&api, &entry.ok_or_else(unknown)?.topic)))
 }
 
 /// `PUT /v1/topics/{t}`
+#[utoipa::path(put, path = "/v1/topics/{topic}", tag = "topics", operation_id = "define_topic",
+    params(("topic" = String, Path, description = "The name of the topic")), request_body = Definition,
+    responses((status = 200, description = "It is changed, or was the same", body = View),
+        (status = 201, description = "It is created", body = View), document::DefinesTopic))]
 pub(super) async fn define(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -51,33 +116,31 @@ pub(super) async fn define(
     api.catalog.refresh_topic(&name).await?;
     api.in_file.note_topic_defined(&topic);
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(shown(&api, &topic))).into_response())
+    Ok((status, Json(View::of(&api, &topic))).into_response())
 }
 
 /// `DELETE /v1/topics/{t}`
+#[utoipa::path(delete, path = "/v1/topics/{topic}", tag = "topics", operation_id = "remove_topic",
+    params(("topic" = String, Path, description = "The name of the topic")),
+    responses((status = 200, description = "It is removed", body = Removed),
+        document::DefinesTopic))]
 pub(super) async fn remove(
     State(api): State<Api>,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Removed>, Problem> {
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name).await?;
     let removed = api.store.remove_topic(&name).await?;
     api.catalog.refresh_topic(&name).await?;
     match removed {
-        true => Ok(Json(json!({"removed": name}))),
+        true => Ok(Json(Removed { removed: name })),
         false => Err(Problem::unknown_topic(name.as_str())),
     }
 }
 
-fn shown(api: &Api, topic: &Topic) -> Value {
-    json!({
-        "name": topic.name, "destinations": topic.destinations,
-        "defined_in_file": api.in_file.controls_topic(&topic.name),
-    })
-}
-
 fn parse_name(text: &str) -> Result<TopicName, Problem> {
-    text.parse().map_err(|invalid| Problem::invalid_field(format!("{text:?}: {invalid}")))
+    text.parse()
+        .map_err(|invalid| Problem::invalid_parameter(format!("topic: {text:?}: {invalid}")))
 }
 
 async fn refuse_if_in_file(api: &Api, name: &TopicName) -> Result<(), Problem> {

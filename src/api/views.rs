@@ -6,6 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use utoipa::ToSchema;
 
 use crate::{
     domain::{
@@ -20,14 +21,16 @@ use crate::{
 };
 
 /// A page of a list.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Items<T> {
     pub(super) items: Vec<T>,
+    /// The `cursor` of the next page; null on the last.
     pub(super) next_cursor: Option<String>,
 }
 
 /// The fields of every message.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = MessageFields)]
 pub(super) struct Common {
     sequence: Sequence,
     epoch: u64,
@@ -35,6 +38,7 @@ pub(super) struct Common {
     key: Option<String>,
     /// Absent if Redis has too little of the message to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     received_at: Option<String>,
     attempts: u32,
     stalls: u32,
@@ -50,7 +54,8 @@ pub(super) struct Common {
 }
 
 /// The original of a redriven or replayed message.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Origin)]
 struct Was {
     destination: DestinationName,
     epoch: u64,
@@ -58,8 +63,10 @@ struct Was {
 }
 
 /// A failed attempt.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Failure)]
 pub(super) struct Failure {
+    #[schema(format = DateTime)]
     occurred_at: String,
     stage: Stage,
     kind: ErrorKind,
@@ -69,21 +76,32 @@ pub(super) struct Failure {
 }
 
 /// Fields that only the view of one message has.
-#[derive(Serialize)]
+#[derive(Default, Serialize, ToSchema)]
+#[schema(as = MessageContent)]
 pub(super) struct Inside {
+    /// The sequence of the message before it in its lane, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     previous: Option<Sequence>,
-    headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<BTreeMap<String, String>>,
+    /// The body, if it is JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
     body: Option<Box<RawValue>>,
+    /// Any other body.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
-    errors: Vec<Failure>,
-    checkpoint: bool,
+    /// The last errors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<Vec<Failure>>,
+    /// True if a worker saved a checkpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<bool>,
 }
 
 /// A pending message.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = PendingMessage)]
 pub(super) struct Pending {
     #[serde(flatten)]
     common: Common,
@@ -91,57 +109,69 @@ pub(super) struct Pending {
     #[serde(skip_serializing_if = "Option::is_none")]
     age_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     due_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     halted_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     priority: Option<u8>,
     withdrawing: bool,
     #[serde(flatten)]
-    inside: Option<Inside>,
+    inside: Inside,
 }
 
 /// A dead letter.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeadLetter)]
 pub(super) struct Letter {
     #[serde(flatten)]
     common: Common,
     state: State,
+    #[schema(format = DateTime)]
     dead_lettered_at: String,
     stage: Stage,
     reason: String,
     #[serde(flatten)]
-    inside: Option<Inside>,
+    inside: Inside,
 }
 
-/// The log entry of a message.
-#[derive(Serialize)]
+/// An entry of the log.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LogEntry)]
 #[serde(untagged)]
 pub(super) enum Left {
     Gone(Gone),
-    /// Its entry cannot be read.
-    Damaged {
-        sequence: Sequence,
-        damaged: String,
-    },
+    Damaged(Unreadable),
+}
+
+/// A log entry that cannot be read.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Unreadable {
+    pub(super) sequence: Sequence,
+    /// Why.
+    pub(super) damaged: String,
 }
 
 /// A message that is gone.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = GoneMessage)]
 pub(super) struct Gone {
     sequence: Sequence,
     epoch: u64,
     id: String,
     key: Option<String>,
     state: State,
+    #[schema(format = DateTime)]
     received_at: String,
+    #[schema(format = DateTime)]
     settled_at: String,
     attempts: u32,
     latency: Latency,
     dead_letter: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Latency {
     waited_ms: Option<u64>,
     processing_ms: Option<u64>,
@@ -187,17 +217,17 @@ impl Inside {
         let (body, body_base64) = body_shown(&message.message.body, json_depth_max);
         Inside {
             previous: message.previous,
-            headers: joined_headers(&message.message.headers),
+            headers: Some(joined_headers(&message.message.headers)),
             body,
             body_base64,
-            errors: message.attempts.errors.iter().map(Failure::of).collect(),
-            checkpoint: message.attempts.checkpoint.is_some(),
+            errors: Some(message.attempts.errors.iter().map(Failure::of).collect()),
+            checkpoint: Some(message.attempts.checkpoint.is_some()),
         }
     }
 }
 
 /// When a message was received; `None` if Redis has too little of it to tell.
-fn received_ms(message: &Stamped) -> Option<u64> {
+pub(super) fn received_ms(message: &Stamped) -> Option<u64> {
     Some(message.message.received_ms).filter(|received_ms| *received_ms > 0)
 }
 
@@ -219,7 +249,7 @@ impl Pending {
             halted_at: listed.halted_ms.map(rfc3339),
             priority: by_priority.then_some(message.priority),
             withdrawing: listed.withdrawing,
-            inside: whole.map(|depth_max| Inside::of(message, depth_max)),
+            inside: whole.map(|depth_max| Inside::of(message, depth_max)).unwrap_or_default(),
         }
     }
 }
@@ -233,7 +263,9 @@ impl Letter {
             dead_lettered_at: rfc3339(letter.at_ms),
             stage: letter.stage,
             reason: letter.reason.clone(),
-            inside: whole.map(|depth_max| Inside::of(&letter.message, depth_max)),
+            inside: whole
+                .map(|depth_max| Inside::of(&letter.message, depth_max))
+                .unwrap_or_default(),
         }
     }
 }

@@ -7,13 +7,15 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::request::Target;
 use crate::{
     domain::{Sequence, State, Tombstone},
-    store::{Withdrawal, Withdrawn},
+    store::{self, Withdrawn},
     wire::{code::Code, problem::Problem},
 };
 
@@ -47,20 +49,20 @@ pub(super) async fn one(
     message: (Option<String>, Sequence),
 ) -> Result<Response, Problem> {
     let (sequence, messages) = (message.1, [message]);
-    let withdrawal = Withdrawal { how, reason, error: None, messages: &messages };
+    let withdrawal = store::Withdrawal { how, reason, error: None, messages: &messages };
     let answers = target.withdraw(&withdrawal).await?;
     let state = State::from(how);
     match answers.first() {
-        Some(Withdrawn::Done) => Ok(done(sequence, state)),
+        Some(Withdrawn::Done) => Ok(done(sequence, how)),
         Some(Withdrawn::Full) => Err(no_room_for_letters(target)),
         Some(Withdrawn::Damaged) => {
             let detail = "what Redis holds of the message's lane is damaged: see /readyz; reseq repair finds \
                           and repairs it. Nothing has changed";
             Err(Problem::new(Code::Damaged, detail))
         }
-        Some(Withdrawn::Withdrawing) => withdrawing(target, sequence, state).await,
+        Some(Withdrawn::Withdrawing) => withdrawing(target, sequence, how).await,
         Some(Withdrawn::Settled) | None => match progress(target, sequence).await? {
-            Progress::Ended(ended) if ended == state => Ok(done(sequence, state)),
+            Progress::Ended(ended) if ended == state => Ok(done(sequence, how)),
             Progress::Ended(ended) => Err(wrong_state(format!("it is already {}", name(ended)))),
             Progress::Pending | Progress::Forgotten => {
                 Err(wrong_state("it has already left, and its outcome is not known"))
@@ -82,12 +84,13 @@ fn no_room_for_letters(target: &Target) -> Problem {
 async fn withdrawing(
     target: &Target,
     sequence: Sequence,
-    state: State,
+    how: Tombstone,
 ) -> Result<Response, Problem> {
+    let state = State::from(how);
     let deadline = Instant::now() + WITHDRAWAL_WAIT;
     loop {
         match progress(target, sequence).await? {
-            Progress::Ended(ended) if ended == state => return Ok(done(sequence, state)),
+            Progress::Ended(ended) if ended == state => return Ok(done(sequence, how)),
             Progress::Ended(ended) => {
                 return Err(wrong_state(format!("it was {} meanwhile", name(ended))));
             }
@@ -140,11 +143,38 @@ pub(super) fn name(state: State) -> String {
     json!(state).as_str().unwrap_or_default().to_owned()
 }
 
-fn done(sequence: Sequence, state: State) -> Response {
-    Json(json!({"sequence": sequence, "state": state})).into_response()
+/// The result of a withdrawal.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Withdrawal {
+    sequence: Sequence,
+    state: WithdrawalState,
+    /// What a message that is still withdrawing waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'static str>,
 }
 
-fn accepted(sequence: Sequence, detail: &str) -> Response {
-    let body = json!({"sequence": sequence, "state": "withdrawing", "detail": detail});
+/// The state of a message that is withdrawn.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum WithdrawalState {
+    Cancelled,
+    DeadLettered,
+    Dropped,
+    /// It leaves when its attempt has ended.
+    Withdrawing,
+}
+
+fn done(sequence: Sequence, state: Tombstone) -> Response {
+    let state = match state {
+        Tombstone::Cancelled => WithdrawalState::Cancelled,
+        Tombstone::DeadLettered => WithdrawalState::DeadLettered,
+        Tombstone::Dropped => WithdrawalState::Dropped,
+    };
+    Json(Withdrawal { sequence, state, detail: None }).into_response()
+}
+
+fn accepted(sequence: Sequence, detail: &'static str) -> Response {
+    let state = WithdrawalState::Withdrawing;
+    let body = Withdrawal { sequence, state, detail: Some(detail) };
     (StatusCode::ACCEPTED, Json(body)).into_response()
 }

@@ -33,7 +33,8 @@ use crate::{
     config::Config,
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
-    processor::{Processor, Transform, Transforms, transform::jq},
+    jq,
+    processor::{Processor, Transform, Transforms},
     redis_client::embedded::EmbeddedRedis,
     sender::Sender,
     store::{Catalog, DueTimer, InFile, Store, Wakes},
@@ -263,7 +264,8 @@ impl Whole {
             routes = routes.merge(api::without_ingest());
         }
         let (listener, http) = listen(config.http.listen, "http.listen").await?;
-        let routes = api::surround(routes, pace_of(config));
+        let document = api::document(ingest::http::openapi());
+        let routes = api::surround(routes, pace_of(config), &document);
         let server = HttpServer::new(routes, &config.http, descriptors.http, stop.clone());
         let serving = server.run(listener, listeners.clone());
         listeners.spawn(supervisor.watch("HTTP listener", serving));

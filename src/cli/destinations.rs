@@ -1,12 +1,19 @@
-//! `reseq destinations list|put|delete`.
+//! `reseq destinations list|show|apply|delete`.
 
-use std::path::PathBuf;
-
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::common::{At, list as as_list, percent_encoded, text_of};
+use super::{
+    apply::{ApplyArgs, Noun, apply},
+    client::{Call, problem_of},
+    client_args::ClientArgs,
+    confirm::Confirmation,
+    filters::Paging,
+    output::{count_of, counted, in_lines, list as as_list, text_of},
+    paths::{flag, path_of, query},
+};
+
+const COLUMNS: [&str; 5] = ["destination", "ordering", "transform", "url", "version"];
 
 /// The arguments of `reseq destinations`.
 #[derive(Debug, Clone, Args)]
@@ -18,59 +25,97 @@ pub struct DestinationsArgs {
 #[derive(Debug, Clone, Subcommand)]
 enum Command {
     /// List destinations
-    List(At),
-    /// Create or replace the destination that a JSON file defines
-    Put {
-        #[command(flatten)]
-        at: At,
-        /// JSON file with a definition, including its "name"
-        file: PathBuf,
-    },
-    /// Remove a destination
-    Delete {
-        #[command(flatten)]
-        at: At,
-        /// Name of the destination
-        destination: String,
-        /// Remove its pending messages and dead letters too
-        #[arg(long)]
-        force: bool,
-    },
+    List(ListArgs),
+    /// Show the definition of a destination
+    Show(ShowArgs),
+    /// Create or change the destinations that a file defines
+    Apply(ApplyArgs),
+    /// Delete a destination
+    Delete(DeleteArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    paging: Paging,
+}
+
+#[derive(Debug, Clone, Args)]
+struct ShowArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+}
+
+#[derive(Debug, Clone, Args)]
+struct DeleteArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// Delete its pending messages and dead letters too
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 /// Runs the command.
 pub async fn run(args: DestinationsArgs) -> anyhow::Result<()> {
-    let path_of = |name: &str| format!("/v1/destinations/{}", percent_encoded(name));
     match args.command {
-        Command::List(at) => {
-            let answer = at.get("/v1/destinations").await?;
-            let columns = ["destination", "ordering", "transform", "url", "version"];
-            at.print(&answer, |answer| as_list(answer, &columns, row));
+        Command::List(args) => list(args).await,
+        Command::Show(args) => show(args).await,
+        Command::Apply(args) => {
+            let path_of = |name: &str| path_of(name, "");
+            apply(args, &Noun { table: "destination", path_of, changing: "version" }).await
         }
-        Command::Put { at, file } => {
-            let shown = file.display();
-            let text =
-                std::fs::read_to_string(&file).with_context(|| format!("reading {shown}"))?;
-            let definition: Value =
-                serde_json::from_str(&text).with_context(|| format!("{shown} is not JSON"))?;
-            let name = definition["name"].as_str();
-            let name =
-                name.with_context(|| format!("{shown} names no destination: add a name field"))?;
-            let answer = at.put(&path_of(name), &definition).await?;
-            let version = |answer: &Value| format!("{name} has version {}", answer["version"]);
-            at.print(&answer, version);
-        }
-        Command::Delete { at, destination, force } => {
-            let query = if force { "?force=true" } else { "" };
-            let answer = at.delete(&format!("{}{query}", path_of(&destination))).await?;
-            at.print(&answer, |answer| {
-                let (name, removed_messages) =
-                    (text_of(answer, "removed"), &answer["removed_messages"]);
-                format!("{name} was removed, with {removed_messages} pending messages")
-            });
-        }
+        Command::Delete(args) => delete(args).await,
     }
-    Ok(())
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<()> {
+    let path = format!("/v1/destinations{}", query(&args.paging.fields()));
+    let answer = args.client.get(&path).await?;
+    args.client.print(&answer, |answer| as_list(answer, &COLUMNS, row))
+}
+
+async fn show(args: ShowArgs) -> anyhow::Result<()> {
+    let answer = args.client.get(&path_of(&args.destination, "")).await?;
+    args.client.print(&answer, |answer| in_lines(&answer.text))
+}
+
+async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
+    let DeleteArgs { client, destination, force, confirmation } = args;
+    confirmation.ask(question(&client, &destination)).await?;
+    let path = format!("{}{}", path_of(&destination, ""), query(&[("force", flag(force))]));
+    let answer = client.call(Call::delete(&path).long()).await?;
+    client.print(&answer, |answer| {
+        let removed = counted(count_of(answer, "removed_messages"), "pending message");
+        format!("{} was deleted, with {removed}", text_of(answer, "removed"))
+    })
+}
+
+async fn question(client: &ClientArgs, destination: &str) -> anyhow::Result<String> {
+    let stats = client.service()?.call(Call::get(&path_of(destination, "stats"))).await;
+    let holds = match &stats {
+        Ok(stats) => format!(
+            "has {} and {}",
+            counted(count_of(stats, "pending"), "pending message"),
+            counted(count_of(stats, "dead_letters"), "dead letter"),
+        ),
+        // What is damaged can be deleted all the same.
+        Err(error) if problem_of(error).is_some_and(|problem| problem.status == 500) => {
+            "is damaged: its messages cannot be counted".to_owned()
+        }
+        Err(_) => {
+            client.print_problem(&stats)?;
+            return stats.map(|_| String::new());
+        }
+    };
+    Ok(format!("{destination} {holds}. Delete the destination and all that it holds?"))
 }
 
 fn row(destination: &Value) -> Vec<String> {

@@ -1,11 +1,11 @@
-//! `reseq jq-runner`: evaluates a `jq` expression for a processor, which starts and kills it. Not
-//! meant for users.
+//! `reseq jq-runner`: evaluates a `jq` expression for a service, which starts and kills it. Not meant
+//! for users.
 
 use anyhow::Context;
 
-use crate::processor::transform::jq::evaluate;
+use crate::jq::child;
 
-/// Answers requests from standard input on standard output, until the input is closed.
+/// Evaluates the inputs from standard input, until it is closed.
 pub fn run() -> anyhow::Result<()> {
-    evaluate::run().context("the jq runner of a processor failed")
+    child::run().context("the jq runner of a service failed")
 }

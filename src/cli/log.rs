@@ -1,33 +1,47 @@
 //! `reseq log`: shows the outcome of the last messages.
 
-use clap::Args;
+use clap::{Args, builder::PossibleValuesParser};
 use serde_json::Value;
 
-use super::common::{At, human_age, list, path_of, query, text_of};
+use super::{
+    client_args::ClientArgs,
+    filters::{Paging, Range},
+    output::{count_of, human_age, list, plain, text_of},
+    paths::{path_of, query, text},
+};
+
+const COLUMNS: [&str; 7] = ["sequence", "key", "outcome", "settled", "attempts", "took", "id"];
+/// The states in which messages leave.
+const STATES: [&str; 4] = ["delivered", "dropped", "dead_lettered", "cancelled"];
 
 /// The arguments of `reseq log`.
 #[derive(Debug, Clone, Args)]
 pub struct LogArgs {
     #[command(flatten)]
-    at: At,
+    client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// Maximum number of messages, 1 to 1,000
-    #[arg(long, default_value_t = 100)]
-    limit: u32,
-    /// Cursor that the previous page printed
+    /// Only this ordering key; "" means no key
     #[arg(long)]
-    cursor: Option<String>,
+    key: Option<String>,
+    /// Only those that left in this state
+    #[arg(long, value_parser = PossibleValuesParser::new(STATES))]
+    state: Option<String>,
+    #[command(flatten)]
+    range: Range,
+    #[command(flatten)]
+    paging: Paging,
 }
-
-const COLUMNS: [&str; 7] = ["sequence", "key", "outcome", "settled", "attempts", "took", "id"];
 
 /// Lists them, newest first.
 pub async fn run(args: LogArgs) -> anyhow::Result<()> {
-    let query = query(&[("limit", Some(args.limit.to_string())), ("cursor", args.cursor)]);
-    let answer = args.at.get(&path_of(&args.destination, &format!("log{query}"))).await?;
-    args.at.print(&answer, |answer| list(answer, &COLUMNS, row));
-    Ok(())
+    let mut fields =
+        vec![("key", text(args.key.as_deref())), ("state", text(args.state.as_deref()))];
+    fields.extend(args.range.fields());
+    fields.extend(args.paging.fields());
+    let path = path_of(&args.destination, &format!("log{}", query(&fields)));
+    let answer = args.client.get(&path).await?;
+    args.client.print(&answer, |answer| list(answer, &COLUMNS, row))
 }
 
 fn row(item: &Value) -> Vec<String> {
@@ -35,13 +49,16 @@ fn row(item: &Value) -> Vec<String> {
     if item["dead_letter"] == true {
         state += ", a dead letter";
     }
+    if let Some(damaged) = item["damaged"].as_str() {
+        state = format!("damaged: {}", plain(damaged));
+    }
     vec![
         text_of(item, "sequence"),
         text_of(item, "key"),
         state,
         text_of(item, "settled_at"),
         text_of(item, "attempts"),
-        human_age(item["latency"]["total_ms"].as_u64().unwrap_or_default()),
+        human_age(count_of(&item["latency"], "total_ms")),
         text_of(item, "id"),
     ]
 }

@@ -1,49 +1,139 @@
-//! `reseq messages`: lists the pending messages of a destination.
+//! `reseq messages list|show|cancel`.
 
-use clap::Args;
+use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::Value;
 
-use super::common::{At, error_of, human_age, list, path_of, query, text_of};
+use super::{
+    client_args::ClientArgs,
+    confirm::Confirmation,
+    filters::{Paging, Range},
+    output::{count_of, error_of, human_age, in_lines, list as as_list, text_of},
+    paths::{path_of, query, text},
+};
+
+const COLUMNS: [&str; 8] =
+    ["sequence", "key", "state", "age", "attempts", "bytes", "due", "last error"];
+/// The states of messages that can be listed.
+const STATES: [&str; 6] = ["waiting", "processing", "delayed", "ready", "halted", "damaged"];
 
 /// The arguments of `reseq messages`.
 #[derive(Debug, Clone, Args)]
 pub struct MessagesArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Command {
+    /// List pending messages
+    List(ListArgs),
+    /// Show one message, or what became of it
+    Show(ShowArgs),
+    /// Cancel one pending message
+    Cancel(CancelArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+struct ListArgs {
     #[command(flatten)]
-    at: At,
+    client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// Only this state: waiting, processing, delayed, ready or halted
-    #[arg(long)]
-    state: Option<String>,
     /// Only this ordering key; "" means no key
     #[arg(long)]
     key: Option<String>,
-    /// Only this sequence and later
-    #[arg(long)]
-    from: Option<u64>,
-    /// Maximum number of messages, 1 to 1,000
-    #[arg(long, default_value_t = 100)]
-    limit: u32,
-    /// Cursor that the previous page printed
-    #[arg(long)]
-    cursor: Option<String>,
+    /// Only this state
+    #[arg(long, value_parser = PossibleValuesParser::new(STATES))]
+    state: Option<String>,
+    #[command(flatten)]
+    range: Range,
+    /// Only with this text in one of the errors
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    #[command(flatten)]
+    paging: Paging,
 }
 
-const COLUMNS: [&str; 8] =
-    ["sequence", "key", "state", "age", "attempts", "bytes", "due", "last error"];
+#[derive(Debug, Clone, Args)]
+struct ShowArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// Sequence of the message
+    sequence: u64,
+}
+
+#[derive(Debug, Clone, Args)]
+struct CancelArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// Sequence of the message
+    #[arg(required_unless_present = "idempotency_key", conflicts_with = "idempotency_key")]
+    sequence: Option<u64>,
+    /// Idempotency key of the message, in place of its sequence
+    #[arg(long)]
+    idempotency_key: Option<String>,
+    #[command(flatten)]
+    confirmation: Confirmation,
+}
 
 /// Runs the command.
 pub async fn run(args: MessagesArgs) -> anyhow::Result<()> {
-    let query = query(&[
-        ("state", args.state),
-        ("key", args.key),
-        ("from", args.from.map(|from| from.to_string())),
-        ("limit", Some(args.limit.to_string())),
-        ("cursor", args.cursor),
-    ]);
-    let answer = args.at.get(&path_of(&args.destination, &format!("messages{query}"))).await?;
-    args.at.print(&answer, |answer| list(answer, &COLUMNS, row));
-    Ok(())
+    match args.command {
+        Command::List(args) => list(args).await,
+        Command::Show(args) => show(args).await,
+        Command::Cancel(args) => cancel(args).await,
+    }
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<()> {
+    let mut fields = vec![
+        ("key", text(args.key.as_deref())),
+        ("state", text(args.state.as_deref())),
+        ("error", text(args.error.as_deref())),
+    ];
+    fields.extend(args.range.fields());
+    fields.extend(args.paging.fields());
+    let path = path_of(&args.destination, &format!("messages{}", query(&fields)));
+    let answer = args.client.get(&path).await?;
+    args.client.print(&answer, |answer| as_list(answer, &COLUMNS, row))
+}
+
+async fn show(args: ShowArgs) -> anyhow::Result<()> {
+    let path = path_of(&args.destination, &format!("messages/{}", args.sequence));
+    let answer = args.client.get(&path).await?;
+    args.client.print(&answer, |answer| in_lines(&answer.text))
+}
+
+async fn cancel(args: CancelArgs) -> anyhow::Result<()> {
+    let CancelArgs { client, destination, sequence, idempotency_key, confirmation } = args;
+    let (which, rest) = match (sequence, idempotency_key.as_deref()) {
+        (None, Some(key)) => {
+            let query = query(&[("idempotency_key", text(Some(key)))]);
+            (format!("the message with the idempotency key {key:?}"), format!("messages{query}"))
+        }
+        (sequence, _) => {
+            // The parser of the arguments requires one of the two.
+            let sequence = sequence.unwrap_or_default();
+            (format!("message {sequence}"), format!("messages/{sequence}"))
+        }
+    };
+    let question = async { Ok(format!("Cancel {which} of {destination}? It is not delivered.")) };
+    confirmation.ask(question).await?;
+    let answer = client.delete(&path_of(&destination, &rest)).await?;
+    client.print(&answer, |answer| withdrawn(answer))
+}
+
+/// The result of a withdrawal, as text.
+pub fn withdrawn(answer: &Value) -> String {
+    let (sequence, state) = (&answer["sequence"], text_of(answer, "state"));
+    match answer["detail"].as_str() {
+        Some(detail) => format!("{sequence} is {state}: {detail}"),
+        None => format!("{sequence} is {state}"),
+    }
 }
 
 fn row(item: &Value) -> Vec<String> {
@@ -55,7 +145,7 @@ fn row(item: &Value) -> Vec<String> {
         text_of(item, "sequence"),
         text_of(item, "key"),
         state,
-        human_age(item["age_ms"].as_u64().unwrap_or_default()),
+        human_age(count_of(item, "age_ms")),
         text_of(item, "attempts"),
         text_of(item, "bytes"),
         text_of(item, "due_at"),

@@ -3,7 +3,10 @@
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::common::{At, object, path_of};
+use super::{
+    client_args::ClientArgs,
+    paths::{object, path_of},
+};
 
 /// What can be paused.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -27,7 +30,7 @@ impl What {
 #[derive(Debug, Clone, Args)]
 pub struct PauseArgs {
     #[command(flatten)]
-    at: At,
+    client: ClientArgs,
     /// Name of the destination
     destination: String,
     /// What to pause
@@ -38,7 +41,7 @@ pub struct PauseArgs {
 #[derive(Debug, Clone, Args)]
 pub struct ResumeArgs {
     #[command(flatten)]
-    at: At,
+    client: ClientArgs,
     /// Name of the destination
     destination: String,
     /// What to resume; both if left out
@@ -47,20 +50,18 @@ pub struct ResumeArgs {
 
 /// Runs `reseq pause`.
 pub async fn pause(args: PauseArgs) -> anyhow::Result<()> {
-    let PauseArgs { at, destination, what } = args;
+    let PauseArgs { client, destination, what } = args;
     let body = json!({"what": what.as_str()});
-    let answer = at.post(&path_of(&destination, "pause"), &body).await?;
-    at.print(&answer, |answer| in_words(&destination, answer));
-    Ok(())
+    let answer = client.post(&path_of(&destination, "pause"), &body).await?;
+    client.print(&answer, |answer| in_words(&destination, answer))
 }
 
 /// Runs `reseq resume`.
 pub async fn resume(args: ResumeArgs) -> anyhow::Result<()> {
-    let ResumeArgs { at, destination, what } = args;
+    let ResumeArgs { client, destination, what } = args;
     let body = object(&[("what", what.map(|what| json!(what.as_str())))]);
-    let answer = at.post(&path_of(&destination, "resume"), &body).await?;
-    at.print(&answer, |answer| in_words(&destination, answer));
-    Ok(())
+    let answer = client.post(&path_of(&destination, "resume"), &body).await?;
+    client.print(&answer, |answer| in_words(&destination, answer))
 }
 
 fn in_words(destination: &str, answer: &Value) -> String {

@@ -1,18 +1,22 @@
 //! `reseq purge`: cancels all pending messages.
 
-use std::io::{IsTerminal, Write};
-
-use anyhow::bail;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::common::{At, object, path_of};
+use super::{
+    bulk::{self, BulkArgs},
+    client::Answer,
+    client_args::ClientArgs,
+    confirm::Confirmation,
+    output::{count_of, counted},
+    paths::{flag, object, path_of, text},
+};
 
 /// The arguments of `reseq purge`.
 #[derive(Debug, Clone, Args)]
 pub struct PurgeArgs {
     #[command(flatten)]
-    at: At,
+    client: ClientArgs,
     /// Name of the destination
     destination: String,
     /// Only this ordering key; "" means no key
@@ -21,65 +25,61 @@ pub struct PurgeArgs {
     /// Only count
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask for confirmation
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    bulk: BulkArgs,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 /// Counts them, asks for confirmation, and cancels them.
 pub async fn run(args: PurgeArgs) -> anyhow::Result<()> {
-    let path = path_of(&args.destination, "purge");
-    let request = |dry_run: bool| {
-        let key = args.key.as_deref().map(Value::from);
-        object(&[("key", key), ("dry_run", dry_run.then_some(json!(true)))])
+    let PurgeArgs { client, destination, key, dry_run, bulk, confirmation } = args;
+    let request = |dry_run| object(&[("key", text(key.as_deref())), ("dry_run", flag(dry_run))]);
+    if dry_run {
+        let request = request(true);
+        return bulk::run(&client, &bulk, &destination, "purge", &request, dry_words).await;
+    }
+    let question = async {
+        let counts = client.post(&path_of(&destination, "purge"), &request(true)).await?;
+        let messages = counted(count_of(&counts, "matched"), "pending message");
+        let these = if key.is_some() { " with this key" } else { "" };
+        let states = states(&counts);
+        Ok(format!("This cancels {messages} of {destination}{these}{states}. Continue?"))
     };
-    if args.dry_run {
-        let counts = args.at.post(&path, &request(true)).await?;
-        args.at.print(&counts, |counts| match states(&counts["by_state"]) {
-            none if none.is_empty() => "none are pending".to_owned(),
-            some => format!("{} would be cancelled ({some})", counts["pending"]),
-        });
-        return Ok(());
-    }
-    if !args.yes {
-        let counts = args.at.post(&path, &request(true)).await?;
-        let question = format!(
-            "{} messages of {} are pending ({}). Cancel them all?",
-            counts["pending"],
-            args.destination,
-            states(&counts["by_state"]),
-        );
-        if !is_sure(&question)? {
-            bail!("nothing was cancelled");
-        }
-    }
-    let answer = args.at.post(&path, &request(false)).await?;
-    args.at.print(&answer, |answer| {
-        let (cancelled, withdrawing) = (&answer["cancelled"], &answer["withdrawing"]);
-        match withdrawing.as_u64() {
-            Some(0) | None => format!("{cancelled} were cancelled"),
-            Some(withdrawing) => format!(
-                "{cancelled} were cancelled; {withdrawing} are being processed or delivered and leave \
-                 when that attempt has failed"
-            ),
-        }
-    });
-    Ok(())
+    confirmation.ask(question).await?;
+    bulk::run(&client, &bulk, &destination, "purge", &request(false), words).await
 }
 
-fn states(by_state: &Value) -> String {
-    let counts = by_state.as_object().into_iter().flatten().filter(|(_, count)| **count != 0);
-    counts.map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>().join(", ")
+fn dry_words(counts: &Answer) -> String {
+    match count_of(counts, "matched") {
+        0 => "none are pending".to_owned(),
+        matched => format!("{matched} would be cancelled{}", states(counts)),
+    }
 }
 
-/// Asks for confirmation. Without a terminal, `--yes` is required.
-pub fn is_sure(question: &str) -> anyhow::Result<bool> {
-    if !std::io::stdin().is_terminal() {
-        bail!("{question} Add --yes: there is no terminal to ask on");
+fn words(purged: &Answer) -> String {
+    let mut text = format!("{} were cancelled", count_of(purged, "affected"));
+    for (field, what) in [
+        (
+            "withdrawing",
+            "of them are being processed or delivered and leave when that attempt has failed",
+        ),
+        ("failed", "stay, because their lanes are damaged: see reseq repair"),
+    ] {
+        match count_of(purged, field) {
+            0 => {}
+            count => text += &format!("; {count} {what}"),
+        }
     }
-    eprint!("{question} [y/N] ");
-    std::io::stderr().flush()?;
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+    text
+}
+
+/// The counts by state, in parentheses.
+fn states(counts: &Value) -> String {
+    let states = counts["by_state"].as_object().into_iter().flatten();
+    let states = states.filter(|(_, count)| **count != 0);
+    match states.map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => none,
+        some => format!(" ({some})"),
+    }
 }

@@ -1,51 +1,54 @@
 //! `reseq repair`: repairs contradictions between the sets and records of a destination.
 
-use anyhow::bail;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
-    common::{At, object, path_of, plain, table, text_of},
-    purge::is_sure,
+    client::{Answer, Call},
+    client_args::ClientArgs,
+    confirm::Confirmation,
+    exit::Exit,
+    output::{Output, count_of, plain, table, text_of},
+    paths::{flag, object, path_of},
 };
-
-/// The exit code if anything was found, repaired or not.
-pub const FOUND: u8 = 3;
 
 /// The arguments of `reseq repair`.
 #[derive(Debug, Clone, Args)]
 pub struct RepairArgs {
     #[command(flatten)]
-    at: At,
+    client: ClientArgs,
     /// Name of the destination
     destination: String,
     /// Only show what would be repaired
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask for confirmation
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
-/// Searches, asks for confirmation, and repairs. True if anything was found.
-pub async fn run(args: RepairArgs) -> anyhow::Result<bool> {
-    let path = path_of(&args.destination, "repair");
-    let request = |dry_run: bool| object(&[("dry_run", dry_run.then_some(json!(true)))]);
-    if !args.dry_run && !args.yes {
-        let found = args.at.post(&path, &request(true)).await?;
-        if found["found"] == 0 {
-            args.at.print(&found, words);
-            return Ok(false);
+/// Searches, asks for confirmation, and repairs.
+pub async fn run(args: RepairArgs) -> anyhow::Result<Exit> {
+    let RepairArgs { client, destination, dry_run, confirmation } = args;
+    let path = path_of(&destination, "repair");
+    let call = async |dry_run| -> anyhow::Result<Answer> {
+        let request = object(&[("dry_run", flag(dry_run))]);
+        client.call(Call::post(&path, &request).long()).await
+    };
+    if !dry_run && !confirmation.yes {
+        let found = call(true).await?;
+        if count_of(&found, "found") == 0 {
+            client.print(&found, |found| words(found))?;
+            return Ok(Exit::Ok);
         }
-        eprintln!("{}", words(&found).trim_end());
-        let question = format!("Repair {} of {}?", found["found"], args.destination);
-        if !is_sure(&question)? {
-            bail!("nothing was repaired");
+        if client.output == Output::Table {
+            eprintln!("{}", words(&found).trim_end());
         }
+        let question = async { Ok(format!("Repair {} of {destination}?", found["found"])) };
+        confirmation.ask(question).await?;
     }
-    let answer = args.at.post(&path, &request(args.dry_run)).await?;
-    args.at.print(&answer, words);
-    Ok(answer["found"] != 0)
+    let answer = call(dry_run).await?;
+    client.print(&answer, |answer| words(answer))?;
+    Ok(if count_of(&answer, "found") == 0 { Exit::Ok } else { Exit::Found })
 }
 
 fn words(answer: &Value) -> String {
@@ -53,8 +56,7 @@ fn words(answer: &Value) -> String {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for item in answer["items"].as_array().into_iter().flatten() {
         let examples = item["examples"].as_array().into_iter().flatten();
-        let examples: Vec<String> =
-            examples.filter_map(Value::as_str).map(|text| plain(text).to_owned()).collect();
+        let examples: Vec<String> = examples.filter_map(Value::as_str).map(plain).collect();
         let mut row = ["found", "repaired", "kind", "detail"].map(|f| text_of(item, f)).to_vec();
         row.push(examples.join(" "));
         rows.push(row);

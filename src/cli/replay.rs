@@ -1,68 +1,69 @@
 //! `reseq replay`: enqueues delivered messages again.
 
-use clap::Args;
-use serde_json::{Value, json};
+use clap::{ArgGroup, Args};
 
-use super::common::{At, object, path_of};
+use super::{
+    bulk::{self, BulkArgs},
+    client::Answer,
+    client_args::ClientArgs,
+    filters::Range,
+    output::count_of,
+    paths::{flag, object, text},
+};
 
 /// The arguments of `reseq replay`.
 #[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("from").args(["from_sequence", "from_time"]).required(true).multiple(true))]
 pub struct ReplayArgs {
     #[command(flatten)]
-    at: At,
+    client: ClientArgs,
     /// Name of the destination whose log is replayed
     destination: String,
-    /// Only this sequence and later
-    #[arg(long, required_unless_present = "from_time", conflicts_with = "from_time")]
-    from_sequence: Option<u64>,
-    /// Only what was delivered at this time or later, for example 2026-11-21T10:00:00Z
-    #[arg(long)]
-    from_time: Option<String>,
-    /// Only this sequence and earlier
-    #[arg(long)]
-    to_sequence: Option<u64>,
+    #[command(flatten)]
+    range: Range,
     /// Destination that gets the messages; the same one if left out
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     to_destination: Option<String>,
     /// Key that makes it safe to run the same replay again
-    #[arg(long)]
+    #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Only count
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    bulk: BulkArgs,
 }
 
 /// Runs the command.
 pub async fn run(args: ReplayArgs) -> anyhow::Result<()> {
-    let request = object(&[
-        ("from_sequence", args.from_sequence.map(Value::from)),
-        ("from_time", args.from_time.map(Value::from)),
-        ("to_sequence", args.to_sequence.map(Value::from)),
-        ("to_destination", args.to_destination.map(Value::from)),
-        ("idempotency_key", args.idempotency_key.map(Value::from)),
-        ("dry_run", args.dry_run.then_some(json!(true))),
-    ]);
-    let answer = args.at.post(&path_of(&args.destination, "replay"), &request).await?;
-    args.at.print(&answer, in_words);
-    Ok(())
+    let ReplayArgs { client, destination, range, to_destination, idempotency_key, dry_run, bulk } =
+        args;
+    let mut fields = vec![
+        ("to_destination", text(to_destination.as_deref())),
+        ("idempotency_key", text(idempotency_key.as_deref())),
+        ("dry_run", flag(dry_run)),
+    ];
+    fields.extend(range.fields());
+    bulk::run(&client, &bulk, &destination, "replay", &object(&fields), words).await
 }
 
-fn in_words(answer: &Value) -> String {
-    let range = match (&answer["first_sequence"], &answer["last_sequence"]) {
-        (Value::Null, _) => String::new(),
-        (first, last) => format!(" (of {first} to {last})"),
+fn words(replayed: &Answer) -> String {
+    let range = match (&replayed["first_sequence"], &replayed["last_sequence"]) {
+        (first, last) if first.is_u64() && last.is_u64() => format!(" (of {first} to {last})"),
+        _ => String::new(),
     };
-    let mut text = match answer["would_replay"].as_u64() {
-        Some(count) => format!("{count} would be enqueued again{range}"),
-        None => format!("{} were enqueued again{range}", answer["replayed"]),
+    let mut text = match replayed["dry_run"] == true {
+        true => format!("{} would be enqueued again{range}", count_of(replayed, "matched")),
+        false => format!("{} were enqueued again{range}", count_of(replayed, "affected")),
     };
     for (field, what) in [
         ("duplicates", "had been replayed before"),
-        ("refused", "can never be delivered there"),
+        ("failed", "can never be delivered there"),
         ("without_body", "have no body in the log (log_bodies)"),
     ] {
-        if answer[field].as_u64().unwrap_or_default() > 0 {
-            text += &format!("; {} {what}", answer[field]);
+        match count_of(replayed, field) {
+            0 => {}
+            count => text += &format!("; {count} {what}"),
         }
     }
     text

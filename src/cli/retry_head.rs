@@ -1,23 +1,33 @@
-//! `reseq retry-head`: retries the head of a lane now.
+//! `reseq retry-head`: retries the head of a lane now, or all halted heads.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use clap::Args;
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt;
 
 use super::{
-    common::{object, path_of, text_of},
-    skip_head::HeadArgs,
+    bulk::{self, BulkArgs},
+    client::Answer,
+    client_args::ClientArgs,
+    files::read,
+    output::{count_of, counted, text_of},
+    paths::{flag, object, path_of, text},
 };
 
 /// The arguments of `reseq retry-head`.
 #[derive(Debug, Clone, Args)]
 pub struct RetryHeadArgs {
     #[command(flatten)]
-    head: HeadArgs,
+    client: ClientArgs,
+    /// Name of the destination
+    destination: String,
+    /// Ordering key of the lane; required with ordering "key". "" means no key
+    #[arg(long)]
+    key: Option<String>,
+    /// Sequence of the head; refused if another message is the head. Required with ordering "none"
+    #[arg(long)]
+    sequence: Option<u64>,
     /// Corrected body for a halted head: a file, or "-" for standard input
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
@@ -27,35 +37,40 @@ pub struct RetryHeadArgs {
     /// Retry every halted head of the destination
     #[arg(long, conflicts_with_all = ["key", "sequence", "body"])]
     all: bool,
+    /// With --all: do not wait for the end; print the operation
+    #[arg(long, requires = "all")]
+    detach: bool,
 }
 
 /// Runs the command.
 pub async fn run(args: RetryHeadArgs) -> anyhow::Result<()> {
-    let body = match &args.body {
+    if args.all {
+        let RetryHeadArgs { client, destination, detach, .. } = args;
+        let (bulk, request) = (BulkArgs { detach }, object(&[("all", flag(true))]));
+        return bulk::run(&client, &bulk, &destination, "retry-head", &request, all_words).await;
+    }
+    let RetryHeadArgs { client, destination, key, sequence, body, content_type, .. } = args;
+    let body = match &body {
         Some(file) => Some(read(file).await?),
         None => None,
     };
-    let HeadArgs { at, destination, key, sequence } = args.head;
     let request = object(&[
-        ("key", key.map(Value::from)),
+        ("key", text(key.as_deref())),
         ("sequence", sequence.map(Value::from)),
         ("body_base64", body.map(|bytes| json!(STANDARD.encode(bytes)))),
-        ("content_type", args.content_type.map(Value::from)),
-        ("all", args.all.then_some(json!(true))),
+        ("content_type", text(content_type.as_deref())),
     ]);
-    let answer = at.post(&path_of(&destination, "retry-head"), &request).await?;
-    at.print(&answer, |answer| match answer["retried"].as_u64() {
-        Some(retried) => format!("{retried} halted heads are being retried"),
-        None => format!("{} is {} again", answer["sequence"], text_of(answer, "state")),
-    });
-    Ok(())
+    let answer = client.post(&path_of(&destination, "retry-head"), &request).await?;
+    client.print(&answer, |answer| {
+        format!("{} is {} again", answer["sequence"], text_of(answer, "state"))
+    })
 }
 
-async fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
-    if file == Path::new("-") {
-        let mut bytes = Vec::new();
-        tokio::io::stdin().read_to_end(&mut bytes).await.context("reading standard input")?;
-        return Ok(bytes);
+fn all_words(operation: &Answer) -> String {
+    let retried = counted(count_of(operation, "affected"), "halted head");
+    let text = format!("retrying {retried}");
+    match count_of(operation, "failed") {
+        0 => text,
+        failed => format!("{text}; {failed} were not halted heads any more"),
     }
-    tokio::fs::read(file).await.with_context(|| format!("reading {}", file.display()))
 }

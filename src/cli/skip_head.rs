@@ -3,44 +3,39 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::common::{At, object, path_of, text_of};
+use super::{
+    client_args::ClientArgs,
+    confirm::Confirmation,
+    messages::withdrawn,
+    paths::{object, path_of, text},
+};
 
 /// The arguments of `reseq skip-head`.
 #[derive(Debug, Clone, Args)]
 pub struct SkipHeadArgs {
     #[command(flatten)]
-    head: HeadArgs,
-}
-
-/// Selects the head of a lane.
-#[derive(Debug, Clone, Args)]
-pub struct HeadArgs {
-    #[command(flatten)]
-    pub at: At,
+    client: ClientArgs,
     /// Name of the destination
-    pub destination: String,
+    destination: String,
     /// Ordering key of the lane; required with ordering "key". "" means no key
     #[arg(long)]
-    pub key: Option<String>,
-    /// Sequence of the head; refused if the head has changed. Required with ordering "none"
+    key: Option<String>,
+    /// Sequence of the head; refused if another message is the head
     #[arg(long)]
-    pub sequence: Option<u64>,
+    sequence: u64,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
-/// Runs the command.
+/// Asks for confirmation, and skips it.
 pub async fn run(args: SkipHeadArgs) -> anyhow::Result<()> {
-    let HeadArgs { at, destination, key, sequence } = args.head;
-    let request = object(&[("key", key.map(Value::from)), ("sequence", sequence.map(Value::from))]);
-    let answer = at.post(&path_of(&destination, "skip-head"), &request).await?;
-    at.print(&answer, withdrawn);
-    Ok(())
-}
-
-/// The result of a withdrawal, as text.
-pub fn withdrawn(answer: &Value) -> String {
-    let (sequence, state) = (&answer["sequence"], text_of(answer, "state"));
-    match answer["detail"].as_str() {
-        Some(detail) => format!("{sequence} is {state}: {detail}"),
-        None => format!("{sequence} is {state}"),
-    }
+    let SkipHeadArgs { client, destination, key, sequence, confirmation } = args;
+    let question = async {
+        Ok(format!("Make message {sequence} of {destination} a dead letter? It is not delivered."))
+    };
+    confirmation.ask(question).await?;
+    let request =
+        object(&[("key", text(key.as_deref())), ("sequence", Some(Value::from(sequence)))]);
+    let answer = client.post(&path_of(&destination, "skip-head"), &request).await?;
+    client.print(&answer, |answer| withdrawn(answer))
 }

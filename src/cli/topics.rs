@@ -1,9 +1,16 @@
-//! `reseq topics list|set|remove`.
+//! `reseq topics list|show|apply|delete`.
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::common::{At, list as as_list, percent_encoded, text_of};
+use super::{
+    apply::{ApplyArgs, Noun, apply},
+    client_args::ClientArgs,
+    confirm::Confirmation,
+    filters::Paging,
+    output::{in_lines, list as as_list, text_of},
+    paths::{path_of_topic, query},
+};
 
 /// The arguments of `reseq topics`.
 #[derive(Debug, Clone, Args)]
@@ -15,47 +22,78 @@ pub struct TopicsArgs {
 #[derive(Debug, Clone, Subcommand)]
 enum Command {
     /// List topics and their destinations
-    List(At),
-    /// Create a topic or replace its destinations
-    Set {
-        #[command(flatten)]
-        at: At,
-        /// Name of the topic
-        topic: String,
-        /// Destinations of the topic
-        #[arg(required = true)]
-        destinations: Vec<String>,
-    },
-    /// Remove a topic
-    Remove {
-        #[command(flatten)]
-        at: At,
-        /// Name of the topic
-        topic: String,
-    },
+    List(ListArgs),
+    /// Show a topic
+    Show(ShowArgs),
+    /// Create or change the topics that a file defines
+    Apply(ApplyArgs),
+    /// Delete a topic
+    Delete(DeleteArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    paging: Paging,
+}
+
+#[derive(Debug, Clone, Args)]
+struct ShowArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the topic
+    topic: String,
+}
+
+#[derive(Debug, Clone, Args)]
+struct DeleteArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Name of the topic
+    topic: String,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 /// Runs the command.
 pub async fn run(args: TopicsArgs) -> anyhow::Result<()> {
-    let path_of = |topic: &str| format!("/v1/topics/{}", percent_encoded(topic));
     match args.command {
-        Command::List(at) => {
-            let answer = at.get("/v1/topics").await?;
-            at.print(&answer, |answer| as_list(answer, &["topic", "destinations"], row));
+        Command::List(ListArgs { client, paging }) => {
+            let answer = client.get(&format!("/v1/topics{}", query(&paging.fields()))).await?;
+            client.print(&answer, |answer| as_list(answer, &["topic", "destinations"], row))
         }
-        Command::Set { at, topic, destinations } => {
-            let answer = at.put(&path_of(&topic), &json!({"destinations": destinations})).await?;
-            at.print(&answer, |answer| row(answer).join(" goes to "));
+        Command::Show(ShowArgs { client, topic }) => {
+            let answer = client.get(&path_of_topic(&topic)).await?;
+            client.print(&answer, |answer| in_lines(&answer.text))
         }
-        Command::Remove { at, topic } => {
-            let answer = at.delete(&path_of(&topic)).await?;
-            at.print(&answer, |answer| format!("{} was removed", text_of(answer, "removed")));
+        Command::Apply(args) => {
+            let noun = Noun { table: "topic", path_of: path_of_topic, changing: "destinations" };
+            apply(args, &noun).await
         }
+        Command::Delete(args) => delete(args).await,
     }
-    Ok(())
+}
+
+async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
+    let DeleteArgs { client, topic, confirmation } = args;
+    let path = path_of_topic(&topic);
+    let question = async {
+        let destinations = names(&*client.get(&path).await?);
+        Ok(format!("{topic} has the destinations {destinations}, which stay. Delete the topic?"))
+    };
+    confirmation.ask(question).await?;
+    let answer = client.delete(&path).await?;
+    client.print(&answer, |answer| format!("{} was deleted", text_of(answer, "removed")))
 }
 
 fn row(topic: &Value) -> Vec<String> {
+    vec![text_of(topic, "name"), names(topic)]
+}
+
+/// The destinations of a topic.
+fn names(topic: &Value) -> String {
     let names = topic["destinations"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    vec![text_of(topic, "name"), names.collect::<Vec<_>>().join(", ")]
+    names.collect::<Vec<_>>().join(", ")
 }

@@ -3,6 +3,7 @@
 use std::{ops::Range, path::Path};
 
 use super::{Config, ConfigError};
+use crate::domain::nearest::with_nearest;
 
 pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(path)
@@ -19,7 +20,7 @@ fn problem_in(text: &str, message: &str, at: Option<Range<usize>>) -> String {
     let message = match (message.strip_prefix("invalid type: string "), message.rfind(", expected"))
     {
         (Some(_), Some(end)) => format!("invalid type: a string{}", &message[end..]),
-        _ => message.to_owned(),
+        _ => with_nearest(message),
     };
     let Some(before) = at.and_then(|at| text.get(..at.start)) else { return message };
     let line = before.matches('\n').count() + 1;

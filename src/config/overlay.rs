@@ -3,16 +3,18 @@
 use toml::Value;
 
 use super::{Config, ConfigError};
+use crate::domain::nearest::nearest;
 
 /// The prefix of all variables.
 const PREFIX: &str = "RESEQ_";
 /// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
-/// `RESEQ_URL` the service for client commands, `RESEQ_JQ_RUNNER` the program that runs `jq`
+/// `RESEQ_URL` the service for client commands, `RESEQ_HEADER` a header of their requests, `RESEQ_JQ_RUNNER` the program that runs `jq`
 /// expressions; a runner itself has `RESEQ_JQ_CHILD`. The others inject faults in test builds.
 const OTHERS: &[&str] = &[
     "RESEQ_CONFIG",
     "RESEQ_LOG",
     "RESEQ_URL",
+    "RESEQ_HEADER",
     "RESEQ_JQ_RUNNER",
     "RESEQ_JQ_CHILD",
     #[cfg(feature = "pause-points")]
@@ -41,8 +43,12 @@ pub(super) fn environment(
             continue;
         }
         let path = name[PREFIX.len()..].to_lowercase();
+        let known = leaves(&whole);
         let Some(leaf) = leaf(&mut whole, &path) else {
-            return Err(invalid(&name, "no such field exists".into()));
+            let nearest = nearest(&path, known.iter().map(String::as_str)).unwrap_or_default();
+            let nearest = nearest.to_uppercase();
+            let problem = format!("no such field exists; did you mean {PREFIX}{nearest}?");
+            return Err(invalid(&name, problem));
         };
         *leaf = match leaf {
             Value::Integer(_) => Value::Integer(
@@ -60,6 +66,21 @@ impl Config {
     fn deserialize_value(value: &Value) -> Result<Config, toml::de::Error> {
         value.clone().try_into()
     }
+}
+
+/// The paths of all plain fields, joined with `_`.
+fn leaves(value: &Value) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (name, inner) in value.as_table().into_iter().flatten() {
+        match inner {
+            Value::Table(_) => {
+                paths.extend(leaves(inner).into_iter().map(|rest| format!("{name}_{rest}")));
+            }
+            Value::Array(_) => {}
+            _ => paths.push(name.clone()),
+        }
+    }
+    paths
 }
 
 /// The plain field whose path, joined with `_`, is `path`.

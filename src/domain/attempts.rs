@@ -1,6 +1,7 @@
 //! What failed attempts at a message leave: their number, the errors, a checkpoint.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// How many errors of a message are stored: the last ones.
 pub const ERRORS_MAX: usize = 5;
@@ -10,7 +11,7 @@ pub const DETAIL_BYTES_MAX: usize = 2048;
 pub const CHECKPOINT_BYTES_MAX: usize = 64 * 1024;
 
 /// The stage of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// Processing.
@@ -30,7 +31,7 @@ impl Stage {
 }
 
 /// The kind of error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// An answer that was not a success.
@@ -52,7 +53,7 @@ pub enum ErrorKind {
 }
 
 /// A failed attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AttemptError {
     /// The stage.
     pub stage: Stage,

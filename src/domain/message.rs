@@ -1,5 +1,7 @@
 //! A message, before and after it is stamped.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -247,21 +249,34 @@ pub struct Processed {
     pub attempts: u32,
 }
 
-/// True for request headers that are stored and delivered with a message.
-pub fn travels(name: &str) -> bool {
-    name.starts_with("x-")
-        || name.starts_with("ce-")
-        || matches!(name, "traceparent" | "tracestate")
+/// True for a byte that a header name may have (`tchar` of RFC 9110, 5.6.2).
+pub fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Merges headers of the same name, joining their values as RFC 9110, 5.3 allows.
+pub fn joined_headers(headers: &[(String, String)]) -> BTreeMap<String, String> {
+    let mut joined: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in headers {
+        joined
+            .entry(name.clone())
+            .and_modify(|whole| {
+                whole.push_str(", ");
+                whole.push_str(value);
+            })
+            .or_insert_with(|| value.clone());
+    }
+    joined
 }
 
 /// Checks a text for use in a Redis key or an HTTP header: 1 to `max` bytes of printable
 /// characters. Returns what is wrong.
 pub fn check_text(what: &str, text: &str, max: usize) -> Result<(), String> {
     if text.is_empty() || text.len() > max {
-        return Err(format!("{what} must be 1 to {max} bytes long"));
+        return Err(format!("{what}: must be 1 to {max} bytes long"));
     }
     if text.chars().any(char::is_control) {
-        return Err(format!("{what} must not contain control characters"));
+        return Err(format!("{what}: must not contain control characters"));
     }
     Ok(())
 }
@@ -271,13 +286,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_extension_and_tracing_headers_travel() {
-        for name in ["x-tenant", "ce-type", "traceparent", "tracestate"] {
-            assert!(travels(name), "{name}");
-        }
-        for name in ["authorization", "host", "content-length", "cookie", "reseq-key"] {
-            assert!(!travels(name), "{name}");
-        }
+    fn values_of_one_name_are_joined_in_their_order() {
+        let headers = [("x-a", ""), ("x-b", "1"), ("x-a", "2")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let joined = joined_headers(&headers);
+        assert_eq!((joined["x-a"].as_str(), joined["x-b"].as_str()), (", 2", "1"));
     }
 
     #[test]

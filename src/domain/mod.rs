@@ -6,9 +6,12 @@
 pub mod attempts;
 pub mod backoff;
 pub mod destination;
+pub mod duration;
+pub mod excerpt;
 pub mod lease;
 pub mod message;
 pub mod name;
+pub mod nearest;
 pub mod state;
 pub mod topic;
 

@@ -3,13 +3,15 @@
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The longest name of a destination, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
 /// A destination's name: `[a-z0-9._-]{1,64}`. Cheap to clone.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schema(value_type = String, pattern = "^[a-z0-9._-]{1,64}$")]
 pub struct DestinationName(Arc<str>);
 
 /// The text is not a valid name of a destination or topic.

@@ -23,11 +23,12 @@
 //! The reference model (`crates/testing/src/model/transitions.rs`) compares every call of a script with this table.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Stage, Tombstone};
 
 /// The state of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// May be claimed now.

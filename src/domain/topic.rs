@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{DestinationName, InvalidName, destination::InvalidField};
 
@@ -10,12 +11,13 @@ use super::{DestinationName, InvalidName, destination::InvalidField};
 pub const DESTINATIONS_MAX: usize = 100;
 
 /// A topic's name: `[a-z0-9._-]{1,64}`, like a destination's. Cheap to clone.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
+#[schema(value_type = String, pattern = "^[a-z0-9._-]{1,64}$")]
 pub struct TopicName(DestinationName);
 
 /// A topic, as in `[[topic]]` and in `PUT /v1/topics/{t}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Topic {
     /// Its name.

@@ -1,4 +1,5 @@
-//! Group commit: arrivals that come while a call to Redis is in flight make the next call.
+//! Group commit: arrivals that come while a call to Redis is in flight go into the next call
+//! together.
 //!
 //! Calls for one destination run strictly one after the other, so arrivals get their sequences in
 //! the order of submission. After a temporary failure, later arrivals of the same [`Session`] are
@@ -21,29 +22,31 @@ use tokio_util::task::TaskTracker;
 
 use worker::{Worker, refusal};
 
-use super::{MemoryBudget, MemoryPermit, Outcome, Refusal, Watermark};
+use super::{MemoryBudget, MemoryPermit, Outcome, Refusal, Watermark, keys::Keys};
 use crate::{
     config,
     domain::{Arrival, DestinationName, TopicName},
     faults::planted,
-    store::{Catalog, DueTimer, GroupCommit, Store, StoreError},
+    store::{Catalog, CatalogEntry, DueTimer, GroupCommit, Store, StoreError},
 };
 
 /// The most queued jobs of one destination. When the queue is full, `submit` waits.
 const QUEUE_MAX: usize = 1024;
 
-/// The arrivals of one request or one connection. Cheap to clone.
+/// Shared by the arrivals of one request or one connection: whether one of them has failed
+/// temporarily. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     failed: Arc<AtomicBool>,
 }
 
 impl Session {
-    fn has_failed(&self) -> bool {
+    /// True if later arrivals would overtake one that was not stored.
+    pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed) && !planted::is("failed_session_goes_on")
     }
 
-    /// Refuses everything that is submitted from now on.
+    /// Refuses all arrivals of this session that are not in a call yet, and all later ones.
     pub(super) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
@@ -62,10 +65,30 @@ struct Job {
 /// Outcomes that are still to come.
 pub struct Pending {
     reply: oneshot::Receiver<Vec<Outcome>>,
+    /// How many arrivals were submitted.
     count: usize,
+    /// The refusals of the copies that were not submitted, if there are any.
+    refused: Option<Refused>,
+}
+
+/// What was refused before it could be submitted, among what was submitted.
+struct Refused {
+    /// One for each copy, in order; `None` for those that were submitted.
+    refusals: Vec<Option<Refusal>>,
+    session: Session,
 }
 
 impl Pending {
+    /// For arrivals that cannot be submitted.
+    fn refused(refusal: Refusal, count: usize, session: &Session) -> Pending {
+        if refusal.is_temporary() {
+            session.fail();
+        }
+        let (reply, pending) = oneshot::channel();
+        let _ = reply.send(vec![Err(refusal); count]);
+        Pending { reply: pending, count, refused: None }
+    }
+
     /// True until the outcomes exist.
     pub fn is_waiting(&self) -> bool {
         self.reply.is_empty()
@@ -74,7 +97,27 @@ impl Pending {
     /// One outcome for each arrival, in order.
     pub async fn outcomes(self) -> Vec<Outcome> {
         let draining = || vec![Err(Refusal::Draining); self.count];
-        self.reply.await.unwrap_or_else(|_| draining())
+        let outcomes = self.reply.await.unwrap_or_else(|_| draining());
+        match self.refused {
+            None => outcomes,
+            Some(refused) => refused.among(outcomes),
+        }
+    }
+}
+
+impl Refused {
+    /// The outcomes of all copies, given those of the submitted ones.
+    fn among(self, outcomes: Vec<Outcome>) -> Vec<Outcome> {
+        // Only now: what was submitted before the first of them may be stored.
+        if self.refusals.iter().flatten().any(Refusal::is_temporary) {
+            self.session.fail();
+        }
+        let mut outcomes = outcomes.into_iter();
+        let outcome = |refusal| match refusal {
+            Some(refusal) => Err(refusal),
+            None => outcomes.next().unwrap_or(Err(Refusal::Draining)),
+        };
+        self.refusals.into_iter().map(outcome).collect()
     }
 }
 
@@ -84,6 +127,7 @@ pub struct Committer {
     catalog: Catalog,
     jobs: Arc<GroupCommit<Job>>,
     memory: MemoryBudget,
+    keys: Keys,
 }
 
 impl Committer {
@@ -106,7 +150,12 @@ impl Committer {
             Box::pin(worker.run(queue))
         });
         let memory = MemoryBudget::new(config.bytes_in_flight_max);
-        Committer { catalog, jobs: Arc::new(jobs), memory }
+        Committer { catalog, jobs: Arc::new(jobs), memory, keys: Keys::new() }
+    }
+
+    /// Finds the keys of messages to submit.
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// The memory budget for bodies to submit.
@@ -126,6 +175,18 @@ impl Committer {
         }
     }
 
+    /// The definition of a destination.
+    pub(super) async fn find(
+        &self,
+        destination: &DestinationName,
+    ) -> Result<Arc<CatalogEntry>, Refusal> {
+        match self.catalog.find(destination).await {
+            Ok(Some(entry)) => Ok(entry),
+            Ok(None) => Err(Refusal::UnknownDestination(destination.to_string())),
+            Err(error) => Err(refusal_of_lookup(&error)),
+        }
+    }
+
     /// Queues arrivals for one destination. The order of the calls decides the order of the
     /// sequences. The permit is released once the outcomes exist.
     pub async fn submit(
@@ -136,23 +197,46 @@ impl Committer {
         permit: MemoryPermit,
     ) -> Pending {
         let arrivals = arrivals.into();
-        let count = arrivals.len();
-        let (reply, pending) = oneshot::channel();
-        let pending = Pending { reply: pending, count };
-        let entry = match self.catalog.find(destination).await {
-            Ok(Some(entry)) => entry,
-            other => {
-                let refusal = match other {
-                    Ok(_) => Refusal::UnknownDestination(destination.to_string()),
-                    Err(error) => refusal_of_lookup(&error),
-                };
-                if refusal.is_temporary() {
-                    session.fail();
-                }
-                let _ = reply.send(vec![Err(refusal); count]);
-                return pending;
-            }
+        match self.find(destination).await {
+            Ok(entry) => self.queue(&entry, arrivals, session, permit).await,
+            Err(refusal) => Pending::refused(refusal, arrivals.len(), session),
+        }
+    }
+
+    /// Queues the copies for one destination, except those that were refused already.
+    pub(super) async fn submit_copies(
+        &self,
+        entry: Result<&CatalogEntry, Refusal>,
+        copies: Vec<Result<Arrival, Refusal>>,
+        session: &Session,
+        permit: MemoryPermit,
+    ) -> Pending {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(refusal) => return Pending::refused(refusal, copies.len(), session),
         };
+        let refused = copies.iter().any(Result::is_err).then(|| Refused {
+            refusals: copies.iter().map(|copy| copy.as_ref().err().cloned()).collect(),
+            session: session.clone(),
+        });
+        let arrivals = copies.into_iter().flatten().collect::<Arc<[Arrival]>>();
+        let pending = self.queue(entry, arrivals, session, permit).await;
+        Pending { refused, ..pending }
+    }
+
+    async fn queue(
+        &self,
+        entry: &CatalogEntry,
+        arrivals: Arc<[Arrival]>,
+        session: &Session,
+        permit: MemoryPermit,
+    ) -> Pending {
+        let (reply, pending) = oneshot::channel();
+        let pending = Pending { reply: pending, count: arrivals.len(), refused: None };
+        if arrivals.is_empty() {
+            let _ = reply.send(Vec::new());
+            return pending;
+        }
         let submitted = Instant::now();
         let job = Job { arrivals, session: session.clone(), reply, submitted, _permit: permit };
         self.jobs.submit(&entry.destination.name, job).await;

@@ -1,10 +1,9 @@
 //! HTTP ingest: `POST /v1/messages`, `POST /v1/destinations/{d}/messages` and
 //! `POST /v1/topics/{t}/messages`.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+mod batch;
+
+use std::{collections::HashMap, sync::Arc};
 
 use axum::{
     Router,
@@ -12,29 +11,26 @@ use axum::{
     extract::{Path, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
-    routing::post,
 };
-use serde_json::{Value, json};
+use futures::{FutureExt, future::join_all};
 use tokio_util::sync::CancellationToken;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    Committer, MemoryPermit, Outcome, Receipt, Recipients, Refusal, Session,
-    json::{Item, ItemError, Limits, parse_item, parse_item_with},
-    message_headers::MessageHeaders,
-    raw::arrival_of,
+    Committer, Draft, MemoryPermit, Recipients, Refusal, Session,
+    answer::{Accepted, REPLAYED, answer},
+    copies::{Copies, settle_ids},
+    json::{self, Item, ItemError, Limits, parse_item_with},
+    message_headers::{MessageHeaders, SendHeaders},
+    raw::draft_of,
 };
 use crate::{
-    domain::{Arrival, DestinationName, TopicName},
+    domain::{DestinationName, TopicName},
     faults::planted,
-    store::{chunks_by_size, server_clock_ms},
-    wire::{code::Code, problem::Problem},
+    store::server_clock_ms,
+    wire::{code::Code, document, problem::Problem},
 };
-
-/// The most items of one batch.
-const BATCH_ITEMS_MAX: usize = 10_000;
-/// How many copies of a batch for many destinations are in flight to Redis at once (at least those
-/// of one item).
-const COPIES_AT_ONCE_MAX: usize = 10_000;
 
 /// State that the handlers share.
 #[derive(Clone)]
@@ -51,13 +47,31 @@ pub struct Ingest {
 
 /// The routes of ingest.
 pub fn router(ingest: Ingest) -> Router {
-    Router::new()
-        .route("/v1/destinations/{destination}/messages", post(post_raw))
-        .route("/v1/topics/{topic}/messages", post(publish_raw))
-        .route("/v1/messages", post(post_items))
-        .with_state(ingest)
+    routes().with_state(ingest).into()
 }
 
+/// What the OpenAPI document says of the routes of ingest.
+pub fn openapi() -> OpenApi {
+    routes().into_openapi()
+}
+
+fn routes() -> OpenApiRouter<Ingest> {
+    OpenApiRouter::default()
+        .routes(routes!(post_raw))
+        .routes(routes!(publish_raw))
+        .routes(routes!(post_items))
+}
+
+/// `POST /v1/destinations/{d}/messages`
+#[utoipa::path(post, path = "/v1/destinations/{destination}/messages", tag = "messages",
+    operation_id = "send_message",
+    params(("destination" = String, Path, description = "The name of the destination"), SendHeaders),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream",
+        description = "The message, of any content type"),
+    responses((status = 202, description = "Redis has the message", body = Accepted,
+            headers(("Idempotent-Replayed" = bool, description = "`true`, if nothing was stored, \
+                because all of it had been stored before"))),
+        document::Ingests))]
 async fn post_raw(
     State(ingest): State<Ingest>,
     Path(name): Path<String>,
@@ -67,10 +81,20 @@ async fn post_raw(
     ingest.refuse_when_stopping()?;
     let to = Recipients::Destinations(vec![destination_name(&name)?]);
     let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
-    let arrival = arrival_of(&headers, body, &to)?;
-    ingest.take_one(Item { to, arrival }, permit).await
+    let draft = draft_of(headers, body, &to)?;
+    ingest.take_one(Item { to, draft }, permit).await
 }
 
+/// `POST /v1/topics/{t}/messages`
+#[utoipa::path(post, path = "/v1/topics/{topic}/messages", tag = "messages",
+    operation_id = "publish_message",
+    params(("topic" = String, Path, description = "The name of the topic"), SendHeaders),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream",
+        description = "The message, of any content type"),
+    responses((status = 202, description = "Redis has all copies", body = Accepted,
+            headers(("Idempotent-Replayed" = bool, description = "`true`, if nothing was stored, \
+                because all of it had been stored before"))),
+        document::Ingests))]
 async fn publish_raw(
     State(ingest): State<Ingest>,
     Path(name): Path<String>,
@@ -81,10 +105,20 @@ async fn publish_raw(
     let topic = name.parse().map_err(|_| Problem::unknown_topic(&name))?;
     let to = Recipients::Topic(topic);
     let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
-    let arrival = arrival_of(&headers, body, &to)?;
-    ingest.take_one(Item { to, arrival }, permit).await
+    let draft = draft_of(headers, body, &to)?;
+    ingest.take_one(Item { to, draft }, permit).await
 }
 
+/// `POST /v1/messages`
+#[utoipa::path(post, path = "/v1/messages", tag = "messages", operation_id = "send_messages",
+    params(SendHeaders),
+    request_body(description = "One message, or a batch with one on each line",
+        content((json::Sent = "application/json"), (String = "application/x-ndjson"))),
+    responses((status = 202, description = "Redis has the message; or a line for each of a batch",
+            content((Accepted = "application/json"), (String = "application/x-ndjson")),
+            headers(("Idempotent-Replayed" = bool, description = "`true`, if nothing was stored, \
+                because all of it had been stored before"))),
+        document::IngestsBatch))]
 async fn post_items(
     State(ingest): State<Ingest>,
     headers: HeaderMap,
@@ -96,15 +130,16 @@ async fn post_items(
     match media_type {
         "application/json" => {
             let (body, permit) = ingest.read(body, ingest.batch_bytes_max).await?;
-            let said = MessageHeaders::read(&headers).map_err(Problem::invalid_field)?;
+            let now_ms = server_clock_ms();
+            let said = MessageHeaders::read(&headers, now_ms).map_err(Problem::invalid_header)?;
             let said =
                 if planted::is("headers_ignored") { MessageHeaders::default() } else { said };
-            let item = parse_item_with(said, &body, server_clock_ms(), ingest.limits);
+            let item = parse_item_with(said, &body, now_ms, ingest.limits);
             ingest.take_one(item.map_err(problem_of)?, permit).await
         }
         "application/x-ndjson" | "application/ndjson" => {
             let (body, permit) = ingest.read(body, ingest.batch_bytes_max).await?;
-            MessageHeaders::nothing(&headers).map_err(Problem::invalid_field)?;
+            MessageHeaders::nothing(&headers).map_err(Problem::invalid_header)?;
             ingest.take_batch(&body, permit).await
         }
         _ => Err(Problem::new(
@@ -118,14 +153,14 @@ async fn post_items(
 /// A message with its topic, if it named one, replaced by destinations.
 struct Addressed {
     destinations: Arc<[DestinationName]>,
-    arrival: Arrival,
+    draft: Draft,
 }
 
-/// One line of a batch.
-type BatchLine = Result<Addressed, Problem>;
-
-/// One stream of arrivals per destination, for the whole batch.
-type Sessions<'a> = BTreeMap<&'a DestinationName, Session>;
+impl Addressed {
+    fn id(&self) -> &String {
+        &self.draft.arrival.message.id
+    }
+}
 
 /// The resolved topics of one request, so that each topic resolves to the same destinations.
 type Topics = HashMap<TopicName, Result<Arc<[DestinationName]>, Refusal>>;
@@ -140,10 +175,10 @@ impl Ingest {
     }
 
     async fn addressed(&self, item: Item, topics: &mut Topics) -> Result<Addressed, Problem> {
-        let Item { to, arrival } = item;
+        let Item { to, draft } = item;
         let topic = match to {
             Recipients::Destinations(destinations) => {
-                return Ok(Addressed { destinations: destinations.into(), arrival });
+                return Ok(Addressed { destinations: destinations.into(), draft });
             }
             Recipients::Topic(topic) => topic,
         };
@@ -152,158 +187,52 @@ impl Ingest {
             topics.insert(topic.clone(), found.map(Arc::from));
         }
         let destinations = topics[&topic].clone().map_err(|refusal| refusal.problem())?;
-        Ok(Addressed { destinations, arrival })
+        Ok(Addressed { destinations, draft })
     }
 
     /// Stores one message for all its destinations. On failure, the problem lists the copies
     /// stored.
     async fn take_one(&self, item: Item, room: MemoryPermit) -> Result<Response, Problem> {
         let item = self.addressed(item, &mut Topics::new()).await?;
-        let id = item.arrival.message.id.clone();
-        let mut pending = Vec::new();
+        let mut all = Vec::with_capacity(item.destinations.len());
         for name in item.destinations.iter() {
-            let (session, room) = (Session::default(), room.clone());
-            let arrivals = vec![item.arrival.clone()];
-            let submitted = self.committer.submit(name, arrivals, &session, room).await;
-            pending.push((name.clone(), submitted));
+            let message = vec![(0, &item.draft)];
+            all.push(Copies::of(&self.committer, name, message, Session::default()).await);
         }
-        let mut outcomes = Vec::new();
-        for (name, pending) in pending {
-            let outcome = pending.outcomes().await.pop();
-            outcomes.push((name, outcome.unwrap_or(Err(Refusal::Draining))));
+        let ids = self.find_keys(&mut all).await;
+        let mut submitted = Vec::with_capacity(all.len());
+        for copies in all {
+            submitted.push(copies.submit(&self.committer, room.clone()).await);
         }
-        let accepted = answer(&id, outcomes)?;
-        Ok((StatusCode::ACCEPTED, axum::Json(accepted)).into_response())
+        let mut outcomes = Vec::with_capacity(submitted.len());
+        for copy in submitted {
+            let outcome = copy.pending.outcomes().await.pop();
+            outcomes.push((copy.name.clone(), outcome.unwrap_or(Err(Refusal::Draining))));
+        }
+        let accepted = answer(ids.get(&0).unwrap_or(item.id()), outcomes)?;
+        let replayed = accepted.is_replay().then_some([(REPLAYED, "true")]);
+        Ok((StatusCode::ACCEPTED, replayed, axum::Json(accepted)).into_response())
     }
 
-    /// One message per line; one answer per line, in order.
-    async fn take_batch(&self, body: &[u8], room: MemoryPermit) -> Result<Response, Problem> {
-        let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-        let lines: Vec<&[u8]> = lines.collect();
-        if lines.is_empty() || lines.len() > BATCH_ITEMS_MAX {
-            let problem =
-                format!("the batch must hold 1 to {BATCH_ITEMS_MAX} messages, one a line");
-            return Err(Problem::new(Code::InvalidJson, problem));
+    /// Finds the keys that the producers did not give. Returns the ids that follow from them, by
+    /// the index of the message.
+    async fn find_keys(&self, all: &mut [Copies<'_>]) -> HashMap<usize, String> {
+        if !all.iter().any(Copies::may_lack_keys) {
+            return HashMap::new();
         }
-        let items = self.read_items(&lines).await;
-        let mut sessions = Sessions::new();
-        let mut answers = String::new();
-        let copies = |item: &BatchLine| item.as_ref().map_or(0, |item| item.destinations.len());
-        for some in chunks_by_size(&items, BATCH_ITEMS_MAX, COPIES_AT_ONCE_MAX, copies) {
-            let outcomes = self.stamp_all(some, &mut sessions, &room).await;
-            for (item, outcomes) in some.iter().zip(outcomes) {
-                let answer = match item {
-                    Ok(item) => answer(&item.arrival.message.id, outcomes),
-                    Err(problem) => Err(problem.clone()),
-                };
-                let line = answer.unwrap_or_else(|problem| problem.json(None));
-                answers.push_str(&line.to_string());
-                answers.push('\n');
-            }
-        }
-        let media_type = [(header::CONTENT_TYPE, "application/x-ndjson")];
-        Ok((StatusCode::ACCEPTED, media_type, answers).into_response())
+        // At once, so that a slow expression delays no other destination.
+        let finding =
+            all.iter_mut().map(|copies| copies.find_keys(&self.committer, &self.stop).boxed());
+        join_all(finding).await;
+        settle_ids(all)
     }
-
-    /// Parses the lines. A topic that cannot be resolved may contain any destination, so all lines
-    /// after it are refused.
-    async fn read_items(&self, lines: &[&[u8]]) -> Vec<BatchLine> {
-        let now_ms = server_clock_ms();
-        let mut topics = Topics::new();
-        let mut has_failed = false;
-        let mut items = Vec::with_capacity(lines.len());
-        for line in lines {
-            let item = match parse_item(line, now_ms, self.limits) {
-                Err(error) => Err(problem_of(error)),
-                Ok(_) if has_failed => Err(Refusal::Aborted.problem()),
-                Ok(item) => self.addressed(item, &mut topics).await,
-            };
-            has_failed |= item.as_ref().err().is_some_and(|problem| problem.code.is_temporary());
-            items.push(item);
-        }
-        items
-    }
-
-    /// Submits the valid items, grouped by destination and in order. Returns the outcomes of each
-    /// item, by destination in the order that the item names them.
-    async fn stamp_all<'a>(
-        &self,
-        items: &'a [BatchLine],
-        sessions: &mut Sessions<'a>,
-        room: &MemoryPermit,
-    ) -> Vec<Vec<(DestinationName, Outcome)>> {
-        let mut by_destination: BTreeMap<&DestinationName, Vec<usize>> = BTreeMap::new();
-        for (at, item) in items.iter().enumerate() {
-            for name in item.iter().flat_map(|item| item.destinations.iter()) {
-                by_destination.entry(name).or_default().push(at);
-            }
-        }
-        let mut pending = Vec::new();
-        for (name, of_name) in by_destination {
-            let arrival = |&at: &usize| items[at].as_ref().ok().map(|item| item.arrival.clone());
-            let arrivals = of_name.iter().filter_map(arrival).collect::<Vec<_>>();
-            let session = sessions.entry(name).or_default();
-            let submitted = self.committer.submit(name, arrivals, session, room.clone()).await;
-            pending.push((name, of_name, submitted));
-        }
-        let mut outcomes: Vec<Vec<_>> = items.iter().map(|_| Vec::new()).collect();
-        for (name, of_name, pending) in pending {
-            for (at, outcome) in of_name.into_iter().zip(pending.outcomes().await) {
-                outcomes[at].push((name.clone(), outcome));
-            }
-        }
-        for (item, outcomes) in items.iter().zip(&mut outcomes) {
-            let Ok(item) = item else { continue };
-            // In the order that the item names them, as in the answer to a single message.
-            outcomes
-                .sort_by_key(|(name, _)| item.destinations.iter().position(|named| named == name));
-        }
-        outcomes
-    }
-}
-
-/// The answer for one message: all its positions, or the worst problem with the positions it has.
-/// The id is the stored one: a duplicate keeps the id of the first.
-fn answer(id: &str, outcomes: Vec<(DestinationName, Outcome)>) -> Result<Value, Problem> {
-    let mut deliveries = Vec::new();
-    let mut first_ids = Vec::new();
-    let mut worst: Option<Refusal> = None;
-    for (name, outcome) in outcomes {
-        match outcome {
-            Ok(Receipt { position, durability, duplicate_of }) => {
-                let mut delivery = json!({
-                    "destination": name, "sequence": position.sequence, "epoch": position.epoch,
-                    "duplicate": duplicate_of.is_some(), "durability": durability,
-                });
-                if let Some(first_id) = duplicate_of {
-                    delivery["id"] = json!(first_id);
-                    first_ids.push(first_id);
-                }
-                deliveries.push(delivery);
-            }
-            Err(refusal) => {
-                let is_worse = |worst: &Refusal| worst.code().status() < refusal.code().status();
-                if worst.as_ref().is_none_or(is_worse) {
-                    worst = Some(refusal);
-                }
-            }
-        }
-    }
-    let all_duplicates = !first_ids.is_empty() && first_ids.len() == deliveries.len();
-    let id = if all_duplicates { first_ids[0].as_str() } else { id };
-    let Some(refusal) = worst else {
-        return Ok(json!({"id": id, "deliveries": deliveries}));
-    };
-    let mut problem = refusal.problem();
-    if !deliveries.is_empty() {
-        problem.more.insert("id".into(), json!(id));
-        problem.more.insert("deliveries".into(), json!(deliveries));
-    }
-    Err(problem)
 }
 
 fn problem_of(error: ItemError) -> Problem {
-    Problem::new(error.code, error.detail)
+    match error.code {
+        Code::InvalidField => Problem::invalid_field(error.detail),
+        code => Problem::new(code, error.detail),
+    }
 }
 
 fn destination_name(text: &str) -> Result<DestinationName, Problem> {

@@ -6,17 +6,18 @@
 //!  "body": {…any JSON…}              kept as the very text that was sent, application/json
 //!  | "body_base64": "…", "content_type": "…"       (application/octet-stream if not named)
 //!  "id": "…", "key": "…", "idempotency_key": "…", "headers": {"x-tenant": "7"},
-//!  "delay_ms": 0 | "not_before": "2026-11-21T10:00:00Z", "priority": 4}
+//!  "delay_ms": 0 | "due_at": "2026-11-21T10:00:00Z", "priority": 4}
 //! ```
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{error::Category, value::RawValue};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    Recipients, due,
+    Draft, Recipients, due,
     headers::{HeaderList, check_headers},
     message_headers::{self, MessageHeaders},
 };
@@ -25,6 +26,7 @@ use crate::{
     domain::{
         Arrival, Body, DestinationName, Due, Message,
         message::{ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, check_text},
+        nearest::with_nearest,
         topic::DESTINATIONS_MAX,
     },
     wire::{
@@ -60,7 +62,7 @@ pub struct Item {
     /// Its recipients.
     pub to: Recipients,
     /// The message.
-    pub arrival: Arrival,
+    pub draft: Draft,
 }
 
 /// Why a text is not a valid message.
@@ -73,53 +75,65 @@ pub struct ItemError {
     pub detail: String,
 }
 
-/// The object as sent.
-#[derive(Deserialize)]
+/// The object as sent: with `destinations` or a `topic`, and with a `body` or a `body_base64`.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a message as an object")]
-struct Sent<'a> {
+#[schema(as = NewMessage)]
+pub(super) struct Sent<'a> {
+    /// Where the message goes.
+    #[schema(min_items = 1, max_items = 100)]
     destinations: Option<Vec<String>>,
+    /// Publish to the destinations of this topic.
     topic: Option<String>,
+    /// The body, as JSON.
     #[serde(borrow, default, deserialize_with = "even_null")]
+    #[schema(value_type = Option<serde_json::Value>)]
     body: Option<&'a RawValue>,
+    /// The body, in base64.
     body_base64: Option<String>,
+    /// The content type of `body_base64`.
     content_type: Option<String>,
+    /// An id of your own; a UUID if absent.
     id: Option<String>,
+    /// The ordering key.
     key: Option<String>,
+    /// A repeat with this key stores nothing.
     idempotency_key: Option<String>,
+    /// Headers that travel with the message. Each destination says which may (`forward_headers`).
     #[serde(default)]
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
     headers: HeaderList,
+    /// Process the message only after this time has passed.
+    #[schema(maximum = 31_536_000_000_u64)]
     delay_ms: Option<u64>,
-    not_before: Option<String>,
+    /// Process the message only after this instant.
+    #[schema(format = DateTime)]
+    due_at: Option<String>,
+    /// 9 goes first. Only without ordering.
+    #[schema(maximum = 9)]
     priority: Option<u64>,
 }
 
 impl Sent<'_> {
     /// Merges the values of headers; if both give a value, it must be the same.
     fn add(&mut self, said: MessageHeaders, now_ms: u64) -> Result<(), String> {
-        if let Some(ms) = said.delay_ms {
-            due::after(ms).map_err(|error| format!("{}: {error}", message_headers::DELAY))?;
+        if said.delay_ms.is_some() && self.due_at.is_some() {
+            return Err(differs("due_at", message_headers::DELAY));
         }
-        if let Some(time) = &said.not_before {
-            due::at(time, now_ms)
-                .map_err(|error| format!("{}: {error}", message_headers::NOT_BEFORE))?;
-        }
-        if said.delay_ms.is_some() && self.not_before.is_some() {
-            return Err(differs("not_before", message_headers::DELAY));
-        }
-        if said.not_before.is_some() && self.delay_ms.is_some_and(|ms| ms > 0) {
-            return Err(differs("delay_ms", message_headers::NOT_BEFORE));
+        if said.due_at.is_some() && self.delay_ms.is_some_and(|ms| ms > 0) {
+            return Err(differs("delay_ms", message_headers::DUE_AT));
         }
         let time = |text: &Option<String>| text.as_deref().map(|text| due::at(text, now_ms).ok());
-        if time(&self.not_before).flatten() == time(&said.not_before).flatten() {
+        if time(&self.due_at).flatten() == time(&said.due_at).flatten() {
             // One instant may be written in several ways.
-            self.not_before = said.not_before.clone().or(self.not_before.take());
+            self.due_at = said.due_at.clone().or(self.due_at.take());
         }
         both(&mut self.id, said.id, "id", message_headers::ID)?;
         both(&mut self.key, said.key, "key", message_headers::KEY)?;
         let name = message_headers::IDEMPOTENCY_KEY;
         both(&mut self.idempotency_key, said.idempotency_key, "idempotency_key", name)?;
         both(&mut self.delay_ms, said.delay_ms, "delay_ms", message_headers::DELAY)?;
-        both(&mut self.not_before, said.not_before, "not_before", message_headers::NOT_BEFORE)?;
+        both(&mut self.due_at, said.due_at, "due_at", message_headers::DUE_AT)?;
         both(
             &mut self.priority,
             said.priority.map(u64::from),
@@ -167,13 +181,14 @@ pub(super) fn parse_item_with(
     let mut sent = parse_object(bytes)?;
     sent.add(said, now_ms).map_err(invalid)?;
     let to = parse_recipients(sent.destinations.take(), sent.topic.take())?;
+    let is_id_final = sent.id.is_some() || sent.idempotency_key.is_some() || to.is_one();
     let fresh_id = |key: Option<&str>, body: &[u8]| to.fresh_id(key, body);
     let arrival = arrival_of(sent, fresh_id, now_ms, limits)?;
-    Ok(Item { to, arrival })
+    Ok(Item { to, draft: Draft { is_id_final, ..Draft::of(arrival) } })
 }
 
 /// Parses an object for a listener with a fixed destination: it must not name one.
-pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Arrival, ItemError> {
+pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Draft, ItemError> {
     let sent = parse_object(bytes)?;
     for (field, is_there) in
         [("destinations", sent.destinations.is_some()), ("topic", sent.topic.is_some())]
@@ -183,7 +198,7 @@ pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Arriva
             return Err(invalid(format!("{field}: {problem}")));
         }
     }
-    arrival_of(sent, |_, _| Uuid::now_v7().to_string(), now_ms, limits)
+    arrival_of(sent, |_, _| Uuid::now_v7().to_string(), now_ms, limits).map(Draft::of)
 }
 
 /// `fresh_id` creates an id from idempotency key and body, for a message without one.
@@ -193,7 +208,7 @@ fn arrival_of(
     now_ms: u64,
     limits: Limits,
 ) -> Result<Arrival, ItemError> {
-    let due = parse_due(sent.delay_ms, sent.not_before, now_ms).map_err(invalid)?;
+    let due = parse_due(sent.delay_ms, sent.due_at, now_ms).map_err(invalid)?;
     let priority = sent.priority.map(due::check_priority).transpose();
     let priority = priority.map_err(|error| invalid(format!("priority: {error}")))?;
     check_optional("id", &sent.id, ID_BYTES_MAX)?;
@@ -223,7 +238,7 @@ fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {
 
 fn json_error(path: Option<&String>, error: &serde_json::Error) -> ItemError {
     // The error may quote input of any length.
-    let text = excerpt(error.to_string().as_bytes());
+    let text = excerpt(with_nearest(&error.to_string()).as_bytes());
     match (error.classify(), path) {
         (Category::Data, Some(path)) => invalid(format!("{}: {text}", excerpt(path.as_bytes()))),
         (Category::Data, None) => invalid(text),
@@ -251,16 +266,14 @@ fn parse_recipients(
 
 fn parse_due(
     delay_ms: Option<u64>,
-    not_before: Option<String>,
+    due_at: Option<String>,
     now_ms: u64,
 ) -> Result<Option<Due>, String> {
-    match (delay_ms.filter(|&ms| ms > 0), not_before) {
+    match (delay_ms.filter(|&ms| ms > 0), due_at) {
         (None, None) => Ok(None),
         (Some(ms), None) => due::after(ms).map_err(|error| format!("delay_ms: {error}")),
-        (None, Some(time)) => {
-            due::at(&time, now_ms).map_err(|error| format!("not_before: {error}"))
-        }
-        (Some(_), Some(_)) => Err("not_before: give either it or delay_ms, not both".to_owned()),
+        (None, Some(time)) => due::at(&time, now_ms).map_err(|error| format!("due_at: {error}")),
+        (Some(_), Some(_)) => Err("due_at: give either it or delay_ms, not both".to_owned()),
     }
 }
 

@@ -3,18 +3,22 @@
 
 use axum::http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
+use utoipa::IntoParams;
 
 use super::due;
 use crate::{
-    domain::message::{ID_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX, check_text},
-    wire::http::DELIVERY_HEADERS,
+    domain::message::{ID_BYTES_MAX, KEY_BYTES_MAX, check_text},
+    wire::{
+        http::DELIVERY_HEADERS,
+        idempotency_key::{self, idempotency_key},
+    },
 };
 
 pub(super) const ID: &str = "Reseq-Id";
+pub(super) const IDEMPOTENCY_KEY: &str = idempotency_key::NAME;
 pub(super) const KEY: &str = "Reseq-Key";
-pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 pub(super) const DELAY: &str = "Reseq-Delay";
-pub(super) const NOT_BEFORE: &str = "Reseq-Not-Before";
+pub(super) const DUE_AT: &str = "Reseq-Due-At";
 pub(super) const PRIORITY: &str = "Reseq-Priority";
 /// Each header, and the JSON field with the same meaning.
 const NAMES: [(&str, &str); 6] = [
@@ -22,13 +26,38 @@ const NAMES: [(&str, &str); 6] = [
     (KEY, "key"),
     (IDEMPOTENCY_KEY, "idempotency_key"),
     (DELAY, "delay_ms"),
-    (NOT_BEFORE, "not_before"),
+    (DUE_AT, "due_at"),
     (PRIORITY, "priority"),
 ];
 /// The longest value of the last three, in bytes.
 const TEXT_BYTES_MAX: usize = 64;
 /// A name within this edit distance of a known one counts as a typing mistake.
 const SLIPS_MAX: usize = 2;
+
+/// The headers that describe one message.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct SendHeaders {
+    /// A repeat with this key stores nothing. With or without quotes.
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<String>,
+    /// The ordering key, percent-encoded.
+    #[param(rename = "Reseq-Key")]
+    key: Option<String>,
+    /// An id of your own, percent-encoded.
+    #[param(rename = "Reseq-Id")]
+    id: Option<String>,
+    /// Process the message only after this time, such as `15s`.
+    #[param(rename = "Reseq-Delay")]
+    delay: Option<String>,
+    /// Process the message only after this instant (RFC 3339).
+    #[param(rename = "Reseq-Due-At")]
+    due_at: Option<String>,
+    /// 0 to 9; 9 goes first.
+    #[param(rename = "Reseq-Priority", minimum = 0, maximum = 9)]
+    priority: Option<u8>,
+}
 
 /// The values of the headers.
 #[derive(Debug, Default)]
@@ -37,32 +66,31 @@ pub(super) struct MessageHeaders {
     pub(super) key: Option<String>,
     pub(super) idempotency_key: Option<String>,
     pub(super) delay_ms: Option<u64>,
-    pub(super) not_before: Option<String>,
+    pub(super) due_at: Option<String>,
     pub(super) priority: Option<u8>,
 }
 
 impl MessageHeaders {
     /// Parses the headers; the error names the wrong one.
-    pub(super) fn read(headers: &HeaderMap) -> Result<MessageHeaders, String> {
+    pub(super) fn read(headers: &HeaderMap, now_ms: u64) -> Result<MessageHeaders, String> {
         check_names(headers)?;
-        let delay_ms = match plain(headers, DELAY, TEXT_BYTES_MAX)? {
-            Some(text) => {
-                let delay_ms = due::parse_delay(text).map_err(|error| format!("{DELAY}: {error}"));
-                Some(delay_ms?)
-            }
-            None => None,
-        };
-        let not_before = plain(headers, NOT_BEFORE, TEXT_BYTES_MAX)?.map(str::to_owned);
-        if delay_ms.is_some() && not_before.is_some() {
-            return Err(format!("{NOT_BEFORE}: give either it or {DELAY}, not both"));
+        let of_delay = |error| format!("{DELAY}: {error}");
+        let delay_ms = plain(headers, DELAY, TEXT_BYTES_MAX)?.map(due::parse_delay);
+        let delay_ms = delay_ms.transpose().map_err(of_delay)?;
+        due::after(delay_ms.unwrap_or_default()).map_err(of_delay)?;
+        let due_at = plain(headers, DUE_AT, TEXT_BYTES_MAX)?;
+        due_at
+            .map_or(Ok(None), |time| due::at(time, now_ms))
+            .map_err(|error| format!("{DUE_AT}: {error}"))?;
+        if delay_ms.is_some() && due_at.is_some() {
+            return Err(format!("{DUE_AT}: give either it or {DELAY}, not both"));
         }
         Ok(MessageHeaders {
             id: encoded(headers, ID, ID_BYTES_MAX)?,
             key: encoded(headers, KEY, KEY_BYTES_MAX)?,
-            idempotency_key: plain(headers, IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_BYTES_MAX)?
-                .map(str::to_owned),
+            idempotency_key: idempotency_key(headers)?,
             delay_ms,
-            not_before,
+            due_at: due_at.map(str::to_owned),
             priority: priority_of(headers)?,
         })
     }
@@ -150,6 +178,10 @@ mod tests {
         pairs.iter().map(parse).collect()
     }
 
+    fn read(pairs: &[(&str, &str)]) -> Result<MessageHeaders, String> {
+        MessageHeaders::read(&headers(pairs), 0)
+    }
+
     #[test]
     fn a_slip_in_a_name_is_told_with_the_right_one() {
         for (name, right) in [
@@ -164,10 +196,10 @@ mod tests {
             ("Idempotency_Key", IDEMPOTENCY_KEY),
             ("Idempotency-Kye", IDEMPOTENCY_KEY),
             ("Reseq-Dealy", DELAY),
-            ("Reseq-NotBefore", NOT_BEFORE),
+            ("Reseq-DueAt", DUE_AT),
             ("Reseq-Prio", PRIORITY),
         ] {
-            let error = MessageHeaders::read(&headers(&[(name, "1s")])).unwrap_err();
+            let error = read(&[(name, "1s")]).unwrap_err();
             assert!(error.starts_with(&name.to_ascii_lowercase()), "{error}");
             assert!(error.contains("did you mean"), "{error}");
             if name != "Reseq-Ordering-Key" {
@@ -184,7 +216,7 @@ mod tests {
             DELIVERY_HEADERS.iter().filter(|name| !["reseq-id", "reseq-key"].contains(name)),
         );
         for name in names {
-            let said = MessageHeaders::read(&headers(&[(name, "1")])).unwrap();
+            let said = read(&[(name, "1")]).unwrap();
             assert!(said.id.is_none() && said.key.is_none(), "{name}");
             assert_eq!(MessageHeaders::nothing(&headers(&[(name, "1")])), Ok(()), "{name}");
         }
@@ -193,11 +225,8 @@ mod tests {
     #[test]
     fn a_header_given_twice_must_say_the_same() {
         let twice = [("Idempotency-Key", "a"), ("Idempotency-Key", "a")];
-        assert_eq!(
-            MessageHeaders::read(&headers(&twice)).unwrap().idempotency_key.as_deref(),
-            Some("a")
-        );
+        assert_eq!(read(&twice).unwrap().idempotency_key.as_deref(), Some("a"));
         let two = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")];
-        assert!(MessageHeaders::read(&headers(&two)).unwrap_err().contains("given twice"));
+        assert!(read(&two).unwrap_err().contains("given twice"));
     }
 }

@@ -1,10 +1,14 @@
 //! Ingest: takes messages over HTTP and TCP, and stores them in Redis by group commit.
 
+mod answer;
 pub mod commit;
+mod copies;
+mod draft;
 mod due;
 mod headers;
 pub mod http;
 pub mod json;
+mod keys;
 mod memory;
 mod message_headers;
 mod raw;
@@ -14,6 +18,7 @@ pub mod tcp;
 mod watermark;
 
 pub use commit::{Committer, Session};
+pub use draft::Draft;
 pub use memory::{MemoryBudget, MemoryPermit};
 pub use recipients::Recipients;
 pub use refusal::{Outcome, Receipt, Refusal};

@@ -19,18 +19,27 @@ impl Recipients {
     /// id is derived from key and body: retries may stamp the copies separately, and all must have
     /// the same.
     pub(super) fn fresh_id(&self, idempotency_key: Option<&str>, body: &[u8]) -> String {
-        let is_one = matches!(self, Recipients::Destinations(names) if names.len() == 1);
-        let Some(key) = idempotency_key.filter(|_| !is_one) else {
-            return Uuid::now_v7().to_string();
-        };
-        let mut digest = Sha256::new();
-        digest.update((key.len() as u64).to_be_bytes());
-        digest.update(key);
-        digest.update(body);
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&digest.finalize()[..16]);
-        Uuid::new_v8(bytes).to_string()
+        match idempotency_key.filter(|_| !self.is_one()) {
+            Some(key) => id_of_key(key, body),
+            None => Uuid::now_v7().to_string(),
+        }
     }
+
+    /// True if there is one copy, whatever a topic says.
+    pub(super) fn is_one(&self) -> bool {
+        matches!(self, Recipients::Destinations(names) if names.len() == 1)
+    }
+}
+
+/// The id that a message has because of its idempotency key.
+pub(super) fn id_of_key(key: &str, body: &[u8]) -> String {
+    let mut digest = Sha256::new();
+    digest.update((key.len() as u64).to_be_bytes());
+    digest.update(key);
+    digest.update(body);
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest.finalize()[..16]);
+    Uuid::new_v8(bytes).to_string()
 }
 
 #[cfg(test)]

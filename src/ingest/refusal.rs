@@ -1,5 +1,6 @@
 //! The outcome of an arrival: its position, or why it was refused.
 
+use super::json::ItemError;
 use crate::{
     domain::{Durability, Position},
     wire::{code::Code, problem::Problem},
@@ -25,9 +26,18 @@ pub enum Refusal {
     /// There is no such topic.
     #[error("there is no topic {0:?}; PUT /v1/topics/{0} creates one")]
     UnknownTopic(String),
-    /// The destination could never deliver it.
+    /// It is no message, or the destination does not take it as it is.
     #[error("{0}")]
-    Invalid(&'static str),
+    Invalid(ItemError),
+    /// A header of the request is not valid; the text begins with its name.
+    #[error("{0}")]
+    InvalidHeader(String),
+    /// The message has no key where the definition of the destination says; the text says why.
+    #[error("{0}")]
+    NoKey(String),
+    /// The expression that finds its key did not end in time.
+    #[error("{0}; nothing was stored, send again later")]
+    KeyUnavailable(String),
     /// The idempotency key was used for another body.
     #[error(
         "the idempotency key was used before for another body; use a new key for a new message"
@@ -85,12 +95,20 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// A field of the message is invalid; `detail` begins with its path and a colon.
+    pub(super) fn invalid_field(detail: impl Into<String>) -> Refusal {
+        Refusal::Invalid(ItemError { code: Code::InvalidField, detail: detail.into() })
+    }
+
     /// The stable code, which also says the status over HTTP.
     pub fn code(&self) -> Code {
         match self {
             Refusal::UnknownDestination(_) => Code::UnknownDestination,
             Refusal::UnknownTopic(_) => Code::UnknownTopic,
-            Refusal::Invalid(_) => Code::InvalidField,
+            Refusal::Invalid(error) => error.code,
+            Refusal::InvalidHeader(_) => Code::InvalidField,
+            Refusal::NoKey(_) => Code::NoKey,
+            Refusal::KeyUnavailable(_) => Code::KeyUnavailable,
             Refusal::Conflict => Code::IdempotencyConflict,
             Refusal::BacklogFull => Code::BacklogFull,
             Refusal::Paused => Code::Paused,
@@ -118,7 +136,13 @@ impl Refusal {
 
     /// The answer for an HTTP client.
     pub fn problem(&self) -> Problem {
-        Problem::new(self.code(), self.to_string())
+        match self {
+            Refusal::Invalid(ItemError { code: Code::InvalidField, detail }) => {
+                Problem::invalid_field(detail)
+            }
+            Refusal::InvalidHeader(detail) => Problem::invalid_header(detail),
+            refusal => Problem::new(refusal.code(), refusal.to_string()),
+        }
     }
 }
 

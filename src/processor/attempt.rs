@@ -28,7 +28,7 @@ pub(super) struct Attempts {
     pub(super) leases: Arc<Leases>,
     /// Cancelled when unfinished messages must be requeued.
     pub(super) abandon: CancellationToken,
-    /// Receives the destination of each attempt that ended.
+    /// Where each attempt reports its destination when it has ended.
     pub(super) ended: mpsc::UnboundedSender<DestinationName>,
     pub(super) tasks: TaskTracker,
 }
@@ -96,10 +96,10 @@ impl Attempt {
     async fn run(self, finisher: &Finisher, abandon: CancellationToken) {
         let begun = Instant::now();
         let result = tokio::select! {
-            // A transform that finishes at once needs no wait.
+            // Poll the transform first: if it finishes at once, the others are never polled.
             biased;
             result = self.transform() => Some(result),
-            // Another processor has the lease now: this result would be ignored.
+            // The lease is lost: Redis would ignore the result.
             () = self.guard.lost() => None,
             () = abandon.cancelled() => None,
         };
@@ -122,7 +122,7 @@ impl Attempt {
                     Output::Deliver(body) => Some(body),
                     Output::Drop => None,
                 };
-                // Only the log shows how it was processed.
+                // Without a log, nothing shows `processed` later: Redis can keep the record.
                 let is_unchanged = self.entry.destination.log_max == 0
                     && output.as_ref() == Some(&self.message.message.body);
                 let output = Box::new(self.message.finished(output, processed, keeps_input));
@@ -169,8 +169,8 @@ impl Attempt {
         let Failure { reason, kind, status, is_final, .. } = failure;
         // The error of an expression may quote the body: keep it with the message, but not in the
         // log.
-        let is_telling = self.entry.destination.transform.kind == TransformKind::Jq;
-        let logged = if is_telling { String::new() } else { excerpt(reason.as_bytes()) };
+        let may_quote_body = self.entry.destination.transform.kind == TransformKind::Jq;
+        let logged = if may_quote_body { String::new() } else { excerpt(reason.as_bytes()) };
         tracing::warn!(
             destination = %self.token.destination, sequence = self.token.sequence,
             attempt = self.message.attempts.number(), reason = logged, ?kind,

@@ -24,7 +24,7 @@ use crate::{
     telemetry,
 };
 
-/// Claims in flight at once.
+/// The most claims in flight at once.
 const CALLS_MAX: usize = 8;
 /// The most messages of one claim.
 const CLAIM_MAX: usize = 256;
@@ -46,7 +46,7 @@ const POLL_MAX: usize = 100;
 type Poll = BoxFuture<'static, Result<Vec<Vec<String>>, StoreError>>;
 
 /// What [`Claims::next`] returns.
-pub(super) enum Came {
+pub(super) enum ClaimsEvent {
     /// The result of a claim.
     Messages(Arc<CatalogEntry>, Claimed),
     /// Names of destinations that may have waiting messages.
@@ -64,7 +64,7 @@ pub(super) struct Claims {
     /// Destinations that may have waiting messages, in turn.
     turns: Turns,
     /// Destinations with a claim in flight, and whether a hint arrived meanwhile.
-    under_way: HashMap<DestinationName, bool>,
+    claims_in_flight: HashMap<DestinationName, bool>,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
     poll: Option<Poll>,
     /// Poll again afterwards: the poll in flight may have missed a change.
@@ -92,7 +92,7 @@ impl Claims {
             lease,
             slots: Slots::new(slots),
             turns: Turns::default(),
-            under_way: HashMap::new(),
+            claims_in_flight: HashMap::new(),
             calls: FuturesUnordered::new(),
             poll: None,
             poll_again: false,
@@ -110,7 +110,7 @@ impl Claims {
 
     /// Notes that the destination may have waiting messages.
     pub(super) fn hint(&mut self, name: DestinationName) {
-        if let Some(hinted) = self.under_way.get_mut(&name) {
+        if let Some(hinted) = self.claims_in_flight.get_mut(&name) {
             *hinted = true;
         } else {
             let entry = self.catalog.get(name.as_str());
@@ -187,6 +187,7 @@ impl Claims {
             // Claim only what can start at once: a message must not wait for a slot under a lease.
             let most = at_once_max(&entry);
             if entry.claimers() != Claimers::Builtin || most == 0 {
+                // No claim follows that would return the messages of an unanswered one.
                 self.requeue_unanswered(entry, tokio::time::Instant::now() + REQUEUE_WITHIN);
                 continue;
             }
@@ -209,7 +210,7 @@ impl Claims {
         self.begun = Instant::now();
         self.turns.took(&entry.destination, room);
         self.slots.take(&name, room);
-        self.under_way.insert(name.clone(), false);
+        self.claims_in_flight.insert(name.clone(), false);
         let caller = self.callers.remove(&name);
         let caller = caller.unwrap_or_else(|| self.store.unique_caller(&format!("claim:{name}")));
         let (store, catalog, lease) = (self.store.clone(), self.catalog.clone(), self.lease);
@@ -218,8 +219,8 @@ impl Claims {
             if claimed.as_ref().is_ok_and(|claimed| !claimed.messages.is_empty()) {
                 point(Point::ProcessorClaimed).await;
             }
-            // Here and not in `answered`, which must not await: if dropped, it would lose the
-            // messages.
+            // Refresh here, not in `answered`: that must not await, because `next` may be dropped
+            // while it waits, and the claimed messages would be lost.
             if matches!(claimed, Err(StoreError::StaleDefinition | StoreError::UnknownDestination))
                 && let Err(error) = catalog.refresh(&entry.destination.name).await
             {
@@ -247,11 +248,11 @@ impl Claims {
     /// that no stall is counted.
     fn requeue_unanswered(&mut self, entry: Arc<CatalogEntry>, deadline: tokio::time::Instant) {
         let name = &entry.destination.name;
-        if self.under_way.contains_key(name) || !self.unanswered.remove(name) {
+        if self.claims_in_flight.contains_key(name) || !self.unanswered.remove(name) {
             return;
         }
         let Some(caller) = self.callers.remove(name) else { return };
-        self.under_way.insert(name.clone(), false);
+        self.claims_in_flight.insert(name.clone(), false);
         let (store, lease) = (self.store.clone(), self.lease);
         let call = async move {
             let claim = || store.claim(&caller, &entry, 1..=1, lease);
@@ -272,22 +273,22 @@ impl Claims {
 
     /// The next result of a claim or a poll; `None` if none is in flight. Cancel-safe: changes
     /// nothing before it returns.
-    pub(super) async fn next(&mut self) -> Option<Came> {
+    pub(super) async fn next(&mut self) -> Option<ClaimsEvent> {
         let poll = OptionFuture::from(self.poll.as_mut());
         tokio::select! {
             Some(answer) = self.calls.next() => Some(self.answered(answer)),
             Some(found) = poll => {
                 self.polled(found);
-                Some(Came::Names)
+                Some(ClaimsEvent::Names)
             }
             else => None,
         }
     }
 
-    fn answered(&mut self, (entry, caller, room, answer): Answer) -> Came {
+    fn answered(&mut self, (entry, caller, room, answer): Answer) -> ClaimsEvent {
         let name = entry.destination.name.clone();
         self.callers.insert(name.clone(), caller);
-        let hinted = self.under_way.remove(&name).unwrap_or_default();
+        let hinted = self.claims_in_flight.remove(&name).unwrap_or_default();
         match &answer {
             Err(StoreError::Unconfirmed(_)) => drop(self.unanswered.insert(name.clone())),
             Err(error) if error.is_temporary() => {}
@@ -298,13 +299,13 @@ impl Claims {
             Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
                 self.unused(&entry, room);
                 self.hint(name);
-                return Came::Messages(entry, Claimed::default());
+                return ClaimsEvent::Messages(entry, Claimed::default());
             }
             Err(error) => {
                 tracing::debug!(destination = %name, %error, "cannot claim");
                 self.unused(&entry, room);
                 self.failed.push(name);
-                return Came::Messages(entry, Claimed::default());
+                return ClaimsEvent::Messages(entry, Claimed::default());
             }
         };
         let got = claimed.messages.len();
@@ -322,6 +323,6 @@ impl Claims {
         if got >= room || hinted || claimed.may_have_more {
             self.hint(name);
         }
-        Came::Messages(entry, claimed)
+        ClaimsEvent::Messages(entry, claimed)
     }
 }

@@ -113,7 +113,7 @@ impl Worker {
                 let statuses = self.note("fail", retry_until(None, call).await);
                 point(Point::ProcessorFailed).await;
                 self.due.note_failed(entry.partition, &failed, &statuses);
-                store.settle_failed(&entry, &failed, &statuses).await;
+                store.apply_policy_to_failed(&entry, &failed, &statuses).await;
             }
             if !requeued.is_empty() {
                 let call = || store.requeue(caller, &entry, &requeued);

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use claims::{Came, Claims};
+use claims::{Claims, ClaimsEvent};
 use finish::{Finisher, Outcome};
 
 use crate::{
@@ -106,7 +106,7 @@ impl Processor {
                     freed.drain(..).for_each(|name| claims.freed(&name));
                 }
                 Some(came) = claims.next() => {
-                    if let Came::Messages(entry, claimed) = came {
+                    if let ClaimsEvent::Messages(entry, claimed) = came {
                         attempts.start(&entry, claimed);
                     }
                 }
@@ -123,7 +123,7 @@ impl Processor {
         claims.stop_poll();
         loop {
             while let Some(came) = claims.next().await {
-                if let Came::Messages(entry, claimed) = came {
+                if let ClaimsEvent::Messages(entry, claimed) = came {
                     attempts.start(&entry, claimed);
                 }
             }

@@ -56,7 +56,7 @@ impl RedisClient {
         let routes = pipes.iter().map(|pipe| String::from_utf8_lossy(&route_of(pipe)).into_owned());
         let (groups, unserved) = self.spread(&routes.collect::<Vec<_>>());
         let asked = groups.iter().map(|(node, members)| self.query_group(node, members, pipes));
-        let alone = self.query_alone(&unserved, pipes);
+        let alone = self.query_one_by_one(&unserved, pipes);
         let (answers, alone) = tokio::join!(join_all(asked), alone);
         let mut all: Vec<_> = answers.into_iter().flatten().chain(alone).collect();
         all.sort_by_key(|(index, _)| *index);
@@ -81,8 +81,9 @@ impl RedisClient {
                     node.discard(&link, &error);
                     Err(error.into())
                 }
-                // A slot may have moved: run each pipeline on its own, following redirects.
-                Err(_) => return self.query_alone(members, pipes).await,
+                // A slot may have moved, or one command failed: run each pipeline on its own,
+                // following redirects.
+                Err(_) => return self.query_one_by_one(members, pipes).await,
             },
         };
         match answered {
@@ -95,7 +96,11 @@ impl RedisClient {
         }
     }
 
-    async fn query_alone(&self, members: &[usize], pipes: &[Pipeline]) -> Vec<(usize, Answers)> {
+    async fn query_one_by_one(
+        &self,
+        members: &[usize],
+        pipes: &[Pipeline],
+    ) -> Vec<(usize, Answers)> {
         let asked = stream::iter(members.iter().copied()).map(|index| async move {
             let pipe = &pipes[index];
             (index, self.query_at(&route_of(pipe), pipe).await)

@@ -19,7 +19,7 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(5);
 /// The most destinations that one query covers, of all senders together: with more, a round takes
 /// several queries.
-pub(super) const BACKLOGS_LOOK_MAX: usize = 500;
+pub(super) const BACKLOGS_CHECK_MAX: usize = 500;
 /// The most destinations to check for damaged messages at a time: some halted messages of each.
 const DAMAGED_CHECK_MAX: usize = 10;
 

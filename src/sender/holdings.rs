@@ -211,7 +211,7 @@ impl Holdings {
                 // Redis may wait for this very sender. Only the answer to the first call counts: an earlier
                 // call may have given the partition to another sender before the epoch began.
                 Ok(taken)
-                    if !is_logged && taken.epoch != lease.owner.epoch && lease.is_only_one() =>
+                    if !is_logged && taken.epoch != lease.owner.epoch && lease.is_sole_sender() =>
                 {
                     vouched = Some(taken.epoch);
                 }

@@ -20,7 +20,7 @@ use crate::{
     store::{Catalog, Round, Store, Wake},
     telemetry,
 };
-use backlogs::{BACKLOGS_LOOK_MAX, Backlogs};
+use backlogs::{BACKLOGS_CHECK_MAX, Backlogs};
 use destination::{Dependencies, DestinationSender, Gauge, Poke};
 use holdings::Holdings;
 use ownership::{Freed, Ownership};
@@ -57,8 +57,9 @@ struct Running {
 struct Rounds {
     /// For halted messages.
     halted: Round,
-    /// For dead letters that are too old, and when the last round ended.
+    /// For dead letters that are too old.
     expired: Round,
+    /// When the last round of that check ended; `None` while one is in progress.
     expired_at: Option<Instant>,
     backlogs: Backlogs,
 }
@@ -74,7 +75,7 @@ struct Work {
     scan_again: bool,
     rounds: Arc<tokio::sync::Mutex<Rounds>>,
     /// The housekeeping, in a task of its own.
-    house: Option<JoinHandle<()>>,
+    housekeeping: Option<JoinHandle<()>>,
 }
 
 /// How often the age of dead letters is checked.
@@ -84,7 +85,7 @@ const EXPIRED_CHECK_MAX: usize = 200;
 
 impl Rounds {
     /// True if a round of the check for dead letters that are too old is in progress, or is due.
-    fn expires(&self) -> bool {
+    fn is_expiry_check_due(&self) -> bool {
         self.expired_at.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY)
     }
 }
@@ -145,7 +146,15 @@ impl Work {
     fn new(sender: Sender, holdings: Arc<Holdings>) -> Work {
         let running = HashMap::new();
         let rounds = Arc::default();
-        Work { sender, holdings, running, scan: None, scan_again: false, rounds, house: None }
+        Work {
+            sender,
+            holdings,
+            running,
+            scan: None,
+            scan_again: false,
+            rounds,
+            housekeeping: None,
+        }
     }
 
     /// Pokes the task of a destination: lanes may be releasable. Does so only if this pod owns its partition.
@@ -214,10 +223,10 @@ impl Work {
     /// how many messages are being delivered. In a task of its own, because it may take long.
     fn run_housekeeping(&mut self) {
         let partitions = self.holdings.partitions();
-        if planted::is("house_not_kept") {
+        if planted::is("housekeeping_skipped") {
             return;
         }
-        if self.house.as_ref().is_some_and(|task| !task.is_finished()) {
+        if self.housekeeping.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
         let counts = self.running.iter().map(|(name, running)| (name.clone(), running.gauge.get()));
@@ -227,7 +236,7 @@ impl Work {
         let rounds = self.rounds.clone();
         let (owned, all) = (partitions.len(), store.keys().partitions());
         let part = move |check_max| part_of(check_max, owned, all);
-        self.house = Some(tokio::spawn(async move {
+        self.housekeeping = Some(tokio::spawn(async move {
             if !counts.is_empty()
                 && let Err(error) = store.note_delivering(&counts).await
             {
@@ -240,14 +249,14 @@ impl Work {
             }
             let mut rounds = rounds.lock().await;
             let (some, _) = catalog.some(&mut rounds.halted, &partitions, part(HALTED_CHECK_MAX));
-            store.settle_all_halted(&some).await;
-            if rounds.expires() {
+            store.apply_policy_to_all_halted(&some).await;
+            if rounds.is_expiry_check_due() {
                 let some = part(EXPIRED_CHECK_MAX);
                 let (some, is_over) = catalog.some(&mut rounds.expired, &partitions, some);
                 store.expire_dead_letters(&some).await;
                 rounds.expired_at = is_over.then(Instant::now);
             }
-            let some = part(BACKLOGS_LOOK_MAX);
+            let some = part(BACKLOGS_CHECK_MAX);
             rounds.backlogs.report(&store, &catalog, &partitions, some).await;
         }));
     }

@@ -25,12 +25,12 @@ pub(super) struct PartitionLease {
     valid_until: Mutex<Instant>,
     /// The lease is lost: stop at once, in the middle of a delivery if necessary.
     pub(super) lost: CancellationToken,
-    /// The partition is given back: begin nothing, and let end what is in flight.
+    /// The partition is given back: begin nothing, and let what is in flight end.
     pub(super) draining: CancellationToken,
     /// Another pod waits for the partition: what is in flight at this time is aborted.
     hand_over_by: OnceLock<Instant>,
     /// The next epoch, if this pod learned of it while the lease lasted.
-    followed_by: OnceLock<Epoch>,
+    next_epoch: OnceLock<Epoch>,
     /// The tasks that deliver its lanes.
     pub(super) tasks: TaskTracker,
 }
@@ -51,7 +51,7 @@ impl PartitionLease {
             lost: CancellationToken::new(),
             draining: CancellationToken::new(),
             hand_over_by: OnceLock::new(),
-            followed_by: OnceLock::new(),
+            next_epoch: OnceLock::new(),
             tasks: TaskTracker::new(),
         }
     }
@@ -89,13 +89,13 @@ impl PartitionLease {
         }
     }
 
-    /// Redis is in another epoch than this lease, so what it released before is void. If the lease still
-    /// lasts by the clock of this process, no other sender from before that epoch can send. Then this pod can
-    /// vouch for the epoch once it has stopped itself.
+    /// Redis is in another epoch than this lease, so nothing may be sent under it any more. If it
+    /// still lasts by the clock of this process, no other sender from before that epoch can send.
+    /// Then this pod can vouch for the epoch once it has stopped itself.
     pub(super) fn superseded(&self, epoch: Epoch) {
         let is_lost = self.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
-        if !is_lost && self.is_only_one() && epoch != self.owner.epoch {
-            let _ = self.followed_by.set(epoch);
+        if !is_lost && self.is_sole_sender() && epoch != self.owner.epoch {
+            let _ = self.next_epoch.set(epoch);
         }
         self.lost.cancel();
     }
@@ -103,7 +103,7 @@ impl PartitionLease {
     /// The epoch for which this pod can vouch, once nothing is sent under this lease any more: that no sender
     /// of an earlier epoch still sends.
     pub(super) fn vouched(&self) -> Option<Epoch> {
-        self.followed_by.get().copied()
+        self.next_epoch.get().copied()
     }
 
     /// Gives the partition to another pod, at the latest at the time `by`: the other destinations of the
@@ -140,10 +140,10 @@ impl PartitionLease {
 
     /// True while no other sender can send in the partition, unless the partition was given back: the lease
     /// lasts, and its takeover wait is over.
-    pub(super) fn is_only_one(&self) -> bool {
-        let is_only_one =
+    pub(super) fn is_sole_sender(&self) -> bool {
+        let is_sole_sender =
             self.is_unexpired() && *self.takeover_wait_until.borrow() <= Instant::now();
-        is_only_one || planted::is("vouches_after_its_lease")
+        is_sole_sender || planted::is("vouches_after_its_lease")
     }
 
     /// Resolves at once while the lease lasts; otherwise never: the caller is about to be dropped.

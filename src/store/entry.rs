@@ -4,7 +4,7 @@ use super::keys::Claimers;
 use crate::domain::{Destination, Epoch, Ordering, Processing, TransformKind};
 
 /// Which parts of a destination are paused.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 pub struct Paused {
     /// Ingest refuses messages.
     pub ingest: bool,

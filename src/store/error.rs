@@ -32,12 +32,18 @@ pub enum StoreError {
     /// Releases wait until an owner that Redis forgot must have stopped.
     #[error("releases wait for {0} ms after a restart of Redis")]
     TakeoverWait(u64),
+    /// The destination is being removed; nothing has changed.
+    #[error("the destination is being removed; try again later")]
+    BeingRemoved,
     /// The message is not its lane's head.
     #[error("the message is not the head of its lane")]
     WrongHead,
     /// The destination's state does not allow the call; the text says why.
     #[error("{0}")]
     WrongState(String),
+    /// The definition has another version than the caller expected: this one; 0: it does not exist.
+    #[error("the definition has changed meanwhile")]
+    WrongVersion(u64),
     /// Redis did not accept the call; nothing has changed.
     #[error("Redis is not available: {0}")]
     Unavailable(String),
@@ -127,12 +133,14 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "STALE_EPOCH" => StoreError::StaleEpoch(number()),
         "STALE_DEFINITION" => StoreError::StaleDefinition,
         "UNKNOWN_DESTINATION" => StoreError::UnknownDestination,
+        "BEING_REMOVED" => StoreError::BeingRemoved,
         "STALE_CALL" => StoreError::StaleCall,
         "NOT_OWNER" => StoreError::NotOwner,
         "OWNED" => StoreError::Owned { lasts_ms: number(), epoch: nth(1) },
         "TAKEOVER_WAIT" => StoreError::TakeoverWait(number()),
         "WRONG_HEAD" => StoreError::WrongHead,
         "WRONG_STATE" => StoreError::WrongState(detail),
+        "WRONG_VERSION" => StoreError::WrongVersion(number()),
         "NEWER_SCHEMA" => StoreError::NewerSchema(number() as u32),
         "STALE_SCHEMA" => StoreError::StaleSchema(number() as u32),
         "UNREADABLE" => StoreError::Unreadable(detail),

@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// The most halted messages that one query returns.
-const LOOK_MAX: isize = 100;
+const PAGE_MAX: isize = 100;
 /// The most such queries in a row.
 const PAGES_MAX: isize = 20;
 
 const USED_UP: &str = "its attempts were used up";
-const FOR_GOOD: &str = "failed for good";
+const PERMANENT: &str = "failed for good";
 
 /// The kind of tombstone that a policy leaves; `None` if the message stays halted.
 fn leaves_as(policy: OnExhausted) -> Option<Tombstone> {
@@ -32,7 +32,7 @@ fn leaves_as(policy: OnExhausted) -> Option<Tombstone> {
 impl Store {
     /// Applies the policy to those of `failed` that [`Store::fail`] answered with
     /// [`Status::Halted`]. If this fails, the owner of the partition does it later.
-    pub async fn settle_failed(
+    pub async fn apply_policy_to_failed(
         &self,
         entry: &CatalogEntry,
         failed: &[Failed],
@@ -43,7 +43,7 @@ impl Store {
         let halted = failed.iter().zip(statuses).filter(|(_, status)| **status == Status::Halted);
         for (one, _) in halted {
             let sequence = one.token.sequence;
-            let why = if one.is_final { FOR_GOOD } else { USED_UP };
+            let why = if one.is_final { PERMANENT } else { USED_UP };
             match entry.destination.on_exhausted {
                 OnExhausted::Halt => tracing::error!(
                     destination = %name, sequence, why, kind = ?one.error.kind,
@@ -57,7 +57,7 @@ impl Store {
             let lane = entry.destination.lane_of(one.token.key.as_deref(), sequence);
             if one.is_final { &mut for_good } else { &mut used_up }.push((lane, sequence));
         }
-        for (messages, reason) in [(used_up, USED_UP), (for_good, FOR_GOOD)] {
+        for (messages, reason) in [(used_up, USED_UP), (for_good, PERMANENT)] {
             if let Err(error) = self.give_up(entry, &messages, reason).await {
                 tracing::debug!(destination = %name, %error, "cannot apply on_exhausted; the partition's owner will");
             }
@@ -66,7 +66,7 @@ impl Store {
 
     /// Applies the policy to halted messages that no pod has handled. The owner of their partitions
     /// calls it now and then.
-    pub async fn settle_all_halted(&self, some: &[Arc<CatalogEntry>]) {
+    pub async fn apply_policy_to_all_halted(&self, some: &[Arc<CatalogEntry>]) {
         let concerned =
             some.iter().filter(|entry| entry.destination.on_exhausted != OnExhausted::Halt);
         let concerned: Vec<_> = concerned.collect();
@@ -88,7 +88,7 @@ impl Store {
         });
         let halted = concerned.iter().zip(counts).filter(|(_, count)| *count > 0);
         for (entry, _) in halted {
-            if let Err(error) = self.settle_halted(entry).await {
+            if let Err(error) = self.apply_policy_to_halted(entry).await {
                 let name = &entry.destination.name;
                 tracing::debug!(destination = %name, %error, "cannot apply on_exhausted");
             }
@@ -97,9 +97,9 @@ impl Store {
 
     /// Applies the policy to some of a destination's messages that halted in processing. Returns
     /// how many.
-    pub async fn settle_halted(&self, entry: &CatalogEntry) -> Result<usize, StoreError> {
+    pub async fn apply_policy_to_halted(&self, entry: &CatalogEntry) -> Result<usize, StoreError> {
         for page in 0..PAGES_MAX {
-            let from = page * LOOK_MAX;
+            let from = page * PAGE_MAX;
             let (sequences, is_last) = self.halted_in_processing(entry, from).await?;
             if !sequences.is_empty() {
                 let mut messages = self.headers(entry, &sequences).await?;
@@ -134,12 +134,12 @@ impl Store {
     ) -> Result<(Vec<Sequence>, bool), StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
         let mut pipe = redis::pipe();
-        pipe.zrange(keys.halted(), from, from + LOOK_MAX - 1);
+        pipe.zrange(keys.halted(), from, from + PAGE_MAX - 1);
         let (halted,): (Vec<Sequence>,) = self.query(&pipe).await?;
         if halted.is_empty() {
             return Ok((Vec::new(), true));
         }
-        let is_last = halted.len() < LOOK_MAX as usize;
+        let is_last = halted.len() < PAGE_MAX as usize;
         let mut pipe = redis::pipe();
         pipe.hmget(keys.attempts(), &halted);
         let (kept,): (Vec<Option<Bytes>>,) = self.query(&pipe).await?;
@@ -150,7 +150,7 @@ impl Store {
                 sequences.push(sequence);
             }
         }
-        // In the order of arrival: where room for dead letters is short, what is further ahead gets it.
+        // In the order of arrival: if the dead letters have no room for all, the earliest fit in.
         sequences.sort_unstable();
         Ok((sequences, is_last))
     }

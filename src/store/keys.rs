@@ -157,6 +157,11 @@ impl PartitionKeys {
         format!("{}:delayed", self.tag)
     }
 
+    /// The bulk operations of its destinations, by when they began.
+    pub fn operations(&self) -> String {
+        format!("{}:operations", self.tag)
+    }
+
     /// A caller's last call and its answer.
     pub fn call(&self, caller: &str) -> String {
         format!("{}:calls:{caller}", self.tag)
@@ -277,6 +282,11 @@ impl DestinationKeys {
     /// The position that was stamped under an idempotency key.
     pub fn idempotency(&self, idempotency_key: &str) -> String {
         format!("{}:idempotency:{idempotency_key}", self.base)
+    }
+
+    /// The state of a bulk operation.
+    pub fn operation(&self, id: &str) -> String {
+        format!("{}:operation:{id}", self.base)
     }
 
     /// A SCAN pattern that matches all keys of the destination except its hash, and no others.

@@ -66,7 +66,7 @@ pub use transitions::{
     acquire_partition::{Owned, OwnerToken},
     claim::Claimed,
     complete::{Completion, Status},
-    define::Defined,
+    define::{Defined, Replaces},
     extend::Extension,
     fail::Failed,
     ingest::Ingested,

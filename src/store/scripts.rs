@@ -88,6 +88,8 @@ transitions!(
     migrate,
     init_epoch,
     heartbeat,
+    note_operation,
+    cancel_operation,
 );
 
 impl Default for Scripts {

@@ -60,8 +60,10 @@ const NOT_FOUND: Answer = Answer::Status(StatusCode::NOT_FOUND);
 const METHOD_NOT_ALLOWED: Answer = Answer::Status(StatusCode::METHOD_NOT_ALLOWED);
 const REQUEST_TIMEOUT: Answer = Answer::Status(StatusCode::REQUEST_TIMEOUT);
 const CONFLICT: Answer = Answer::Status(StatusCode::CONFLICT);
+const PRECONDITION_FAILED: Answer = Answer::Status(StatusCode::PRECONDITION_FAILED);
 const TOO_LARGE: Answer = Answer::Status(StatusCode::PAYLOAD_TOO_LARGE);
 const UNSUPPORTED: Answer = Answer::Status(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+const UNPROCESSABLE: Answer = Answer::Status(StatusCode::UNPROCESSABLE_ENTITY);
 const TOO_MANY: Answer = Answer::Status(StatusCode::TOO_MANY_REQUESTS);
 const INTERNAL: Answer = Answer::Status(StatusCode::INTERNAL_SERVER_ERROR);
 const UNAVAILABLE: Answer = Answer::Status(StatusCode::SERVICE_UNAVAILABLE);
@@ -91,6 +93,9 @@ codes! {
         "The sequence was never stamped, the message has left and the log no longer has it, or it is not a \
          dead letter. `detail` says which.",
         "Nothing to retry.";
+    UnknownOperation "unknown_operation" NOT_FOUND, "Unknown operation":
+        "There is no bulk operation with this id (any more).",
+        "List the operations of the destination.";
     NotFound "not_found" NOT_FOUND, "Unknown path":
         "This process does not serve this path. The routes that send messages exist only in processes with \
          the role ingest.",
@@ -110,15 +115,24 @@ codes! {
     InvalidFrame "invalid_frame" ONLY_TCP, "Incomplete frame":
         "The connection ended within a frame; a last line without its `\\n` is not a message.",
         "Connect again and send the whole frame.";
-    IdempotencyConflict "idempotency_conflict" CONFLICT, "Idempotency key used before":
+    IdempotencyConflict "idempotency_conflict" UNPROCESSABLE, "Idempotency key used before":
         "The idempotency key was used before for another body.",
         "Use a new key for a new message.";
+    NoKey "no_key" UNPROCESSABLE, "No key in the message":
+        "The destination takes its ordering key or idempotency key from the message (`key_from`, \
+         `idempotency_key_from`), and the message does not have it, or it is not one text of allowed length. \
+         Nothing was stored for this destination.",
+        "Read `detail`. Send the key, or change where the destination takes it from.";
     DefinedInFile "defined_in_file" CONFLICT, "Defined in the configuration file":
         "The destination or topic belongs to the configuration file of this process.",
         "Change the file.";
     WrongState "wrong_state" CONFLICT, "Not possible in this state":
         "The state of the destination, lane or message does not allow the call. `detail` says why.",
         "Read `detail`.";
+    WrongVersion "wrong_version" PRECONDITION_FAILED, "Changed meanwhile":
+        "`If-Match` names another version of the definition than the current one, or `If-None-Match: *` met a \
+         definition. Nothing was changed.",
+        "Read the definition again, and repeat the change on it.";
     BodyTooLarge "body_too_large" TOO_LARGE, "Body too large":
         "The body is longer than `http.body_bytes_max`, or the request is longer than `http.batch_bytes_max`.",
         "Send less, or raise the limit.";
@@ -136,7 +150,7 @@ codes! {
          type. Part of the call may have been carried out, but no message that was refused with this code was \
          stored. Other lanes and destinations continue.",
         "See `/readyz` and the log; then run `reseq repair`.";
-    Paused "paused" UNAVAILABLE, "Ingest paused":
+    Paused "paused" TOO_MANY, "Ingest paused":
         "Ingest of the destination is paused. Nothing was stored.",
         "Send again after somebody resumes it.";
     MemoryHigh "memory_high" UNAVAILABLE, "Redis memory high":
@@ -162,6 +176,10 @@ codes! {
         "An earlier message of the same batch or connection was not stored, and this one must not overtake \
          it. Nothing was stored.",
         "Send the earlier message and this one again, in order.";
+    KeyUnavailable "key_unavailable" UNAVAILABLE, "Key not found in time":
+        "The expression of `key_from` or `idempotency_key_from` did not end within 1 s, or its process died. \
+         Nothing was stored.",
+        "Send again after `Retry-After`. If it fails each time, change the expression.";
     NoRoom "no_room" UNAVAILABLE, "Too many bytes in flight":
         "The process holds as many bytes of bodies as `ingest.bytes_in_flight_max` allows. Nothing was stored.",
         "Send again later, or to another process.";
@@ -178,6 +196,11 @@ impl Code {
     /// The code as clients read it.
     pub const fn as_str(self) -> &'static str {
         self.entry().text
+    }
+
+    /// The path of the page that explains the code; the `type` of its problems.
+    pub fn page(self) -> String {
+        format!("/problems/{}", self.as_str())
     }
 
     /// The HTTP status. A code that exists only over TCP has the status of a bad request.

@@ -6,7 +6,7 @@
 //! reseq-key           if the message has an ordering key
 //! reseq-origin        if it was redriven or replayed: the original's <destination>/<epoch>/<sequence>
 //! content-type        the body's
-//! x-…, ce-…, trace…   the message's own headers
+//! x-…, webhook-…, …   the message's own headers: those that travel (`forward_headers`)
 //! authorization, …    the static headers of the definition; they override the message's
 //!
 //! <body>
@@ -36,7 +36,10 @@ pub use response::{
 };
 
 use super::envelope::origin_text;
-use crate::domain::{ErrorKind, Stamped, destination::Headers};
+use crate::domain::{
+    ErrorKind, Stamped,
+    destination::{Headers, is_reserved},
+};
 
 /// Time limit to connect.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -212,7 +215,10 @@ impl Endpoint {
 
     fn request_headers(&self, message: &Stamped, attempt: u32) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(16);
-        for (name, value) in &message.message.headers {
+        // None of them is reserved, since ingest lets no such header travel; but nothing of a message
+        // may pass for a header of Reseq.
+        let own = message.message.headers.iter().filter(|(name, _)| !is_reserved(name));
+        for (name, value) in own {
             let name = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(value.as_bytes());
             if let (Ok(name), Ok(value)) = (name, value) {
@@ -308,6 +314,38 @@ mod tests {
         let sent = sent.keys().map(HeaderName::as_str).filter(|name| name.starts_with("reseq-"));
         let sent: std::collections::BTreeSet<&str> = sent.collect();
         assert_eq!(sent, DELIVERY_HEADERS.into());
+    }
+
+    #[test]
+    fn no_header_of_a_message_passes_for_one_of_reseq_or_of_the_definition() {
+        use crate::domain::{Body, Message, Position};
+
+        let names = [
+            "content-type",
+            "content-length",
+            "host",
+            "idempotency-key",
+            "reseq-attempt",
+            "reseq-key",
+            "reseq-origin",
+            "transfer-encoding",
+            "authorization",
+            "x-tenant",
+            "webhook-id",
+        ];
+        // No content type and no key, so that Reseq itself sets neither.
+        let body = Body { content_type: String::new(), bytes: Bytes::new() };
+        let headers = names.map(|name| (name.to_owned(), "forged".to_owned())).into();
+        let message = Message { id: "i".into(), key: None, headers, body, received_ms: 0 };
+        let position = Position { epoch: 1, sequence: 1 };
+        let stamped = Stamped::new("erp".parse().unwrap(), position, None, message);
+        let of_definition = [("authorization".to_owned(), "Bearer x".to_owned())].into();
+        let endpoint = Endpoint::new(Client::new(), "http://h/", &of_definition, 1);
+        let sent = endpoint.request_headers(&stamped, 1);
+        let forged = sent.iter().filter(|(_, value)| *value == "forged");
+        let forged: Vec<&str> = forged.map(|(name, _)| name.as_str()).collect();
+        assert_eq!(forged, ["x-tenant", "webhook-id"]);
+        assert_eq!(sent["authorization"], "Bearer x");
     }
 
     #[test]

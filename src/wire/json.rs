@@ -1,10 +1,9 @@
-//! JSON of message parts, for all places that show whole messages: workers, batches, the API,
-//! expressions.
-
-use std::collections::BTreeMap;
+//! JSON of message parts, for all places that show whole messages: workers, batches, the API.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+
+pub use crate::domain::message::joined_headers;
 
 /// The most levels of JSON around a body in answers, batches and envelopes.
 pub const AROUND: usize = 4;
@@ -139,21 +138,6 @@ fn has_half_a_pair(string: &[u8]) -> bool {
     false
 }
 
-/// Merges headers of the same name, joining their values as RFC 9110, 5.3 allows.
-pub fn joined_headers(headers: &[(String, String)]) -> BTreeMap<String, String> {
-    let mut joined: BTreeMap<String, String> = BTreeMap::new();
-    for (name, value) in headers {
-        joined
-            .entry(name.clone())
-            .and_modify(|whole| {
-                whole.push_str(", ");
-                whole.push_str(value);
-            })
-            .or_insert_with(|| value.clone());
-    }
-    joined
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,13 +191,5 @@ mod tests {
         assert!(is_deeper(object.as_bytes(), 128) && !is_deeper(object.as_bytes(), 129));
         // The deepest possible body: nothing recurses.
         assert!(embeddable(&nested(500_000), 128).is_none());
-    }
-
-    #[test]
-    fn values_of_one_name_are_joined_in_their_order() {
-        let headers = [("x-a", ""), ("x-b", "1"), ("x-a", "2")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let joined = joined_headers(&headers);
-        assert_eq!((joined["x-a"].as_str(), joined["x-b"].as_str()), (", 2", "1"));
     }
 }

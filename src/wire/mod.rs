@@ -1,7 +1,7 @@
 //! Wire formats that ingest, processor and sender share: TCP framing ([`FrameCodec`]), answers to
 //! frames ([`answer`]) and to batches ([`accepted`]), a message as an HTTP request ([`http`]),
 //! messages as JSON ([`envelope`]), the JSON of their parts ([`json`]), the codes of errors
-//! ([`code`]), and the [`problem`] that carries one.
+//! ([`code`]), the [`problem`] that carries one, and the parts of a request that it calls [`invalid`].
 
 use std::io;
 
@@ -15,15 +15,17 @@ use crate::domain::Framing;
 pub mod accepted;
 pub mod answer;
 pub mod code;
+pub mod document;
 pub mod envelope;
 pub mod http;
+pub mod idempotency_key;
+pub mod invalid;
 pub mod json;
 pub mod pace;
 pub mod peer;
 pub mod problem;
 
-/// The header that carries the id of a request.
-pub const REQUEST_ID: &str = "x-request-id";
+pub use crate::domain::destination::REQUEST_ID;
 
 #[cfg(test)]
 mod tests;

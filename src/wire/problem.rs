@@ -6,12 +6,47 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use serde::Serialize;
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
-use super::code::Code;
+use super::{
+    code::Code,
+    invalid::{InvalidPart, Location},
+};
 
+/// The content type of a problem.
+pub const MEDIA_TYPE: &str = "application/problem+json";
 /// `Retry-After` of temporary problems, in seconds.
 const RETRY_AFTER_SECONDS: u64 = 1;
+
+/// A problem as its JSON (RFC 9457).
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemObject {
+    /// The path of a page that explains the code.
+    r#type: String,
+    /// What the code means, in a few words.
+    title: String,
+    /// The HTTP status.
+    status: u16,
+    /// The stable code that clients may rely on.
+    code: String,
+    /// What happened and what to do, for people.
+    detail: String,
+    /// The invalid parts of the request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<InvalidPart>,
+    /// The `x-request-id` of the request. Absent in a line of a batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
+    /// Seconds until the same request may succeed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+    #[serde(flatten)]
+    #[schema(ignore)]
+    more: Map<String, Value>,
+}
 
 /// A problem, as `application/problem+json`.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +57,8 @@ pub struct Problem {
     pub code: Code,
     /// What happened and what to do, as text.
     pub detail: String,
+    /// The parts of the request that are invalid.
+    pub errors: Vec<InvalidPart>,
     /// More members of the object.
     pub more: Map<String, Value>,
 }
@@ -29,7 +66,8 @@ pub struct Problem {
 impl Problem {
     /// A problem with the status of its code.
     pub fn new(code: Code, detail: impl Into<String>) -> Problem {
-        Problem { status: code.status(), code, detail: detail.into(), more: Map::new() }
+        let (status, detail) = (code.status(), detail.into());
+        Problem { status, code, detail, errors: Vec::new(), more: Map::new() }
     }
 
     /// How many seconds to wait before the same request may succeed; none if it cannot.
@@ -42,9 +80,27 @@ impl Problem {
         matches!(self.code, Code::Damaged | Code::Unreadable)
     }
 
-    /// A 400: the request is invalid.
+    /// A 400: a part of the body is invalid. `detail` begins with its path and a colon.
     pub fn invalid_field(detail: impl Into<String>) -> Problem {
-        Problem::new(Code::InvalidField, detail)
+        Problem::invalid(Location::Body, detail)
+    }
+
+    /// A 400: a parameter of the query or the path is invalid. `detail` begins with its name and a
+    /// colon.
+    pub fn invalid_parameter(detail: impl Into<String>) -> Problem {
+        Problem::invalid(Location::Parameter, detail)
+    }
+
+    /// A 400: a header is invalid. `detail` begins with its name and a colon.
+    pub fn invalid_header(detail: impl Into<String>) -> Problem {
+        Problem::invalid(Location::Header, detail)
+    }
+
+    /// A 400: the part of the request with which `detail` begins is invalid.
+    pub fn invalid(location: Location, detail: impl Into<String>) -> Problem {
+        let detail = detail.into();
+        let errors = vec![InvalidPart::of(location, &detail)];
+        Problem { errors, ..Problem::new(Code::InvalidField, detail) }
     }
 
     /// A 404.
@@ -88,21 +144,17 @@ impl Problem {
 
     /// The JSON, with `request_id` if it is known.
     pub fn json(&self, request_id: Option<&str>) -> Value {
-        let mut object = self.more.clone();
-        object.extend([
-            ("type".to_owned(), json!("about:blank")),
-            ("title".to_owned(), json!(self.status.canonical_reason().unwrap_or("Problem"))),
-            ("status".to_owned(), json!(self.status.as_u16())),
-            ("detail".to_owned(), json!(self.detail)),
-            ("code".to_owned(), json!(self.code.as_str())),
-        ]);
-        if let Some(id) = request_id {
-            object.insert("request_id".to_owned(), json!(id));
-        }
-        if let Some(seconds) = self.retry_after() {
-            object.insert("retry_after".to_owned(), json!(seconds));
-        }
-        Value::Object(object)
+        json!(ProblemObject {
+            r#type: self.code.page(),
+            title: self.code.title().to_owned(),
+            status: self.status.as_u16(),
+            code: self.code.as_str().to_owned(),
+            detail: self.detail.clone(),
+            errors: self.errors.clone(),
+            request_id: request_id.map(str::to_owned),
+            retry_after: self.retry_after(),
+            more: self.more.clone(),
+        })
     }
 
     /// The complete answer.
@@ -110,7 +162,7 @@ impl Problem {
         let mut response = Response::new(Body::from(self.json(request_id).to_string()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        let media_type = HeaderValue::from_static("application/problem+json");
+        let media_type = HeaderValue::from_static(MEDIA_TYPE);
         headers.insert(header::CONTENT_TYPE, media_type);
         if let Some(seconds) = self.retry_after() {
             headers.insert(header::RETRY_AFTER, seconds.into());

@@ -5,13 +5,15 @@ use std::path::Path;
 use reseq::{config::Config, domain::Destination};
 
 /// Alternatives to the defaults, which the example shows commented out.
-const ALTERNATIVES: [&str; 6] = [
+const ALTERNATIVES: [&str; 8] = [
     "# kind = \"http\"",
     "# url = \"http://127.0.0.1:9002/\"",
     "# name = \"...\"",
     "# headers = { authorization = \"Bearer ...\" }",
     "# kind = \"jq\"",
     "# expression = \"{ order: .number, tenant: $headers[\\\"x-tenant\\\"] }\"",
+    "# key_from = { jq = \".data.customer\" }",
+    "# idempotency_key_from = { header = \"x-github-delivery\" }",
 ];
 
 /// The example with its commented-out fields in force, except these lines.
@@ -58,11 +60,12 @@ fn every_field_is_shown_with_its_default() {
 
 #[test]
 fn the_alternatives_shown_are_valid() {
-    let [http, url, name, _, jq, expression] = ALTERNATIVES;
+    let [http, url, name, _, jq, expression, ..] = ALTERNATIVES;
     let config = load(&example_without(&["kind = \"none\"", name, jq, expression]));
     let destination = &config.destinations[0];
     assert!(destination.transform.url.is_some());
     assert!(!destination.headers.is_empty() && !destination.transform.headers.is_empty());
+    assert!(destination.key_from.is_some() && destination.idempotency_key_from.is_some());
     let config = load(&example_without(&["kind = \"none\"", http, url, name]));
     assert!(config.destinations[0].transform.expression.is_some());
 }

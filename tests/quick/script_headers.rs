@@ -82,7 +82,11 @@ impl Header {
         for reply in self.whole_code().split("error_reply(").skip(1) {
             let (_, named) = reply.split_once('\'').expect("an error has a name");
             let name = named.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_');
-            errors.insert(name.collect());
+            let name: String = name.collect();
+            // Redis takes a reply of one word for a text, and calls the error ERR.
+            let has_text = named[name.len()..].starts_with(' ');
+            assert!(has_text, "{}: {name} needs a text behind its name", self.name);
+            errors.insert(name);
         }
         errors
     }

@@ -17,21 +17,22 @@ use support::{
 };
 
 /// The modules, and what each may import of the others. Arrows point down only.
-const ARROWS: [(&str, &[&[&str]]); 16] = [
+const ARROWS: [(&str, &[&[&str]]); 17] = [
     ("domain", &[]),
     ("faults", &[]),
     ("telemetry", &[]),
     ("config", &[&["domain"]]),
     ("wire", &[&["domain"]]),
+    ("jq", &[&["domain"]]),
     ("redis_client", &[&["config", "telemetry"]]),
     ("store", &[&["domain", "config", "telemetry", "faults", "redis_client"]]),
-    ("ingest", STAGE),
-    ("processor", STAGE),
+    ("ingest", STAGE_WITH_JQ),
+    ("processor", STAGE_WITH_JQ),
     ("sender", STAGE),
     ("api", STAGE),
-    ("app", &[BASE, STAGES, &["redis_client", "faults"]]),
+    ("app", &[BASE, STAGES, &["redis_client", "faults", "jq"]]),
     ("harness", &[&["config", "redis_client"]]),
-    ("cli", &[BASE, STAGES, &["redis_client", "app", "harness"]]),
+    ("cli", &[BASE, STAGES, &["redis_client", "app", "harness", "jq"]]),
     ("main", &[&["cli"]]),
     ("bench", &[&["domain", "config", "wire", "processor", "app", "cli", "harness"]]),
 ];
@@ -40,6 +41,7 @@ const BASE: &[&str] = &["store", "domain", "wire", "config", "telemetry"];
 
 /// Ingest, processor and sender never import each other: they meet in Redis.
 const STAGE: &[&[&str]] = &[BASE, &["faults"]];
+const STAGE_WITH_JQ: &[&[&str]] = &[BASE, &["faults", "jq"]];
 const STAGES: &[&str] = &["ingest", "processor", "sender", "api"];
 
 /// The most lines of a file, except tests.

@@ -55,7 +55,7 @@ fn set_aside(letters: &Value) {
         POISON.iter().map(|item| json!({"sequence": item + 1, "attempts": 3})).collect();
     assert_eq!(letters["letters"], json!(set_aside), "{letters}");
     assert_eq!((&letters["body"], &letters["error"]), (&json!({"item": 10}), &json!(500)));
-    assert_eq!((&letters["would_redrive"], &letters["redriven"]), (&json!(4), &json!(4)));
+    assert_eq!((&letters["matched"], &letters["redriven"]), (&json!(4), &json!(4)));
     assert_eq!(numbers_of(&letters["after"]), POISON, "{letters}");
     let origins = letters["origins"].as_array().unwrap();
     assert_eq!(origins.len(), 4, "{letters}");

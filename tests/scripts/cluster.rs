@@ -135,17 +135,41 @@ async fn live(
     let heads = release(at, &calls, &[("a", 4, 9), ("b", 2, 9), ("{c}", 3, 0)]).await;
     assert!(heads.is_empty(), "the next are not ready: {heads:?}");
     assert_eq!(ask::<(u64, u64)>(at, &calls.resign_partition("me")).await.0, 1);
+    note_operations(at, &calls).await;
 
     let (_, pending): (String, u64) = ask(at, &calls.remove()).await;
     assert_eq!(pending, 3);
     let leases = [calls.member(5, "s2"), calls.member(6, "s1"), calls.member(7, "s2")];
-    assert_eq!(ask::<u64>(at, &calls.remove_batch(&lanes, &[5, 6, 7], &leases, &[])).await, 3);
+    let mut batch = calls.remove_batch(&lanes, &[5, 6, 7], &leases, &[]);
+    batch.keys.extend(OPERATIONS.map(|id| calls.keys.operation(id)));
+    assert_eq!(ask::<u64>(at, &batch).await, 3);
     let forgotten: u64 = ask(at, &calls.forget()).await;
     assert!(forgotten >= calls.epoch.parse().unwrap());
     let of_partition = format!("{}*", calls.keys.hash());
     let left: Vec<String> = redis::cmd("KEYS").arg(of_partition).query_async(at).await.unwrap();
     assert!(left.iter().all(|key| key.contains(":idempotency:")), "{left:?}");
     assert_eq!(ask::<u64>(&mut connections[index], &calls.index("")).await, 1);
+}
+
+/// Bulk operations, one more than are kept.
+const OPERATIONS: [&str; 3] = ["first", "second", "{third}"];
+
+/// Bulk operations are noted. The process that runs one hears that it was cancelled.
+async fn note_operations(at: &mut MultiplexedConnection, calls: &Calls) {
+    for id in OPERATIONS {
+        assert_eq!(ask::<u8>(at, &calls.note_operation(id, "{}")).await, 0, "nobody cancelled it");
+    }
+    let cancelled: Option<String> = ask(at, &calls.cancel_operation("second")).await;
+    assert_eq!(cancelled.as_deref(), Some("{}"));
+    assert_eq!(ask::<u8>(at, &calls.note_operation("second", "{}")).await, 1);
+    let unknown: Option<String> = ask(at, &calls.cancel_operation("fourth")).await;
+    assert_eq!(unknown, None, "nothing is made of what nobody runs");
+    let key = calls.keys.partition.operations();
+    let kept: Vec<String> =
+        redis::cmd("ZRANGE").arg(key).arg(0).arg(-1).query_async(at).await.unwrap();
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    let left = calls.keys.operation("fourth");
+    assert_eq!(redis::cmd("EXISTS").arg(left).query_async::<u8>(at).await.unwrap(), 0);
 }
 
 /// The first sequence of each releasable run.

@@ -429,7 +429,7 @@ fn every_script_has_commands_to_lack() {
 
 /// A destination with messages in all states, in two lanes. Lane `a`: 1 is halted, 3 delayed, 5 and
 /// 9 claimed, 7 ready. Lane `b`: 2 ready, 4 and 6 claimed, 8 a tombstone and a dead letter, 10 waiting.
-/// There is a withdrawal for 6.
+/// There is a withdrawal for 6, and a bulk operation.
 async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     redis::cmd("FLUSHALL").exec_async(connection).await.unwrap();
     let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
@@ -450,6 +450,7 @@ async fn populate(connection: &mut MultiplexedConnection) -> Calls {
     run(connection, &calls.withdraw("c", "", &lanes, &[(2, 6)])).await;
     run(connection, &calls.halt("me", "a", 1)).await;
     run(connection, &calls.index("1 - {}")).await;
+    run(connection, &calls.note_operation("purge-1", "{}")).await;
     let partition = &calls.keys.partition;
     let over = [(partition.leases(), calls.member(5, "s1")), (partition.delayed(), "erp/3".into())];
     for (key, member) in over {
@@ -491,6 +492,8 @@ fn calls_of(calls: &Calls) -> Vec<Call> {
         calls.discard(&[8]),
         calls.expire("0"),
         calls.pause("delivery"),
+        calls.note_operation("purge-1", "{\"affected\":1}"),
+        calls.cancel_operation("purge-1"),
         calls.define("{\"other\":1}"),
         calls.index(&newer),
         calls.remove(),

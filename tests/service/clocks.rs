@@ -186,11 +186,11 @@ async fn delays_and_idempotency_windows_are_by_the_clock_of_redis() {
     let begun = Instant::now();
     let mut due: Vec<String> = Vec::new();
     for (at, door) in doors.iter().enumerate() {
-        let not_before = UNIX_EPOCH + Duration::from_millis(now_ms()) + DELAY;
-        let not_before = time::OffsetDateTime::from(not_before);
+        let due_at = UNIX_EPOCH + Duration::from_millis(now_ms()) + DELAY;
+        let due_at = time::OffsetDateTime::from(due_at);
         let format = &time::format_description::well_known::Rfc3339;
-        let not_before = not_before.format(format).unwrap();
-        for (header, value) in [("Reseq-Delay", "2s"), ("Reseq-Not-Before", not_before.as_str())] {
+        let due_at = due_at.format(format).unwrap();
+        for (header, value) in [("Reseq-Delay", "2s"), ("Reseq-Due-At", due_at.as_str())] {
             let body = format!("{header} through {at}");
             assert_eq!(put(door, &body, &[(header, value)]).await["duplicate"], false, "{body}");
             due.push(body);

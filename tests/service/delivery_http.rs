@@ -90,9 +90,9 @@ async fn every_2xx_accepts_and_everything_else_refuses() {
             AttemptError::new(Stage::Delivery, ErrorKind::Status, format!("status {status}"));
         assert_eq!((error, retry_after), (expected.with_status(status), None));
         let expected = match status {
-            400 | 413 | 415 | 422 => Finality::Final,
+            400 | 413 | 415 | 422 => Finality::Permanent,
             410 => Finality::Halts,
-            _ => Finality::Again,
+            _ => Finality::Retryable,
         };
         assert_eq!(finality, expected, "{status}");
     }
@@ -165,7 +165,7 @@ async fn no_connection_and_a_broken_one_are_refusals_without_secrets() {
         deliver(&*connect(&destination(&rude), &client, JSON_DEPTH_MAX), message("x"), 1).await;
     let (reason, _) = refused(verdict.clone());
     assert!(reason.starts_with("no whole answer: "), "{reason}");
-    assert_eq!(kind(verdict), (ErrorKind::Connection, Finality::Again));
+    assert_eq!(kind(verdict), (ErrorKind::Connection, Finality::Retryable));
 
     let mut broken = destination(&nobody);
     broken.url = "http://[s3cret".into();
@@ -182,7 +182,7 @@ async fn a_slow_receiver_is_a_time_out_unless_it_has_said_2xx() {
     let verdict = deliver(&*connect(&silent, &client, JSON_DEPTH_MAX), message("x"), 1).await;
     let (error, _, finality) = parts(verdict);
     assert_eq!((&*error.detail, error.kind), ("timed out after 50 ms", ErrorKind::Timeout));
-    assert_eq!(finality, Finality::Again);
+    assert_eq!(finality, Finality::Retryable);
 
     let dribbling = receiver(endless).await;
     let mut destination = destination(&dribbling.url());
@@ -294,13 +294,13 @@ async fn a_2xx_may_accept_the_beginning_of_a_batch() {
     let nothing = receiver(|| ([("retry-after", "7")], r#"{"accepted": 0}"#)).await;
     let verdict = batches_to(&nothing, |_| {}).deliver(&three(), 1).await;
     let (error, wait, finality) = parts(verdict);
-    assert_eq!((error.status, finality), (Some(200), Finality::Again));
+    assert_eq!((error.status, finality), (Some(200), Finality::Retryable));
     assert_eq!(error.detail, "status 200: none of 3 was accepted");
     assert_eq!(wait, Some(Duration::from_secs(7)));
 
     let dribbling = receiver(endless).await;
     let batches = batches_to(&dribbling, |destination| destination.delivery.timeout_ms = 300);
-    let again = (ErrorKind::Timeout, Finality::Again);
+    let again = (ErrorKind::Timeout, Finality::Retryable);
     assert_eq!(kind(batches.deliver(&three(), 1).await), again);
 }
 
@@ -344,7 +344,7 @@ async fn a_2xx_that_cannot_be_understood_accepts_nothing_of_a_batch() {
         let verdict = batches_to(&receiver, |_| {}).deliver(&three(), 1).await;
         assert!(matches!(verdict, Verdict::Refused { accepted: 0, .. }), "{shown}: {verdict:?}");
         let (error, _, finality) = parts(verdict);
-        assert_eq!((error.status, finality), (Some(200), Finality::Again), "{shown}");
+        assert_eq!((error.status, finality), (Some(200), Finality::Retryable), "{shown}");
         assert!(error.detail.starts_with("status 200: none of 3 was accepted: "), "{shown}");
         assert!(error.detail.contains(named), "{shown}: {}", error.detail);
     }
@@ -367,6 +367,6 @@ async fn an_answer_to_a_batch_that_breaks_off_accepts_nothing() {
         destination.delivery.batch_max = 3;
         let verdict =
             connect(&destination, &client().unwrap(), JSON_DEPTH_MAX).deliver(&three(), 1).await;
-        assert_eq!(parts(verdict).2, Finality::Again, "{answer}");
+        assert_eq!(parts(verdict).2, Finality::Retryable, "{answer}");
     }
 }

@@ -86,7 +86,7 @@ fn refused(kind: ErrorKind, reason: &str, finality: Finality) -> Verdict {
 }
 
 fn rejected(reason: &str) -> Verdict {
-    refused(ErrorKind::Rejected, reason, Finality::Final)
+    refused(ErrorKind::Rejected, reason, Finality::Permanent)
 }
 
 fn reason(verdict: Verdict) -> (String, ErrorKind, Finality) {
@@ -111,7 +111,7 @@ async fn each_answer_has_its_verdict_and_the_connection_is_kept() {
     let again = |retry_after| {
         let reason = "the receiver answered RETRY";
         let error = AttemptError::new(Stage::Delivery, ErrorKind::Status, reason);
-        Verdict::Refused { accepted: 0, error, retry_after, finality: Finality::Again }
+        Verdict::Refused { accepted: 0, error, retry_after, finality: Finality::Retryable }
     };
     let table: [(&[u8], Verdict); 5] = [
         (b"OK \r\n", Verdict::Accepted(1)),
@@ -165,7 +165,7 @@ async fn a_body_with_a_line_break_is_refused_before_anything_is_sent() {
     let peer = peer(|_| {}).await;
     let verdict = deliver(&*peer.delivery, message("a\nb")).await;
     let (reason, kind, finality) = reason(verdict);
-    assert_eq!((kind, finality), (ErrorKind::Unsendable, Finality::Final));
+    assert_eq!((kind, finality), (ErrorKind::Unsendable, Finality::Permanent));
     assert!(reason.contains(r#"use framing = "length""#), "{reason}");
     let (verdict, _) = peer.first_exchange("c", b"c\n", b"OK\n").await;
     assert_eq!(verdict, Verdict::Accepted(1));
@@ -184,7 +184,7 @@ async fn odd_answers_refuse_and_close_the_connection() {
     for (answer, part) in table {
         let (verdict, stream) = peer.first_exchange("x", b"x\n", answer).await;
         let (reason, kind, finality) = reason(verdict);
-        assert_eq!((kind, finality), (ErrorKind::Status, Finality::Again));
+        assert_eq!((kind, finality), (ErrorKind::Status, Finality::Retryable));
         assert!(reason.contains(part), "{reason}");
         assert_closed(stream).await;
     }
@@ -211,7 +211,7 @@ async fn an_end_before_or_within_the_answer_refuses() {
             };
             let (verdict, ()) = tokio::join!(deliver(&*peer.delivery, message), receive);
             let kind = ErrorKind::Connection;
-            assert_eq!(verdict, refused(kind, expected, Finality::Again));
+            assert_eq!(verdict, refused(kind, expected, Finality::Retryable));
         }
     }
 }
@@ -231,7 +231,7 @@ async fn a_second_answer_closes_the_connection_for_it_could_be_taken_for_the_nex
 async fn a_receiver_that_does_not_answer_times_out_and_loses_the_connection() {
     let peer = peer(|d| d.delivery.timeout_ms = 200).await;
     let (verdict, stream) = peer.first_exchange("x", b"x\n", b"O").await;
-    let expected = refused(ErrorKind::Timeout, "timed out after 200 ms", Finality::Again);
+    let expected = refused(ErrorKind::Timeout, "timed out after 200 ms", Finality::Retryable);
     assert_eq!(verdict, expected);
     assert_closed(stream).await;
 }
@@ -242,7 +242,7 @@ async fn nobody_there_is_a_refusal() {
     let destination = Destination::new("erp".parse().unwrap(), url);
     let delivery = connect(&destination, &client().unwrap(), JSON_DEPTH_MAX);
     let (reason, kind, finality) = reason(deliver(&*delivery, message("x")).await);
-    assert_eq!((kind, finality), (ErrorKind::Connection, Finality::Again));
+    assert_eq!((kind, finality), (ErrorKind::Connection, Finality::Retryable));
     assert!(reason.starts_with("no connection: "), "{reason}");
 }
 
@@ -372,9 +372,9 @@ async fn the_frames_of_a_window_are_there_before_the_first_is_answered() {
 async fn a_window_ends_at_the_first_refusal_and_its_connection_with_it() {
     let peer = peer(|d| d.delivery.window_max = 4).await;
     for (answers, reason, finality) in [
-        ("OK\nREJECT no\n", "rejected: no", Finality::Final),
-        ("OK\nRETRY\nOK\n", "the receiver answered RETRY", Finality::Again),
-        ("OK\nperhaps\n", "perhaps", Finality::Again),
+        ("OK\nREJECT no\n", "rejected: no", Finality::Permanent),
+        ("OK\nRETRY\nOK\n", "the receiver answered RETRY", Finality::Retryable),
+        ("OK\nperhaps\n", "perhaps", Finality::Retryable),
     ] {
         let (verdict, stream) =
             window(&peer, &["1", "2", "3"], b"1\n2\n3\n", answers.as_bytes()).await;

@@ -16,6 +16,7 @@ mod journey_faults;
 mod journey_order;
 mod library;
 mod node_worker;
+mod openapi;
 mod operations;
 mod policies;
 mod topics;

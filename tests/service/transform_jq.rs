@@ -9,7 +9,8 @@ use common::{message, message_with_everything};
 use reseq::{
     config::Config,
     domain::{self, Body, Stamped, TransformKind},
-    processor::transform::{Failure, Jq, Output, Transform, jq::Program},
+    jq::Program,
+    processor::transform::{Failure, Jq, Output, Transform},
 };
 use support::wait::{eventually, within};
 

@@ -81,6 +81,7 @@ pub async fn through_the_store(
     }
     life.deliver().await;
     life.set_aside().await;
+    life.operate().await;
     let repair = store.repair(&life.known, false, &CancellationToken::new()).await.unwrap();
     assert_eq!((repair.items, repair.counters_verified), (Vec::new(), true));
     store.resign_partition(partition, &life.owner.token, None).await.unwrap();
@@ -232,6 +233,19 @@ impl Life<'_> {
         let catalog = Catalog::load(store.clone()).await.unwrap();
         self.known = CatalogEntry::clone(&catalog.get(name.as_str()).unwrap());
         assert!(self.known.paused.delivery && self.known.version > known.version);
+    }
+}
+
+impl Life<'_> {
+    /// Notes a bulk operation, and cancels it.
+    async fn operate(&self) {
+        let (store, known) = (self.store, &self.known);
+        assert!(!store.note_operation(known, "one", "begun").await.unwrap());
+        assert_eq!(store.cancel_operation(known, "one").await.unwrap().as_deref(), Some("begun"));
+        assert_eq!(store.cancel_operation(known, "other").await.unwrap(), None);
+        assert!(store.note_operation(known, "one", "going on").await.unwrap(), "it is cancelled");
+        assert_eq!(store.operations(known).await.unwrap(), ["going on"]);
+        assert_eq!(store.operation(known, "one").await.unwrap().as_deref(), Some("going on"));
     }
 }
 

@@ -99,13 +99,29 @@ async fn fill(world: &World, names: &[&str], wanted: u64) -> Result<(), String> 
             let request = request.timeout(ANSWER_MAX).body(body.clone());
             async move {
                 // The next round sends what was not accepted.
-                if let Ok(answer) = request.send().await {
-                    let _ = answer.bytes().await;
-                }
+                let answer = request.send().await.ok()?.text().await.ok()?;
+                answer.contains("unknown_destination").then_some(())
             }
         });
-        join_all(requests).await;
+        if join_all(requests).await.contains(&Some(())) {
+            // A failover has lost the definition, or the end of the removal before it.
+            for name in names {
+                define(world, name, "worker").await?;
+            }
+        }
     }
+}
+
+/// Purges `PURGED` once, and waits for the end of that.
+async fn purge_once(world: &World) -> Result<(), String> {
+    let purge = format!("{}/purge", path(PURGED));
+    let begun = admin::done(world, Method::POST, &purge, json!({})).await?;
+    let id = begun["id"].as_str().ok_or_else(|| format!("no operation: {begun}"))?;
+    let operation = format!("{}/operations/{id}", path(PURGED));
+    // It shows as interrupted if its pod was killed; a lost primary may take it with it.
+    let has_ended =
+        |status: u16, now: &Value| status == 404 || status == 200 && now["state"] != "running";
+    admin::ask(world, Method::GET, &operation, Value::Null, has_ended).await.map(drop)
 }
 
 /// Cancels everything that waits in `PURGED`.
@@ -113,10 +129,9 @@ pub async fn purge(world: &World) -> Result<(), String> {
     let _alone = PURGING.lock().await;
     fill(world, &[PURGED], WAITING).await?;
     let before = stats(world, PURGED).await?;
-    let purge = format!("{}/purge", path(PURGED));
-    admin::done(world, Method::POST, &purge, json!({})).await?;
     // A lost primary may take cancellations with it; then they are repeated.
     loop {
+        purge_once(world).await?;
         let after = stats(world, PURGED).await?;
         if after["pending"] == 0 {
             let cancelled = |numbers: &Value| numbers["cancelled_total"].as_u64().unwrap_or(0);
@@ -126,7 +141,6 @@ pub async fn purge(world: &World) -> Result<(), String> {
                 false => Err(format!("only {count} were cancelled: {after}")),
             };
         }
-        admin::done(world, Method::POST, &purge, json!({})).await?;
     }
 }
 

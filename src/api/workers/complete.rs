@@ -8,6 +8,7 @@ use axum::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::{
     CALL_BYTES_MAX, ITEMS_MAX, Items, Results, bytes_left, group, messages_of, unless_damaged,
@@ -16,25 +17,35 @@ use crate::{
     api::{Api, read_json},
     domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
     store::{CatalogEntry, Completion, Status, chunks_by_size, server_clock_ms},
-    wire::{json::even_null, problem::Problem},
+    wire::{document, json::even_null, problem::Problem},
 };
 
 /// The longest content type, in bytes.
 const CONTENT_TYPE_BYTES_MAX: usize = 256;
 
-#[derive(Deserialize)]
+/// The output of one message: `body`, or `body_base64`, or `drop`.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CompleteItem {
+pub(in crate::api) struct CompleteItem {
     token: String,
+    /// The output, as JSON.
     #[serde(default, deserialize_with = "even_null")]
+    #[schema(value_type = Option<serde_json::Value>)]
     body: Option<Box<RawValue>>,
+    /// The output, in base64.
     body_base64: Option<String>,
+    /// The content type of `body_base64`.
     content_type: Option<String>,
+    /// True: the message is not delivered.
     #[serde(default)]
     drop: bool,
 }
 
 /// `POST /v1/leases/complete`
+#[utoipa::path(post, path = "/v1/leases/complete", tag = "workers", operation_id = "complete_leases",
+    request_body = Items<CompleteItem>,
+    responses((status = 200, description = "One result for each item", body = Results),
+        document::Works))]
 pub(in crate::api) async fn complete(
     State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,

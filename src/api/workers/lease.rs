@@ -18,6 +18,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::{sync::broadcast, time::Instant};
+use utoipa::ToSchema;
 
 use super::{
     ITEMS_MAX, LEASE_MS, WAIT_MS_MAX, check_range, find, half_a_minute,
@@ -32,6 +33,7 @@ use crate::{
     telemetry,
     wire::{
         code::Code,
+        document,
         json::{embeddable, joined_headers, json_body},
         peer::{Peer, Tracked},
         problem::Problem,
@@ -41,17 +43,28 @@ use crate::{
 /// The highest `min`: one answer contains that many bodies.
 const MIN_MAX: usize = 64;
 
-#[derive(Deserialize)]
+/// What to claim.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct LeaseRequest {
+    /// Destinations whose transform is `worker`.
+    #[schema(min_items = 1, max_items = 1000)]
     destinations: Vec<DestinationName>,
+    /// At most this many messages.
     #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 1000, default = 1)]
     max: usize,
+    /// At least this many, or none. Above 1 only with one destination.
     #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 64, default = 1)]
     min: usize,
+    /// Wait up to this long if there is nothing to claim.
     #[serde(default)]
+    #[schema(maximum = 60_000)]
     wait_ms: u64,
+    /// How long the lease lasts.
     #[serde(default = "half_a_minute")]
+    #[schema(minimum = 100, maximum = 86_400_000, default = 30_000)]
     lease_ms: u64,
 }
 
@@ -59,7 +72,8 @@ fn one() -> usize {
     1
 }
 
-#[derive(Serialize)]
+/// Claimed messages.
+#[derive(Serialize, ToSchema)]
 pub(in crate::api) struct Leases {
     leases: Vec<Lease>,
     /// Destinations that allow no claim because their data in Redis is damaged.
@@ -68,8 +82,9 @@ pub(in crate::api) struct Leases {
 }
 
 /// A message under a worker's lease.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Lease {
+    /// Names the lease in later calls.
     token: String,
     destination: DestinationName,
     sequence: u64,
@@ -78,22 +93,25 @@ struct Lease {
     key: Option<String>,
     attempt: u32,
     /// The checkpoint of the last attempt.
+    #[schema(value_type = Option<serde_json::Value>)]
     checkpoint: Option<Box<RawValue>>,
     /// The checkpoint in base64, if some JSON parsers would refuse it.
     #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint_base64: Option<String>,
     /// The error of the last attempt.
     last_error: Option<LastError>,
+    #[schema(format = DateTime)]
     expires_at: String,
     content_type: String,
     headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
     body: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct LastError {
     #[serde(flatten)]
     error: AttemptError,
@@ -101,6 +119,9 @@ struct LastError {
 }
 
 /// `POST /v1/leases`
+#[utoipa::path(post, path = "/v1/leases", tag = "workers", operation_id = "claim",
+    request_body = LeaseRequest,
+    responses((status = 200, description = "Messages, or none", body = Leases), document::Works))]
 pub(in crate::api) async fn lease(
     State(api): State<Api>,
     peer: Option<Extension<Peer>>,

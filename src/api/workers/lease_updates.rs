@@ -9,6 +9,7 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::{
     ATTEMPTS_BYTES_MAX, Group, ITEMS_MAX, Items, LEASE_MS, RETRY_MS_MAX, Results, bytes_left,
@@ -20,40 +21,55 @@ use crate::{
     store::{CatalogEntry, Extension, Failed, Status, chunks_by_size},
     wire::{
         answer::excerpt,
+        document,
         json::{AROUND, embeddable, even_null},
         problem::Problem,
     },
 };
 
-#[derive(Deserialize)]
+/// A failed attempt.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct FailItem {
+pub(in crate::api) struct FailItem {
     token: String,
+    /// What went wrong; the first 2 kB are kept.
     #[serde(default)]
     error: String,
+    /// True: no further attempt can succeed.
     #[serde(default, rename = "final")]
     is_final: bool,
+    /// How long to wait before the next attempt; the backoff of the definition if absent.
+    #[schema(maximum = 86_400_000)]
     retry_ms: Option<u64>,
 }
 
-#[derive(Deserialize)]
+/// A lease to extend.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ExtendItem {
+pub(in crate::api) struct ExtendItem {
     token: String,
+    /// How long the lease lasts from now.
     #[serde(default = "half_a_minute")]
+    #[schema(minimum = 100, maximum = 86_400_000, default = 30_000)]
     lease_ms: u64,
     /// The checkpoint for the next attempt; if omitted, the earlier one stays.
     #[serde(default, deserialize_with = "even_null")]
+    #[schema(value_type = Option<serde_json::Value>)]
     checkpoint: Option<Box<RawValue>>,
 }
 
-#[derive(Deserialize)]
+/// A message to return unprocessed.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct RequeueItem {
+pub(in crate::api) struct RequeueItem {
     token: String,
 }
 
 /// `POST /v1/leases/fail`
+#[utoipa::path(post, path = "/v1/leases/fail", tag = "workers", operation_id = "fail_leases",
+    request_body = Items<FailItem>,
+    responses((status = 200, description = "One result for each item", body = Results),
+        document::Works))]
 pub(in crate::api) async fn fail(
     State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
@@ -91,7 +107,7 @@ pub(in crate::api) async fn fail(
                 continue;
             };
             api.due.note_failed(entry.partition, failed, &statuses);
-            api.store.settle_failed(&entry, failed, &statuses).await;
+            api.store.apply_policy_to_failed(&entry, failed, &statuses).await;
             results.fill(at, &statuses);
             results.exhausted(at, entry.destination.on_exhausted);
         }
@@ -122,6 +138,10 @@ fn failed(
 }
 
 /// `POST /v1/leases/extend`
+#[utoipa::path(post, path = "/v1/leases/extend", tag = "workers", operation_id = "extend_leases",
+    request_body = Items<ExtendItem>,
+    responses((status = 200, description = "One result for each item", body = Results),
+        document::Works))]
 pub(in crate::api) async fn extend(
     State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
@@ -183,6 +203,10 @@ pub(in crate::api) async fn extend(
 }
 
 /// `POST /v1/leases/requeue`
+#[utoipa::path(post, path = "/v1/leases/requeue", tag = "workers", operation_id = "requeue_leases",
+    request_body = Items<RequeueItem>,
+    responses((status = 200, description = "One result for each item", body = Results),
+        document::Works))]
 pub(in crate::api) async fn requeue(
     State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,

@@ -1,14 +1,10 @@
 //! `/v1/leases`: the API for the user's own workers, in any language with HTTP and JSON.
 
-mod complete;
+pub(super) mod complete;
 mod handout;
-mod lease;
-mod lease_updates;
+pub(super) mod lease;
+pub(super) mod lease_updates;
 mod waiter_queue;
-
-pub(super) use complete::complete;
-pub(super) use lease::lease;
-pub(super) use lease_updates::{extend, fail, requeue};
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,6 +12,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use waiter_queue::{Served, WaiterQueues};
 
@@ -75,21 +72,28 @@ fn half_a_minute() -> u64 {
     30_000
 }
 
-#[derive(Deserialize)]
+/// What to do with claimed messages.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LeaseItems)]
 struct Items<T> {
+    #[schema(min_items = 1, max_items = 1000)]
     items: Vec<T>,
 }
 
-#[derive(Serialize)]
+/// One result for each item, in order.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LeaseResults)]
 pub(in crate::api) struct Results {
     results: Vec<ItemResult>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = LeaseResult)]
 struct ItemResult {
     token: String,
     status: Status,
+    /// When the extended lease expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
     /// What happens to the message if its attempts are used up.

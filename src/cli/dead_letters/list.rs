@@ -3,46 +3,35 @@
 use clap::Args;
 use serde_json::Value;
 
+use super::selection::Filter;
 use crate::cli::{
-    common::{At, error_of, list as as_list, path_of, query, text_of},
-    show::in_lines,
+    client_args::ClientArgs,
+    filters::Paging,
+    output::{error_of, in_lines, list as as_list, text_of},
+    paths::{path_of, query},
 };
 
 const COLUMNS: [&str; 7] =
-    ["sequence", "key", "stage", "set aside", "bytes", "reason", "last error"];
+    ["sequence", "key", "stage", "dead lettered", "bytes", "reason", "last error"];
 
 /// The arguments of `reseq dead-letters list`.
 #[derive(Debug, Clone, Args)]
 pub struct ListArgs {
     #[command(flatten)]
-    at: At,
+    client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// Only this ordering key; "" means no key
-    #[arg(long)]
-    key: Option<String>,
-    /// Only those that failed in this stage: transform or delivery
-    #[arg(long)]
-    stage: Option<String>,
-    /// Only those with this text in their reason or in one of their errors
-    #[arg(long)]
-    reason: Option<String>,
-    /// Only this sequence and later
-    #[arg(long)]
-    from: Option<u64>,
-    /// Maximum number of dead letters, 1 to 1,000
-    #[arg(long, default_value_t = 100)]
-    limit: u32,
-    /// Cursor that the previous page printed
-    #[arg(long)]
-    cursor: Option<String>,
+    #[command(flatten)]
+    filter: Filter,
+    #[command(flatten)]
+    paging: Paging,
 }
 
 /// The arguments of `reseq dead-letters show`.
 #[derive(Debug, Clone, Args)]
 pub struct ShowArgs {
     #[command(flatten)]
-    at: At,
+    client: ClientArgs,
     /// Name of the destination
     destination: String,
     /// Sequence of the dead letter
@@ -51,25 +40,18 @@ pub struct ShowArgs {
 
 /// Lists dead letters.
 pub async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let query = query(&[
-        ("key", args.key),
-        ("stage", args.stage),
-        ("reason", args.reason),
-        ("from", args.from.map(|from| from.to_string())),
-        ("limit", Some(args.limit.to_string())),
-        ("cursor", args.cursor),
-    ]);
-    let answer = args.at.get(&path_of(&args.destination, &format!("dead-letters{query}"))).await?;
-    args.at.print(&answer, |answer| as_list(answer, &COLUMNS, row));
-    Ok(())
+    let mut fields = args.filter.fields();
+    fields.extend(args.paging.fields());
+    let path = path_of(&args.destination, &format!("dead-letters{}", query(&fields)));
+    let answer = args.client.get(&path).await?;
+    args.client.print(&answer, |answer| as_list(answer, &COLUMNS, row))
 }
 
 /// Shows one dead letter.
 pub async fn show(args: ShowArgs) -> anyhow::Result<()> {
     let path = path_of(&args.destination, &format!("dead-letters/{}", args.sequence));
-    let answer = args.at.get(&path).await?;
-    args.at.print(&answer, |_| in_lines(&answer.text));
-    Ok(())
+    let answer = args.client.get(&path).await?;
+    args.client.print(&answer, |answer| in_lines(&answer.text))
 }
 
 fn row(item: &Value) -> Vec<String> {

@@ -4,13 +4,16 @@ mod list;
 mod selection;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 
 use super::{
-    common::{At, path_of},
-    purge::is_sure,
+    bulk::{self, BulkArgs},
+    client::Answer,
+    client_args::ClientArgs,
+    confirm::Confirmation,
+    output::{count_of, counted},
+    paths::path_of,
 };
-use selection::Which;
+use selection::Selection;
 
 /// The arguments of `reseq dead-letters`.
 #[derive(Debug, Clone, Args)]
@@ -26,31 +29,32 @@ enum Command {
     /// Show one dead letter with its body and errors
     Show(list::ShowArgs),
     /// Store dead letters again, at the end of their lanes
-    Redrive(Many),
+    Redrive(RedriveArgs),
     /// Delete dead letters
     Discard(DiscardArgs),
 }
 
 #[derive(Debug, Clone, Args)]
-struct Many {
+struct RedriveArgs {
     #[command(flatten)]
-    at: At,
+    client: ClientArgs,
     /// Name of the destination
     destination: String,
     #[command(flatten)]
-    which: Which,
+    selection: Selection,
     /// Only count
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    bulk: BulkArgs,
 }
 
 #[derive(Debug, Clone, Args)]
 struct DiscardArgs {
     #[command(flatten)]
-    many: Many,
-    /// Do not ask for confirmation
-    #[arg(long)]
-    yes: bool,
+    many: RedriveArgs,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 /// Runs the command.
@@ -63,44 +67,46 @@ pub async fn run(args: DeadLettersArgs) -> anyhow::Result<()> {
     }
 }
 
-async fn redrive(args: Many) -> anyhow::Result<()> {
-    let path = path_of(&args.destination, "dead-letters/redrive");
-    let answer = args.at.post(&path, &args.which.request(args.dry_run)?).await?;
-    args.at.print(&answer, |answer| match answer["would_redrive"].as_u64() {
-        Some(count) => format!("{count} would be enqueued again"),
-        None => {
-            let mut text = format!("{} were enqueued again", answer["redriven"]);
-            for (field, what) in
-                [("gone", "are no longer dead letters"), ("refused", "can never be delivered")]
-            {
-                if answer[field] != 0 {
-                    text += &format!("; {} {what}", answer[field]);
-                }
-            }
-            text
-        }
-    });
-    Ok(())
+async fn redrive(args: RedriveArgs) -> anyhow::Result<()> {
+    let RedriveArgs { client, destination, selection, dry_run, bulk } = args;
+    let (route, request) = ("dead-letters/redrive", selection.request(dry_run)?);
+    bulk::run(&client, &bulk, &destination, route, &request, |redriven| {
+        words(redriven, "enqueued again")
+    })
+    .await
 }
 
 async fn discard(args: DiscardArgs) -> anyhow::Result<()> {
-    let DiscardArgs { many: args, yes } = args;
-    let path = path_of(&args.destination, "dead-letters/discard");
-    if !args.dry_run && !yes {
-        let counts = args.at.post(&path, &args.which.request(true)?).await?;
-        let count = &counts["would_discard"];
-        anyhow::ensure!(
-            is_sure(&format!(
-                "This deletes {count} dead letters of {} permanently.",
-                args.destination
-            ))?,
-            "nothing was discarded"
-        );
+    let DiscardArgs { many, confirmation } = args;
+    let RedriveArgs { client, destination, selection, dry_run, bulk } = many;
+    let (route, request) = ("dead-letters/discard", selection.request(dry_run)?);
+    if !dry_run {
+        let question = async {
+            let counting = selection.request(true)?;
+            let counts = client.post(&path_of(&destination, route), &counting).await?;
+            let letters = counted(count_of(&counts, "matched"), "dead letter");
+            Ok(format!("This deletes {letters} of {destination} permanently. Continue?"))
+        };
+        confirmation.ask(question).await?;
     }
-    let answer = args.at.post(&path, &args.which.request(args.dry_run)?).await?;
-    args.at.print(&answer, |answer| match answer["would_discard"].as_u64() {
-        Some(count) => format!("{count} would be discarded"),
-        None => format!("{} were discarded", answer.get("discarded").unwrap_or(&json!(0))),
-    });
-    Ok(())
+    bulk::run(&client, &bulk, &destination, route, &request, |discarded| {
+        words(discarded, "discarded")
+    })
+    .await
+}
+
+fn words(operation: &Answer, done: &str) -> String {
+    let mut text = match operation["dry_run"] == true {
+        true => format!("{} would be {done}", count_of(operation, "matched")),
+        false => format!("{} were {done}", count_of(operation, "affected")),
+    };
+    for (field, what) in
+        [("gone", "are no longer dead letters"), ("failed", "can never be delivered")]
+    {
+        match count_of(operation, field) {
+            0 => {}
+            count => text += &format!("; {count} {what}"),
+        }
+    }
+    text
 }

@@ -10,12 +10,11 @@
 //! measurements are made here, at both ends, without Reseq's own clocks and counters.
 
 use std::{
-    io::Write,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use clap::Args;
 use tokio::time::sleep;
 
@@ -28,6 +27,12 @@ use receivers::Receivers;
 use report::Report;
 use transformer::Transformer;
 
+use super::{
+    durations::duration_within,
+    exit::Exit,
+    output::{Output, write_out},
+    usage::WrongUsage,
+};
 use crate::harness::{Harness, Interrupt};
 
 mod faults;
@@ -57,24 +62,39 @@ pub struct DemoArgs {
     /// close every message comes to the ideal
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub kills: u8,
-    /// Time between two messages of one stream, in milliseconds
-    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    pub interval_ms: u64,
-    /// Shortest processing time, in milliseconds
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(0..=20_000))]
-    pub work_min_ms: u64,
-    /// Longest processing time, in milliseconds
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(0..=20_000))]
-    pub work_max_ms: u64,
+    /// Time between two messages of one stream, 1ms to 60s
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "250ms",
+        value_parser = duration_within("1ms", "60s")
+    )]
+    pub interval: Duration,
+    /// Shortest processing time, at most 20s
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "500ms",
+        value_parser = duration_within("0ms", "20s")
+    )]
+    pub work_min: Duration,
+    /// Longest processing time, at most 20s
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "1s",
+        value_parser = duration_within("0ms", "20s")
+    )]
+    pub work_max: Duration,
     /// Number of messages over HTTP, and the same number over TCP
     #[arg(long, default_value_t = 80, value_parser = messages)]
     pub messages: usize,
     /// Seed of the processing times; the same seed gives the same times
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Also print the report as JSON, on the last line
-    #[arg(long)]
-    pub json: bool,
+    /// Format of the report
+    #[arg(short, long, value_name = "FORMAT", default_value_t, value_enum)]
+    pub output: Output,
 }
 
 fn messages(text: &str) -> Result<usize, String> {
@@ -82,12 +102,15 @@ fn messages(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| "write a number from 1 to 100000".to_owned())
 }
 
-/// Runs the demo and prints its report. True if everything arrived in order.
-pub async fn run(args: DemoArgs) -> anyhow::Result<bool> {
-    let (min_ms, max_ms) = (args.work_min_ms, args.work_max_ms);
-    ensure!(min_ms <= max_ms, "--work-min-ms {min_ms} is above --work-max-ms {max_ms}");
+/// Runs the demo and prints its report. `Exit::Ok` if everything arrived in order.
+pub async fn run(args: DemoArgs) -> anyhow::Result<Exit> {
+    let (min, max) = (args.work_min, args.work_max);
+    if min > max {
+        let problem = format!("--work-min {min:?} is above --work-max {max:?}");
+        return Err(WrongUsage(problem).into());
+    }
     let mut interrupt = Interrupt::listen()?;
-    let ledger = Arc::new(Ledger::new(Plan::draw(args.messages, min_ms, max_ms, args.seed)));
+    let ledger = Arc::new(Ledger::new(Plan::draw(args.messages, min, max, args.seed)));
     let transformer = Transformer::start(ledger.clone()).await?;
     let receivers = Receivers::start(ledger.clone()).await?;
     let progress = Progress::start(ledger.clone());
@@ -115,17 +138,11 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<bool> {
         eprintln!("The logs of all processes are kept in {}", logs.keep().display());
     }
     let Some(report) = report? else { bail!("interrupted: everything was stopped") };
-    print(&report, args.json)?;
-    Ok(report.complete_and_in_order)
-}
-
-fn print(report: &Report, json: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    write!(out, "\n{report}")?;
-    if json {
-        writeln!(out, "{}", serde_json::to_string(report)?)?;
+    match args.output {
+        Output::Table => write_out(&format!("\n{report}"))?,
+        Output::Json => write_out(&serde_json::to_string(&report)?)?,
     }
-    Ok(out.flush()?)
+    Ok(if report.complete_and_in_order { Exit::Ok } else { Exit::Error })
 }
 
 /// What happened besides the messages.
@@ -153,8 +170,7 @@ async fn play(
 ) -> anyhow::Result<Played> {
     let tcp = setup::fill(harness, transformer, receivers).await?;
     progress.note("all processes are ready; sending");
-    let interval = Duration::from_millis(args.interval_ms);
-    let schedule = Schedule { start: Instant::now() + LEAD, interval };
+    let schedule = Schedule { start: Instant::now() + LEAD, interval: args.interval };
     let half = schedule.due(args.messages / 2 + 1);
     let url =
         harness.of_role("ingest").map(|process| process.url.clone()).next().unwrap_or_default();

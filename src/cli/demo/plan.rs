@@ -41,14 +41,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Draws `messages` processing times for each stream, uniform from `min_ms` to `max_ms`. The
-    /// same seed draws the same times.
-    pub fn draw(messages: usize, min_ms: u64, max_ms: u64, seed: u64) -> Plan {
+    /// Draws `messages` processing times for each stream, uniform from `min` to `max`. The same
+    /// seed draws the same times.
+    pub fn draw(messages: usize, min: Duration, max: Duration, seed: u64) -> Plan {
+        let micros = |duration: Duration| duration.as_micros() as u64;
+        let (min, max) = (micros(min), micros(max));
         let work = Stream::ALL.map(|stream| {
             let mut random =
                 StdRng::seed_from_u64(seed.wrapping_mul(2).wrapping_add(stream as u64));
-            let micros = min_ms * 1000..=max_ms * 1000;
-            let one = |_| Duration::from_micros(random.random_range(micros.clone()));
+            let one = |_| Duration::from_micros(random.random_range(min..=max));
             (0..messages).map(one).collect()
         });
         Plan { work }
@@ -109,11 +110,11 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_times_and_the_streams_differ() {
-        let plan = Plan::draw(50, 500, 1000, 7);
-        let again = Plan::draw(50, 500, 1000, 7);
+        let [min, max] = ms([500, 1000]);
+        let plan = Plan::draw(50, min, max, 7);
+        let again = Plan::draw(50, min, max, 7);
         assert_eq!(plan.work, again.work);
         assert_ne!(plan.work(Stream::Http), plan.work(Stream::Tcp));
-        let [min, max] = ms([500, 1000]);
         assert!(plan.work.iter().flatten().all(|work| (min..=max).contains(work)));
         assert_eq!(plan.work_of(Stream::Tcp, 50), Some(plan.work(Stream::Tcp)[49]));
         assert_eq!((plan.work_of(Stream::Tcp, 0), plan.work_of(Stream::Tcp, 51)), (None, None));

@@ -1,4 +1,4 @@
-//! The live display: bars on a terminal, otherwise one line per second.
+//! The live display on standard error: bars on a terminal, otherwise one line per second.
 
 use std::{
     io::{IsTerminal, Write},
@@ -36,7 +36,7 @@ struct Bars {
 impl Progress {
     /// Starts to display the progress.
     pub fn start(ledger: Arc<Ledger>) -> Progress {
-        let is_terminal = std::io::stdout().is_terminal();
+        let is_terminal = std::io::stderr().is_terminal();
         let bars = is_terminal.then(|| Arc::new(Bars::new(ledger.messages() as u64)));
         let task = tokio::spawn(show(ledger, bars.clone()));
         Progress { bars, _task: AbortOnDropHandle::new(task) }
@@ -76,9 +76,9 @@ async fn show(ledger: Arc<Ledger>, bars: Option<Arc<Bars>>) {
     }
 }
 
-/// A closed output (`| head`) must not end the demo, which has processes to stop.
+/// A closed output must not end the demo, which has processes to stop.
 fn say(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn line(counts: &Counts, messages: usize) -> String {
@@ -95,7 +95,7 @@ fn line(counts: &Counts, messages: usize) -> String {
 
 impl Bars {
     fn new(messages: u64) -> Bars {
-        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stdout());
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         let style = |template: &str| {
             // The templates are constants; an invalid one would fall back to the default style.
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())

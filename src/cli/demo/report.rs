@@ -87,9 +87,9 @@ impl Report {
             complete_and_in_order,
             settings: Settings {
                 messages_per_stream: args.messages,
-                interval_ms: args.interval_ms,
-                work_min_ms: args.work_min_ms,
-                work_max_ms: args.work_max_ms,
+                interval_ms: args.interval.as_millis() as u64,
+                work_min_ms: args.work_min.as_millis() as u64,
+                work_max_ms: args.work_max.as_millis() as u64,
                 seed: args.seed,
                 processor_lease_ms: PROCESSOR_LEASE_MS,
                 sender_lease_ms: SENDER_LEASE_MS,

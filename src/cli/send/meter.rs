@@ -7,7 +7,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{super::client::Problem, source::Item};
+use super::{Failure, source::Item};
 
 /// The progress of sending.
 pub struct Meter {
@@ -43,9 +43,9 @@ impl Meter {
     }
 
     /// Shows that sending pauses, for how long, and why.
-    pub fn waiting(&self, problem: &Problem, wait: Duration) {
+    pub(super) fn waiting(&self, failure: &Failure, wait: Duration) {
         let (messages, wait_s) = (self.messages, wait.as_secs_f64());
-        self.bar.set_message(format!("{messages} messages; again in {wait_s:.1} s: {problem}"));
+        self.bar.set_message(format!("{messages} messages; again in {wait_s:.1} s: {failure}"));
     }
 
     /// Removes the bar.

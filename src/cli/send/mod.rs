@@ -10,11 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
+use reqwest::{Response, header};
+use serde_json::json;
 use tokio::time::sleep;
 
-use super::client::{Problem, Service, problem, retry_after};
+use super::{
+    client::{Problem, Refused, Service, Unreachable, retry_after},
+    client_args::ClientArgs,
+    durations::duration,
+    output::{Output, counted, write_out},
+};
 use answer::{Deliveries, first_refused, parse_results};
 use meter::Meter;
 use source::{Item, Source};
@@ -37,9 +44,8 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// The arguments of `reseq send`.
 #[derive(Debug, Clone, Args)]
 pub struct SendArgs {
-    /// URL of the service
-    #[arg(long, env = "RESEQ_URL", default_value = "http://127.0.0.1:8080")]
-    pub url: String,
+    #[command(flatten)]
+    pub client: ClientArgs,
     /// Destination. With --ndjson, only for lines that name none
     #[arg(short, long, required_unless_present_any = ["ndjson", "topic"])]
     pub destination: Option<String>,
@@ -49,12 +55,12 @@ pub struct SendArgs {
     /// Ordering key of all messages that have none of their own
     #[arg(long)]
     pub key: Option<String>,
-    /// Process the messages only after this time has passed: 500ms, 30s, 15m, 12h or 1d
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
-    pub delay: Option<u64>,
+    /// Process the messages only after this time has passed, such as 500ms, 15s or 2h
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub delay: Option<Duration>,
     /// Process the messages only after this time, for example 2026-11-21T10:00:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "delay")]
-    pub not_before: Option<String>,
+    pub due_at: Option<String>,
     /// Priority, 0 to 9; 9 is processed first. Only with ordering "none"
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub priority: Option<u8>,
@@ -67,29 +73,12 @@ pub struct SendArgs {
     /// Send each line of this file; "-" is standard input
     #[arg(long, conflicts_with = "messages")]
     pub file: Option<PathBuf>,
-    /// Give up if nothing was accepted for this many seconds
-    #[arg(long, default_value_t = 300)]
-    pub retry_s: u64,
+    /// Give up if nothing was accepted for this long
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    pub retry: Duration,
     /// Messages to send. "-" or none: each line of standard input
     #[arg(value_name = "MESSAGE")]
     pub messages: Vec<String>,
-}
-
-/// Parses a duration with a unit into milliseconds.
-fn milliseconds(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" => Some(60_000),
-        "h" => Some(3_600_000),
-        "d" => Some(86_400_000),
-        _ => None,
-    };
-    let number = number.parse::<u64>().ok();
-    let product = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-    product.ok_or_else(|| "write a number with a unit: ms, s, m, h or d".to_owned())
 }
 
 /// The messages that the service has accepted for one destination.
@@ -101,15 +90,14 @@ struct Tally {
 
 /// Sends everything, or reports the line that stopped it.
 pub async fn run(args: SendArgs) -> anyhow::Result<()> {
-    let service = Service::at(&args.url)?;
+    let service = args.client.service()?;
     let mut source = Source::open(&args).await?;
     let meter = Meter::new(source.bytes_total());
-    let retry_max = Duration::from_secs(args.retry_s);
-    let mut sending = Sending { service, retry_max, meter, tallies: BTreeMap::new() };
+    let mut sending = Sending { service, retry_max: args.retry, meter, tallies: BTreeMap::new() };
     let outcome = sending.send_all(&mut source).await;
     sending.meter.finish();
-    sending.summarize();
-    outcome
+    let written = write_out(&sending.summary(args.client.output));
+    outcome.and(written)
 }
 
 struct Sending {
@@ -123,10 +111,42 @@ struct Sending {
 struct Tried {
     /// How many messages at its front were accepted.
     accepted: usize,
-    /// Why the next one was refused, if any is left.
-    refused: Option<Problem>,
+    /// Why the next one was not, if any is left.
+    failure: Option<Failure>,
     /// The wait that the service asked for.
     wait: Option<Duration>,
+}
+
+/// Why a message was not accepted.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The service refused it.
+    #[error(transparent)]
+    Refused(Refused),
+    /// There was no complete answer. The message may be stored; its key makes a retry safe.
+    #[error(transparent)]
+    Unanswered(Unreachable),
+}
+
+impl Failure {
+    fn of_line(problem: Problem) -> Failure {
+        Failure::Refused(Refused { problem, object: String::new() })
+    }
+
+    /// True if a retry may succeed.
+    fn is_temporary(&self) -> bool {
+        match self {
+            Failure::Refused(refused) => refused.problem.is_temporary(),
+            Failure::Unanswered(_) => true,
+        }
+    }
+
+    fn into_error(self) -> anyhow::Error {
+        match self {
+            Failure::Refused(refused) => refused.into(),
+            Failure::Unanswered(unreachable) => unreachable.into(),
+        }
+    }
 }
 
 impl Sending {
@@ -152,19 +172,20 @@ impl Sending {
             let tried = tried.with_context(|| format!("line {}", first.line))?;
             self.meter.accepted(&batch[..tried.accepted]);
             batch = &batch[tried.accepted..];
-            let (Some(refused), Some(first)) = (tried.refused, batch.first()) else { continue };
-            if !refused.is_temporary() {
-                bail!("line {}: {refused}", first.line);
+            let (Some(failure), Some(first)) = (tried.failure, batch.first()) else { continue };
+            let line = || format!("line {}", first.line);
+            if !failure.is_temporary() {
+                return Err(failure.into_error().context(line()));
             }
             if tried.accepted > 0 {
                 since = Instant::now();
             }
             if since.elapsed() > self.retry_max {
-                let limit_s = self.retry_max.as_secs();
-                bail!("line {}: not accepted for {limit_s} s: {refused}", first.line);
+                let text = format!("{}: not accepted for {:?}", line(), self.retry_max);
+                return Err(failure.into_error().context(text));
             }
             let wait = tried.wait.unwrap_or(RETRY_AFTER).min(RETRY_AFTER_MAX);
-            self.meter.waiting(&refused, wait);
+            self.meter.waiting(&failure, wait);
             sleep(wait).await;
         }
         Ok(())
@@ -178,16 +199,20 @@ impl Sending {
         }
         let answer = match self.service.post("/v1/messages", "application/x-ndjson", body).await {
             Ok(answer) => answer,
-            Err(error) => return Ok(unanswered(self.service.url(), error)),
+            Err(unreachable) => return Ok(Tried::nothing(Failure::Unanswered(unreachable))),
         };
         let wait = retry_after(&answer);
-        if !answer.status().is_success() {
-            let refused = Some(problem(answer).await);
-            return Ok(Tried { accepted: 0, refused, wait });
+        // A batch of which nothing was accepted has the status of its first line.
+        if !answer.status().is_success() && !has_results(&answer) {
+            let failure = self.failure(answer).await?;
+            return Ok(Tried { wait, ..Tried::nothing(failure) });
         }
         let text = match answer.text().await {
             Ok(text) => text,
-            Err(error) => return Ok(unanswered(self.service.url(), error)),
+            Err(error) => {
+                let unreachable = self.service.unreachable(error);
+                return Ok(Tried::nothing(Failure::Unanswered(unreachable)));
+            }
         };
         let results = parse_results(&text, batch.len())?;
         let accepted = first_refused(&results).unwrap_or(results.len());
@@ -195,8 +220,17 @@ impl Sending {
         for deliveries in results.by_ref().take(accepted).flatten() {
             self.count(deliveries);
         }
-        let refused = results.next().and_then(Result::err);
-        Ok(Tried { accepted, refused, wait })
+        let failure = results.next().and_then(Result::err).map(Failure::of_line);
+        Ok(Tried { accepted, failure, wait })
+    }
+
+    /// Why the service refused the whole batch.
+    async fn failure(&self, answer: Response) -> anyhow::Result<Failure> {
+        let error = self.service.refusal(answer).await;
+        match error.downcast::<Refused>() {
+            Ok(refused) => Ok(Failure::Refused(refused)),
+            Err(error) => Ok(Failure::Unanswered(error.downcast::<Unreachable>()?)),
+        }
     }
 
     fn count(&mut self, accepted: Deliveries) {
@@ -209,21 +243,36 @@ impl Sending {
         }
     }
 
-    fn summarize(&self) {
-        for (destination, Tally { count, first, last }) in &self.tallies {
-            let messages = if *count == 1 { "message" } else { "messages" };
-            println!("sent {count} {messages} to {destination}: sequences {first} to {last}");
+    /// What each destination got.
+    fn summary(&self, output: Output) -> String {
+        if output == Output::Json {
+            let items = self.tallies.iter().map(|(destination, tally)| {
+                let Tally { count, first, last } = tally;
+                json!({"destination": destination, "messages": count, "first_sequence": first,
+                    "last_sequence": last})
+            });
+            return json!({"items": items.collect::<Vec<_>>()}).to_string();
         }
-        if self.tallies.is_empty() {
-            println!("sent 0 messages");
+        let lines = self.tallies.iter().map(|(destination, Tally { count, first, last })| {
+            let messages = counted(*count, "message");
+            format!("sent {messages} to {destination}: sequences {first} to {last}")
+        });
+        match lines.collect::<Vec<_>>() {
+            none if none.is_empty() => "sent 0 messages".to_owned(),
+            lines => lines.join("\n"),
         }
     }
 }
 
-/// There was no complete answer. The messages may be stored; their keys make a retry safe.
-fn unanswered(url: &str, error: reqwest::Error) -> Tried {
-    let error = anyhow::Error::from(error.without_url());
-    let detail = format!("{url} does not answer ({error:#})");
-    let refused = Problem { status: 503, code: String::new(), detail };
-    Tried { accepted: 0, refused: Some(refused), wait: None }
+impl Tried {
+    /// Nothing was accepted.
+    fn nothing(failure: Failure) -> Tried {
+        Tried { accepted: 0, failure: Some(failure), wait: None }
+    }
+}
+
+/// True if the answer has a result for each message.
+fn has_results(answer: &Response) -> bool {
+    let content_type = answer.headers().get(header::CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/x-ndjson"))
 }

@@ -51,7 +51,7 @@ struct Form {
     topic: Option<String>,
     key: Option<String>,
     delay_ms: Option<u64>,
-    not_before: Option<String>,
+    due_at: Option<String>,
     priority: Option<u8>,
     /// The key of the only message, or the prefix of the keys of several.
     idempotency_key: Option<String>,
@@ -68,8 +68,8 @@ impl Source {
             destination: args.destination.clone(),
             topic: args.topic.clone(),
             key: args.key.clone(),
-            delay_ms: args.delay,
-            not_before: args.not_before.clone(),
+            delay_ms: args.delay.map(|delay| delay.as_millis() as u64),
+            due_at: args.due_at.clone(),
             priority: args.priority,
             idempotency_key: args.idempotency_key.clone(),
             is_one: matches!(args.messages.as_slice(), [one] if one != "-"),
@@ -195,8 +195,8 @@ impl Form {
         let key = self.key.as_deref().map(|key| ("key", key.into()));
         let delay = self.delay_ms.map(|delay_ms| ("delay_ms", delay_ms.into()));
         let priority = self.priority.map(|priority| ("priority", priority.into()));
-        let not_before = self.not_before.as_deref().map(|time| ("not_before", time.into()));
-        key.into_iter().chain(delay).chain(not_before).chain(priority)
+        let due_at = self.due_at.as_deref().map(|time| ("due_at", time.into()));
+        key.into_iter().chain(delay).chain(due_at).chain(priority)
     }
 
     /// The recipients from the arguments, for messages that do not name any.
@@ -288,9 +288,9 @@ mod tests {
     #[tokio::test]
     async fn a_topic_and_a_time_go_with_each() {
         let time = "2026-11-21T10:00:00Z";
-        let (batches, _) = batches(&["--topic", "orders", "--not-before", time, "a"], 2).await;
+        let (batches, _) = batches(&["--topic", "orders", "--due-at", time, "a"], 2).await;
         let only = &batches[0][0];
-        assert_eq!((&only["topic"], &only["not_before"]), (&json!("orders"), &json!(time)));
+        assert_eq!((&only["topic"], &only["due_at"]), (&json!("orders"), &json!(time)));
         assert!(only.get("destinations").is_none());
     }
 
@@ -322,7 +322,7 @@ mod tests {
             topic: None,
             key: None,
             delay_ms: Some(900_000),
-            not_before: None,
+            due_at: None,
             priority: None,
             idempotency_key: Some("mine".into()),
             is_one: false,

@@ -6,6 +6,7 @@ use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, rou
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cli::exit::Exit;
 
 /// A service that stamps, recognises repeats by their keys, and refuses some calls.
 #[derive(Default)]
@@ -23,10 +24,11 @@ async fn take(State(fake): State<Arc<Mutex<Fake>>>, body: String) -> impl IntoRe
     fake.calls += 1;
     if fake.calls == 1 {
         let problem = json!({"code": "redis_unavailable", "detail": "gone", "status": 503});
-        return (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "0")], problem.to_string());
+        let headers = [("retry-after", "0"), ("content-type", "application/problem+json")];
+        return (StatusCode::SERVICE_UNAVAILABLE, headers, problem.to_string());
     }
     let full_from = if fake.calls == 2 { fake.full_from } else { None };
-    let mut answer = String::new();
+    let (mut answer, mut accepted, mut first_refused) = (String::new(), false, None);
     for (at, line) in body.lines().enumerate() {
         let item: Value = serde_json::from_str(line).unwrap();
         let key = item["idempotency_key"].as_str().unwrap().to_owned();
@@ -40,11 +42,15 @@ async fn take(State(fake): State<Arc<Mutex<Fake>>>, body: String) -> impl IntoRe
                 fake.seen.push(key);
                 fake.seen.len() - 1
             });
+            accepted = true;
             json!({"deliveries": [{"destination": "erp", "sequence": at + 1, "epoch": 1}]})
         };
+        first_refused = first_refused.or(result["status"].as_u64());
         answer.push_str(&format!("{result}\n"));
     }
-    (StatusCode::ACCEPTED, [("retry-after", "0")], answer)
+    let refused = first_refused.filter(|_| !accepted);
+    let status = StatusCode::from_u16(refused.unwrap_or(202) as u16).unwrap();
+    (status, [("retry-after", "0"), ("content-type", "application/x-ndjson")], answer)
 }
 
 async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyhow::Result<()>) {
@@ -56,23 +62,23 @@ async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyho
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), lines.join("\n")).unwrap();
     let args = SendArgs {
-        url,
+        client: ClientArgs { url, headers: Vec::new(), output: Output::Table },
         destination: Some("erp".into()),
         topic: None,
         key: None,
         delay: None,
-        not_before: None,
+        due_at: None,
         priority: None,
         idempotency_key: None,
         ndjson: true,
         file: Some(file.path().into()),
-        retry_s: 10,
+        retry: Duration::from_secs(10),
         messages: Vec::new(),
     };
     let mut source = Source::open(&args).await.unwrap();
     let mut sending = Sending {
-        service: Service::at(&args.url).unwrap(),
-        retry_max: Duration::from_secs(args.retry_s),
+        service: args.client.service().unwrap(),
+        retry_max: args.retry,
         meter: Meter::new(source.bytes_total()),
         tallies: BTreeMap::new(),
     };
@@ -100,16 +106,26 @@ async fn what_is_refused_for_the_time_being_is_sent_again_from_there_in_order() 
 async fn a_message_that_is_bad_for_good_stops_with_its_line() {
     let fake = Fake { bad: Some(json!(3)), ..Fake::default() };
     let (_, sending, outcome) = send(fake, &lines(3)).await;
-    let problem = format!("{:#}", outcome.unwrap_err());
-    assert_eq!(problem, "line 3: body: no (invalid_field, status 400)");
+    let error = outcome.unwrap_err();
+    assert_eq!(format!("{error:#}"), "line 3: body: no (invalid_field, status 400)");
+    assert_eq!(Exit::of(&error), Exit::Refused);
     assert_eq!(sending.tallies["erp"].count, 2);
+    assert_eq!(sending.summary(Output::Table), "sent 2 messages to erp: sequences 1 to 2");
+    let summary: Value = serde_json::from_str(&sending.summary(Output::Json)).unwrap();
+    let erp = json!({"destination": "erp", "messages": 2, "first_sequence": 1, "last_sequence": 2});
+    assert_eq!(summary, json!({"items": [erp]}));
 }
 
-#[test]
-fn a_delay_needs_a_unit() {
-    let known = ["500ms", "30s", "15m", "2h", "1d"].map(|text| milliseconds(text).unwrap());
-    assert_eq!(known, [500, 30_000, 900_000, 7_200_000, 86_400_000]);
-    for bad in ["15", "m", "", "-1s", "1.5h", "1 s", "99999999999999999999d"] {
-        assert!(milliseconds(bad).is_err(), "{bad}");
-    }
+#[tokio::test]
+async fn a_batch_of_which_nothing_is_accepted_names_its_first_line() {
+    let fake = Fake { bad: Some(json!(1)), ..Fake::default() };
+    let (_, sending, outcome) = send(fake, &lines(1)).await;
+    let problem = format!("{:#}", outcome.unwrap_err());
+    assert_eq!(problem, "line 1: body: no (invalid_field, status 400)");
+    assert_eq!(sending.summary(Output::Table), "sent 0 messages");
+    // The second call, too, refuses everything, but only for the time being.
+    let fake = Fake { full_from: Some(0), ..Fake::default() };
+    let (fake, _, outcome) = send(fake, &lines(2)).await;
+    outcome.unwrap();
+    assert_eq!(fake.lock().unwrap().seen, ["k1", "k2"]);
 }

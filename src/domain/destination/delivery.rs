@@ -1,11 +1,12 @@
 //! The delivery settings of a destination.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::domain::Backoff;
 
 /// How messages are delivered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Delivery {
     /// Time limit of one attempt, in milliseconds.
@@ -41,7 +42,7 @@ pub struct Delivery {
 }
 
 /// The format of a batch.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BatchFormat {
     /// One JSON array of envelopes.
@@ -52,7 +53,7 @@ pub enum BatchFormat {
 }
 
 /// How frames on a TCP connection are separated.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Framing {
     /// A message is a line; it cannot contain `\n`.
@@ -63,7 +64,7 @@ pub enum Framing {
 }
 
 /// The content of a frame on a TCP connection.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Envelope {
     /// Only the body.
@@ -74,7 +75,7 @@ pub enum Envelope {
 }
 
 /// Whether a TCP receiver answers each frame.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Ack {
     /// `OK`, `RETRY [ms]` or `REJECT <reason>`, one frame each, in order.

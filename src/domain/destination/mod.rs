@@ -2,13 +2,18 @@
 
 mod delivery;
 pub mod expression;
+mod forward_headers;
+mod key_source;
 mod validate;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 pub use delivery::{Ack, BatchFormat, Delivery, Envelope, Framing};
+pub use forward_headers::{ForwardHeaders, REQUEST_ID, is_reserved};
+pub use key_source::KeySource;
 
 use super::{Backoff, DestinationName, Sequence};
 
@@ -16,7 +21,7 @@ use super::{Backoff, DestinationName, Sequence};
 pub const MASK: &str = "***";
 
 /// The definition of a destination, as in `[[destination]]` and in `PUT /v1/destinations/{d}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Destination {
     /// Its name: `[a-z0-9._-]{1,64}`.
@@ -26,6 +31,16 @@ pub struct Destination {
     /// Static headers sent with each delivery (HTTP only), such as `authorization`.
     #[serde(default, skip_serializing_if = "Headers::is_empty")]
     pub headers: Headers,
+    /// Which headers travel with a message: names in lower case, or their beginning and a `*`.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>, max_items = 50)]
+    pub forward_headers: ForwardHeaders,
+    /// Where the ordering key comes from if the producer gives none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_from: Option<KeySource>,
+    /// Where the idempotency key comes from if the producer gives none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key_from: Option<KeySource>,
     /// How messages are processed before they are delivered.
     #[serde(default)]
     pub transform: Transform,
@@ -77,7 +92,7 @@ pub struct Destination {
 }
 
 /// What must stay in order.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ordering {
     /// All messages of the destination: one lane.
@@ -90,7 +105,7 @@ pub enum Ordering {
 }
 
 /// How many messages of a lane are processed at a time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Processing {
     /// As many as the processors can.
@@ -101,7 +116,7 @@ pub enum Processing {
 }
 
 /// What happens to a message when its attempts are used up, or when it can never succeed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
     /// It keeps its position, and its lane waits for an operator.
@@ -114,7 +129,7 @@ pub enum OnExhausted {
 }
 
 /// Where a message must be before its producer gets an acknowledgement.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// In the memory of Redis, which writes it to disk if configured so.
@@ -140,7 +155,7 @@ impl std::fmt::Display for Durability {
 }
 
 /// How messages are processed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Transform {
     /// Who processes.
@@ -174,7 +189,7 @@ pub struct Transform {
 }
 
 /// Who processes a destination's messages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TransformKind {
     /// No one: a message is ready at once.
@@ -264,6 +279,9 @@ impl Destination {
             name,
             url: url.into(),
             headers: Headers::new(),
+            forward_headers: ForwardHeaders::default(),
+            key_from: None,
+            idempotency_key_from: None,
             transform: Transform::default(),
             delivery: Delivery::default(),
             ordering: Ordering::default(),
@@ -280,6 +298,11 @@ impl Destination {
             dead_letters_age_max_ms: default_dead_letters_max_age_ms(),
             previous_keys_max: default_previous_keys_max(),
         }
+    }
+
+    /// True if messages may hold keys that ingest must find.
+    pub fn has_key_sources(&self) -> bool {
+        self.key_from.is_some() || self.idempotency_key_from.is_some()
     }
 
     /// The most messages to send together when the first of them was refused before. Over TCP,

@@ -4,7 +4,7 @@ use super::{
     Destination, Envelope, Headers, InvalidField, MASK, Ordering, Processing, TransformKind,
     expression::Expression,
 };
-use crate::domain::Backoff;
+use crate::domain::{Backoff, message::is_token};
 
 const DAY_MS: u64 = 24 * 3_600_000;
 
@@ -17,6 +17,7 @@ impl Destination {
         if self.is_tcp() && !self.headers.is_empty() {
             return Err(bad("headers", "a TCP receiver gets no headers; leave them out"));
         }
+        self.validate_what_arrives()?;
         self.validate_transform()?;
         let delivery = &self.delivery;
         check_range("delivery.timeout_ms", delivery.timeout_ms, 1, 3_600_000)?;
@@ -55,6 +56,23 @@ impl Destination {
         }
         check_range("log_max", self.log_max, 0, 10_000_000)?;
         check_range("previous_keys_max", self.previous_keys_max, 0, 1_000_000)
+    }
+
+    fn validate_what_arrives(&self) -> Result<(), InvalidField> {
+        self.forward_headers.validate().map_err(|problem| bad("forward_headers", problem))?;
+        let sources = [
+            (&self.key_from, ["key_from.header", "key_from.jq"]),
+            (
+                &self.idempotency_key_from,
+                ["idempotency_key_from.header", "idempotency_key_from.jq"],
+            ),
+        ];
+        for (source, [header, jq]) in sources {
+            let checked = source.as_ref().map_or(Ok(()), |source| source.validate());
+            checked
+                .map_err(|(part, problem)| bad(if part == "jq" { jq } else { header }, problem))?;
+        }
+        Ok(())
     }
 
     fn validate_batch(&self) -> Result<(), InvalidField> {
@@ -163,8 +181,7 @@ fn check_url(field: &'static str, text: &str, schemes: &[&str]) -> Result<(), In
 
 fn check_headers(field: &'static str, headers: &Headers) -> Result<(), InvalidField> {
     for (name, value) in headers {
-        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-        if name.is_empty() || !name.bytes().all(token) {
+        if name.is_empty() || !name.bytes().all(is_token) {
             return Err(bad(field, format!("{name:?} is not a header name")));
         }
         if name.to_ascii_lowercase().starts_with("reseq-") {
@@ -186,6 +203,7 @@ fn check_headers(field: &'static str, headers: &Headers) -> Result<(), InvalidFi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::destination::{ForwardHeaders, KeySource};
 
     fn erp() -> Destination {
         Destination::new("erp".parse().unwrap(), "http://127.0.0.1:9001/in")
@@ -244,6 +262,20 @@ mod tests {
         assert_eq!(header("a b", "1"), "headers");
         assert_eq!(header("x-a", "1\r\nx-b: 2"), "headers");
         assert_eq!(header("authorization", MASK), "headers");
+    }
+
+    #[test]
+    fn what_arrives_is_checked_and_named() {
+        assert_eq!(refused(|d| d.forward_headers = ForwardHeaders::new(["*"])), "forward_headers");
+        let header = |name: &str| Some(KeySource::Header(name.to_owned()));
+        let jq = |expression: &str| Some(KeySource::Jq(expression.to_owned()));
+        assert_eq!(refused(|d| d.key_from = header("a b")), "key_from.header");
+        assert_eq!(refused(|d| d.key_from = jq(".a |")), "key_from.jq");
+        let both = |d: &mut Destination| {
+            (d.key_from, d.idempotency_key_from) = (jq(".a"), header(""));
+        };
+        assert_eq!(refused(both), "idempotency_key_from.header");
+        assert_eq!(refused(|d| d.idempotency_key_from = jq("$body")), "idempotency_key_from.jq");
     }
 
     #[test]

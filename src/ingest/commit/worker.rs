@@ -48,7 +48,7 @@ struct Item<'a> {
 impl Worker {
     pub(super) async fn run(mut self, mut queue: Batches<Job>) {
         while let Some(mut jobs) = queue.next(self.batch_max).await {
-            // Drop jobs that nobody waits for any more: their producers have probably sent them
+            // Drop old jobs that nobody waits for any more: their producers have probably sent them
             // again.
             let is_late = |job: &Job| job.submitted.elapsed() > self.retry;
             jobs.retain(|job| {
@@ -145,7 +145,7 @@ impl Worker {
         }
         .into_iter();
         let outcome_of = |item: &&Item| match undeliverable(&entry, item.arrival) {
-            Some(problem) => Err(Refusal::Invalid(problem)),
+            Some(problem) => Err(Refusal::invalid_field(problem)),
             None => stamped.next().unwrap_or(Err(Refusal::NotConfirmed)),
         };
         items.iter().map(outcome_of).collect()
@@ -159,8 +159,8 @@ impl Worker {
         entry.paused.ingest.then_some(Refusal::Paused)
     }
 
-    /// Stamps arrivals. Repeats the call if the epoch or the definition is stale, but starts no
-    /// attempt after `deadline`. Returns the results, and the durability reached.
+    /// Stamps arrivals. Repeats the call if the epoch or the definition is stale, and until
+    /// `deadline` if Redis does not answer. Returns the results, and the durability reached.
     async fn ingest(
         &mut self,
         arrivals: &[&Arrival],

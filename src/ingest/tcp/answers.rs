@@ -59,9 +59,9 @@ enum Kept {
         _share: Arc<FramePermits>,
     },
     Settled(Outcome),
-    /// Not a valid message.
+    /// Refused before it could be submitted.
     Refused {
-        answer: ToProducer,
+        refusal: Refusal,
         _share: Arc<FramePermits>,
     },
     /// The last answer of the connection.
@@ -78,8 +78,8 @@ impl Writer<'_> {
                     self.write(answer).await;
                     return false;
                 }
-                Read::Refused(answer, _share) => {
-                    if !self.write(answer).await {
+                Read::Refused(refusals, share) => {
+                    if !self.answer_refused(refusals, share).await {
                         return false;
                     }
                 }
@@ -96,6 +96,19 @@ impl Writer<'_> {
             next = self.queue.try_recv().ok();
         }
         written(self.stream.flush()).await
+    }
+
+    /// Answers frames that were never submitted. False when the connection ends.
+    async fn answer_refused(&mut self, refusals: Vec<Refusal>, share: Arc<FramePermits>) -> bool {
+        let mut refusals = refusals.into_iter();
+        while let Some(refusal) = refusals.next() {
+            let (answer, is_last) = answer_to(Err(refusal));
+            if !self.write(answer).await || is_last {
+                self.kept.extend(refused(refusals, &share).filter(|_| is_last));
+                return false;
+            }
+        }
+        true
     }
 
     /// Answers frames of one chunk. False when the connection ends.
@@ -169,9 +182,7 @@ impl Writer<'_> {
         while let Ok(read) = self.queue.try_recv() {
             match read {
                 Read::Last(answer) => self.kept.push_back(Kept::Last(answer)),
-                Read::Refused(answer, share) => {
-                    self.kept.push_back(Kept::Refused { answer, _share: share });
-                }
+                Read::Refused(refusals, share) => self.kept.extend(refused(refusals, &share)),
                 Read::Submitted(pending, taken) => {
                     self.kept.extend(kept(pending.outcomes().await, &taken, 0));
                 }
@@ -226,7 +237,7 @@ impl Writer<'_> {
                     break;
                 }
                 Kept::Settled(outcome) => answer_to(outcome),
-                Kept::Refused { answer, .. } => (answer, false),
+                Kept::Refused { refusal, .. } => answer_to(Err(refusal)),
                 Kept::Last(answer) => (answer, true),
             };
             if !self.write(answer).await || is_last {
@@ -242,14 +253,16 @@ impl Writer<'_> {
             let answers = match self.kept.pop_front() {
                 Some(Kept::Again { .. }) => vec![answer_to(Err(Refusal::Aborted)).0],
                 Some(Kept::Settled(outcome)) => vec![answer_to(outcome).0],
-                Some(Kept::Refused { answer, .. }) => vec![answer],
+                Some(Kept::Refused { refusal, .. }) => vec![answer_to(Err(refusal)).0],
                 Some(Kept::Last(_)) => continue,
                 None => match self.queue.recv().await {
                     Some(Read::Submitted(pending, _)) => {
                         let outcomes = pending.outcomes().await;
                         outcomes.into_iter().map(|outcome| answer_to(outcome).0).collect()
                     }
-                    Some(Read::Refused(answer, _)) => vec![answer],
+                    Some(Read::Refused(refusals, _)) => {
+                        refusals.into_iter().map(|refusal| answer_to(Err(refusal)).0).collect()
+                    }
                     Some(Read::Last(_)) => continue,
                     None => return,
                 },
@@ -279,6 +292,14 @@ fn kept(
             false => Kept::Settled(outcome),
         }
     })
+}
+
+fn refused(
+    refusals: impl IntoIterator<Item = Refusal>,
+    share: &Arc<FramePermits>,
+) -> impl Iterator<Item = Kept> {
+    let kept = |refusal| Kept::Refused { refusal, _share: share.clone() };
+    refusals.into_iter().map(kept)
 }
 
 /// True if it was refused for now, or was behind a frame that was.

@@ -1,12 +1,14 @@
-//! Parses a frame into a message, or an error answer.
+//! Parses a frame into a message.
 
 use bytes::Bytes;
 
 use crate::{
     domain::{Arrival, Body, Envelope, Message, message::HEADERS_BYTES_MAX},
-    ingest::json::{Limits, parse_message},
+    ingest::{
+        Draft,
+        json::{ItemError, Limits, parse_message},
+    },
     store::server_clock_ms,
-    wire::answer::ToProducer,
 };
 
 /// The most bytes of an envelope besides the body: headers, with each byte as an escape of six, and
@@ -22,13 +24,12 @@ pub fn bytes_max(envelope: Envelope, body_bytes_max: usize) -> usize {
     }
 }
 
-/// Parses a frame. An invalid one gets an error answer, and the connection continues.
-pub fn read(frame: Bytes, envelope: Envelope, limits: Limits) -> Result<Arrival, ToProducer> {
+/// Parses a frame.
+pub fn read(frame: Bytes, envelope: Envelope, limits: Limits) -> Result<Draft, ItemError> {
     let now_ms = server_clock_ms();
     match envelope {
-        Envelope::None => Ok(plain(frame, now_ms)),
-        Envelope::Json => parse_message(&frame, now_ms, limits)
-            .map_err(|error| ToProducer::Err { code: error.code, sentence: error.detail.into() }),
+        Envelope::None => Ok(Draft::of(plain(frame, now_ms))),
+        Envelope::Json => parse_message(&frame, now_ms, limits),
     }
 }
 
@@ -48,7 +49,7 @@ mod tests {
 
     const BODY_BYTES_MAX: usize = 100;
 
-    fn read_envelope(text: &str) -> Result<Arrival, ToProducer> {
+    fn read_envelope(text: &str) -> Result<Draft, ItemError> {
         let limits = Limits { body_bytes_max: BODY_BYTES_MAX, json_depth_max: 8 };
         read(Bytes::from(text.to_owned()), Envelope::Json, limits)
     }
@@ -57,7 +58,7 @@ mod tests {
     fn an_envelope_says_all_that_an_object_over_http_says() {
         let text = r#"{"key":"acct-7","idempotency_key":"k","delay_ms":5,"id":"order-7",
                        "headers":{"X-Tenant":"7"},"body":{"a": 1.0}}"#;
-        let arrival = read_envelope(text).unwrap();
+        let arrival = read_envelope(text).unwrap().arrival;
         assert_eq!(arrival.idempotency_key.as_deref(), Some("k"));
         assert!(arrival.due.is_some());
         let Message { id, key, headers, body, .. } = arrival.message;
@@ -83,10 +84,8 @@ mod tests {
             (r#"{"body":1,"kye":"a"}"#, "invalid_field", "kye"),
             (&format!("{{\"body\":\"{}\"}}", "x".repeat(99)), "body_too_large", "100 bytes"),
         ] {
-            let Err(ToProducer::Err { code: told, sentence }) = read_envelope(text) else {
-                panic!("{text} is no message");
-            };
-            assert!(told.as_str() == code && sentence.contains(what), "{text}: {told} {sentence}");
+            let ItemError { code: told, detail } = read_envelope(text).unwrap_err();
+            assert!(told.as_str() == code && detail.contains(what), "{text}: {told} {detail}");
         }
     }
 

@@ -20,7 +20,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{Committer, Session, commit::Pending, json::Limits};
+use super::{Committer, Refusal, Session, commit::Pending, draft::Prepared, json::Limits};
 use crate::{
     config,
     domain::{Arrival, DestinationName, Envelope, Framing},
@@ -99,8 +99,9 @@ pub async fn run(
 /// A frame, or several, on the way to their answers.
 enum Read {
     Submitted(Pending, Taken),
-    /// Not a valid message; this is the answer. The connection continues.
-    Refused(ToProducer, Arc<FramePermits>),
+    /// These were refused before they could be submitted. If one of them is refused for now, the
+    /// connection ends with it; the others were behind it.
+    Refused(Vec<Refusal>, Arc<FramePermits>),
     /// The last answer of the connection.
     Last(ToProducer),
 }
@@ -215,8 +216,8 @@ impl Connection {
         }
     }
 
-    /// Submits frames of one chunk. An invalid one gets its answer in order. False when the writer
-    /// is gone.
+    /// Submits frames of one chunk. One that is refused gets its answer in order. False when no
+    /// more frames may be read.
     async fn take(
         &self,
         frames: Vec<Bytes>,
@@ -224,19 +225,48 @@ impl Connection {
         queue: &mpsc::UnboundedSender<Read>,
     ) -> bool {
         let mut arrivals = Vec::with_capacity(frames.len());
-        for frame in frames {
-            match frame::read(frame, self.envelope, self.shared.limits) {
-                Ok(arrival) => arrivals.push(arrival),
-                Err(answer) => {
-                    let before = mem::take(&mut arrivals);
-                    let refused = Read::Refused(answer, share.clone());
-                    if !self.submit(before, share, queue).await || queue.send(refused).is_err() {
-                        return false;
-                    }
+        let mut copies = self.copies(frames).await.into_iter();
+        while let Some(copy) = copies.next() {
+            let refusal = match copy {
+                Ok(arrival) => {
+                    arrivals.push(arrival);
+                    continue;
                 }
+                Err(refusal) => refusal,
+            };
+            let is_last = refusal.is_temporary();
+            let mut refusals = vec![refusal];
+            if is_last {
+                refusals.extend(copies.by_ref().map(|copy| copy.err().unwrap_or(Refusal::Aborted)));
+            }
+            let refused = Read::Refused(refusals, share.clone());
+            let is_submitted = self.submit(mem::take(&mut arrivals), share, queue).await;
+            if !is_submitted || queue.send(refused).is_err() || is_last {
+                return false;
             }
         }
         self.submit(arrivals, share, queue).await
+    }
+
+    /// The messages in these frames, as the destination takes them.
+    async fn copies(&self, frames: Vec<Bytes>) -> Vec<Result<Arrival, Refusal>> {
+        let entry = self.shared.committer.find(&self.destination).await;
+        let copy = |frame| {
+            let draft = frame::read(frame, self.envelope, self.shared.limits);
+            let entry = entry.as_ref().map_err(Refusal::clone)?;
+            draft.map_err(Refusal::Invalid)?.into_copy(&entry.destination)
+        };
+        let copies = frames.into_iter().map(copy);
+        match &entry {
+            Ok(entry) if entry.destination.has_key_sources() => {
+                let prepared =
+                    copies.map(|copy| Prepared { copy, request: None, is_id_final: true });
+                let (prepared, keys) = (prepared.collect(), self.shared.committer.keys());
+                // Boxed, because most destinations do not need it.
+                Box::pin(keys.find_all(prepared, &entry.destination, &self.stop)).await
+            }
+            _ => copies.collect(),
+        }
     }
 
     /// Submits messages when the reader may. False when the writer is gone.

@@ -12,11 +12,12 @@ use async_trait::async_trait;
 
 use crate::{
     domain::{self, Body, DestinationName, ErrorKind, Stamped, TransformKind},
+    jq::Program,
     store::CatalogEntry,
 };
 
 mod http;
-pub mod jq;
+mod jq;
 
 pub use http::Http;
 pub use jq::Jq;
@@ -163,7 +164,7 @@ impl Transforms {
         let output_bytes_max = self.output_bytes_max;
         match definition.kind {
             TransformKind::Jq => {
-                Arc::new(Jq::new(definition, output_bytes_max, jq::Program::of_environment()))
+                Arc::new(Jq::new(definition, output_bytes_max, Program::of_environment()))
             }
             _ => Arc::new(Http::new(definition, self.client.clone(), output_bytes_max)),
         }

@@ -125,7 +125,7 @@ impl Deliver for Http {
 }
 
 fn refused(error: AttemptError, retry_after: Option<Duration>) -> Verdict {
-    Verdict::Refused { accepted: 0, error, retry_after, finality: Finality::Again }
+    Verdict::Refused { accepted: 0, error, retry_after, finality: Finality::Retryable }
 }
 
 fn finality_of(status: StatusCode) -> Finality {
@@ -133,8 +133,8 @@ fn finality_of(status: StatusCode) -> Finality {
         StatusCode::BAD_REQUEST
         | StatusCode::PAYLOAD_TOO_LARGE
         | StatusCode::UNSUPPORTED_MEDIA_TYPE
-        | StatusCode::UNPROCESSABLE_ENTITY => Finality::Final,
+        | StatusCode::UNPROCESSABLE_ENTITY => Finality::Permanent,
         StatusCode::GONE => Finality::Halts,
-        _ => Finality::Again,
+        _ => Finality::Retryable,
     }
 }

@@ -35,9 +35,9 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finality {
     /// Another attempt may succeed.
-    Again,
+    Retryable,
     /// No attempt at this message will ever succeed.
-    Final,
+    Permanent,
     /// No attempt at any message will succeed: the receiver is gone, and an operator must act.
     Halts,
 }

@@ -95,11 +95,11 @@ struct Stop {
 
 impl Stop {
     fn again(error: AttemptError) -> Stop {
-        Stop { error, retry_after: None, finality: Finality::Again, is_untouched: false }
+        Stop { error, retry_after: None, finality: Finality::Retryable, is_untouched: false }
     }
 
     fn for_good(error: AttemptError) -> Stop {
-        Stop { finality: Finality::Final, ..Stop::again(error) }
+        Stop { finality: Finality::Permanent, ..Stop::again(error) }
     }
 
     /// No connection, or one that broke.

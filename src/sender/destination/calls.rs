@@ -50,7 +50,8 @@ pub(super) enum Answer {
 impl DestinationSender {
     /// Begins the next call to Redis, if there is anything to ask.
     pub(super) fn begin_call(&mut self) {
-        // A call that was refused because of an old definition is repeated with the new one.
+        // Wait for a lookup, too: a call that was refused because of an old definition is repeated
+        // with the new one.
         let is_busy = self.in_flight.call.is_some() || self.in_flight.lookup.is_some();
         if is_busy || !self.scheduler.may_call(Instant::now()) {
             return;
@@ -102,7 +103,7 @@ impl DestinationSender {
         let mut requests: Vec<LaneRequest> = Vec::new();
         let mut settled = 0;
         while requests.len() < CALL_LANES_MAX
-            && let Some(key) = self.scheduler.next_to_ask()
+            && let Some(key) = self.scheduler.next_to_request()
         {
             let Some(lane) = self.lanes.get_mut(&key) else { continue };
             if !requests.is_empty() && settled + lane.settles() > CALL_SETTLED_MAX {
@@ -156,7 +157,7 @@ impl DestinationSender {
         match answer {
             Ok(released) => self.released(requests, released),
             Err(error) => {
-                requests.iter().for_each(|request| self.scheduler.wants_ask(&request.key));
+                requests.iter().for_each(|request| self.scheduler.wants_request(&request.key));
                 self.withdrawals.suspect();
                 self.call_failed(error);
             }
@@ -175,7 +176,7 @@ impl DestinationSender {
                 let key = request.key.as_deref();
                 tracing::debug!(destination = %self.deps.name, key, error, "a lane cannot be read");
                 // Redis has settled nothing of it, so the lane repeats its request.
-                self.scheduler.at(now.instant + run.wait, &request.key, Due::Ask);
+                self.scheduler.at(now.instant + run.wait, &request.key, Due::Request);
             }
             if !run.wait.is_zero() {
                 self.scheduler.scan_after(now.instant, run.wait);
@@ -228,7 +229,7 @@ impl DestinationSender {
                 CALL_PAUSE
             }
             error => {
-                tracing::error!(destination = %self.deps.name, %error, "cannot release");
+                tracing::error!(destination = %self.deps.name, %error, "a call to Redis failed");
                 CALL_PAUSE_LONG
             }
         };

@@ -61,8 +61,8 @@ impl DestinationSender {
         self.definition = Some(Definition { entry, transport, rules });
     }
 
-    /// Begins to look up the definition in Redis. Only the next call waits for it: leases expire
-    /// meanwhile, and deliveries end.
+    /// Begins to look up the definition in Redis. Only the next call waits for it; the task handles
+    /// all other events meanwhile.
     pub(super) fn look_up(&mut self) {
         if self.in_flight.lookup.is_some() {
             return;

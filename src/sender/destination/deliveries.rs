@@ -52,7 +52,7 @@ impl DestinationSender {
     fn rest(&mut self, key: &LaneKey, definition: &Definition) {
         if let Some(lane) = self.lanes.get_mut(key) {
             lane.pass_tombstones(&definition.rules, now());
-            self.scheduler.wants_ask(key);
+            self.scheduler.wants_request(key);
             self.scheduler.rest(key);
         }
     }
@@ -62,7 +62,7 @@ impl DestinationSender {
         let Some(lane) = self.lanes.get_mut(key) else { return true };
         let turn = lane.turn(&definition.rules, now());
         // It may have passed tombstones.
-        self.scheduler.wants_ask(key);
+        self.scheduler.wants_request(key);
         if lane.next() == Next::Resolve {
             self.scheduler.wants_resolve(key);
         }

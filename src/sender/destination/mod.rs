@@ -88,7 +88,7 @@ struct InFlight {
     deliveries: FuturesUnordered<BoxFuture<'static, Delivered>>,
     /// The messages of these deliveries.
     messages: usize,
-    /// One call at a time. What lanes need meanwhile makes the next call.
+    /// One call at a time. What lanes need meanwhile goes into the next call.
     call: Option<BoxFuture<'static, Answer>>,
     /// The lookup of the definition.
     lookup: Option<BoxFuture<'static, Lookup>>,
@@ -211,7 +211,7 @@ impl DestinationSender {
         self.scheduler.drain();
         for (key, lane) in &mut self.lanes {
             lane.draining();
-            self.scheduler.wants_ask(key);
+            self.scheduler.wants_request(key);
         }
     }
 
@@ -240,7 +240,7 @@ impl DestinationSender {
             None => {}
             Some(Next::Continue) => {
                 self.scheduler.wants_send(key);
-                self.scheduler.wants_ask(key);
+                self.scheduler.wants_request(key);
             }
             Some(Next::Resolve) => self.scheduler.wants_resolve(key),
             Some(Next::Drop) => self.drop_lane(key),
@@ -298,7 +298,7 @@ impl DestinationSender {
 
     fn load(&mut self, key: LaneKey) {
         if !self.lanes.contains_key(&key) {
-            self.scheduler.wants_ask(&key);
+            self.scheduler.wants_request(&key);
             self.lanes.insert(key, Lane::default());
         }
     }

@@ -35,15 +35,16 @@ pub(super) fn disposition(
     chance: f64,
 ) -> Disposition {
     let delivery = &destination.delivery;
-    if finality == Finality::Again && (delivery.attempts_max == 0 || failed < delivery.attempts_max)
+    if finality == Finality::Retryable
+        && (delivery.attempts_max == 0 || failed < delivery.attempts_max)
     {
         let asked_max = Duration::from_millis(delivery.retry_after_max_ms);
         let wait = delivery.backoff().wait_asked(failed, chance, retry_after, asked_max);
         return Disposition::Postpone(wait);
     }
     let reason = match finality {
-        Finality::Final => "the receiver will never take it",
-        Finality::Again | Finality::Halts => "the attempts at its delivery are used up",
+        Finality::Permanent => "the receiver will never take it",
+        Finality::Retryable | Finality::Halts => "the attempts at its delivery are used up",
     };
     match (finality, destination.on_exhausted) {
         (Finality::Halts, _) | (_, OnExhausted::Halt) => Disposition::Halt,
@@ -54,7 +55,7 @@ pub(super) fn disposition(
     }
 }
 
-/// The wait before a disposition is carried out again, if what Redis holds is damaged.
+/// The wait before another try to carry out a disposition, if the data in Redis is damaged.
 const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
 
 /// A refused head whose disposition a call carried out, and the result.
@@ -97,7 +98,7 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// The call has ended. The lanes of these heads are dropped.
+    /// The call has ended. Drops the lanes of the heads that are resolved.
     pub(super) fn resolved(&mut self, answers: Vec<Resolved>) {
         for (key, head, done) in answers {
             match done {
@@ -110,8 +111,8 @@ impl DestinationSender {
                     self.drop_lane(&key);
                     self.scheduler.wants_scan();
                 }
-                // Redis cannot read what it needs. The lane stays loaded, so that it is not sent again at
-                // once. No other lane waits for it.
+                // A key that the script needs cannot be read. The lane stays loaded, so that its
+                // head is not sent again at once. No other lane waits for it.
                 Err(StoreError::Failed(_)) => {
                     self.scheduler.at(Instant::now() + RESOLVE_PAUSE, &key, Due::Resolve);
                 }
@@ -191,7 +192,7 @@ async fn carry_out(
                 messages: &[(key.clone(), sequence)],
             };
             let answers = store.withdraw(entry, Who::Owner(owner), &withdrawal).await?;
-            // Its lane is dropped: nothing of it can be released before it can be read.
+            // `WrongHead` drops the lane: Redis releases nothing of it until its keys can be read.
             if answers.first() == Some(&Withdrawn::Damaged) {
                 return Err(StoreError::WrongHead);
             }
@@ -220,7 +221,13 @@ mod tests {
     fn a_head_is_tried_again_until_its_attempts_are_used_up() {
         let of = |attempts_max, failed| {
             let destination = destination(attempts_max, OnExhausted::Halt);
-            disposition(&destination, failed, Finality::Again, Some(Duration::from_secs(60)), 0.0)
+            disposition(
+                &destination,
+                failed,
+                Finality::Retryable,
+                Some(Duration::from_secs(60)),
+                0.0,
+            )
         };
         let postponed = Disposition::Postpone(Duration::from_secs(9));
         assert_eq!(of(0, 1_000_000), postponed, "0: for ever");
@@ -237,12 +244,12 @@ mod tests {
             disposition(&destination(0, on_exhausted), 1, finality, None, 0.5)
         };
         let withdrawn = |how| Disposition::Withdraw(how, "the receiver will never take it".into());
-        assert_eq!(of(OnExhausted::Halt, Finality::Final), Disposition::Halt);
+        assert_eq!(of(OnExhausted::Halt, Finality::Permanent), Disposition::Halt);
         assert_eq!(
-            of(OnExhausted::DeadLetter, Finality::Final),
+            of(OnExhausted::DeadLetter, Finality::Permanent),
             withdrawn(Tombstone::DeadLettered)
         );
-        assert_eq!(of(OnExhausted::Drop, Finality::Final), withdrawn(Tombstone::Dropped));
+        assert_eq!(of(OnExhausted::Drop, Finality::Permanent), withdrawn(Tombstone::Dropped));
         for on_exhausted in [OnExhausted::Halt, OnExhausted::DeadLetter, OnExhausted::Drop] {
             assert_eq!(of(on_exhausted, Finality::Halts), Disposition::Halt);
         }

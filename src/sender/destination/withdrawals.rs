@@ -27,9 +27,10 @@ pub(super) struct Withdrawals {
     ask: bool,
     /// Read them, if no release reports how many there are.
     suspected: bool,
-    /// How many there were when they were read, and could not be carried out.
+    /// How many this sender knows to be pending. If a release reports more, some are new: read
+    /// them.
     left: u64,
-    /// Those of messages that are in flight, or leave after a refusal.
+    /// Those of messages that are in flight, that were accepted, or that are a refused head.
     held: HashMap<Sequence, PendingWithdrawal>,
     /// Those that the next call carries out.
     ready: Vec<PendingWithdrawal>,
@@ -122,7 +123,7 @@ impl DestinationSender {
     fn apply_withdrawal(&mut self, withdrawal: PendingWithdrawal) {
         let is_free = match self.lanes.get_mut(&withdrawal.lane) {
             Some(lane) => {
-                self.scheduler.wants_ask(&withdrawal.lane);
+                self.scheduler.wants_request(&withdrawal.lane);
                 lane.withdrawn(withdrawal.sequence, withdrawal.how, &withdrawal.reason)
             }
             None => true,
@@ -134,7 +135,7 @@ impl DestinationSender {
         }
     }
 
-    /// After an attempt has ended: what is to leave must not be sent next.
+    /// After an attempt has ended: messages with a withdrawal must not be sent next.
     pub(super) fn reapply_withdrawals(&mut self, key: &LaneKey) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         for withdrawal in

@@ -6,6 +6,7 @@ pub mod log;
 pub mod lookups;
 pub mod memory;
 pub mod messages;
+pub mod operations;
 pub mod partitions;
 pub mod records;
 pub mod stats;

@@ -21,7 +21,7 @@ const HEADS_MAX: usize = 10;
 const CANDIDATES_MAX: isize = 20;
 
 /// A destination's numbers, read at one instant.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Stats {
     /// The last sequence stamped.
     pub last_sequence: Sequence,
@@ -66,7 +66,7 @@ pub struct Stats {
 }
 
 /// A lane's head, and what it waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Head {
     /// Its sequence.
     pub sequence: Sequence,

@@ -14,8 +14,9 @@ use crate::{
 };
 
 /// The result of a script for one lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = LeaseStatus)]
 pub enum Status {
     /// Done.
     Ok,

@@ -26,9 +26,64 @@ pub struct Defined {
     pub born: Epoch,
 }
 
+/// Which version of the definition a new one may replace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replaces {
+    /// Any, or none.
+    Any,
+    /// Only this one.
+    Version(u64),
+    /// None: the destination must not exist.
+    Nothing,
+}
+
+impl Replaces {
+    fn text(self) -> String {
+        match self {
+            Replaces::Any => String::new(),
+            Replaces::Version(version) => version.to_string(),
+            Replaces::Nothing => "0".to_owned(),
+        }
+    }
+}
+
+/// How often a definition is tried again after a removal was finished.
+const REMOVALS_MAX: usize = 3;
+
 impl Store {
-    /// Creates or changes a destination, and notifies all pods.
+    /// Creates or changes a destination, and notifies all pods. Finishes an earlier removal first:
+    /// the process that began it may be gone, or a failover may have lost its end.
     pub async fn define(&self, destination: &Destination) -> Result<Defined, StoreError> {
+        self.define_over(destination, Replaces::Any).await
+    }
+
+    /// Like `define`, but only over the version that the caller has read. A definition that is
+    /// already stored counts as done, whatever its version, so that a repeat succeeds.
+    pub async fn define_over(
+        &self,
+        destination: &Destination,
+        replaces: Replaces,
+    ) -> Result<Defined, StoreError> {
+        for _ in 0..REMOVALS_MAX {
+            match self.call_define(destination, replaces).await {
+                Err(StoreError::BeingRemoved) => {}
+                answer => return answer,
+            }
+            match self.complete_removal(&destination.name).await {
+                // Another process may have finished it, and defined the destination again.
+                Ok(_) | Err(StoreError::UnknownDestination | StoreError::WrongState(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.call_define(destination, replaces).await
+    }
+
+    /// Calls the script once.
+    pub async fn call_define(
+        &self,
+        destination: &Destination,
+        replaces: Replaces,
+    ) -> Result<Defined, StoreError> {
         let keys = self.keys().destination(&destination.name);
         self.check_durability(destination.durability, &keys.hash()).await?;
         let definition = serde_json::to_string(destination)
@@ -44,6 +99,7 @@ impl Store {
         let partition = destination.name.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(processing_text(destination.processing));
         call.arg(destination.transform.attempts_max).arg(destination.transform.stalls_max);
+        call.arg(replaces.text());
         let answer = self.run(&call).await?;
         let (version, changed, created, paused, born): (u64, bool, bool, String, u64) = answer;
         self.inner.epochs.note_carried(partition, born);

@@ -1,6 +1,7 @@
 //! What changes Redis: one file for each script in `lua/`, with the same name.
 
 pub mod acquire_partition;
+pub mod cancel_operation;
 pub mod claim;
 pub mod complete;
 pub mod define;
@@ -15,6 +16,7 @@ pub mod index;
 pub mod ingest;
 pub mod init_epoch;
 pub mod migrate;
+pub mod note_operation;
 pub mod pause;
 pub mod postpone;
 pub mod reap;

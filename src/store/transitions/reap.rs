@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The most leases, and the most delays, that one query returns.
-const LOOK_MAX: isize = 500;
+const PAGE_MAX: isize = 500;
 
 /// The most queries of one `recover`.
 const LOOKS_MAX: usize = 40;
@@ -32,7 +32,7 @@ impl Overdue {
         let counts =
             self.by_destination.values().map(|(leases, delays)| (leases.len(), delays.len()));
         let (leases, delays) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        leases.max(delays) >= LOOK_MAX as usize
+        leases.max(delays) >= PAGE_MAX as usize
     }
 
     fn of(leases: &[String], delays: &[String]) -> Overdue {
@@ -68,8 +68,8 @@ impl Store {
         let clocks = self.clocks(&places).await;
         let looks = keys.iter().zip(clocks).map(|(keys, now_ms)| {
             let (now_ms, mut pipe) = (now_ms.unwrap_or_default(), redis::pipe());
-            pipe.zrangebyscore_limit(keys.leases(), 0, now_ms, 0, LOOK_MAX);
-            pipe.zrangebyscore_limit(keys.delayed(), 0, now_ms, 0, LOOK_MAX);
+            pipe.zrangebyscore_limit(keys.leases(), 0, now_ms, 0, PAGE_MAX);
+            pipe.zrangebyscore_limit(keys.delayed(), 0, now_ms, 0, PAGE_MAX);
             pipe
         });
         let found = self.query_each(&looks.collect::<Vec<_>>()).await;

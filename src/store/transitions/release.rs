@@ -124,8 +124,8 @@ pub struct LaneRun {
 
 impl Store {
     /// Settles messages that have left, and returns the next runs of lanes of one destination. If a
-    /// lane's head was refused before, its run is limited to one delivery. It may be refused again, and then the
-    /// messages behind it were read in vain.
+    /// lane's head was refused before, its run is limited to one delivery: the head may be refused
+    /// again, and then the messages behind it were read in vain.
     pub async fn release(
         &self,
         owner: &Owner,
@@ -209,7 +209,7 @@ fn read_run(lane: Value, entry: &CatalogEntry) -> Result<LaneRun, StoreError> {
         let attempts = of_first.take().unwrap_or_default();
         let name = &entry.destination.name;
         let message = record::read_with(bytes, body, name, sequence, attempts.clone());
-        // The owner delivers the messages before it, then halts it.
+        // A damaged message is in the run, too: the owner delivers those before it, then halts it.
         messages.push(message.unwrap_or_else(|error| Stamped {
             attempts,
             ..Stamped::unreadable(name.clone(), sequence, error.to_string())

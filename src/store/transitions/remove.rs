@@ -25,12 +25,30 @@ impl Store {
         destination: &DestinationName,
         purge: bool,
     ) -> Result<Removed, StoreError> {
+        self.begin_removal(destination, if purge { "1" } else { "0" }).await
+    }
+
+    /// Completes a removal that stopped halfway. Refuses a destination that is not being removed:
+    /// somebody else may have completed the removal and defined the destination again.
+    pub async fn complete_removal(
+        &self,
+        destination: &DestinationName,
+    ) -> Result<Removed, StoreError> {
+        self.begin_removal(destination, "2").await
+    }
+
+    /// `which`: what the script may remove.
+    async fn begin_removal(
+        &self,
+        destination: &DestinationName,
+        which: &str,
+    ) -> Result<Removed, StoreError> {
         let keys = self.keys().destination(destination);
         let mut call = self.call(|scripts| &scripts.remove);
         call.key(keys.hash()).key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.partition.releasable());
         call.key(keys.dead_letters()).key(keys.partition.epoch());
-        call.arg(destination.as_str()).arg(u8::from(purge));
+        call.arg(destination.as_str()).arg(which);
         let (version, removed_messages): (u64, u64) = match self.run(&call).await {
             // An earlier removal may have stopped just before its end: only the index is left to
             // correct.
@@ -64,6 +82,7 @@ impl Store {
         if pending > 0 || removed > 0 {
             self.remove_left_over(destination).await?;
         }
+        self.remove_operations(destination).await?;
         self.forget(destination).await?;
         self.index(destination, version, None).await
     }

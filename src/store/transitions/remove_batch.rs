@@ -128,4 +128,24 @@ impl Store {
             cursor = next;
         }
     }
+
+    /// Removes the states of the destination's bulk operations.
+    pub(super) async fn remove_operations(
+        &self,
+        destination: &DestinationName,
+    ) -> Result<(), StoreError> {
+        let keys = self.keys().destination(destination);
+        for ids in self.operation_ids(destination).await?.chunks(BATCH_MAX) {
+            let mut call = self.call(|scripts| &scripts.remove_batch);
+            call.key(keys.hash()).key(keys.messages());
+            call.key(keys.partition.leases()).key(keys.partition.delayed());
+            call.key(keys.partition.epoch());
+            call.arg(0).arg(0);
+            for id in ids {
+                call.key(keys.operation(id));
+            }
+            self.run::<u64>(&call).await?;
+        }
+        Ok(())
+    }
 }

@@ -37,7 +37,7 @@ const EXAMPLES_MAX: usize = 5;
 const REBUILT_MAX: usize = 20_000;
 
 /// The result of a repair.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Repair {
     /// True if it changed nothing.
     pub dry_run: bool,
@@ -52,7 +52,7 @@ pub struct Repair {
 }
 
 /// The problems of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Found {
     /// The kind.
     pub kind: String,

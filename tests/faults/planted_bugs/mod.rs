@@ -95,7 +95,7 @@ const BUGS: [(&str, &str, &str, &[Anomaly]); 25] = [
         "dies_before_the_answer",
         &[Anomaly::Doubled],
     ),
-    ("house_not_kept", "nothing overdue is taken up", "dies_with_claims", &[Anomaly::Stuck]),
+    ("housekeeping_skipped", "nothing overdue is taken up", "dies_with_claims", &[Anomaly::Stuck]),
     (
         "partition_lease_end_ignored",
         "sends on when its partition lease is over",

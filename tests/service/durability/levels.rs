@@ -78,7 +78,7 @@ async fn replicated_waits_for_all_replicas_and_a_duplicate_does_too() {
     let other = json!({"destinations": ["replicated"], "body": "other", "idempotency_key": "one"});
     let request = client().post(pod.url("/v1/messages")).header("content-type", "application/json");
     let answer = request.body(other.to_string()).send().await.unwrap();
-    assert_eq!(answer.status(), 409);
+    assert_eq!(answer.status(), 422);
 
     drop(frozen);
     let (status, said) = eventually("the replica is back", async || {

@@ -29,7 +29,7 @@ async fn a_message_as_json_is_stamped_once_under_the_key_of_its_header() {
     assert_eq!(position(&said(service.json(ITEMS, &item("erp", field))).await.body), (1, true));
     let raw = service.post("/v1/destinations/erp/messages", "application/json", "1");
     assert_eq!(position(&said(raw.header("Idempotency-Key", "order-7")).await.body), (1, true));
-    said(send(json!({"body": 2}))).await.is_problem(409, "idempotency_conflict", "");
+    said(send(json!({"body": 2}))).await.is_problem(422, "idempotency_conflict", "");
     assert_eq!(stats(&service.pod, "erp").await.unwrap()["last_sequence"], 1);
 }
 
@@ -48,9 +48,8 @@ async fn headers_beside_json_say_what_they_say_beside_a_raw_body() {
 
     service.define("any", json!({"ordering": "none", "transform": {"kind": "worker"}})).await;
     let send = service.json(ITEMS, &item("any", json!({})));
-    let send =
-        send.header("Reseq-Priority", "9").header("Reseq-Not-Before", "2999-01-01T00:00:00Z");
-    said(send).await.is_problem(400, "invalid_field", "Reseq-Not-Before: ");
+    let send = send.header("Reseq-Priority", "9").header("Reseq-Due-At", "2999-01-01T00:00:00Z");
+    said(send).await.is_problem(400, "invalid_field", "Reseq-Due-At: ");
     let send = service.json(ITEMS, &item("any", json!({}))).header("Reseq-Priority", "9");
     assert_eq!(said(send).await.status, 202);
     let path = service.pod.url("/v1/destinations/any/messages/1");
@@ -70,9 +69,9 @@ async fn a_header_and_a_field_that_differ_are_refused_and_the_same_twice_is_fine
         ("Reseq-Id", "a", json!({"id": "b"}), "id"),
         ("Reseq-Delay", "1s", json!({"delay_ms": 1001}), "delay_ms"),
         ("Reseq-Delay", "1s", json!({"delay_ms": 0}), "delay_ms"),
-        ("Reseq-Delay", "1s", json!({"not_before": time}), "not_before"),
-        ("Reseq-Not-Before", time, json!({"delay_ms": 1}), "delay_ms"),
-        ("Reseq-Not-Before", time, json!({"not_before": "2020-01-01T00:00:01Z"}), "not_before"),
+        ("Reseq-Delay", "1s", json!({"due_at": time}), "due_at"),
+        ("Reseq-Due-At", time, json!({"delay_ms": 1}), "delay_ms"),
+        ("Reseq-Due-At", time, json!({"due_at": "2020-01-01T00:00:01Z"}), "due_at"),
         ("Reseq-Priority", "1", json!({"priority": 2}), "priority"),
     ] {
         let answer = said(service.json(ITEMS, &item("erp", fields)).header(header, value)).await;
@@ -85,8 +84,8 @@ async fn a_header_and_a_field_that_differ_are_refused_and_the_same_twice_is_fine
     let both = service.json(ITEMS, &both).header("Reseq-Key", "a%20b").header("Reseq-Id", "i");
     let both = both.header("Idempotency-Key", "k").header("Reseq-Delay", "1s");
     assert_eq!(said(both).await.status, 202);
-    let same = item("erp", json!({"not_before": "2020-01-01T01:00:00+01:00"}));
-    let same = service.json(ITEMS, &same).header("Reseq-Not-Before", "2020-01-01T00:00:00Z");
+    let same = item("erp", json!({"due_at": "2020-01-01T01:00:00+01:00"}));
+    let same = service.json(ITEMS, &same).header("Reseq-Due-At", "2020-01-01T00:00:00Z");
     assert_eq!(said(same).await.status, 202);
 }
 
@@ -99,7 +98,7 @@ async fn a_batch_refuses_headers_of_one_message_and_names_the_field() {
         ("Reseq-Key", "k", "\"key\""),
         ("Reseq-Id", "i", "\"id\""),
         ("Reseq-Delay", "1s", "delay_ms"),
-        ("Reseq-Not-Before", "2020-01-01T00:00:00Z", "not_before"),
+        ("Reseq-Due-At", "2020-01-01T00:00:00Z", "due_at"),
         ("Reseq-Priority", "4", "priority"),
     ] {
         let batch = service.post(ITEMS, NDJSON, item("erp", json!({})).to_string());

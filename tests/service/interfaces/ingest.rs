@@ -99,19 +99,19 @@ async fn what_is_no_message_is_refused_by_name_and_leaves_nothing_behind() {
         ),
         (ITEMS, JSON, item(json!({"body_base64": "AA=="})), 400, "invalid_field", "body_base64"),
         (ITEMS, JSON, item(json!({"delay_ms": 31_536_000_001u64})), 400, "invalid_field", "year"),
-        (ITEMS, JSON, item(json!({"not_before": "soon"})), 400, "invalid_field", "RFC 3339"),
+        (ITEMS, JSON, item(json!({"due_at": "soon"})), 400, "invalid_field", "RFC 3339"),
         (
             ITEMS,
             JSON,
-            item(json!({"not_before": "9999-01-01T00:00:00Z"})),
+            item(json!({"due_at": "9999-01-01T00:00:00Z"})),
             400,
             "invalid_field",
-            "not_before",
+            "due_at",
         ),
         (
             ITEMS,
             JSON,
-            item(json!({"not_before": "2026-01-01T00:00:00Z", "delay_ms": 5})),
+            item(json!({"due_at": "2026-01-01T00:00:00Z", "delay_ms": 5})),
             400,
             "invalid_field",
             "not both",
@@ -186,8 +186,8 @@ async fn what_is_no_message_is_refused_by_name_and_leaves_nothing_behind() {
         ("Reseq-Delay", b"1500", "Reseq-Delay: a delay is a number with a unit"),
         ("Reseq-Delay", b"-1s", "Reseq-Delay: a delay is a number with a unit"),
         ("Reseq-Delay", b"366d", "Reseq-Delay: a message may be delayed for a year"),
-        ("Reseq-Not-Before", b"tomorrow", "Reseq-Not-Before: a time is written as in RFC 3339"),
-        ("Reseq-Not-Before", b"9999-01-01T00:00:00Z", "Reseq-Not-Before: a message may be"),
+        ("Reseq-Due-At", b"tomorrow", "Reseq-Due-At: a time is written as in RFC 3339"),
+        ("Reseq-Due-At", b"9999-01-01T00:00:00Z", "Reseq-Due-At: a message may be"),
         ("Reseq-Priority", b"3", "ordering is \"none\""),
         ("Reseq-Priority", b"10", "Reseq-Priority: a priority is a digit"),
         ("Reseq-Priority", b"high", "Reseq-Priority: a priority is a digit"),
@@ -202,7 +202,7 @@ async fn what_is_no_message_is_refused_by_name_and_leaves_nothing_behind() {
         said(request).await.is_problem(400, "invalid_field", named);
     }
     let both = service.post(RAW, "text/plain", "x").header("Reseq-Delay", "1s");
-    let both = both.header("Reseq-Not-Before", "2026-01-01T00:00:00Z");
+    let both = both.header("Reseq-Due-At", "2026-01-01T00:00:00Z");
     said(both).await.is_problem(400, "invalid_field", "not both");
     assert_eq!(service.holds().await, before);
 }
@@ -216,7 +216,7 @@ async fn delays_and_priorities_are_taken_where_they_can_be() {
     };
     let headers = [
         ("Reseq-Delay", "1ms"),
-        ("Reseq-Not-Before", "2020-01-01T00:00:00+01:00"),
+        ("Reseq-Due-At", "2020-01-01T00:00:00+01:00"),
         ("Reseq-Priority", "9"),
     ];
     for ((name, value), sequence) in headers.into_iter().zip(1..) {
@@ -299,7 +299,8 @@ async fn a_path_does_not_take_the_wrong_method() {
         ("GET", ITEMS),
         ("DELETE", ITEMS),
         ("PUT", RAW),
-        ("PATCH", "/v1/destinations/erp"),
+        ("PATCH", "/v1/topics/orders"),
+        ("POST", "/v1/destinations/erp"),
         ("POST", "/v1/destinations"),
         ("PUT", "/v1/leases"),
         ("POST", "/healthz"),
@@ -367,8 +368,8 @@ async fn the_same_idempotency_key_stamps_once_and_refuses_another_body() {
     let raw = service.post(RAW, JSON, "1").header("Idempotency-Key", "k");
     assert_eq!(position(&said(raw).await.body), (1, true));
     let other = service.post(RAW, JSON, "2").header("Idempotency-Key", "k");
-    said(other).await.is_problem(409, "idempotency_conflict", "new key");
-    said(service.json(ITEMS, &item(json!(2)))).await.is_problem(409, "idempotency_conflict", "");
+    said(other).await.is_problem(422, "idempotency_conflict", "new key");
+    said(service.json(ITEMS, &item(json!(2)))).await.is_problem(422, "idempotency_conflict", "");
     let batch = ["x", "x"]
         .map(|key| json!({"destinations": ["erp"], "body": 3, "idempotency_key": key}).to_string());
     let twice = service.post(ITEMS, "application/x-ndjson", batch.join("\n"));
@@ -415,7 +416,10 @@ async fn a_full_backlog_refuses_until_there_is_room_again() {
     said(service.post(path, JSON, "4")).await.is_problem(429, "backlog_full", "backlog_max");
     let lines = ["4", "5"].map(|body| format!(r#"{{"destinations": ["small"], "body": {body}}}"#));
     let batch = service.post(ITEMS, "application/x-ndjson", lines.join("\n"));
-    let text = batch.send().await.unwrap().text().await.unwrap();
+    let answer = batch.send().await.unwrap();
+    let is_told = answer.headers().contains_key("retry-after");
+    assert_eq!((answer.status().as_u16(), is_told), (429, true), "nothing was stored");
+    let text = answer.text().await.unwrap();
     let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // Messages after a refused one must not overtake it.
     assert_eq!((&told[0]["code"], &told[1]["code"]), (&json!("backlog_full"), &json!("aborted")));

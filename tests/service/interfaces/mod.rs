@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use reqwest::{RequestBuilder, header::HeaderMap};
+use reseq::wire::code::Code;
 use serde_json::Value;
 use support::{
     checker::keys,
@@ -14,6 +15,7 @@ use support::{
 use crate::support;
 
 mod connections;
+mod definitions;
 mod depth;
 mod destinations;
 mod full;
@@ -22,10 +24,14 @@ mod headers;
 mod in_file;
 mod ingest;
 mod memory;
+mod problems;
 mod redis_gone;
+mod repeats;
 mod rights;
+mod routes;
 mod start;
 mod tcp;
+mod webhooks;
 mod workers;
 mod workers_gone;
 
@@ -87,6 +93,10 @@ impl Service {
         client().put(self.pod.url(&format!("/v1/destinations/{name}"))).json(definition)
     }
 
+    fn get(&self, path: &str) -> RequestBuilder {
+        client().get(self.pod.url(path))
+    }
+
     fn delete(&self, path: &str) -> RequestBuilder {
         client().delete(self.pod.url(path))
     }
@@ -140,15 +150,31 @@ async fn said(request: RequestBuilder) -> Said {
     if status >= 400 {
         assert_eq!(said.headers["content-type"], "application/problem+json", "{status} {text}");
         assert_eq!(said.body["status"], status, "{text}");
-        for field in ["type", "title", "detail", "code"] {
-            assert!(said.body[field].as_str().is_some_and(|text| !text.is_empty()), "{text}");
-        }
+        has_shape(&said.body);
         let id = said.body["request_id"].as_str().expect("a problem names its request");
         assert_eq!(said.headers["x-request-id"], id, "{text}");
         let is_temporary = status == 429 || status == 503;
         assert_eq!(said.headers.contains_key("retry-after"), is_temporary, "{text}");
     }
     said
+}
+
+/// Asserts that a problem has the common shape, and names what is invalid in the request.
+fn has_shape(problem: &Value) {
+    let text =
+        |field: &str| problem[field].as_str().unwrap_or_else(|| panic!("{field}: {problem}"));
+    let code = Code::ALL.iter().find(|code| code.as_str() == text("code"));
+    let code = code.unwrap_or_else(|| panic!("an unknown code: {problem}"));
+    assert_eq!((text("type"), text("title")), (&*code.page(), code.title()), "{problem}");
+    assert!(!text("detail").is_empty(), "{problem}");
+    let errors = problem["errors"].as_array();
+    assert_eq!(errors.is_some(), *code == Code::InvalidField, "{problem}");
+    for error in errors.into_iter().flatten() {
+        let parts = ["pointer", "parameter", "header"].map(|part| error[part].is_string());
+        assert!(parts.into_iter().filter(|is_named| *is_named).count() <= 1, "{problem}");
+        let detail = error["detail"].as_str().unwrap_or_default();
+        assert!(!detail.is_empty() && text("detail").ends_with(detail), "{problem}");
+    }
 }
 
 impl Said {

@@ -60,6 +60,8 @@ async fn without_redis_everything_is_refused_for_a_time_and_afterwards_nothing_i
     let lines = [2, 3].map(|n| json!({"destinations": ["erp"], "body": n}).to_string());
     let batch = service.post(MESSAGES, "application/x-ndjson", lines.join("\n"));
     let answer = batch.send().await.unwrap();
+    let is_told = answer.headers().contains_key("retry-after");
+    assert_eq!((answer.status().as_u16(), is_told), (503, true), "nothing was stored");
     let text = answer.text().await.unwrap();
     assert_eq!(text.matches("\"status\":503").count(), 2, "{text}");
     let mut stream = TcpStream::connect(pod.addresses.tcp(0)).await.unwrap();

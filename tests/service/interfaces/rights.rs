@@ -190,7 +190,9 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
         if letters == 2 { Ok(()) } else { Err(letters.to_string()) }
     })
     .await;
-    limited.does("/v1/destinations/work/dead-letters/redrive", json!({"filter": {"to": 3}})).await;
+    limited
+        .does("/v1/destinations/work/dead-letters/redrive", json!({"filter": {"to_sequence": 3}}))
+        .await;
     limited.does("/v1/destinations/work/dead-letters/discard", json!({"all": true})).await;
 
     // Interventions.
@@ -198,12 +200,20 @@ async fn everything_runs_under_the_rights_that_the_reference_names() {
     for number in 0..3 {
         assert_eq!(limited.send("erp", json!(number)).await.status, 202);
     }
-    for path in ["", "/stats", "/messages", "/log"] {
+    let head = eventually("all earlier messages have left", async || {
+        let stats = said(client().get(limited.pod.url("/v1/destinations/erp/stats"))).await.body;
+        let head = stats["head"]["sequence"].clone();
+        if stats["pending"] == 3 { Ok(head) } else { Err(stats.to_string()) }
+    })
+    .await;
+    for path in ["", "/stats", "/messages", "/log", "/operations"] {
         let answer = said(client().get(limited.pod.url(&format!("/v1/destinations/erp{path}"))));
         assert_eq!(answer.await.status, 200, "{path}");
     }
-    limited.does("/v1/destinations/erp/skip-head", json!({})).await;
-    limited.does("/v1/destinations/erp/purge", json!({})).await;
+    limited.does("/v1/destinations/erp/skip-head", json!({"sequence": head})).await;
+    let purged = limited.does("/v1/destinations/erp/purge", json!({})).await;
+    let id = purged["id"].as_str().unwrap();
+    limited.does(&format!("/v1/destinations/erp/operations/{id}/cancel"), json!({})).await;
     limited.does("/v1/destinations/erp/resume", json!({})).await;
     let replay = json!({"from_sequence": 1, "to_destination": "erp"});
     limited.does("/v1/destinations/keyed/replay", replay).await;

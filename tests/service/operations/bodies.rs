@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::Service;
+use super::{Service, purge::cancelled};
 
 /// Bytes of a long body.
 const LONG: usize = 300_000;
@@ -80,7 +80,7 @@ async fn a_look_at_messages_dead_letters_and_the_log_reads_no_long_bodies() {
     service.complete(&leases[0], json!("short")).await;
     service.complete(&leases[1], long(4)).await;
     assert_eq!(service.hand_again("crm").await, [3, 4]);
-    let page = service.cheap_page("destinations/crm/dead-letters?reason=nothing").await;
+    let page = service.cheap_page("destinations/crm/dead-letters?error=nothing").await;
     assert_eq!(super::each(&page, "sequence"), Vec::<u64>::new());
     let page = service.cheap_page("destinations/crm/dead-letters").await;
     assert_eq!(super::each(&page, "sequence"), [1, 2]);
@@ -93,9 +93,9 @@ async fn a_look_at_messages_dead_letters_and_the_log_reads_no_long_bodies() {
 
     // A redriven and a replayed message have their bodies.
     let redriven = service.post("destinations/crm/dead-letters/redrive", json!({"sequences": [1]}));
-    assert_eq!(redriven.await.ok()["redriven"], 1);
-    let replayed = service.post("destinations/crm/replay", json!({"from_sequence": 3})).await.ok();
-    assert_eq!(replayed["replayed"], 2);
+    assert_eq!(redriven.await.done()["affected"], 1);
+    let replayed = service.post("destinations/crm/replay", json!({"from_sequence": 3})).await;
+    assert_eq!(replayed.done()["affected"], 2);
     let bodies: Vec<Value> =
         service.lease("crm", 9).await.iter().map(|lease| lease["body"].clone()).collect();
     assert_eq!(bodies, [5, 6, 1, 3, 4].map(long));
@@ -104,8 +104,8 @@ async fn a_look_at_messages_dead_letters_and_the_log_reads_no_long_bodies() {
     // No body is left behind, neither by a log of length 0 nor by a discarded dead letter.
     service.define("crm", json!({"transform": worker, "log_max": 0})).await;
     let discarded = service.post("destinations/crm/dead-letters/discard", json!({"all": true}));
-    assert_eq!(discarded.await.ok()["discarded"], 1);
-    let purge = service.post("destinations/crm/purge", json!({})).await.ok();
+    assert_eq!(discarded.await.done()["affected"], 1);
+    let purge = service.post("destinations/crm/purge", json!({})).await.done();
     assert_eq!(purge["withdrawing"], 5);
     let keys = service.store.keys().destination(&"crm".parse().unwrap());
     let leases = keys.partition.leases();
@@ -157,8 +157,8 @@ async fn what_leaves_a_long_list_is_not_looked_for_in_it() {
     let leased = service.lease("crm", 1).await.remove(0);
     assert_eq!(leased["sequence"], 1);
     let before = service.calls_of("lrem").await;
-    let purged = service.post("destinations/crm/purge", json!({"key": "third"})).await.ok();
-    assert_eq!(purged, json!({"cancelled": 1_999, "withdrawing": 1}));
+    let purged = service.post("destinations/crm/purge", json!({"key": "third"})).await.done();
+    assert_eq!(purged, cancelled(1_999, 1));
     assert_eq!(service.calls_of("lrem").await, before);
     let counts = service.counts("crm").await;
     assert_eq!((&counts["waiting"], &counts["processing"]), (&json!(4_000), &json!(1)));
@@ -191,8 +191,8 @@ async fn when_a_whole_long_list_was_withdrawn_what_comes_after_it_is_claimed() {
         let batch = batch.header("content-type", "application/x-ndjson").body(lines);
         assert!(!batch.send().await.unwrap().bytes().await.unwrap().is_empty());
     }
-    let purged = service.post("destinations/crm/purge", json!({})).await.ok();
-    assert_eq!(purged, json!({"cancelled": 25_000, "withdrawing": 0}));
+    let purged = service.post("destinations/crm/purge", json!({})).await.done();
+    assert_eq!(purged, cancelled(25_000, 0));
     service.send("crm", json!("late"), json!({})).await;
     // One call does not get past all withdrawn messages: the pod calls again without being asked.
     let request = json!({"destinations": ["crm"], "max": 1, "wait_ms": 20_000});
@@ -224,7 +224,7 @@ async fn dead_letters_have_a_maximum_and_an_age() {
     let known = super::known(&service.store, "crm").await;
     service.define("crm", policy(3)).await;
     let known_now = super::known(&service.store, "crm").await;
-    assert_eq!(service.store.settle_halted(&known_now).await.unwrap(), 1);
+    assert_eq!(service.store.apply_policy_to_halted(&known_now).await.unwrap(), 1);
     let counts = service.counts("crm").await;
     assert_eq!((&counts["dead_letters"], &counts["halted"]), (&json!(3), &json!(0)), "{counts}");
 

@@ -1,36 +1,70 @@
-//! The commands for interventions, as people type them.
+//! The commands, as people type them.
 
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::{io::AsyncWriteExt, process::Command};
 
 use super::{Service, support::wait::within};
 
+mod bulk;
+mod definitions;
+mod exit_codes;
+mod headers;
+mod lists;
+mod pages;
+
 pub(super) struct Ran {
-    pub(super) ok: bool,
-    pub(super) out: String,
-    pub(super) err: String,
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// Runs `reseq` with these arguments against the service at this URL.
+async fn run_at(url: &str, args: &[&str], variables: &[(&str, &str)], input: &str) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
+    command.args(args).env_remove("RESEQ_HEADER").env("RESEQ_URL", url);
+    command.envs(variables.iter().copied()).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A command that fails at once does not read it.
+    let _ = stdin.write_all(input.as_bytes()).await;
+    drop(stdin);
+    let output = within("a command ends", child.wait_with_output()).await.unwrap();
+    Ran {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
 }
 
 impl Service {
     /// Runs `reseq` with these arguments against the pod.
     pub(super) async fn run(&self, args: &[&str]) -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_reseq"));
-        command.args(args).env("RESEQ_URL", self.pod.url("")).stdin(Stdio::null());
-        let output = within("a command ends", command.kill_on_drop(true).output()).await.unwrap();
-        Ran {
-            ok: output.status.success(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        run_at(&self.pod.url(""), args, &[], "").await
     }
 
-    /// Runs a command that must succeed; returns its output.
+    /// Runs a command that must succeed; returns its output without the last line break.
     pub(super) async fn said(&self, args: &[&str]) -> String {
-        let Ran { ok, out, err } = self.run(args).await;
-        assert!(ok, "{args:?}: {err}");
+        self.run(args).await.ended(0).trim_end().to_owned()
+    }
+}
+
+impl Ran {
+    /// Checks the exit code; returns the output.
+    #[track_caller]
+    pub(super) fn ended(self, code: i32) -> String {
+        let Ran { code: ended, out, err } = self;
+        assert_eq!(ended, Some(code), "out: {out}\nerr: {err}");
         out
+    }
+
+    /// Checks the exit code, and that the error contains this.
+    #[track_caller]
+    pub(super) fn failed(self, code: i32, named: &str) -> String {
+        assert!(self.err.contains(named), "{named:?} is not in: {}", self.err);
+        self.ended(code)
     }
 }
 
@@ -51,9 +85,9 @@ async fn a_stuck_lane_is_found_and_freed_by_command() {
     assert!(status.contains("reseq retry-head crm --key 'acct 7' --sequence 1"), "{status}");
 
     assert!(service.said(&["resume", "crm"]).await.contains("delivery is running"));
-    let listed = service.said(&["messages", "crm", "--state", "halted"]).await;
+    let listed = service.said(&["messages", "list", "crm", "--state", "halted"]).await;
     assert!(listed.contains("halted") && listed.contains("cannot read this"), "{listed}");
-    let shown = service.said(&["show", "crm", "1"]).await;
+    let shown = service.said(&["messages", "show", "crm", "1"]).await;
     assert!(shown.contains("headers") && shown.contains("cannot read this"), "{shown}");
 
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -61,21 +95,14 @@ async fn a_stuck_lane_is_found_and_freed_by_command() {
     let good = "{\"good\":12345678901234567890123,\"net\":1.50}";
     std::fs::write(file.path(), good).unwrap();
     let path = file.path().to_str().unwrap();
-    let retried = service
-        .said(&["retry-head", "crm", "--key", "acct 7", "--sequence", "1", "--body", path])
-        .await;
-    assert_eq!(retried.trim(), "1 is waiting again");
-    let shown = service.said(&["show", "crm", "1", "--json"]).await;
+    let head = ["retry-head", "crm", "--key", "acct 7", "--sequence", "1"];
+    let retried = service.said(&[&head[..], &["--body", path]].concat()).await;
+    assert_eq!(retried, "1 is waiting again");
+    let shown = service.said(&["messages", "show", "crm", "1", "-o", "json"]).await;
     assert!(shown.contains(&format!("\"body\":{good}")), "{shown}");
-    let shown = service.said(&["show", "crm", "1"]).await;
+    let shown = service.said(&["messages", "show", "crm", "1"]).await;
     assert!(shown.contains(&format!("body           {good}\n")), "{shown}");
-
-    let refused = service.run(&["retry-head", "crm", "--key", "acct 7"]).await;
-    assert!(!refused.ok && refused.err.contains("nothing is to be retried"), "{}", refused.err);
-    let unknown = service.run(&["show", "crm", "99"]).await;
-    assert!(!unknown.ok && unknown.err.contains("never stamped"), "{}", unknown.err);
-    let nowhere = service.run(&["messages", "nowhere"]).await;
-    assert!(!nowhere.ok && nowhere.err.contains("unknown_destination"), "{}", nowhere.err);
+    service.run(&head).await.failed(3, "nothing is to be retried");
 }
 
 #[tokio::test]
@@ -86,22 +113,24 @@ async fn messages_are_skipped_cancelled_purged_and_brought_back_by_command() {
         let more = json!({"idempotency_key": format!("key-{n}")});
         service.send("crm", json!(n), more).await;
     }
-    assert_eq!(service.said(&["skip-head", "crm"]).await.trim(), "1 is dead_lettered");
-    assert_eq!(service.said(&["cancel", "crm", "3"]).await.trim(), "3 is cancelled");
-    let by_key = service.said(&["cancel", "crm", "--idempotency-key", "key-4"]).await;
-    assert_eq!(by_key.trim(), "4 is cancelled");
+    let skipped = service.said(&["skip-head", "crm", "--sequence", "1", "--yes"]).await;
+    assert_eq!(skipped, "1 is dead_lettered");
+    assert_eq!(service.said(&["messages", "cancel", "crm", "3", "--yes"]).await, "3 is cancelled");
+    let cancel = ["messages", "cancel", "crm", "--idempotency-key", "key-4", "--yes"];
+    assert_eq!(service.said(&cancel).await, "4 is cancelled");
     let listed = service.said(&["dead-letters", "list", "crm"]).await;
     assert!(listed.contains("skipped by hand"), "{listed}");
     let shown = service.said(&["dead-letters", "show", "crm", "1"]).await;
     assert!(shown.contains("reason"), "{shown}");
-    let which = service.run(&["dead-letters", "redrive", "crm"]).await;
-    assert!(!which.ok && which.err.contains("--all"), "{}", which.err);
+    service.run(&["dead-letters", "redrive", "crm"]).await.failed(2, "--all");
     let dry = service.said(&["dead-letters", "redrive", "crm", "--all", "--dry-run"]).await;
-    assert_eq!(dry.trim(), "1 would be enqueued again");
+    assert_eq!(dry, "1 would be enqueued again");
     let redriven = service.said(&["dead-letters", "redrive", "crm", "1"]).await;
-    assert_eq!(redriven.trim(), "1 were enqueued again");
+    assert_eq!(redriven, "1 were enqueued again");
+    let gone = service.said(&["dead-letters", "redrive", "crm", "1"]).await;
+    assert_eq!(gone, "0 were enqueued again; 1 are no longer dead letters");
     let none = service.said(&["dead-letters", "discard", "crm", "--all", "--yes"]).await;
-    assert_eq!(none.trim(), "0 were discarded");
+    assert_eq!(none, "0 were discarded");
 
     let hand = service.hand("crm").await;
     assert_eq!(hand.deliver(None).await.len(), 9);
@@ -117,33 +146,27 @@ async fn messages_are_skipped_cancelled_purged_and_brought_back_by_command() {
     let log = service.said(&["log", "crm", "--limit", "3"]).await;
     assert!(log.contains("delivered") && log.contains("--cursor"), "{log}");
     let dry = service.said(&["replay", "crm", "--from-sequence", "1", "--dry-run"]).await;
-    assert_eq!(dry.trim(), "6 would be enqueued again (of 2 to 9)");
+    assert_eq!(dry, "6 would be enqueued again (of 2 to 9)");
     let replayed = service.said(&["replay", "crm", "--from-sequence", "8"]).await;
-    assert_eq!(replayed.trim(), "2 were enqueued again (of 8 to 9)");
-    let asked = service.run(&["purge", "crm"]).await;
-    assert!(!asked.ok && asked.err.contains("2 messages of crm are pending"), "{}", asked.err);
+    assert_eq!(replayed, "2 were enqueued again (of 8 to 9)");
     let dry = service.said(&["purge", "crm", "--dry-run"]).await;
-    assert_eq!(dry.trim(), "2 would be cancelled (2 ready)");
-    assert_eq!(service.said(&["purge", "crm", "--yes"]).await.trim(), "2 were cancelled");
+    assert_eq!(dry, "2 would be cancelled (2 ready)");
+    assert_eq!(service.said(&["purge", "crm", "--yes"]).await, "2 were cancelled");
 }
 
 #[tokio::test]
-async fn a_problem_is_json_too_and_definitions_are_made_and_removed_by_command() {
+async fn messages_are_sent_by_command() {
     let service = Service::start().await;
-    let unknown = service.run(&["show", "nowhere", "1", "--json"]).await;
-    let problem: Value = serde_json::from_str(&unknown.out).unwrap();
-    assert!(!unknown.ok && problem["code"] == "unknown_destination", "{problem}");
-
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), json!({"name": "crm", "url": "http://h/"}).to_string()).unwrap();
-    let made = service.said(&["destinations", "put", file.path().to_str().unwrap()]).await;
-    assert!(made.starts_with("crm has version "), "{made}");
-    let listed = service.said(&["destinations", "list"]).await;
-    assert!(listed.lines().any(|line| line.starts_with("crm") && line.contains("http://h/")));
-    let set = service.said(&["topics", "set", "orders", "crm"]).await;
-    assert_eq!(set.trim(), "orders goes to crm");
-    assert!(service.said(&["topics", "list"]).await.contains("orders"));
-    assert_eq!(service.said(&["topics", "remove", "orders"]).await.trim(), "orders was removed");
-    let removed = service.said(&["destinations", "delete", "crm", "--force"]).await;
-    assert_eq!(removed.trim(), "crm was removed, with 0 pending messages");
+    service.define_worker("crm", "key").await;
+    let send = ["send", "-d", "crm", "--key", "k", "--delay", "2h", "--retry", "10s"];
+    let sent = service.said(&[&send[..], &["a", "b"]].concat()).await;
+    assert_eq!(sent, "sent 2 messages to crm: sequences 1 to 2");
+    let sent = run_at(&service.pod.url(""), &["send", "-d", "crm", "-o", "json"], &[], "c\n").await;
+    let sent: Value = serde_json::from_str(&sent.ended(0)).unwrap();
+    let crm = json!({"destination": "crm", "messages": 1, "first_sequence": 3, "last_sequence": 3});
+    assert_eq!(sent, json!({"items": [crm]}));
+    let delayed = service.said(&["messages", "list", "crm", "--state", "delayed"]).await;
+    assert_eq!(delayed.lines().count(), 3, "{delayed}");
+    service.run(&["send", "-d", "nowhere", "x"]).await.failed(3, "line 1: ");
+    service.run(&["send", "-d", "crm", "--delay", "15", "x"]).await.failed(2, "with a unit");
 }

@@ -8,7 +8,7 @@ const LETTERS: &str = "destinations/crm/dead-letters";
 
 /// Sends five messages. The last one stays; the others become dead letters before or after
 /// processing.
-async fn with_letters(service: &Service, definition: Value) {
+pub(super) async fn with_letters(service: &Service, definition: Value) {
     service.define("crm", definition).await;
     for n in 1..=5 {
         let key = format!("k{}", n % 2);
@@ -62,9 +62,9 @@ async fn dead_letters_are_listed_by_what_they_are_like() {
     for (query, found) in [
         ("?stage=delivery", vec![3, 4]),
         ("?key=k1", vec![1, 3]),
-        ("?reason=pipe%201", vec![2]),
-        ("?reason=given", vec![1, 2, 3, 4]),
-        ("?from=3", vec![3, 4]),
+        ("?error=pipe%201", vec![2]),
+        ("?error=given", vec![1, 2, 3, 4]),
+        ("?from_sequence=3", vec![3, 4]),
         ("?stage=transform&key=k0", vec![2]),
     ] {
         assert_eq!(each(&list(query).await, "sequence"), found, "{query}");
@@ -83,24 +83,24 @@ async fn redriven_letters_arrive_in_their_order_and_are_not_processed_twice() {
     let service = Service::start().await;
     with_letters(&service, worker()).await;
     let path = format!("{LETTERS}/redrive");
-    let dry = service.post(&path, json!({"all": true, "dry_run": true})).await.ok();
-    assert_eq!(dry["would_redrive"], 4);
+    let dry = service.post(&path, json!({"all": true, "dry_run": true})).await.done();
+    assert_eq!(dry, json!({"matched": 4, "affected": 0, "failed": 0, "gone": 0}));
     let error = json!({"filter": {"error": "pipe 1"}, "dry_run": true});
-    assert_eq!(service.post(&path, error).await.ok()["would_redrive"], 1);
+    assert_eq!(service.post(&path, error).await.done()["matched"], 1);
     assert_eq!(service.counts("crm").await["dead_letters"], 4);
 
-    let some = service.post(&path, json!({"sequences": [3, 1, 77, 3]})).await.ok();
+    let some = service.post(&path, json!({"sequences": [3, 1, 77, 3]})).await.done();
     assert_eq!(
-        (&some["redriven"], &some["gone"], &some["refused"]),
+        (&some["affected"], &some["gone"], &some["failed"]),
         (&json!(2), &json!(1), &json!(0))
     );
     let moved = some["deliveries"].as_array().unwrap();
     let places: Vec<_> = moved.iter().map(|m| [&m["sequence"], &m["new_sequence"]]).collect();
     assert_eq!(json!(places), json!([[1, 6], [3, 7]]));
-    let rest = service.post(&path, json!({"all": true})).await.ok();
-    assert_eq!(rest["redriven"], 2);
-    let again = service.post(&path, json!({"sequences": [1]})).await.ok();
-    assert_eq!((&again["redriven"], &again["gone"]), (&json!(0), &json!(1)));
+    let rest = service.post(&path, json!({"all": true})).await.done();
+    assert_eq!(rest["affected"], 2);
+    let again = service.post(&path, json!({"sequences": [1]})).await.done();
+    assert_eq!((&again["affected"], &again["gone"]), (&json!(0), &json!(1)));
     assert_eq!(service.counts("crm").await["dead_letters"], 0);
 
     let of_input = service.get("destinations/crm/messages/6").await.ok();
@@ -126,7 +126,9 @@ async fn a_redrive_stops_where_there_is_no_room_and_says_how_far_it_came() {
     service.define("crm", definition).await;
     let full = service.post(&format!("{LETTERS}/redrive"), json!({"all": true})).await;
     full.is_problem(429, "backlog_full", "2 were enqueued again");
-    assert_eq!((&full.body["stamped"], &full.body["refused"]), (&json!(2), &json!(2)));
+    let stopped = &full.body["operation"];
+    assert_eq!((&stopped["state"], &stopped["kind"]), (&json!("failed"), &json!("redrive")));
+    assert_eq!((&stopped["affected"], &stopped["failed"]), (&json!(2), &json!(2)));
     let left = service.get(LETTERS).await.ok();
     assert_eq!(each(&left, "sequence"), [3, 4]);
 }
@@ -136,15 +138,16 @@ async fn letters_are_discarded_one_by_one_or_by_what_they_are_like() {
     let service = Service::start().await;
     with_letters(&service, worker()).await;
     let one = service.delete(&format!("{LETTERS}/1")).await.ok();
-    assert_eq!(one["discarded"], 1);
+    assert_eq!(one, json!({"sequence": 1, "state": "discarded"}));
     let again = service.delete(&format!("{LETTERS}/1")).await;
     again.is_problem(404, "unknown_message", "1");
     let path = format!("{LETTERS}/discard");
     let dry = service.post(&path, json!({"filter": {"stage": "delivery"}, "dry_run": true})).await;
-    assert_eq!(dry.ok(), json!({"would_discard": 2}));
-    let gone = service.post(&path, json!({"filter": {"stage": "delivery", "to": 3}})).await.ok();
-    assert_eq!(gone, json!({"discarded": 1}));
-    assert_eq!(service.post(&path, json!({"all": true})).await.ok(), json!({"discarded": 2}));
+    let counts = |matched: u64, affected: u64| json!({"matched": matched, "affected": affected, "failed": 0, "gone": 0});
+    assert_eq!(dry.done(), counts(2, 0));
+    let filter = json!({"filter": {"stage": "delivery", "to_sequence": 3}});
+    assert_eq!(service.post(&path, filter).await.done(), counts(1, 1));
+    assert_eq!(service.post(&path, json!({"all": true})).await.done(), counts(2, 2));
     assert_eq!(service.counts("crm").await["dead_letters"], 0);
     // The log keeps what the message was, and says that it is not a dead letter any more.
     let shown = service.get("destinations/crm/messages/1").await.ok();

@@ -10,6 +10,7 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
     service.define_worker("crm", "destination").await;
     service.define_worker("keys", "key").await;
     service.send("crm", json!(1), json!({})).await;
+    service.send("keys", json!(1), json!({"key": "a"})).await;
     let before = service.get("stats").await.ok();
     let posts: Vec<(&str, Value, &str)> = vec![
         ("crm/pause", json!({}), "what"),
@@ -23,7 +24,9 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         ("crm/retry-head", json!({"content_type": "a/b"}), "content_type"),
         ("crm/retry-head", json!({"all": true, "body": 1}), "all"),
         ("keys/retry-head", json!({"sequence": 1}), "key"),
-        ("keys/skip-head", json!({}), "key"),
+        ("keys/skip-head", json!({"sequence": 1}), "key"),
+        ("crm/skip-head", json!({}), "sequence"),
+        ("crm/skip-head", json!({"key": "a", "sequence": 1}), "key"),
         ("crm/skip-head", json!({"all": true}), "all"),
         ("crm/purge", json!({"dry_run": 1}), "dry_run"),
         ("crm/dead-letters/redrive", json!({}), "sequences"),
@@ -32,7 +35,7 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         ("crm/dead-letters/redrive", json!({"filter": {"colour": 1}}), "filter.colour"),
         ("crm/dead-letters/discard", json!({"all": false}), "exactly one"),
         ("crm/replay", json!({}), "from_sequence"),
-        ("crm/replay", json!({"from_sequence": 1, "from_time": "x"}), "from_sequence"),
+        ("crm/replay", json!({"from_sequence": 1, "from_time": "x"}), "from_time"),
         ("crm/replay", json!({"from_time": "yesterday"}), "from_time"),
         ("crm/replay", json!({"from_sequence": 1, "idempotency_key": ""}), "idempotency_key"),
         ("crm/replay", json!({"from_sequence": 1, "to_destination": "A B"}), "to_destination"),
@@ -53,18 +56,20 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         ("crm/messages?colour=red", "colour"),
         ("crm/dead-letters?stage=heaven", "stage"),
         ("crm/dead-letters/x", "sequence"),
-        ("crm/log?from=1", "from"),
+        ("crm/log?from=1", "from: there is no such parameter; did you mean from_time?"),
     ];
     for (path, named) in gets {
         println!("{path}");
         let answer = service.get(&format!("destinations/{path}")).await;
         answer.is_problem(400, "invalid_field", named);
     }
-    for path in ["messages", "messages/1", "dead-letters", "dead-letters/1", "log"] {
+    let paths = ["messages", "messages/1", "dead-letters", "dead-letters/1", "log"];
+    for path in paths.into_iter().chain(["operations", "operations/x"]) {
         let answer = service.get(&format!("destinations/nowhere/{path}")).await;
         answer.is_problem(404, "unknown_destination", "nowhere");
     }
-    for path in ["resume", "skip-head", "purge", "replay", "dead-letters/redrive"] {
+    let paths = ["resume", "skip-head", "purge", "replay", "dead-letters/redrive"];
+    for path in paths.into_iter().chain(["operations/x/cancel"]) {
         let answer = service.post(&format!("destinations/nowhere/{path}"), json!({})).await;
         answer.is_problem(404, "unknown_destination", "nowhere");
     }

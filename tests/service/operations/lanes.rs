@@ -112,8 +112,9 @@ async fn all_halted_heads_are_tried_again_together() {
     for (name, heads) in [("crm", 3), ("bag", 6)] {
         assert_eq!(service.counts(name).await["halted"], 6);
         let path = format!("destinations/{name}/retry-head");
-        let retried = service.post(&path, json!({"all": true})).await.ok();
-        assert_eq!(retried, json!({"retried": heads}), "{name}");
+        let retried = service.post(&path, json!({"all": true})).await.done();
+        // Halted messages behind a halted head of their key are not tried.
+        assert_eq!(retried, json!({"matched": heads, "affected": heads, "failed": 0}), "{name}");
         assert_eq!(service.counts(name).await["halted"], 6 - heads);
     }
     let missing = service.post("destinations/bag/retry-head", json!({})).await;

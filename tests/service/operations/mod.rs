@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use reqwest::RequestBuilder;
+use reqwest::{RequestBuilder, header::HeaderMap};
 use reseq::{
     config,
     store::{Catalog, CatalogEntry, LaneRequest, LogEntry, Owner, OwnerToken, Settled, Store},
@@ -14,14 +14,17 @@ use serde_json::{Value, json};
 use support::{
     pods::{Pod, Settings, client},
     redis::TestRedis,
+    wait::eventually,
 };
 
 use crate::support;
 
 mod bodies;
 mod bounds;
+mod bulk;
 mod commands;
 mod dead_letters;
+mod filters;
 mod history;
 mod input;
 mod lanes;
@@ -40,6 +43,7 @@ struct Service {
 #[derive(Debug)]
 struct Said {
     status: u16,
+    headers: HeaderMap,
     body: Value,
 }
 
@@ -81,8 +85,36 @@ impl Service {
         said(client().get(self.pod.url(&format!("/v1/{path}")))).await
     }
 
+    /// Waits for the end of a bulk operation longer than a client usually does.
     async fn post(&self, path: &str, body: Value) -> Said {
-        said(client().post(self.pod.url(&format!("/v1/{path}"))).json(&body)).await
+        let request = client().post(self.pod.url(&format!("/v1/{path}"))).json(&body);
+        said(request.header("prefer", "wait=60")).await
+    }
+
+    /// Begins a bulk operation without waiting for its end. Returns what the answer shows of it.
+    async fn begin(&self, path: &str, body: Value) -> Value {
+        let request = client().post(self.pod.url(&format!("/v1/{path}"))).json(&body);
+        let answer = said(request.header("prefer", "respond-async")).await;
+        match answer.status {
+            202 => assert_eq!(answer.headers["location"].to_str().unwrap(), place_of(&answer.body)),
+            // A short one may be faster than the answer.
+            _ => assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded"))),
+        }
+        answer.body
+    }
+
+    /// Waits until an operation has ended, as long as it goes on. Returns it.
+    async fn ended(&self, begun: &Value) -> Value {
+        let path = place_of(begun).replacen("/v1/", "", 1);
+        let mut last = begun.clone();
+        while last["state"] == "running" {
+            last = eventually("an operation goes on", async || {
+                let now = self.get(&path).await.ok();
+                if now != last { Ok(now) } else { Err(now.to_string()) }
+            })
+            .await;
+        }
+        last
     }
 
     async fn delete(&self, path: &str) -> Said {
@@ -150,6 +182,12 @@ async fn known(store: &Store, name: &str) -> std::sync::Arc<CatalogEntry> {
 impl Hand {
     /// Delivers or skips what is releasable in a lane, and logs it.
     async fn deliver(&self, lane: Option<&str>) -> Vec<u64> {
+        let now = self.store.server_time_ms().await.unwrap();
+        self.deliver_at(lane, |_| now).await
+    }
+
+    /// Like `deliver`, as if each sequence had left at this time.
+    async fn deliver_at(&self, lane: Option<&str>, at_ms: impl Fn(u64) -> u64) -> Vec<u64> {
         let known = known(&self.store, &self.name).await;
         let request = |settled, limit| LaneRequest {
             key: lane.map(str::to_owned),
@@ -163,12 +201,12 @@ impl Hand {
         if messages.is_empty() {
             return Vec::new();
         }
-        let now = self.store.server_time_ms().await.unwrap();
         let with_body = known.destination.log_bodies;
         let has_log = known.destination.log_max > 0;
         let mut settled = Settled::default();
         for message in messages {
-            settled.add(message, has_log.then(|| LogEntry::of(message, now, 3, with_body)));
+            let at = at_ms(message.position.sequence);
+            settled.add(message, has_log.then(|| LogEntry::of(message, at, 3, with_body)));
         }
         let settled = [request(settled, 0)];
         self.store.release(&self.owner, &known, &settled).await.unwrap();
@@ -179,15 +217,15 @@ impl Hand {
 /// Sends a request. A problem must have the shape of all problems.
 async fn said(request: RequestBuilder) -> Said {
     let answer = request.send().await.unwrap();
-    let status = answer.status().as_u16();
-    let content_type = answer.headers().get("content-type").cloned();
+    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let content_type = headers.get("content-type").cloned();
     let text = answer.text().await.unwrap();
     let body: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!(text));
     if status >= 400 {
         assert_eq!(content_type.unwrap(), "application/problem+json", "{status} {text}");
         assert!(body["code"].is_string() && body["detail"].is_string(), "{text}");
     }
-    Said { status, body }
+    Said { status, headers, body }
 }
 
 impl Said {
@@ -204,6 +242,31 @@ impl Said {
         assert_eq!(self.status, 200, "{}", self.body);
         self.body
     }
+
+    /// Checks that this is an operation that has succeeded. Returns what it did.
+    fn done(self) -> Value {
+        work_of("succeeded", self.ok())
+    }
+}
+
+/// Where an operation can be read.
+fn place_of(operation: &Value) -> String {
+    let word = |field: &str| operation[field].as_str().unwrap_or_else(|| panic!("{operation}"));
+    format!("/v1/destinations/{}/operations/{}", word("destination"), word("id"))
+}
+
+/// Checks that an operation is in this state. Returns what it did: its counts, and what only its
+/// kind has.
+fn work_of(state: &str, mut operation: Value) -> Value {
+    assert_eq!(operation["state"], state, "{operation}");
+    let fields = operation.as_object_mut().unwrap();
+    for field in ["id", "kind", "destination", "state", "started_at", "updated_at"] {
+        assert!(fields.remove(field).is_some_and(|value| value.is_string()), "{field}: {fields:?}");
+    }
+    // A dry run only counts.
+    let is_dry = fields.remove("dry_run").and_then(|value| value.as_bool()).unwrap();
+    assert!(!is_dry || fields["affected"] == 0, "{fields:?}");
+    operation
 }
 
 /// A field of each item of a list.

@@ -2,9 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Service;
+
+/// What a purge did that cancelled so many messages at once, and others when their attempts end.
+pub(super) fn cancelled(at_once: u64, withdrawing: u64) -> Value {
+    let all = at_once + withdrawing;
+    json!({"matched": all, "affected": all, "failed": 0, "withdrawing": withdrawing})
+}
 
 #[tokio::test]
 async fn a_purge_counts_first_and_then_cancels_whatever_stands_anywhere() {
@@ -24,22 +30,19 @@ async fn a_purge_counts_first_and_then_cancels_whatever_stands_anywhere() {
         assert_eq!(service.post("leases/complete", done).await.status, 200);
 
         let path = format!("destinations/{ordering}/purge");
-        let counts = service.post(&path, json!({"dry_run": true})).await.ok();
-        assert_eq!(counts["pending"], 700, "{ordering}");
-        assert_eq!(
-            counts["by_state"],
-            json!({"waiting": 696, "processing": 1, "delayed": 1, "ready": 1, "delivering": 0,
-                   "halted": 1}),
-            "{ordering}"
-        );
-        let few = service.post(&path, json!({"dry_run": true, "key": "few"})).await.ok();
-        assert_eq!(few["pending"], 10, "{ordering}: {few}");
-        let purged = service.post(&path, json!({"key": "few"})).await.ok();
-        assert_eq!(purged, json!({"cancelled": 9, "withdrawing": 1}), "{ordering}");
+        let counts = service.post(&path, json!({"dry_run": true})).await.done();
+        let by_state = json!({"waiting": 696, "processing": 1, "delayed": 1, "ready": 1,
+            "delivering": 0, "halted": 1});
+        let counted = json!({"matched": 700, "affected": 0, "failed": 0, "by_state": by_state});
+        assert_eq!(counts, counted, "{ordering}");
+        let few = service.post(&path, json!({"dry_run": true, "key": "few"})).await.done();
+        assert_eq!(few["matched"], 10, "{ordering}: {few}");
+        let purged = service.post(&path, json!({"key": "few"})).await.done();
+        assert_eq!(purged, cancelled(9, 1), "{ordering}");
         assert_eq!(service.counts(ordering).await["waiting"], 690, "{ordering}");
         let url = service.pod.url(&format!("/v1/{path}"));
-        let purged = super::said(super::client().post(url)).await.ok();
-        assert_eq!(purged, json!({"cancelled": 690, "withdrawing": 0}), "{ordering}");
+        let purged = super::said(super::client().post(url)).await.done();
+        assert_eq!(purged, cancelled(690, 0), "{ordering}");
         let stats = service.counts(ordering).await;
         let left = ["waiting", "processing", "delayed", "halted", "ready"];
         assert_eq!(left.map(|state| stats[state].as_u64().unwrap()), [0, 1, 0, 0, 699]);
@@ -60,8 +63,8 @@ async fn what_is_ready_behind_a_halted_head_is_ordered_before_the_head_goes() {
         assert_eq!(service.post("leases/complete", done).await.status, 200);
     }
     let hand = service.hand("crm").await;
-    let purged = service.post("destinations/crm/purge", json!({})).await.ok();
-    assert_eq!(purged, json!({"cancelled": 1, "withdrawing": 2}));
+    let purged = service.post("destinations/crm/purge", json!({})).await.done();
+    assert_eq!(purged, cancelled(1, 2));
     // The head leaves as a tombstone. The messages behind it are being withdrawn and are not
     // delivered.
     assert_eq!(hand.deliver(None).await, [1]);
@@ -85,9 +88,10 @@ async fn a_purge_ends_although_more_comes_and_leaves_that_alone() {
         sent
     };
     let purge = async {
-        let purged = service.post("destinations/crm/purge", json!({})).await.ok();
+        let purged = service.post("destinations/crm/purge", json!({})).await.done();
         is_over.store(true, Ordering::SeqCst);
-        purged["cancelled"].as_u64().unwrap()
+        assert_eq!(purged["withdrawing"], 0, "{purged}");
+        purged["affected"].as_u64().unwrap()
     };
     let (sent, cancelled): (u64, u64) = tokio::join!(load, purge);
     assert!((300..=300 + sent).contains(&cancelled), "{cancelled} of 300 and {sent}");
@@ -104,10 +108,10 @@ async fn where_one_is_processed_at_a_time_those_held_behind_it_are_purged_too() 
         service.send("crm", json!(n), json!({"key": format!("k{}", n % 2)})).await;
     }
     service.lease("crm", 1).await;
-    let counts = service.post("destinations/crm/purge", json!({"dry_run": true})).await.ok();
+    let counts = service.post("destinations/crm/purge", json!({"dry_run": true})).await.done();
     assert_eq!(counts["by_state"]["waiting"], 19);
-    let purged = service.post("destinations/crm/purge", json!({})).await.ok();
-    assert_eq!(purged, json!({"cancelled": 19, "withdrawing": 1}));
+    let purged = service.post("destinations/crm/purge", json!({})).await.done();
+    assert_eq!(purged, cancelled(19, 1));
     let stats = service.counts("crm").await;
     assert_eq!((&stats["waiting"], &stats["processing"]), (&json!(0), &json!(1)));
     let hand = service.hand("crm").await;

@@ -329,14 +329,13 @@ async fn a_repair_by_command_tells_what_it_did_and_its_exit_code_tells_whether_t
     let service = Service::start().await;
     service.define_worker("crm", "destination").await;
     service.send("crm", json!(1), json!({})).await;
-    let healthy = service.said(&["repair", "crm"]).await;
-    assert_eq!(healthy.trim(), "nothing to repair");
+    assert_eq!(service.said(&["repair", "crm"]).await, "nothing to repair");
     service.redis_does(&format!("DEL {}", service.keys("crm").waiting())).await;
-    let dry = service.run(&["repair", "crm", "--dry-run"]).await;
-    assert!(!dry.ok && dry.out.contains("nowhere"), "{}", dry.out);
-    let asked = service.run(&["repair", "crm"]).await;
-    assert!(!asked.ok && asked.err.contains("Repair 1 of crm?"), "{}", asked.err);
-    let done = service.run(&["repair", "crm", "--yes"]).await;
-    assert!(!done.ok && done.out.contains("nowhere"), "{}", done.out);
-    assert_eq!(service.said(&["repair", "crm", "--yes"]).await.trim(), "nothing to repair");
+    let dry = service.run(&["repair", "crm", "--dry-run"]).await.ended(6);
+    assert!(dry.contains("nowhere"), "{dry}");
+    service.run(&["repair", "crm"]).await.failed(1, "Repair 1 of crm? Add --yes");
+    let done = service.run(&["repair", "crm", "--yes", "-o", "json"]).await.ended(6);
+    let done: Value = serde_json::from_str(&done).unwrap();
+    assert_eq!((&done["found"], &done["repaired"]), (&json!(1), &json!(1)));
+    assert_eq!(service.said(&["repair", "crm", "--yes"]).await, "nothing to repair");
 }

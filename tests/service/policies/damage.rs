@@ -123,11 +123,11 @@ async fn a_message_damaged_before_it_is_processed_holds_up_its_lane_alone() {
                     let all = json!({"all": true});
                     let redriven = desk.steer("dead-letters/redrive", all.clone()).await;
                     assert_eq!(
-                        (&redriven["redriven"], &redriven["refused"]),
+                        (&redriven["affected"], &redriven["failed"]),
                         (&json!(0), &json!(1))
                     );
                     let discarded = desk.steer("dead-letters/discard", all).await;
-                    assert_eq!(discarded["discarded"], 1, "{what}");
+                    assert_eq!(discarded["affected"], 1, "{what}");
                 }
                 "garbage" => {
                     desk.steer("purge", json!({})).await;

@@ -289,7 +289,7 @@ async fn a_listing_that_meets_damage_says_so_and_goes_on() {
     let stats = desk.stats().await;
     assert_eq!((&stats["pending"], &stats["damaged"]), (&json!(1), &json!(["halted"])), "{stats}");
     let all = desk.get("/v1/stats").await;
-    let lines = all["destinations"].as_array().unwrap();
+    let lines = all["items"].as_array().unwrap();
     assert_eq!(lines.len(), 2, "{all}");
     assert_eq!((&lines[0]["name"], &lines[0]["damaged"]), (&json!(ERP), &json!(["halted"])));
     assert!(lines[1]["damaged"].is_null(), "{all}");

@@ -192,6 +192,8 @@ impl Desk {
     /// Sends a request. Returns the status and the answer.
     pub async fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
         let request = client().request(method.parse().unwrap(), self.pod.url(path));
+        // On a slow machine a bulk operation may take longer than a client usually waits.
+        let request = request.header("prefer", "wait=60");
         let request = match body {
             Value::Null => request,
             body => request.header("content-type", "application/json").body(body.to_string()),

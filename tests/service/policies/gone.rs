@@ -44,11 +44,12 @@ async fn what_was_delivered_is_replayed_as_it_arrived_and_only_once() {
     desk.is_drained().await;
 
     let ask = json!({"from_sequence": 2, "to_destination": "archive", "dry_run": true});
-    assert_eq!(desk.steer("replay", ask).await["would_replay"], 2);
+    let dry = desk.steer("replay", ask).await;
+    assert_eq!((&dry["matched"], &dry["affected"]), (&json!(2), &json!(0)), "{dry}");
     let ask = json!({"from_sequence": 2, "to_destination": "archive", "idempotency_key": "r1"});
-    assert_eq!(desk.steer("replay", ask.clone()).await["replayed"], 2);
+    assert_eq!(desk.steer("replay", ask.clone()).await["affected"], 2);
     let again = desk.steer("replay", ask).await;
-    assert_eq!((&again["replayed"], &again["duplicates"]), (&json!(0), &json!(2)), "{again}");
+    assert_eq!((&again["affected"], &again["duplicates"]), (&json!(0), &json!(2)), "{again}");
 
     let asked = json!({"destinations": ["archive"], "max": 10, "wait_ms": 10_000});
     let leases = desk.ok("POST", "/v1/leases", asked).await["leases"].clone();

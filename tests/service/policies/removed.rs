@@ -1,9 +1,13 @@
 //! Removing a destination: what it leaves alone, and what must not be mistaken for the removed
 //! messages.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
-use reseq::domain::DestinationName;
+use reseq::{
+    config,
+    domain::DestinationName,
+    store::{Store, StoreError},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -76,6 +80,40 @@ async fn what_a_sender_holds_is_not_taken_for_what_is_made_again_under_the_name(
     let epoch = |at| desk.receiver.header(at, "reseq-epoch").parse::<u64>().unwrap();
     assert_eq!(desk.receiver.header(1, "reseq-sequence"), "1");
     assert!(epoch(1) > epoch(0) && epoch(1) == epoch(3), "{} after {}", epoch(1), epoch(0));
+}
+
+/// As after a failover that lost the end of a removal: nobody knows that it is not finished.
+#[tokio::test]
+async fn a_definition_finishes_a_removal_that_stopped_halfway() {
+    let desk = Desk::start(json!({"transform": {"kind": "worker"}})).await;
+    desk.send_all(&["old 1", "old 2"]).await;
+    let keys = reseq::store::Keys::new("reseq", 64).destination(&ERP.parse().unwrap());
+    desk.redis.ask::<u8>(&["HSET", &keys.hash(), "deleted", "1"]).await.unwrap();
+    desk.define(ERP, json!({})).await;
+    desk.send("new", json!({})).await;
+    desk.receives(&["new"]).await;
+    assert_eq!(desk.is_drained().await["last_sequence"], 1);
+}
+
+/// Two processes may find the same removal halfway. The slower one must not take what the other has
+/// defined since for what is to be removed.
+#[tokio::test]
+async fn a_removal_is_completed_only_where_one_has_begun() {
+    let desk = Desk::start(json!({"transform": {"kind": "worker"}})).await;
+    desk.send_all(&["one"]).await;
+    let of_redis = config::Redis { url: desk.redis.url().to_owned(), ..Default::default() };
+    let (store, _) = Store::open(&of_redis, Duration::from_secs(5)).await.unwrap();
+    let name: DestinationName = ERP.parse().unwrap();
+    let refused = store.complete_removal(&name).await.unwrap_err();
+    assert!(matches!(refused, StoreError::WrongState(_)), "{refused}");
+    assert_eq!(desk.stats().await["pending"], 1);
+    desk.redis
+        .ask::<u8>(&["HSET", &store.keys().destination(&name).hash(), "deleted", "1"])
+        .await
+        .unwrap();
+    assert_eq!(store.complete_removal(&name).await.unwrap().removed_messages, 1);
+    let gone = store.complete_removal(&name).await.unwrap_err();
+    assert!(matches!(gone, StoreError::UnknownDestination), "{gone}");
 }
 
 #[tokio::test]

@@ -53,7 +53,8 @@ async fn what_is_paused_waits_and_what_is_resumed_goes_on_in_order() {
     assert_eq!(paused["paused"], json!({"ingest": true, "delivery": true}));
     let item = json!({"destinations": [ERP], "body": "four"});
     let (status, problem) = desk.ask("POST", "/v1/messages", item).await;
-    assert_eq!((status, &problem["code"]), (503, &json!("paused")), "{problem}");
+    assert_eq!((status, &problem["code"]), (429, &json!("paused")), "{problem}");
+    assert!(problem["retry_after"].is_u64(), "{problem}");
     desk.steer("resume", json!({})).await;
     desk.send_all(&["four"]).await;
     desk.receives(&["one", "two", "three", "four"]).await;
@@ -78,7 +79,7 @@ async fn an_id_is_not_queued_twice_while_it_is_queued_or_running() {
     assert_eq!((&again["duplicate"], &again["sequence"]), (&json!(true), &json!(1)));
     let other = json!({"destinations": [ERP], "body": "walk", "idempotency_key": "report 7"});
     let (status, problem) = desk.ask("POST", "/v1/messages", other).await;
-    assert_eq!((status, &problem["code"]), (409, &json!("idempotency_conflict")));
+    assert_eq!((status, &problem["code"]), (422, &json!("idempotency_conflict")));
     desk.end("complete", &lease, json!({"body": "done"})).await;
     desk.is_drained().await;
     let fresh = send().await;
@@ -118,11 +119,12 @@ async fn a_purge_counts_first_and_then_leaves_nothing() {
     }
     let held = desk.lease(json!({"max": 5})).await;
     let counted = desk.steer("purge", json!({"dry_run": true})).await;
-    assert_eq!(counted["pending"], 50, "{counted}");
+    assert_eq!((&counted["matched"], &counted["affected"]), (&json!(50), &json!(0)), "{counted}");
     assert_eq!(desk.stats().await["pending"], 50);
     let purged = desk.steer("purge", json!({})).await;
     let number = |field: &str| purged[field].as_u64().unwrap();
-    assert_eq!((number("cancelled"), number("withdrawing")), (45, 5), "{purged}");
+    assert_eq!(purged["state"], "succeeded", "{purged}");
+    assert_eq!((number("affected"), number("withdrawing")), (50, 5), "{purged}");
     // Leased messages leave when their attempt has ended.
     desk.end("requeue", &held, json!({})).await;
     assert_eq!(desk.is_drained().await["cancelled_total"], 50);

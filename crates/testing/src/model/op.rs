@@ -381,6 +381,7 @@ pub enum Refusal {
     TakeoverWait,
     WrongHead,
     WrongState,
+    BeingRemoved,
     OutOfMemory,
     /// An answer that the model does not know.
     Other(String),

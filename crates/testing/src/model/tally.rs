@@ -137,7 +137,7 @@ pub const WANTED: [&str; 117] = [
 ];
 
 /// Refusals that must occur.
-pub const WANTED_REFUSALS: [&str; 3] = ["WRONG_STATE", "WRONG_HEAD", "OOM"];
+pub const WANTED_REFUSALS: [&str; 4] = ["WRONG_STATE", "BEING_REMOVED", "WRONG_HEAD", "OOM"];
 
 /// Counts by name.
 #[derive(Debug, Default)]
@@ -467,6 +467,7 @@ fn name_of(refusal: &Refusal) -> &'static str {
         Refusal::TakeoverWait => "TAKEOVER_WAIT",
         Refusal::WrongHead => "WRONG_HEAD",
         Refusal::WrongState => "WRONG_STATE",
+        Refusal::BeingRemoved => "BEING_REMOVED",
         Refusal::OutOfMemory => "OOM",
         Refusal::Other(_) => "other",
     }

@@ -169,7 +169,7 @@ impl Calls {
         let keys = [&p.epoch(), &k.hash(), &k.waiting(), &builtin, &worker, &withdrawn, &previous];
         let (ordering, processing) = (self.ordering, self.processing);
         let args =
-            [self.name.as_str(), definition, ordering, "builtin", LONG, processing, "3", "3"];
+            [self.name.as_str(), definition, ordering, "builtin", LONG, processing, "3", "3", ""];
         call("define", &keys, &args)
     }
 

@@ -237,6 +237,18 @@ impl Calls {
         made
     }
 
+    /// Notes the state of a bulk operation. Two are kept.
+    pub fn note_operation(&self, id: &str, state: &str) -> Call {
+        let (k, p) = (&self.keys, &self.keys.partition);
+        let keys = [&k.hash(), &p.epoch(), &k.operation(id), &p.operations()];
+        call("note_operation", &keys, &[&format!("{}/{id}", self.name), state, LONG, "2"])
+    }
+
+    pub fn cancel_operation(&self, id: &str) -> Call {
+        let k = &self.keys;
+        call("cancel_operation", &[&k.partition.epoch(), &k.operation(id)], &[])
+    }
+
     pub fn pause(&self, paused: &str) -> Call {
         let word = |name| if paused.contains(name) { "1" } else { "0" };
         let epoch = self.keys.partition.epoch();

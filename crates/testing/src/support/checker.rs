@@ -74,10 +74,10 @@ pub async fn forgotten(redis: &mut MultiplexedConnection) {
                 parts.as_slice(),
                 ["reseq", "meta" | "pods"]
                     | ["reseq", "{index}", ..]
-                    | ["reseq", _, "owner" | "epoch"]
+                    | ["reseq", _, "owner" | "epoch" | "operations"]
                     | ["reseq", _, "d", _]
                     | ["reseq", _, "calls", ..]
-                    | ["reseq", _, "d", _, "idempotency" | "log" | "previous", ..]
+                    | ["reseq", _, "d", _, "idempotency" | "log" | "previous" | "operation", ..]
             )
         };
         let left: Vec<&String> = keys.iter().filter(|key| !lasting(key)).collect();

@@ -40,7 +40,7 @@ pub(super) enum Due {
     /// Its batch has waited long enough, or asks for more messages.
     Send,
     /// It repeats a call that Redis could not carry out for it.
-    Ask,
+    Request,
     /// It tries again to resolve its refused head.
     Resolve,
 }
@@ -52,7 +52,7 @@ pub(super) struct Scheduler {
     /// Lanes that may have something to send once the destination is resumed.
     resting: LaneQueue,
     /// Lanes that may have something to settle or to ask.
-    to_ask: LaneQueue,
+    to_request: LaneQueue,
     /// Lanes whose refused head has to be resolved.
     to_resolve: LaneQueue,
     /// Lanes that Redis named, and for which there was no room yet.
@@ -121,17 +121,17 @@ impl Scheduler {
 
 /// Calls to Redis.
 impl Scheduler {
-    pub(super) fn wants_ask(&mut self, key: &LaneKey) {
-        self.to_ask.push(key);
+    pub(super) fn wants_request(&mut self, key: &LaneKey) {
+        self.to_request.push(key);
     }
 
-    pub(super) fn next_to_ask(&mut self) -> Option<LaneKey> {
-        self.to_ask.pop()
+    pub(super) fn next_to_request(&mut self) -> Option<LaneKey> {
+        self.to_request.pop()
     }
 
     /// There was no room for the lane in this call: it is the first of the next call.
     pub(super) fn ask_first(&mut self, key: LaneKey) {
-        self.to_ask.push_front(key);
+        self.to_request.push_front(key);
     }
 
     pub(super) fn wants_resolve(&mut self, key: &LaneKey) {
@@ -243,7 +243,7 @@ impl Scheduler {
             let Some((_, key, due)) = self.lanes_due.pop_first() else { break };
             match due {
                 Due::Send => self.to_send.push(&key),
-                Due::Ask => self.to_ask.push(&key),
+                Due::Request => self.to_request.push(&key),
                 Due::Resolve => self.to_resolve.push(&key),
             }
         }

@@ -74,7 +74,7 @@ fn a_lane_does_what_is_due_at_its_time_and_not_before() {
     let mut scheduler = Scheduler::default();
     scheduler.at(start + ms(30), &key("resolve"), Due::Resolve);
     scheduler.at(start + ms(10), &key("send"), Due::Send);
-    scheduler.at(start + ms(20), &key("ask"), Due::Ask);
+    scheduler.at(start + ms(20), &key("ask"), Due::Request);
     let mut done = Vec::new();
     for expected in [10, 20, 30] {
         let at = scheduler.next_time().unwrap();
@@ -82,7 +82,7 @@ fn a_lane_does_what_is_due_at_its_time_and_not_before() {
         scheduler.advance(at - ms(1));
         scheduler.advance(at);
         done.extend(scheduler.next_to_send());
-        done.extend(scheduler.next_to_ask());
+        done.extend(scheduler.next_to_request());
         done.extend(scheduler.next_to_resolve());
     }
     assert_eq!(done, [key("send"), key("ask"), key("resolve")]);
@@ -93,13 +93,13 @@ fn a_lane_does_what_is_due_at_its_time_and_not_before() {
 fn a_lane_without_room_in_a_call_is_the_first_of_the_next() {
     let mut scheduler = Scheduler::default();
     for name in ["a", "b", "c"] {
-        scheduler.wants_ask(&key(name));
+        scheduler.wants_request(&key(name));
     }
-    let first = scheduler.next_to_ask().unwrap();
-    let second = scheduler.next_to_ask().unwrap();
-    scheduler.wants_ask(&first);
+    let first = scheduler.next_to_request().unwrap();
+    let second = scheduler.next_to_request().unwrap();
+    scheduler.wants_request(&first);
     scheduler.ask_first(second);
-    let rest: Vec<_> = std::iter::from_fn(|| scheduler.next_to_ask()).flatten().collect();
+    let rest: Vec<_> = std::iter::from_fn(|| scheduler.next_to_request()).flatten().collect();
     assert_eq!(rest, ["b", "c", "a"]);
 }
 
@@ -161,7 +161,7 @@ fn a_draining_destination_loads_no_lane_but_settles_and_resolves() {
     let mut scheduler = Scheduler::default();
     scheduler.wants_scan();
     scheduler.named(vec!["a".to_owned()], 9, |_| true);
-    scheduler.wants_ask(&key("b"));
+    scheduler.wants_request(&key("b"));
     scheduler.wants_resolve(&key("c"));
     scheduler.set_rate(1, start);
     assert!(scheduler.take_slot(&key("d"), start) && !scheduler.take_slot(&key("d"), start));
@@ -169,7 +169,7 @@ fn a_draining_destination_loads_no_lane_but_settles_and_resolves() {
     assert_eq!(scheduler.next_time(), None, "nothing more is sent");
     assert_eq!(scheduler.next_to_load(), None);
     assert!(!scheduler.take_scan());
-    assert_eq!(scheduler.next_to_ask(), Some(key("b")));
+    assert_eq!(scheduler.next_to_request(), Some(key("b")));
     assert_eq!(scheduler.next_to_resolve(), Some(key("c")));
     scheduler.forget_lanes();
     assert!(scheduler.is_draining());
@@ -181,11 +181,11 @@ fn after_a_change_of_lanes_nothing_of_the_old_ones_is_left() {
     let mut scheduler = Scheduler::default();
     scheduler.set_rate(1, start);
     assert!(scheduler.take_slot(&key("a"), start));
-    for (number, due) in [Due::Send, Due::Ask, Due::Resolve].into_iter().enumerate() {
+    for (number, due) in [Due::Send, Due::Request, Due::Resolve].into_iter().enumerate() {
         scheduler.at(start, &key(&number.to_string()), due);
     }
     scheduler.wants_send(&key("b"));
-    scheduler.wants_ask(&key("b"));
+    scheduler.wants_request(&key("b"));
     scheduler.wants_resolve(&key("b"));
     scheduler.rest(&key("b"));
     scheduler.named(vec!["b".to_owned()], 9, |_| true);
@@ -197,7 +197,7 @@ fn after_a_change_of_lanes_nothing_of_the_old_ones_is_left() {
     scheduler.resume();
     let left = (
         scheduler.next_to_send(),
-        scheduler.next_to_ask(),
+        scheduler.next_to_request(),
         scheduler.next_to_resolve(),
         scheduler.next_to_load(),
         scheduler.next_time(),

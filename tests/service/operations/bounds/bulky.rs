@@ -79,7 +79,7 @@ impl Watched {
         }
         self.note("skip heads").await;
         let letters = format!("destinations/{name}/dead-letters");
-        let page = self.get(&format!("{letters}?reason=nothing")).await;
+        let page = self.get(&format!("{letters}?error=nothing")).await;
         assert_eq!(each(&page, "sequence").len(), 0);
         let page = self.get(&letters).await;
         self.note("dead letters").await;

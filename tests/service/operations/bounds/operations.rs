@@ -13,7 +13,7 @@ use reseq::{
 use serde_json::{Value, json};
 
 use super::{BATCH, Watched, known, short};
-use crate::operations::{client, each, said};
+use crate::operations::{client, each};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -39,6 +39,7 @@ impl Watched {
         self.damage(name, &at).await;
         self.dead_letters(name, &at).await;
         self.history(name).await;
+        self.bulk_operations(name).await;
         self.define_again(name, definition).await;
         self.rest(&at, &owner).await;
         self.purge(name, &owner).await;
@@ -59,9 +60,7 @@ impl Watched {
         self.note("ingest a batch").await;
         self.post(&format!("destinations/{name}/messages"), json!({"raw": true})).await;
         self.note("ingest a raw message").await;
-        let topic = client().put(self.service.pod.url("/v1/topics/all"));
-        let topic = said(topic.json(&json!({"destinations": [name]}))).await;
-        assert!(topic.status < 300, "{topic:?}");
+        self.put("topics/all", json!({"destinations": [name]})).await;
         self.note("define a topic").await;
         self.post("topics/all/messages", json!({"raw": true})).await;
         self.get("topics").await;
@@ -276,7 +275,10 @@ impl Watched {
             ("messages of a key", format!("destinations/{name}/messages?limit=1000&key=k1")),
             (
                 "messages of a long lane",
-                format!("destinations/{name}/messages?limit=1000&key=big&from={}", count / 2),
+                format!(
+                    "destinations/{name}/messages?limit=1000&key=big&from_sequence={}",
+                    count / 2
+                ),
             ),
             ("a message", format!("destinations/{name}/messages/{}", count / 2)),
         ];
@@ -334,8 +336,8 @@ impl Watched {
         let page = self.get(&format!("{letters}?limit=1000")).await;
         self.note("dead letters").await;
         let all = each(&page, "sequence");
-        self.get(&format!("{letters}?limit=1000&reason=nothing")).await;
-        self.note("dead letters of a reason").await;
+        self.get(&format!("{letters}?limit=1000&error=nothing")).await;
+        self.note("dead letters with an error").await;
         self.get(&format!("{letters}/{}", all[0])).await;
         self.note("a dead letter").await;
         self.delete(&format!("{letters}/{}", all[0])).await;
@@ -381,8 +383,23 @@ impl Watched {
         self.post(&format!("destinations/{name}/resume"), json!({})).await;
         self.note("resume").await;
         definition["weight"] = json!(2);
-        self.service.define(name, definition).await;
+        definition["url"] = json!("http://127.0.0.1:9/");
+        self.put(&format!("destinations/{name}"), definition).await;
         self.note("define").await;
+        self.patch(&format!("destinations/{name}"), json!({"weight": 3})).await;
+        self.note("change a definition").await;
+    }
+
+    async fn bulk_operations(&mut self, name: &str) {
+        let path = format!("destinations/{name}/operations");
+        let listed = self.get(&format!("{path}?limit=1000")).await;
+        self.note("operations").await;
+        let id = each(&listed, "id")[0].as_str().unwrap().to_owned();
+        self.get(&format!("{path}/{id}")).await;
+        self.note("an operation").await;
+        // It has ended; that changes nothing for Redis.
+        self.post(&format!("{path}/{id}/cancel"), json!({})).await;
+        self.note("cancel an operation").await;
     }
 
     /// Calls what pods do in the background.
@@ -406,7 +423,7 @@ impl Watched {
         store.init_epoch().await.unwrap();
         store.migrate(at.partition).await.unwrap();
         self.note("migrate").await;
-        store.settle_halted(at).await.unwrap();
+        store.apply_policy_to_halted(at).await.unwrap();
         self.note("settle what is halted").await;
         store.resign_partition(at.partition, &owner.token, None).await.unwrap();
         self.note("resign_partition").await;

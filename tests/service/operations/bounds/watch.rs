@@ -233,6 +233,9 @@ const ALL: usize = usize::MAX;
 const LIST_MAX: usize = 1_000;
 /// The most leases of a partition that a withdrawal reads (`LEASES_MAX` in `lua/withdraw.lua`).
 const LEASES_MAX: usize = 20_000;
+/// The most operations of a partition that are kept (`KEPT_MAX` in
+/// `src/store/transitions/note_operation.rs`).
+const OPERATIONS_MAX: usize = 1_000;
 
 /// The most elements of keys that a command touches, according to its arguments. A command that is
 /// missing here must be added.
@@ -265,9 +268,12 @@ fn elements_of(verb: &str, words: &[&str]) -> usize {
         "zrange" if of_index => 1,
         "zrange" if has(words, "BYSCORE") => limit(words),
         "zrange" if key.ends_with(":leases") && range(words) == ALL => LEASES_MAX,
+        "zrange" if key.ends_with(":operations") => OPERATIONS_MAX,
         "zrange" => range(words),
         "zrangebyscore" if of_index => 1,
         "zrangebyscore" => limit(words),
+        // Each call adds one at the most.
+        "zremrangebyrank" if key.ends_with(":operations") => 1,
         "zremrangebyrank" => range(words),
         "scan" | "hscan" | "zscan" | "sscan" => {
             let at = words.iter().position(|word| word.eq_ignore_ascii_case("COUNT"));

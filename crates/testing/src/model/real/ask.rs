@@ -4,8 +4,8 @@ use reseq::{
     domain::{Arrival, ErrorKind, LeaseToken, Sequence, Stage, State},
     redis_client::ClientError,
     store::{
-        Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Retry,
-        StoreError, Who, Withdrawal,
+        Completion, Extension, Failed, LaneRequest as StoreRequest, Reaped, RefusedHead, Replaces,
+        Retry, StoreError, Who, Withdrawal,
     },
 };
 
@@ -175,7 +175,7 @@ impl Real {
                 told(Reply::Expired(store.expire(&self.known_of(known)).await?))
             }
             Op::GiveUp { known } => {
-                told(Reply::GivenUp(store.settle_halted(&self.known_of(known)).await?))
+                told(Reply::GivenUp(store.apply_policy_to_halted(&self.known_of(known)).await?))
             }
             Op::Damage { name, sequence, damage } => {
                 self.damage(name, *sequence, *damage).await;
@@ -187,7 +187,8 @@ impl Real {
                 if matches!(op, Op::Remake { .. }) {
                     store.remove(&name.parse().unwrap(), true).await?;
                 }
-                let defined = store.define(&destination(name, definition)).await?;
+                let defined =
+                    store.call_define(&destination(name, definition), Replaces::Any).await?;
                 Ok(Box::new(move |real| Reply::Defined {
                     version: real.version(name, defined.version),
                     changed: defined.changed,

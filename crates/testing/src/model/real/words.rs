@@ -53,6 +53,7 @@ impl Real {
             StoreError::TakeoverWait(_) => Refusal::TakeoverWait,
             StoreError::WrongHead => Refusal::WrongHead,
             StoreError::WrongState(_) => Refusal::WrongState,
+            StoreError::BeingRemoved => Refusal::BeingRemoved,
             StoreError::OutOfMemory => Refusal::OutOfMemory,
             other => Refusal::Other(other.to_string()),
         }

@@ -14,7 +14,7 @@ pub fn define(state: &mut State, name: Name, definition: Definition) -> Answer {
     let created = known.is_none();
     if let Some(known) = known {
         if known.deleted {
-            return Err(Refusal::WrongState);
+            return Err(Refusal::BeingRemoved);
         }
         if known.definition == definition {
             let version = known.version;

@@ -1,10 +1,11 @@
-//! The protocol between a processor and its `jq` runners: 4 bytes of length (big-endian), then that
+//! The protocol between a process and its `jq` runners: 4 bytes of length (big-endian), then that
 //! many bytes of MessagePack.
 //!
 //! ```text
-//! runner     GREETING, its version
-//! processor  Setup
-//! processor  Request      runner  Answer     and so on, until the runner's input is closed
+//! runner   GREETING, its version
+//! process  Setup
+//! runner   READY, once it has read the expression
+//! process  Input      runner  Evaluated     and so on, until the runner's input is closed
 //! ```
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,9 +14,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The first bytes from a runner, to recognize one. The last digit changes with the protocol.
-pub const GREETING: &[u8; 8] = b"RESEQJQ1";
+pub const GREETING: &[u8; 8] = b"RESEQJQ2";
 /// The version that a runner sends after it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What a runner sends after its setup: the next frame is the answer to an input.
+pub const READY: &str = "ready";
 
 /// The settings of a runner.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,31 +29,33 @@ pub struct Setup {
     pub output_bytes_max: usize,
 }
 
-/// A message to transform.
+/// A message to evaluate the expression for.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Request {
-    /// The input.
+pub struct Input {
+    /// The input `.`, as JSON.
     pub body: Bytes,
     /// `$id`
-    pub id: String,
+    pub id: Option<String>,
     /// `$destination`
     pub destination: String,
     /// `$sequence`
-    pub sequence: u64,
+    pub sequence: Option<u64>,
     /// `$key`
     pub key: Option<String>,
     /// `$headers`
     pub headers: Vec<(String, String)>,
 }
 
-/// The result.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Answer {
+/// The result of an evaluation.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Evaluated {
     /// The one output, as JSON.
-    Deliver(Bytes),
+    One(Bytes),
     /// There was no output.
-    Drop,
-    /// Why there is no output to deliver. A retry would fail the same way.
+    None,
+    /// There was more than one output.
+    Several,
+    /// Why there is no output, as a sentence. A repeat would fail the same way.
     Failed(String),
 }
 

@@ -1,4 +1,4 @@
-//! The processor's side: starts a child process that evaluates, and can be killed.
+//! The parent's side: starts a child process that evaluates, and can be killed.
 
 use std::{ffi::OsString, io, os::unix::process::ExitStatusExt, process::Stdio};
 
@@ -8,8 +8,8 @@ use tokio::{
 };
 
 use super::{
-    evaluate::MEMORY_BYTES_MAX,
-    protocol::{self, Answer, GREETING, Request, VERSION},
+    child::MEMORY_BYTES_MAX,
+    protocol::{self, Evaluated, GREETING, Input, VERSION},
 };
 
 /// The environment variable that names the program to run as a runner.
@@ -60,12 +60,12 @@ impl Program {
 /// A process that evaluates one expression. Dropping it kills it.
 pub struct Runner {
     child: Child,
-    requests: ChildStdin,
+    inputs: ChildStdin,
     answers: ChildStdout,
 }
 
 impl Runner {
-    /// Starts a runner with this framed setup. The error is a sentence.
+    /// Starts a runner with this framed setup, and waits until it is ready. The error is a sentence.
     pub async fn start(program: &Program, setup: &[u8]) -> Result<Runner, String> {
         let mut child = Command::new(&program.0)
             .arg("jq-runner")
@@ -79,17 +79,17 @@ impl Runner {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| program.unfit(&format!("could not be started ({error})")))?;
-        let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(inputs), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(program.unfit("has no input and output"));
         };
-        let mut runner = Runner { child, requests, answers };
+        let mut runner = Runner { child, inputs, answers };
         let version = runner.greeting().await;
         let version = version.map_err(|_| program.unfit("does not answer as a jq runner does"))?;
         if version != VERSION {
             return Err(program.unfit(&format!("is version {version:.20}")));
         }
-        let sent = runner.requests.write_all(setup).await;
-        sent.map_err(|error| program.unfit(&format!("ended ({error})")))?;
+        let is_ready = runner.set_up(setup).await;
+        is_ready.map_err(|error| program.unfit(&format!("ended ({error})")))?;
         Ok(runner)
     }
 
@@ -100,6 +100,11 @@ impl Runner {
             return Err(io::ErrorKind::InvalidData.into());
         }
         protocol::decode(&self.frame(ANSWER_OVERHEAD).await?)
+    }
+
+    async fn set_up(&mut self, setup: &[u8]) -> io::Result<()> {
+        self.inputs.write_all(setup).await?;
+        self.frame(ANSWER_OVERHEAD).await.map(drop)
     }
 
     async fn frame(&mut self, bytes_max: usize) -> io::Result<Vec<u8>> {
@@ -117,15 +122,15 @@ impl Runner {
         self.child.id()
     }
 
-    /// Sends a request and reads the answer. After an error, or if this is dropped early, the
+    /// Sends an input and reads the answer. After an error, or if this is dropped early, the
     /// runner cannot be used again. The error is a sentence.
     pub async fn ask(
         &mut self,
-        request: &Request,
+        input: &Input,
         output_bytes_max: usize,
-    ) -> Result<Answer, String> {
+    ) -> Result<Evaluated, String> {
         let asked = async {
-            self.requests.write_all(&protocol::frame(request)?).await?;
+            self.inputs.write_all(&protocol::frame(input)?).await?;
             let answer = self.frame(output_bytes_max + ANSWER_OVERHEAD).await?;
             protocol::decode(&answer)
         };

@@ -1,100 +1,39 @@
-//! Shared by the client commands: the service's URL, paths, and printing of answers.
+//! What the commands print: tables and lines, or JSON.
 
-use std::fmt::Write;
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::{ErrorKind, Write as _},
+};
 
-use clap::Args;
-use reqwest::Method;
-use serde_json::Value;
+use clap::ValueEnum;
+use serde_json::{Value, value::RawValue};
 
-use super::client::{Answer, Refused, Service};
+/// The least width of the names of fields.
+const NAME_WIDTH: usize = 14;
 
-/// The service's URL, and the output format.
-#[derive(Debug, Clone, Args)]
-pub struct At {
-    /// URL of the service
-    #[arg(long, env = "RESEQ_URL", default_value = "http://127.0.0.1:8080")]
-    pub url: String,
-    /// Print the answer of the service as JSON
-    #[arg(long)]
-    pub json: bool,
+/// The format of the output: tables and lines for people, or JSON for programs.
+// The variants have no documentation: with it, clap prints the long form of all helps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    #[default]
+    Table,
+    Json,
 }
 
-impl At {
-    /// GETs.
-    pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
-        self.ask(Method::GET, path, None).await
-    }
+/// Nobody reads the output any more.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output is closed")]
+pub struct OutputClosed;
 
-    /// DELETEs.
-    pub async fn delete(&self, path: &str) -> anyhow::Result<Answer> {
-        self.ask(Method::DELETE, path, None).await
-    }
-
-    /// POSTs JSON.
-    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
-        self.ask(Method::POST, path, Some(body)).await
-    }
-
-    /// PUTs JSON.
-    pub async fn put(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
-        self.ask(Method::PUT, path, Some(body)).await
-    }
-
-    async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> anyhow::Result<Answer> {
-        let answer = Service::at(&self.url)?.ask(method, path, body).await;
-        // With `--json`, print a problem too.
-        if let Err(error) = &answer
-            && let Some(refused) = error.downcast_ref::<Refused>()
-            && self.json
-        {
-            println!("{}", refused.object);
-        }
-        answer
-    }
-
-    /// Prints an answer: the original JSON, or as text.
-    pub fn print(&self, answer: &Answer, words: impl FnOnce(&Value) -> String) {
-        match self.json {
-            true => println!("{}", answer.text.trim_end()),
-            false => println!("{}", words(answer).trim_end()),
-        }
-    }
-}
-
-/// A path of a destination.
-pub fn path_of(destination: &str, rest: &str) -> String {
-    format!("/v1/destinations/{}/{rest}", percent_encoded(destination))
-}
-
-/// A query of the parameters that are given.
-pub fn query(pairs: &[(&str, Option<String>)]) -> String {
-    let given = pairs.iter().filter_map(|(name, value)| {
-        value.as_ref().map(|value| format!("{name}={}", percent_encoded(value)))
-    });
-    match given.collect::<Vec<_>>().join("&") {
-        none if none.is_empty() => none,
-        some => format!("?{some}"),
-    }
-}
-
-/// Encodes a text for use in a path or a query.
-pub fn percent_encoded(text: &str) -> String {
-    const KEPT: &percent_encoding::AsciiSet =
-        &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-    percent_encoding::utf8_percent_encode(text, KEPT).to_string()
-}
-
-/// A JSON object with the fields that are given.
-pub fn object(fields: &[(&str, Option<Value>)]) -> Value {
-    let given = fields
-        .iter()
-        .filter_map(|(name, value)| value.clone().map(|value| ((*name).to_owned(), value)));
-    Value::Object(given.collect())
+/// Writes a text to standard output, with one line break at its end.
+pub fn write_out(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => OutputClosed.into(),
+        _ => anyhow::Error::from(error).context("writing to standard output"),
+    })
 }
 
 /// A field as text; empty if it is null or missing.
@@ -103,6 +42,19 @@ pub fn text_of(value: &Value, field: &str) -> String {
         Value::Null => String::new(),
         Value::String(text) => plain(text),
         other => plain(&other.to_string()),
+    }
+}
+
+/// A count; 0 if it is missing.
+pub fn count_of(value: &Value, field: &str) -> u64 {
+    value[field].as_u64().unwrap_or_default()
+}
+
+/// A count with its noun: `1 message`, `2 messages`.
+pub fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
     }
 }
 
@@ -167,6 +119,28 @@ pub fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// An object with one field per line, and numbers as in the original. Omits empty fields.
+pub fn in_lines(object: &str) -> String {
+    let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(object).unwrap_or_default();
+    let width = fields.keys().map(String::len).max().unwrap_or_default().max(NAME_WIDTH);
+    let mut text = String::new();
+    for (name, value) in &fields {
+        let value = value.get();
+        let shown = match name.as_str() {
+            _ if value == "null" || name == "errors" && value == "[]" => continue,
+            "errors" => {
+                let errors: Vec<&RawValue> = serde_json::from_str(value).unwrap_or_default();
+                errors.iter().map(|error| format!("\n    {}", plain(error.get()))).collect()
+            }
+            // Strings without quotes; other values unchanged.
+            _ => plain(&serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<width$} {shown}");
+    }
+    text
+}
+
 /// A duration for display.
 pub fn human_age(age_ms: u64) -> String {
     let seconds = age_ms / 1000;
@@ -175,6 +149,15 @@ pub fn human_age(age_ms: u64) -> String {
         1..60 => format!("{}.{} s", seconds, age_ms % 1000 / 100),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// Quotes a text for the shell.
+pub fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 
@@ -195,6 +178,7 @@ mod tests {
     fn ages_are_for_people() {
         let ages = [7, 999, 1_000, 59_999, 61_000, 3_600_000].map(human_age);
         assert_eq!(ages, ["7 ms", "999 ms", "1.0 s", "59.9 s", "1 min 1 s", "1 h 0 min"]);
+        assert_eq!([1, 2].map(|count| counted(count, "message")), ["1 message", "2 messages"]);
     }
 
     #[test]
@@ -205,10 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_is_not_asked_for() {
-        assert_eq!(query(&[("a", None), ("b", None)]), "");
-        assert_eq!(query(&[("a", Some("ä b".into())), ("c", Some("".into()))]), "?a=%C3%A4%20b&c=");
-        assert_eq!(object(&[("a", None), ("b", Some(json!(1)))]), json!({"b": 1}));
-        assert_eq!(path_of("a/b", "log"), "/v1/destinations/a%2Fb/log");
+    fn a_text_with_quotes_is_one_word_for_the_shell() {
+        assert_eq!(["a-1", "a b", "it's", ""].map(quoted), ["a-1", "'a b'", "'it'\\''s'", "''"]);
     }
 }

@@ -1,4 +1,5 @@
-//! The runner process: evaluates one request after the other, within the limits of its process.
+//! The runner process: evaluates the expression for one input after the other, within the limits of
+//! its process.
 
 use std::{
     io::{self, Write},
@@ -15,11 +16,8 @@ use jaq_json::{
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::de::IgnoredAny;
 
-use super::protocol::{self, Answer, GREETING, Request, Setup, VERSION};
-use crate::{
-    domain::Expression,
-    wire::{answer::excerpt, json::joined_headers},
-};
+use super::protocol::{self, Evaluated, GREETING, Input, READY, Setup, VERSION};
+use crate::domain::{Expression, excerpt::excerpt, message::joined_headers};
 
 /// The address space of a runner, in bytes, including the program itself.
 pub const MEMORY_BYTES_MAX: u64 = 512 << 20;
@@ -28,22 +26,22 @@ const STACK_BYTES: usize = 64 << 20;
 /// How deep a body may nest, because the parser recurses.
 const NESTING_MAX: usize = 1000;
 
-/// Answers requests on standard input until it is closed, which ends the process even during an
-/// evaluation: a killed processor leaves no runner behind.
+/// Evaluates the inputs on standard input until it is closed, which ends the process even during an
+/// evaluation: a killed service leaves no runner behind.
 pub fn run() -> io::Result<()> {
     bound()?;
     let (mut input, mut output) = (io::stdin().lock(), io::stdout());
     output.write_all(GREETING)?;
     protocol::write(&mut output, &VERSION)?;
     let Some(setup) = protocol::read::<Setup>(&mut input)? else { return Ok(()) };
-    let (sender, requests) = mpsc::channel();
+    let (sender, inputs) = mpsc::channel();
     thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-        let answering = catch_unwind(AssertUnwindSafe(|| answer_all(&setup, &requests)));
-        // However it ended, exit, so that the processor does not wait for an answer.
+        let answering = catch_unwind(AssertUnwindSafe(|| answer_all(&setup, &inputs)));
+        // However it ended, exit, so that the service does not wait for an answer.
         std::process::exit(i32::from(!matches!(answering, Ok(Ok(())))));
     })?;
-    while let Some(request) = protocol::read::<Request>(&mut input)? {
-        if sender.send(request).is_err() {
+    while let Some(input) = protocol::read::<Input>(&mut input)? {
+        if sender.send(input).is_err() {
             break;
         }
     }
@@ -57,61 +55,54 @@ fn bound() -> io::Result<()> {
     Ok(setrlimit(Resource::As, to(MEMORY_BYTES_MAX))?)
 }
 
-fn answer_all(setup: &Setup, requests: &mpsc::Receiver<Request>) -> io::Result<()> {
+fn answer_all(setup: &Setup, inputs: &mpsc::Receiver<Input>) -> io::Result<()> {
     let expression = Expression::parse(&setup.expression);
-    for request in requests {
+    protocol::write(&mut io::stdout(), &READY)?;
+    for input in inputs {
         let evaluated = match &expression {
-            Ok(expression) => evaluate(expression, request, setup.output_bytes_max),
+            Ok(expression) => evaluate(expression, input, setup.output_bytes_max),
             Err(problem) => {
                 Err(format!("the expression is wrong: {}", excerpt(problem.as_bytes())))
             }
         };
-        let answer = match evaluated {
-            Ok(Some(bytes)) => Answer::Deliver(bytes),
-            Ok(None) => Answer::Drop,
-            Err(reason) => Answer::Failed(reason),
-        };
+        let answer = evaluated.unwrap_or_else(Evaluated::Failed);
         protocol::write(&mut io::stdout(), &answer)?;
     }
     Ok(())
 }
 
-/// The output of the expression, if any, or why it cannot be delivered.
+/// The result of the expression, or why there is none.
 fn evaluate(
     expression: &Expression,
-    request: Request,
+    input: Input,
     output_bytes_max: usize,
-) -> Result<Option<Bytes>, String> {
-    let input = input(&request.body)?;
-    let mut outputs = expression.outputs(input, variables(request));
+) -> Result<Evaluated, String> {
+    let body = read_body(&input.body)?;
+    let mut outputs = expression.outputs(body, variables(input));
     let raised = |error: String| format!("the expression failed: {}", excerpt(error.as_bytes()));
-    let Some(output) = outputs.next() else { return Ok(None) };
+    let Some(output) = outputs.next() else { return Ok(Evaluated::None) };
     let output = output.map_err(raised)?;
     if let Some(second) = outputs.next() {
         second.map_err(raised)?;
-        return Err(
-            "the expression makes more than one output; collect them into an array, as in \
-                    [.items[]]"
-                .into(),
-        );
+        return Ok(Evaluated::Several);
     }
-    written(&output, output_bytes_max).map(Some)
+    written(&output, output_bytes_max).map(Evaluated::One)
 }
 
-fn variables(request: Request) -> [Val; 5] {
+fn variables(input: Input) -> [Val; 5] {
     let mut headers = Map::<Val, Val>::default();
-    let joined = joined_headers(&request.headers);
+    let joined = joined_headers(&input.headers);
     headers.extend(joined.into_iter().map(|(name, value)| (Val::from(name), Val::from(value))));
     [
-        Val::from(request.id),
-        Val::from(request.destination),
-        Val::from(request.sequence as usize),
-        request.key.map_or(Val::Null, Val::from),
+        input.id.map_or(Val::Null, Val::from),
+        Val::from(input.destination),
+        input.sequence.map_or(Val::Null, |sequence| Val::from(sequence as usize)),
+        input.key.map_or(Val::Null, Val::from),
         Val::obj(headers),
     ]
 }
 
-fn input(body: &[u8]) -> Result<Val, String> {
+fn read_body(body: &[u8]) -> Result<Val, String> {
     let not_json = |error: &dyn std::fmt::Display| format!("the body is not JSON: {error}");
     // jaq accepts more than JSON (NaN, comments, bytes).
     check_json(body).map_err(|error| not_json(&error))?;

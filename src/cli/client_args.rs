@@ -1,0 +1,97 @@
+//! The options of all commands that are clients of a service.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::{
+    client::{Answer, Call, Refused, Service},
+    header::{Header, HeaderParser},
+    output::{Output, write_out},
+};
+
+/// The heading of these options in the help.
+const HEADING: &str = "Options of all clients";
+
+/// Where the service is, and how to print what it answers.
+#[derive(Debug, Clone, Args)]
+pub struct ClientArgs {
+    /// URL of the service
+    #[arg(
+        long,
+        help_heading = HEADING,
+        env = "RESEQ_URL",
+        hide_env_values = true,
+        default_value = "http://127.0.0.1:8080"
+    )]
+    pub url: String,
+    /// Header of every request, such as 'Authorization: Bearer …'; repeat the option for more
+    #[arg(
+        long = "header",
+        help_heading = HEADING,
+        value_name = "NAME: VALUE",
+        env = "RESEQ_HEADER",
+        hide_env_values = true,
+        value_parser = HeaderParser
+    )]
+    pub headers: Vec<Header>,
+    /// Format of the output
+    #[arg(
+        short,
+        long,
+        help_heading = HEADING,
+        value_name = "FORMAT",
+        default_value_t,
+        value_enum
+    )]
+    pub output: Output,
+}
+
+impl ClientArgs {
+    /// The service.
+    pub fn service(&self) -> anyhow::Result<Service> {
+        Service::at(&self.url, &self.headers)
+    }
+
+    /// Makes a call. With `-o json`, prints a problem too.
+    pub async fn call(&self, call: Call<'_>) -> anyhow::Result<Answer> {
+        let answer = self.service()?.call(call).await;
+        self.print_problem(&answer)?;
+        answer
+    }
+
+    /// GETs.
+    pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+        self.call(Call::get(path)).await
+    }
+
+    /// DELETEs.
+    pub async fn delete(&self, path: &str) -> anyhow::Result<Answer> {
+        self.call(Call::delete(path)).await
+    }
+
+    /// POSTs JSON.
+    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
+        self.call(Call::post(path, body)).await
+    }
+
+    /// Prints an answer: the original JSON, or as text.
+    pub fn print(
+        &self,
+        answer: &Answer,
+        words: impl FnOnce(&Answer) -> String,
+    ) -> anyhow::Result<()> {
+        match self.output {
+            Output::Json => write_out(&answer.text),
+            Output::Table => write_out(&words(answer)),
+        }
+    }
+
+    /// With `-o json`, prints the problem object of a refusal.
+    pub fn print_problem<T>(&self, result: &anyhow::Result<T>) -> anyhow::Result<()> {
+        let refused = result.as_ref().err().and_then(|error| error.downcast_ref::<Refused>());
+        match (self.output, refused) {
+            (Output::Json, Some(refused)) => write_out(&refused.object),
+            _ => Ok(()),
+        }
+    }
+}

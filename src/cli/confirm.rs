@@ -1,0 +1,37 @@
+//! Asks before a command destroys something.
+
+use std::io::{IsTerminal, Write};
+
+use anyhow::{bail, ensure};
+use clap::Args;
+
+/// The option that answers the question.
+#[derive(Debug, Clone, Args)]
+pub struct Confirmation {
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub yes: bool,
+}
+
+impl Confirmation {
+    /// Asks, unless `--yes` was given; an error unless the answer is yes. The question says how much
+    /// is affected. Without a terminal nobody can answer.
+    pub async fn ask(
+        &self,
+        question: impl Future<Output = anyhow::Result<String>>,
+    ) -> anyhow::Result<()> {
+        if self.yes {
+            return Ok(());
+        }
+        let question = question.await?;
+        if !std::io::stdin().is_terminal() {
+            bail!("{question} Add --yes: there is no terminal to ask on");
+        }
+        eprint!("{question} [y/N] ");
+        std::io::stderr().flush()?;
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        ensure!(matches!(line.trim(), "y" | "Y" | "yes"), "nothing was changed");
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! Options that select messages, with the same names in every list and selection.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::paths::{Field, text};
+
+/// A range of sequences and times. Both ends belong to it.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Range {
+    /// Only this sequence and later
+    #[arg(long, value_name = "SEQUENCE")]
+    pub from_sequence: Option<u64>,
+    /// Only this sequence and earlier
+    #[arg(long, value_name = "SEQUENCE")]
+    pub to_sequence: Option<u64>,
+    /// Only this time and later, for example 2026-11-21T10:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub from_time: Option<String>,
+    /// Only this time and earlier
+    #[arg(long, value_name = "TIME")]
+    pub to_time: Option<String>,
+}
+
+impl Range {
+    /// Its fields of a request.
+    pub fn fields(&self) -> Vec<Field> {
+        vec![
+            ("from_sequence", self.from_sequence.map(Value::from)),
+            ("to_sequence", self.to_sequence.map(Value::from)),
+            ("from_time", text(self.from_time.as_deref())),
+            ("to_time", text(self.to_time.as_deref())),
+        ]
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, Args)]
+pub struct Paging {
+    /// Length of the page, 1 to 1000
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// Cursor that the previous page printed
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+impl Paging {
+    /// Its fields of a request.
+    pub fn fields(&self) -> Vec<Field> {
+        vec![("limit", Some(self.limit.into())), ("cursor", text(self.cursor.as_deref()))]
+    }
+}

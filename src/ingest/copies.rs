@@ -1,0 +1,112 @@
+//! The copies of the messages of one request, by destination, on their way to be submitted.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Committer, MemoryPermit, Refusal, Session,
+    commit::Pending,
+    draft::{Draft, Prepared},
+    recipients::id_of_key,
+};
+use crate::{
+    domain::{Arrival, DestinationName},
+    store::CatalogEntry,
+};
+
+/// The copies for one destination, in order.
+pub(super) struct Copies<'a> {
+    name: &'a DestinationName,
+    /// Which messages of the request they are of.
+    messages: Vec<(usize, &'a Draft)>,
+    /// An error if none can be submitted.
+    entry: Result<Arc<CatalogEntry>, Refusal>,
+    copies: Vec<Result<Arrival, Refusal>>,
+    session: Session,
+}
+
+/// Copies that were submitted.
+pub(super) struct Submitted<'a> {
+    pub(super) name: &'a DestinationName,
+    /// Which messages of the request they are of.
+    pub(super) messages: Vec<usize>,
+    /// Their outcomes.
+    pub(super) pending: Pending,
+}
+
+impl<'a> Copies<'a> {
+    /// The copies of these messages, each with its index in the request.
+    pub(super) async fn of(
+        committer: &Committer,
+        name: &'a DestinationName,
+        messages: Vec<(usize, &'a Draft)>,
+        session: Session,
+    ) -> Copies<'a> {
+        let entry = committer.find(name).await;
+        let copies = match &entry {
+            Ok(entry) => {
+                let copy = |(_, draft): &(usize, &Draft)| draft.copy_for(&entry.destination);
+                messages.iter().map(copy).collect()
+            }
+            Err(refusal) => vec![Err(refusal.clone()); messages.len()],
+        };
+        Copies { name, messages, entry, copies, session }
+    }
+
+    /// True if the destination finds keys in its messages.
+    pub(super) fn may_lack_keys(&self) -> bool {
+        self.entry.as_ref().is_ok_and(|entry| entry.destination.has_key_sources())
+    }
+
+    /// Finds the keys that the producer did not give. May take as long as an expression may.
+    pub(super) async fn find_keys(&mut self, committer: &Committer, stop: &CancellationToken) {
+        let Some(entry) = self.entry.as_ref().ok().filter(|_| self.may_lack_keys()) else { return };
+        let copies = std::mem::take(&mut self.copies);
+        if self.session.has_failed() {
+            self.copies = vec![Err(Refusal::Aborted); copies.len()];
+            return;
+        }
+        let prepared = copies.into_iter().zip(&self.messages).map(|(copy, (_, draft))| Prepared {
+            copy,
+            request: draft.request.as_ref(),
+            is_id_final: draft.is_id_final,
+        });
+        self.copies = committer.keys().find_all(prepared.collect(), &entry.destination, stop).await;
+    }
+
+    /// Submits them.
+    pub(super) async fn submit(self, committer: &Committer, room: MemoryPermit) -> Submitted<'a> {
+        let Copies { name, messages, entry, copies, session } = self;
+        let entry = entry.as_deref().map_err(Refusal::clone);
+        let pending = committer.submit_copies(entry, copies, &session, room).await;
+        let messages = messages.into_iter().map(|(at, _)| at).collect();
+        Submitted { name, messages, pending }
+    }
+}
+
+/// Gives all copies of a message the same id, if it follows from an idempotency key that was found
+/// in the message. Returns these ids, by the index of the message.
+pub(super) fn settle_ids(all: &mut [Copies<'_>]) -> HashMap<usize, String> {
+    let mut ids = HashMap::new();
+    // Destinations may find different keys: the first by name decides, also in a retry.
+    let mut by_name: Vec<&Copies> = all.iter().collect();
+    by_name.sort_by_key(|copies| copies.name);
+    for copies in by_name {
+        for ((at, draft), copy) in copies.messages.iter().zip(&copies.copies) {
+            if let (false, Ok(copy)) = (draft.is_id_final, copy)
+                && let Some(key) = &copy.idempotency_key
+            {
+                ids.entry(*at).or_insert_with(|| id_of_key(key, &copy.message.body.bytes));
+            }
+        }
+    }
+    for copies in all {
+        for ((at, _), copy) in copies.messages.iter().zip(&mut copies.copies) {
+            if let (Some(id), Ok(copy)) = (ids.get(at), copy) {
+                copy.message.id.clone_from(id);
+            }
+        }
+    }
+    ids
+}

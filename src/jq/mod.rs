@@ -1,0 +1,16 @@
+//! Evaluates `jq` expressions, in child processes that can be killed: an expression may run forever
+//! and use any amount of memory, and a thread cannot be stopped.
+//!
+//! [`Evaluator`] has the processes of one expression, [`Evaluators`] those of many. [`child`] is
+//! what such a process runs.
+
+mod cache;
+pub mod child;
+mod pool;
+mod protocol;
+mod runner;
+
+pub use cache::Evaluators;
+pub use pool::{EvaluationError, Evaluator, Limits, at_once};
+pub use protocol::{Evaluated, Input};
+pub use runner::{PROGRAM_VARIABLE, Program, is_meant_as_runner};
