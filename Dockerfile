@@ -16,6 +16,7 @@ RUN mkdir src crates/bench/src crates/testing/src \
 
 COPY src src
 COPY lua lua
+COPY web/api-docs web/api-docs
 COPY scripts/split-debug.sh scripts/
 # Cargo compares times, and the copied files can be older than the empty program. The line tables stay in
 # this stage, in reseq.debug.
