@@ -4,7 +4,10 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::future::try_join_all;
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{
+    self,
+    error::{RecvError, TryRecvError},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -112,10 +115,12 @@ impl Catalog {
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Definitions | Wake::Everything) => {}
                     Ok(_) => continue,
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return,
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return,
                 }
             }
+            // One reading serves all wake-ups that came before it.
+            while !matches!(wakes.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
             if let Err(error) = self.catch_up().await {
                 tracing::debug!(%error, "cannot follow changes of destinations and topics");
             }

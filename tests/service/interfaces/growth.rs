@@ -183,8 +183,8 @@ async fn a_change_costs_the_same_however_many_destinations_there_are() {
     }
     println!("commands and bytes of a change: {costs:?}");
     let [few, many] = costs[..] else { unreachable!() };
-    assert!(many.0 < few.0 * 1.5, "commands: {costs:?}");
-    assert!(many.1 < few.1 * 1.5, "bytes: {costs:?}");
+    assert!(many.0 < few.0 * 1.2, "commands: {costs:?}");
+    assert!(many.1 < few.1 * 1.2, "bytes: {costs:?}");
 }
 
 /// A pod was suspended while destinations came and went, and Redis no longer knows which.
