@@ -10,11 +10,13 @@
 --   [5] active_worker    reseq:{p07}:active:worker
 --   [6] withdrawn        reseq:{p07}:d:<dest>:withdrawn
 --   [7] previous         reseq:{p07}:d:<dest>:previous
+--   [8] ids              reseq:{p07}:d:<dest>:ids
 -- ARGV:
 --   [1] destination  [2] definition (JSON)  [3] 'destination', 'key' or 'none'  [4] 'builtin' or 'worker'
 --   [5] `known` of include/epoch.lua  [6] 'parallel' or 'serial'  [7] most failed attempts to process (0: no limit)
 --   [8] most expired leases of one message (0: no limit)
 --   [9] the version that this definition may replace; '0': none, the destination must not exist; '': any
+--   [10] how many ids are remembered (0: none)
 -- Returns: {version, 1 if this changed anything, 1 if it was created, what is paused as in pause.lua, the
 --   epoch in which it was created}
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE, BEING_REMOVED, WRONG_VERSION <version, 0: it does not exist>
@@ -57,6 +59,7 @@ if known[3] ~= ARGV[3] then
   redis.call('HDEL', KEYS[2], 'withdrawn', 'all_keys_known')
   if ARGV[3] == 'key' and not known[4] then redis.call('HSET', KEYS[2], 'all_keys_known', '1') end
 end
+if ARGV[10] == '0' then redis.call('UNLINK', KEYS[8]) end
 local mine, other = KEYS[4], KEYS[5]
 if ARGV[4] == 'worker' then mine, other = other, mine end
 redis.call('ZREM', other, ARGV[1])

@@ -27,6 +27,7 @@
 --   [20] dead_at      reseq:{p07}:d:<dest>:dead-lettered-at
 --   [21] withdrawn    reseq:{p07}:d:<dest>:withdrawn
 --   [22] previous     reseq:{p07}:d:<dest>:previous
+--   [23] ids          reseq:{p07}:d:<dest>:ids
 -- ARGV:
 --   [1] `known` of include/epoch.lua  [2] destination
 -- Returns: the highest epoch that a message of it may have carried, or 0 if there was nothing to forget
@@ -46,7 +47,7 @@ local function at_least(noted, number) return text(math.max(tonumber(noted) or 0
 redis.call('HSET', KEYS[1], 'removed_epoch', at_least(removed[1], carried),
   'removed_version', at_least(removed[2], known[3]))
 for i = 2, 8 do redis.call('UNLINK', KEYS[i]) end
-for i = 12, 22 do redis.call('UNLINK', KEYS[i]) end
+for i = 12, 23 do redis.call('UNLINK', KEYS[i]) end
 -- Hints that were added after the removal began.
 for i = 9, 11 do redis.call('ZREM', KEYS[i], ARGV[2]) end
 return text(carried)

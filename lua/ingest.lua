@@ -22,15 +22,16 @@
 --   [18] previous          reseq:{p07}:d:<dest>:previous
 --   [19…] per lane 2: in_progress reseq:{p07}:d:<dest>:in-progress[:<key>], ready …:ready[:<key>]
 --   […]   per idempotency key, with a window: seen reseq:{p07}:d:<dest>:idempotency:<idempotency key>
+--   [last] if ids are remembered: ids reseq:{p07}:d:<dest>:ids
 -- ARGV:
 --   [1] call number  [2] destination  [3] definition version  [4] epoch that the records carry
 --   [5] `known` of include/epoch.lua  [6] 'waiting' or 'ready' (nothing to process)  [7] most pending messages
 --   [8] most pending bytes (0: no limit)  [9] idempotency window, ms (0: while the first is pending)
 --   [10] 'destination', 'key' or 'none'  [11] 'parallel' or 'serial'  [12] number of lanes
 --   [13] number of idempotency keys in ARGV  [14] schema of the records  [15] number of arrivals  [16] the sum
---   of their accounted bytes  [17] number of bodies that are stored apart; then the lanes' keys, then those
---   idempotency keys, then the records; then, if there are several lanes, the lane of each arrival (from 1);
---   then 3 for each body that is stored apart: its arrival (from 1), '' or 'i' (the body as it arrived), the
+--   of their accounted bytes  [17] number of bodies that are stored apart  [18] how many ids are remembered (0: none);
+--   then the lanes' keys, then those idempotency keys, then the records; then, if there are several lanes, the
+--   lane of each arrival (from 1); then, if ids are remembered, the id of each arrival; then 3 for each body that is stored apart: its arrival (from 1), '' or 'i' (the body as it arrived), the
 --   body; then 3 for each arrival with more: which (from 1), '' or '<idempotency key, from 1>:<digest> <id>',
 --   options: '' or some of 'delay=<ms>;' 'due=<ms since 1970>;' 'priority=<0 to 9>;'
 --   'replaces=<dead letter>,<its epoch>;' 'processed;' (already processed)
@@ -41,6 +42,9 @@
 -- Errors: STALE_CALL, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, expect, damage, lists, attempts, wake, waiting, bodies, dead_letters
+
+-- Ids beyond the limit that one call removes, in addition to as many as it adds.
+local IDS_REMOVED_MAX = 1000
 
 local number = tonumber(ARGV[1])
 local answered = replayed(KEYS[2], number)
@@ -69,15 +73,16 @@ local bytes, pending_bytes = 0, tonumber(known[6]) or 0
 local has_room_for_all = ARGV[8] == '0'
 local room_bytes = has_room_for_all and math.huge or tonumber(ARGV[8]) - pending_bytes
 local lane_count, name_count = tonumber(ARGV[12]), tonumber(ARGV[13])
-local count, body_count = tonumber(ARGV[15]), tonumber(ARGV[17])
+local count, body_count, ids_max = tonumber(ARGV[15]), tonumber(ARGV[17]), tonumber(ARGV[18])
 local function in_progress_of(lane) return KEYS[17 + 2 * lane] end
 local function ready_of(lane) return KEYS[18 + 2 * lane] end
-local function lane_key(lane) return ARGV[17 + lane] end
-local function idempotency_key_of(index) return ARGV[17 + lane_count + index] end
+local function lane_key(lane) return ARGV[18 + lane] end
+local function idempotency_key_of(index) return ARGV[18 + lane_count + index] end
 local seen_base = 18 + 2 * lane_count
-local record_base = 17 + lane_count + name_count
+local record_base = 18 + lane_count + name_count
 local lane_base = record_base + count
-local body_base = lane_base + (lane_count > 1 and count or 0)
+local id_base = lane_base + (lane_count > 1 and count or 0)
+local body_base = id_base + (ids_max > 0 and count or 0)
 -- The index in ARGV of each arrival's extra arguments.
 local more = {}
 for i = body_base + 3 * body_count + 1, #ARGV, 3 do more[tonumber(ARGV[i])] = i end
@@ -152,7 +157,7 @@ local first = last + 1
 local answer = {first}
 local pending, finished, first_ready, records = {}, {}, {}, {n = 0}
 local waiting, delays, awaiting, remember, letters = {n = 0}, {}, 0, {}, {}
-local awaiting_due, lanes_ready, ready_count = {}, {n = 0}, 0
+local awaiting_due, lanes_ready, ready_count, ids = {}, {n = 0}, 0, {n = 0}
 for lane = 1, lane_count do pending[lane], finished[lane] = {n = 0}, {n = 0} end
 
 local function accounted_bytes_of(record)
@@ -262,6 +267,7 @@ for arrival = 1, count do
     if ordering == 'none' then record = with_prefix('N' .. priority .. ';', record) end
     add(records, sequence, record)
     stamped_as[arrival] = sequence
+    if ids_max > 0 then add(ids, sequence, ARGV[id_base + arrival]) end
     previous[lane] = sequence
     stand(lane, sequence, due, priority, is_finished)
     if index then
@@ -282,10 +288,20 @@ expect('HLEN', KEYS[5])
 expect('ZCARD', KEYS[6], KEYS[7])
 expect(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[4])
 if ordering ~= 'destination' then expect('ZCARD', KEYS[8]) end
+if ids_max > 0 then expect('ZCARD', KEYS[#KEYS]) end
 if records.n > 0 then
   redis.call('HSET', KEYS[3], 'last', text(last), 'bytes', text(pending_bytes + bytes))
   redis.call('HSET', KEYS[5], unpack(records, 1, records.n))
   if bodies.n > 0 then redis.call('HSET', KEYS[16], unpack(bodies, 1, bodies.n)) end
+  if ids.n > 0 then
+    -- An id that is used again means the last message of that id.
+    redis.call('ZADD', KEYS[#KEYS], unpack(ids, 1, ids.n))
+    local excess = redis.call('ZCARD', KEYS[#KEYS]) - ids_max
+    -- More only after the limit was lowered; later calls remove the rest.
+    if excess > 0 then
+      redis.call('ZREMRANGEBYRANK', KEYS[#KEYS], 0, math.min(excess, count + IDS_REMOVED_MAX) - 1)
+    end
+  end
   local releasable = lanes_ready.n > 0
   if releasable then redis.call('ZADD', KEYS[8], unpack(lanes_ready)) end
   for lane = 1, lane_count do

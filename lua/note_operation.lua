@@ -13,13 +13,19 @@
 -- Returns: 1 if somebody has cancelled it, else 0
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
 -- Sent again, it notes the same: no call number is needed.
--- include: schema, clock, expect
+-- include: schema, clock
 
 check_schema(KEYS[2])
 local version, deleted = unpack(redis.call('HMGET', KEYS[1], 'version', 'deleted'))
 if not version or deleted then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
+-- These keys only tell what goes on. One of a wrong type must not keep a repair from beginning.
+local function remove_unless(kind, key)
+  local found = redis.call('TYPE', key)['ok']
+  if found ~= kind and found ~= 'none' then redis.call('UNLINK', key) end
+end
+remove_unless('hash', KEYS[3])
+remove_unless('zset', KEYS[4])
 local cancelled = redis.call('HGET', KEYS[3], 'cancelled')
-expect('ZCARD', KEYS[4])
 
 local now, kept = now_ms(), tonumber(ARGV[3])
 redis.call('HSET', KEYS[3], 'state', ARGV[2])

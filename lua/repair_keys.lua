@@ -22,7 +22,9 @@
 --   [17] active_builtin    reseq:{p07}:active:builtin
 --   [18] active_worker     reseq:{p07}:active:worker
 --   [19] withdrawn         reseq:{p07}:d:<dest>:withdrawn
---   [20…] of a lane, or none: in_progress  reseq:{p07}:d:<dest>:in-progress[:<key>]
+--   [20] previous          reseq:{p07}:d:<dest>:previous
+--   [21] ids               reseq:{p07}:d:<dest>:ids
+--   [22…] of a lane, or none: in_progress  reseq:{p07}:d:<dest>:in-progress[:<key>]
 -- ARGV:
 --   [1] definition version  [2] 'destination', 'key' or 'none'  [3] '1' to repair, '' only to report; then
 --   all sequences of the lane
@@ -47,6 +49,7 @@ expect_types('hash', {KEYS[4], KEYS[5], KEYS[9], KEYS[11], KEYS[13], KEYS[14]})
 expect_types('set', {KEYS[19]})
 expect_types('zset', {
   KEYS[6], KEYS[7], KEYS[8], KEYS[10], KEYS[12], KEYS[15], KEYS[16], KEYS[17], KEYS[18],
+  KEYS[21],
 })
 local findings, repairs = {}, ARGV[3] == '1'
 
@@ -62,7 +65,9 @@ end
 for _, kind in ipairs({'list', 'hash', 'set', 'zset'}) do
   for _, key in ipairs(expected[kind] or {}) do is_removed(key, kind) end
 end
-for i = 20, #KEYS do
+-- Without it nothing is known about the keys of earlier lanes.
+if is_removed(KEYS[20], 'zset') then redis.call('HDEL', KEYS[2], 'all_keys_known') end
+for i = 22, #KEYS do
   if is_removed(KEYS[i], 'zset') then
     for from = 4, #ARGV, 1000 do
       local scores = {n = 0}

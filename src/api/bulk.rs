@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     domain::{DestinationName, Sequence},
-    store::{StoreError, server_clock_ms},
+    store::{Found, StoreError, server_clock_ms},
     wire::{invalid::Location, problem::Problem},
 };
 
@@ -51,6 +51,7 @@ pub(super) enum Kind {
     Discard,
     Replay,
     RetryHeads,
+    Repair,
 }
 
 /// How far an operation is.
@@ -82,9 +83,9 @@ pub(super) struct Operation {
     pub(super) started_at: String,
     #[schema(format = DateTime)]
     updated_at: String,
-    /// Messages that the request selects, as far as it has got.
+    /// Messages that the request selects, or problems that it has found, as far as it has got.
     pub(super) matched: u64,
-    /// Messages that it has purged, redriven, discarded, replayed or retried.
+    /// Messages that it has purged, redriven, discarded, replayed or retried; problems repaired.
     pub(super) affected: u64,
     /// Messages with which that was not possible.
     pub(super) failed: u64,
@@ -129,6 +130,12 @@ pub(super) struct Details {
     /// `redrive`: the new positions of the first 1,000.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) deliveries: Vec<Moved>,
+    /// `repair`: what it found, by kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) items: Option<Vec<Found>>,
+    /// `repair`: false if the counters changed on every pass, so that they could not be compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) counters_verified: Option<bool>,
 }
 
 impl Operation {
@@ -300,20 +307,41 @@ fn with_operation(mut problem: Problem, operation: &Operation) -> Problem {
 
 /// How long the client waits: `Prefer: wait=<seconds>`, or `respond-async` (RFC 7240).
 fn wait_of(headers: &HeaderMap) -> Result<Duration, Problem> {
-    let mut wait = WAIT;
+    let (mut wait, mut is_async) = (None, false);
     for value in headers.get_all("prefer") {
         let text = value.to_str().unwrap_or_default();
         for preference in text.split([',', ';']).map(str::trim) {
             if preference.eq_ignore_ascii_case("respond-async") {
-                return Ok(Duration::ZERO);
+                is_async = true;
             }
             if let Some(seconds) = preference.strip_prefix("wait=") {
                 let seconds: u64 = seconds.trim_matches('"').parse().map_err(|_| {
                     Problem::invalid_header("Prefer: wait is a number of seconds, such as wait=5")
                 })?;
-                wait = Duration::from_secs(seconds).min(WAIT_MAX);
+                wait = Some(Duration::from_secs(seconds).min(WAIT_MAX));
             }
         }
     }
-    Ok(wait)
+    Ok(wait.unwrap_or(if is_async { Duration::ZERO } else { WAIT }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_says_how_long_it_waits() {
+        let wait = |values: &[&'static str]| {
+            let headers =
+                values.iter().map(|value| (header::HeaderName::from_static("prefer"), *value));
+            let headers = headers.map(|(name, value)| (name, value.parse().unwrap()));
+            wait_of(&headers.collect()).map(|wait| wait.as_secs())
+        };
+        assert_eq!(wait(&[]).unwrap(), 10);
+        assert_eq!(wait(&["respond-async"]).unwrap(), 0);
+        assert_eq!(wait(&["respond-async, wait=5"]).unwrap(), 5);
+        assert_eq!(wait(&["wait=\"7\"", "Respond-Async"]).unwrap(), 7);
+        assert_eq!(wait(&["wait=3600; x=1, handling=lenient"]).unwrap(), 60);
+        assert!(wait(&["wait=soon"]).unwrap_err().detail.contains("Prefer"));
+    }
 }

@@ -122,6 +122,16 @@ pub(super) enum Shown {
     Letter(Box<Letter>),
 }
 
+impl Shown {
+    fn id(&self) -> &str {
+        match self {
+            Shown::Pending(pending) => &pending.common.id,
+            Shown::Gone(gone) => &gone.id,
+            Shown::Letter(letter) => &letter.common.id,
+        }
+    }
+}
+
 /// `GET /v1/destinations/{d}/messages/{sequence}`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/messages/{sequence}", tag = "messages",
     operation_id = "show_message", params(("destination" = String, Path, description = "The name of the destination"), ("sequence" = u64, Path, description = "The sequence of the message")),
@@ -133,6 +143,41 @@ pub(super) async fn show(
 ) -> Result<Json<Shown>, Problem> {
     let target = Target::find(&api, &destination).await?;
     let sequence = sequence_of(&sequence)?;
+    shown(&api, &target, sequence).await.map(Json)
+}
+
+/// `GET /v1/destinations/{d}/messages/by-id/{id}`
+#[utoipa::path(get, path = "/v1/destinations/{destination}/messages/by-id/{id}", tag = "messages",
+    operation_id = "show_message_by_id", params(("destination" = String, Path, description = "The name of the destination"),
+        ("id" = String, Path, description = "The id of the message; of several with the same id, the last")),
+    responses((status = 200, description = "The message, or what became of it", body = Shown),
+        document::ReadsMessage))]
+pub(super) async fn show_by_id(
+    State(api): State<Api>,
+    Path((destination, id)): Path<(String, String)>,
+) -> Result<Json<Shown>, Problem> {
+    let target = Target::find(&api, &destination).await?;
+    message::check_text("id", &id, message::ID_BYTES_MAX).map_err(Problem::invalid_parameter)?;
+    let ids_max = target.entry().destination.ids_max;
+    let unknown = |detail: String| Problem::new(Code::UnknownMessage, detail);
+    if ids_max == 0 {
+        let detail = "this destination does not remember ids; set ids_max, and the ids of the \
+                      messages that arrive from then on are remembered";
+        return Err(unknown(detail.to_owned()));
+    }
+    let sequence = api.store.stamped_with_id(target.entry(), &id).await?;
+    let forgotten = || {
+        unknown(format!(
+            "no message with this id is among the last {ids_max} (ids_max) of this destination"
+        ))
+    };
+    let shown = shown(&api, &target, sequence.ok_or_else(forgotten)?).await?;
+    // After Redis lost data, the sequence may have been stamped again.
+    if shown.id() == id { Ok(Json(shown)) } else { Err(forgotten()) }
+}
+
+/// The message with this sequence, or what became of it.
+async fn shown(api: &Api, target: &Target, sequence: Sequence) -> Result<Shown, Problem> {
     let store = &api.store;
     let mut listed = store.listed(target.entry(), &[sequence]).await?;
     if let Some(one) = listed.first_mut() {
@@ -140,7 +185,7 @@ pub(super) async fn show(
             // Read again with its bodies. It may have left meanwhile.
             let whole = store.messages(target.entry(), &[sequence]).await?;
             let Some(message) = whole.into_iter().next().flatten() else {
-                return Err(unknown(&target, sequence).await?);
+                return Err(unknown(target, sequence).await?);
             };
             if message.damaged.is_some() {
                 one.state = domain::State::Damaged;
@@ -148,20 +193,18 @@ pub(super) async fn show(
             one.message = message;
         }
         let whole = Some(api.json_depth_max);
-        let shown = Pending::of(target.entry(), one, now(&api).await?, whole);
-        return Ok(Json(Shown::Pending(Box::new(shown))));
+        let shown = Pending::of(target.entry(), one, now(api).await?, whole);
+        return Ok(Shown::Pending(Box::new(shown)));
     }
-    let letter = whole_letter(&target, sequence).await?;
+    let letter = whole_letter(target, sequence).await?;
     let entries = store.log_entries(target.entry(), &[sequence]).await?;
     match (entries.into_iter().next().flatten(), letter) {
-        (Some(entry), letter) => {
-            Ok(Json(Shown::Gone(Gone::of(sequence, &entry, letter.is_some()))))
-        }
+        (Some(entry), letter) => Ok(Shown::Gone(Gone::of(sequence, &entry, letter.is_some()))),
         (None, Some(letter)) => {
             let shown = Letter::of(&letter, Some(api.json_depth_max));
-            Ok(Json(Shown::Letter(Box::new(shown))))
+            Ok(Shown::Letter(Box::new(shown)))
         }
-        (None, None) => Err(unknown(&target, sequence).await?),
+        (None, None) => Err(unknown(target, sequence).await?),
     }
 }
 

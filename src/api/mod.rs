@@ -111,6 +111,7 @@ fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::default()
         .routes(routes!(messages::list, messages::cancel_by_key))
         .routes(routes!(messages::show, messages::cancel))
+        .routes(routes!(messages::show_by_id))
         .routes(routes!(destinations::list))
         .routes(routes!(destinations::show, define::define, define::patch, destinations::remove))
         .routes(routes!(stats::all_stats))

@@ -1,21 +1,20 @@
 //! `POST /v1/destinations/{d}/repair`: repairs contradictions between sets and records.
 
 use axum::{
-    Json,
     body::Bytes,
     extract::{Path, State, rejection::BytesRejection},
+    http::HeaderMap,
+    response::Response,
 };
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{
-    Api, draining,
+    Api,
+    bulk::{self, Kind, Operation},
     request::{Target, read_optional},
 };
-use crate::{
-    store::Repair,
-    wire::{document, problem::Problem},
-};
+use crate::wire::{document, problem::Problem};
 
 /// How to repair.
 #[derive(Deserialize, ToSchema)]
@@ -28,20 +27,44 @@ struct Request {
 }
 
 /// `POST /v1/destinations/{d}/repair`
-#[utoipa::path(post, path = "/v1/destinations/{destination}/repair", tag = "interventions",
-    operation_id = "repair", params(("destination" = String, Path, description = "The name of the destination")), request_body = Option<Request>,
-    responses((status = 200, description = "What it found, and repaired", body = Repair),
+#[utoipa::path(post, path = "/v1/destinations/{destination}/repair", tag = "interventions", operation_id = "repair",
+    params(("destination" = String, Path, description = "The name of the destination"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`, or `wait=<seconds>` for the end (RFC 7240); 10 s if absent")),
+    request_body = Option<Request>,
+    responses(
+        (status = 200, description = "It is done", body = Operation),
+        (status = 202, description = "It goes on", body = Operation,
+            headers(("Location" = String, description = "Where the operation can be read"))),
         document::Changes))]
 pub(super) async fn repair(
     State(api): State<Api>,
     Path(destination): Path<String>,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Repair>, Problem> {
-    let mut target = Target::find(&api, &destination).await?;
+) -> Result<Response, Problem> {
+    let target = Target::find(&api, &destination).await?;
     let Request { dry_run } = read_optional(body, api.batch_bytes_max)?;
-    match target.repair(dry_run).await {
-        Ok(repair) => Ok(Json(repair)),
-        Err(_) if api.stop.is_cancelled() => Err(draining()),
-        Err(error) => Err(error.into()),
-    }
+    let mut repaired = target.clone();
+    bulk::run(&target, Kind::Repair, dry_run, &headers, |progress| async move {
+        let count = |matched, affected| {
+            progress.update(|operation| {
+                (operation.matched, operation.affected) = (matched, affected);
+            });
+            progress.check().is_ok()
+        };
+        let repair = repaired.repair(dry_run, &count).await;
+        // Why it stopped counts, not what it was about to do.
+        progress.check()?;
+        let repair = repair?;
+        progress.update(|operation| {
+            (operation.matched, operation.affected) = (repair.matched(), repair.affected());
+            if !dry_run {
+                operation.failed = operation.matched - operation.affected;
+            }
+            operation.details.counters_verified = Some(repair.counters_verified);
+            operation.details.items = Some(repair.items);
+        });
+        Ok(())
+    })
+    .await
 }

@@ -16,7 +16,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use super::{Api, read_json};
 use crate::{
     domain::{DestinationName, Sequence, State, nearest::with_nearest},
-    store::{CatalogEntry, Repair, Retry, StoreError, Who, Withdrawal, Withdrawn},
+    store::{CatalogEntry, GoesOn, Repair, Retry, StoreError, Who, Withdrawal, Withdrawn},
     wire::{invalid::Location, problem::Problem},
 };
 
@@ -99,10 +99,14 @@ impl Target {
     }
 
     /// Repairs contradictions between the destination's sets and records.
-    pub(super) async fn repair(&mut self, dry_run: bool) -> Result<Repair, StoreError> {
-        let (store, stop) = (&self.api.store.clone(), &self.api.stop.clone());
+    pub(super) async fn repair(
+        &mut self,
+        dry_run: bool,
+        goes_on: &GoesOn<'_>,
+    ) -> Result<Repair, StoreError> {
+        let store = &self.api.store.clone();
         self.call(
-            |entry: Arc<CatalogEntry>| async move { store.repair(&entry, dry_run, stop).await },
+            |entry: Arc<CatalogEntry>| async move { store.repair(&entry, dry_run, goes_on).await },
         )
         .await
     }

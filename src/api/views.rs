@@ -34,7 +34,7 @@ pub(super) struct Items<T> {
 pub(super) struct Common {
     sequence: Sequence,
     epoch: u64,
-    id: String,
+    pub(super) id: String,
     key: Option<String>,
     /// Absent if Redis has too little of the message to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +104,7 @@ pub(super) struct Inside {
 #[schema(as = PendingMessage)]
 pub(super) struct Pending {
     #[serde(flatten)]
-    common: Common,
+    pub(super) common: Common,
     state: State,
     #[serde(skip_serializing_if = "Option::is_none")]
     age_ms: Option<u64>,
@@ -126,7 +126,7 @@ pub(super) struct Pending {
 #[schema(as = DeadLetter)]
 pub(super) struct Letter {
     #[serde(flatten)]
-    common: Common,
+    pub(super) common: Common,
     state: State,
     #[schema(format = DateTime)]
     dead_lettered_at: String,
@@ -159,7 +159,7 @@ pub(super) struct Unreadable {
 pub(super) struct Gone {
     sequence: Sequence,
     epoch: u64,
-    id: String,
+    pub(super) id: String,
     key: Option<String>,
     state: State,
     #[schema(format = DateTime)]

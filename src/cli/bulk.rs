@@ -77,12 +77,28 @@ pub async fn run(
     body: &Value,
     words: impl FnOnce(&Answer) -> String,
 ) -> anyhow::Result<()> {
+    match until_end(client, args, destination, route, body).await? {
+        Some(ended) => client.print(&ended, words),
+        None => Ok(()),
+    }
+}
+
+/// Starts the operation and waits for its end. `None`: it goes on, as the user wants, and is
+/// printed.
+pub async fn until_end(
+    client: &ClientArgs,
+    args: &BulkArgs,
+    destination: &str,
+    route: &str,
+    body: &Value,
+) -> anyhow::Result<Option<Answer>> {
     let (service, path) = (client.service()?, path_of(destination, route));
     let bulk = Bulk { service: &service, destination, poll_every: POLL_EVERY };
     if args.detach {
         let started = service.call(Call::post(&path, body).prefer("respond-async")).await;
         client.print_problem(&started)?;
-        return client.print(&started?, |operation| goes_on(destination, operation));
+        client.print(&started?, |operation| goes_on(destination, operation))?;
+        return Ok(None);
     }
     let mut operation = None;
     let ended = tokio::select! {
@@ -100,7 +116,7 @@ pub async fn run(
         }
         return Err(failure.into());
     }
-    client.print(&ended, words)
+    Ok(Some(ended))
 }
 
 /// A destination whose operation is awaited.

@@ -8,7 +8,7 @@ use super::{
     confirm::Confirmation,
     filters::{Paging, Range},
     output::{count_of, error_of, human_age, in_lines, list as as_list, text_of},
-    paths::{path_of, query, text},
+    paths::{path_of, percent_encoded, query, text},
 };
 
 const COLUMNS: [&str; 8] =
@@ -61,7 +61,11 @@ struct ShowArgs {
     /// Name of the destination
     destination: String,
     /// Sequence of the message
-    sequence: u64,
+    #[arg(required_unless_present = "id", conflicts_with = "id")]
+    sequence: Option<u64>,
+    /// Id of the message, in place of its sequence; the destination must remember ids (ids_max)
+    #[arg(long)]
+    id: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -103,7 +107,12 @@ async fn list(args: ListArgs) -> anyhow::Result<()> {
 }
 
 async fn show(args: ShowArgs) -> anyhow::Result<()> {
-    let path = path_of(&args.destination, &format!("messages/{}", args.sequence));
+    let which = match &args.id {
+        Some(id) => format!("by-id/{}", percent_encoded(id)),
+        // The parser of the arguments requires one of the two.
+        None => args.sequence.unwrap_or_default().to_string(),
+    };
+    let path = path_of(&args.destination, &format!("messages/{which}"));
     let answer = args.client.get(&path).await?;
     args.client.print(&answer, |answer| in_lines(&answer.text))
 }

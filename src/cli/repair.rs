@@ -4,12 +4,12 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{
-    client::{Answer, Call},
+    bulk::{BulkArgs, until_end},
     client_args::ClientArgs,
     confirm::Confirmation,
     exit::Exit,
     output::{Output, count_of, plain, table, text_of},
-    paths::{flag, object, path_of},
+    paths::{flag, object},
 };
 
 /// The arguments of `reseq repair`.
@@ -23,32 +23,34 @@ pub struct RepairArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    bulk: BulkArgs,
+    #[command(flatten)]
     confirmation: Confirmation,
 }
 
 /// Searches, asks for confirmation, and repairs.
 pub async fn run(args: RepairArgs) -> anyhow::Result<Exit> {
-    let RepairArgs { client, destination, dry_run, confirmation } = args;
-    let path = path_of(&destination, "repair");
-    let call = async |dry_run| -> anyhow::Result<Answer> {
-        let request = object(&[("dry_run", flag(dry_run))]);
-        client.call(Call::post(&path, &request).long()).await
-    };
+    let RepairArgs { client, destination, dry_run, bulk, confirmation } = args;
+    let request = |dry_run| object(&[("dry_run", flag(dry_run))]);
     if !dry_run && !confirmation.yes {
-        let found = call(true).await?;
-        if count_of(&found, "found") == 0 {
+        let waits = BulkArgs { detach: false };
+        let found = until_end(&client, &waits, &destination, "repair", &request(true)).await?;
+        // The dry run ends before anything is asked.
+        let Some(found) = found else { return Ok(Exit::Ok) };
+        if count_of(&found, "matched") == 0 {
             client.print(&found, |found| words(found))?;
             return Ok(Exit::Ok);
         }
         if client.output == Output::Table {
             eprintln!("{}", words(&found).trim_end());
         }
-        let question = async { Ok(format!("Repair {} of {destination}?", found["found"])) };
+        let question = async { Ok(format!("Repair {} of {destination}?", found["matched"])) };
         confirmation.ask(question).await?;
     }
-    let answer = call(dry_run).await?;
-    client.print(&answer, |answer| words(answer))?;
-    Ok(if count_of(&answer, "found") == 0 { Exit::Ok } else { Exit::Found })
+    let ended = until_end(&client, &bulk, &destination, "repair", &request(dry_run)).await?;
+    let Some(ended) = ended else { return Ok(Exit::Ok) };
+    client.print(&ended, |ended| words(ended))?;
+    Ok(if count_of(&ended, "matched") == 0 { Exit::Ok } else { Exit::Found })
 }
 
 fn words(answer: &Value) -> String {
@@ -57,7 +59,7 @@ fn words(answer: &Value) -> String {
     for item in answer["items"].as_array().into_iter().flatten() {
         let examples = item["examples"].as_array().into_iter().flatten();
         let examples: Vec<String> = examples.filter_map(Value::as_str).map(plain).collect();
-        let mut row = ["found", "repaired", "kind", "detail"].map(|f| text_of(item, f)).to_vec();
+        let mut row = ["matched", "affected", "kind", "detail"].map(|f| text_of(item, f)).to_vec();
         row.push(examples.join(" "));
         rows.push(row);
     }

@@ -259,6 +259,11 @@ impl DestinationKeys {
         format!("{}:idempotency-keys", self.base)
     }
 
+    /// The sequences of the last messages, by id.
+    pub fn ids(&self) -> String {
+        format!("{}:ids", self.base)
+    }
+
     /// The outcome of the last messages, by sequence.
     pub fn log(&self) -> String {
         format!("{}:log", self.base)

@@ -74,7 +74,7 @@ pub use transitions::{
     reap::{Overdue, Reaped},
     release::{LaneRequest, LaneRun, Owner, Released, Settled},
     remove::Removed,
-    repair::{Found, Repair},
+    repair::{Found, GoesOn, Repair},
     resign_partition::Resigned,
     retry_head::Retry,
     withdraw::{PendingWithdrawal, WITHDRAW_MAX, Who, Withdrawal, Withdrawn},

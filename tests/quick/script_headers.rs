@@ -196,7 +196,9 @@ impl Header {
             per_lane =
                 Some((number, named.map(|set| format!("reseq:{{p07}}:d:<dest>:{set}")).collect()));
         }
-        lua::Keys { fixed, per_lane, per_name }
+        let last =
+            self.sections["KEYS:"].lines().find_map(|line| line.trim().strip_prefix("[last]"));
+        lua::Keys { fixed, per_lane, per_name, last: last.map(shape) }
     }
 }
 
@@ -256,6 +258,7 @@ fn the_reference_says_which_scripts_write_and_which_only_read_each_key() {
     for header in headers() {
         let keys = header.keys();
         let repeated = keys.per_lane.iter().flat_map(|(_, names)| names).chain(&keys.per_name);
+        let repeated = repeated.chain(&keys.last);
         let all: BTreeSet<String> = keys.fixed.values().chain(repeated).cloned().collect();
         let commands = lua::commands(&header.whole_code(), &keys);
         for key in all.iter().filter(|key| !key.contains(":wake:")) {

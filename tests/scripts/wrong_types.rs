@@ -55,7 +55,7 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
 /// Keys whose wrong type goes unnoticed: not needed by the arrivals of the call; read only for a
 /// lost lease; the key of the other claimers; used only by serial processing; checked only for
 /// existence; repaired; or removed whatever their type.
-const UNNOTICED: [&str; 59] = [
+const UNNOTICED: [&str; 63] = [
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:idempotency-keys",
@@ -82,9 +82,12 @@ const UNNOTICED: [&str; 59] = [
     "repair KEYS[23] reseq:{p00}:d:erp:ready:a",
     "repair KEYS[24] reseq:{p00}:d:erp:in-progress:b",
     "repair KEYS[25] reseq:{p00}:d:erp:ready:b",
+    "note_operation KEYS[3] reseq:{p00}:d:erp:operation:purge-1",
+    "note_operation KEYS[4] reseq:{p00}:operations",
     "define KEYS[3] reseq:{p00}:d:erp:waiting",
     "define KEYS[6] reseq:{p00}:d:erp:withdrawn",
     "define KEYS[7] reseq:{p00}:d:erp:previous",
+    "define KEYS[8] reseq:{p00}:d:erp:ids",
     "remove KEYS[1] reseq:{p00}:d:erp",
     "remove KEYS[5] reseq:{p00}:d:erp:dead-letters",
     "remove_batch KEYS[6] reseq:{p00}:d:erp:in-progress:a",
@@ -108,6 +111,7 @@ const UNNOTICED: [&str; 59] = [
     "forget KEYS[20] reseq:{p00}:d:erp:dead-lettered-at",
     "forget KEYS[21] reseq:{p00}:d:erp:withdrawn",
     "forget KEYS[22] reseq:{p00}:d:erp:previous",
+    "forget KEYS[23] reseq:{p00}:d:erp:ids",
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:idempotency-keys",

@@ -19,6 +19,7 @@ mod node_worker;
 mod openapi;
 mod operations;
 mod policies;
+mod reference;
 mod topics;
 mod topologies;
 mod transform_http;

@@ -238,7 +238,7 @@ fn fields(subject: &Subject, level: Level, receiver: SocketAddr, transformer: &s
     let window = if scheme == "tcp" { "window_max = 50, " } else { "" };
     format!(
         "url = \"{scheme}://{receiver}{path}\"\nordering = \"{ordering}\"\n\
-         durability = \"{level}\"\nidempotency_window_ms = 300000\nlog_max = 100\ntransform = {transform}\n\
+         durability = \"{level}\"\nidempotency_window_ms = 90000\nlog_max = 100\ntransform = {transform}\n\
          delivery = {{ {window}timeout_ms = 3000, {again} }}"
     )
 }

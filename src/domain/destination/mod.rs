@@ -89,6 +89,10 @@ pub struct Destination {
     /// remembered (the most recent ones); 0: for none.
     #[serde(default = "default_previous_keys_max")]
     pub previous_keys_max: u64,
+    /// For how many of the last messages Reseq remembers the sequence of their id, so that they are
+    /// found by it; 0: for none.
+    #[serde(default)]
+    pub ids_max: u64,
 }
 
 /// What must stay in order.
@@ -297,6 +301,7 @@ impl Destination {
             dead_letters_max: default_dead_letters_max(),
             dead_letters_age_max_ms: default_dead_letters_max_age_ms(),
             previous_keys_max: default_previous_keys_max(),
+            ids_max: 0,
         }
     }
 

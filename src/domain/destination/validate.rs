@@ -55,7 +55,8 @@ impl Destination {
             check_range("dead_letters_age_max_ms", age_ms, 1_000, 3_650 * DAY_MS)?;
         }
         check_range("log_max", self.log_max, 0, 10_000_000)?;
-        check_range("previous_keys_max", self.previous_keys_max, 0, 1_000_000)
+        check_range("previous_keys_max", self.previous_keys_max, 0, 1_000_000)?;
+        check_range("ids_max", self.ids_max, 0, 10_000_000)
     }
 
     fn validate_what_arrives(&self) -> Result<(), InvalidField> {
@@ -232,6 +233,7 @@ mod tests {
         assert_eq!(refused(|d| d.transform.backoff_ms = 0), "transform.backoff_ms");
         assert_eq!(refused(|d| (d.log_bodies, d.log_max) = (true, 0)), "log_bodies");
         assert_eq!(refused(|d| d.previous_keys_max = 1_000_001), "previous_keys_max");
+        assert_eq!(refused(|d| d.ids_max = 10_000_001), "ids_max");
         assert_eq!(refused(|d| d.backlog_max = 0), "backlog_max");
         assert_eq!(refused(|d| d.transform.kind = TransformKind::Jq), "transform.expression");
         assert_eq!(refused(|d| d.delivery.batch_max = 0), "delivery.batch_max");

@@ -35,9 +35,11 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
                 None,
             ) => Some(&["hash"]),
             ("log", Some("order")) => Some(&["list"]),
-            ("halted" | "dead-letters" | "dead-lettered-at" | "lanes" | "previous", None) => {
-                Some(&["zset"])
-            }
+            (
+                "halted" | "dead-letters" | "dead-lettered-at" | "lanes" | "previous" | "ids",
+                None,
+            ) => Some(&["zset"]),
+            ("operation", Some(_)) => Some(&["hash"]),
             ("in-progress" | "ready", _) => Some(&["zset"]),
             ("idempotency", Some(_)) | ("delivering", None) => Some(&["string"]),
             _ => None,
@@ -46,7 +48,9 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
     match noun {
         "epoch" | "destinations" | "topics" => Some(&["hash"]),
         "owner" => Some(&["string"]),
-        "active:builtin" | "active:worker" | "releasable" | "leases" | "delayed" => Some(&["zset"]),
+        "active:builtin" | "active:worker" | "releasable" | "leases" | "delayed" | "operations" => {
+            Some(&["zset"])
+        }
         "destinations:changes" | "destinations:removed" | "topics:changes" | "topics:removed" => {
             Some(&["zset"])
         }
@@ -75,6 +79,8 @@ mod tests {
             (partition.active(Claimers::Worker), "zset"),
             (partition.leases(), "zset"),
             (partition.call("pod:claim:erp"), "string"),
+            (partition.operations(), "zset"),
+            (erp.operation("7"), "hash"),
             (erp.hash(), "hash"),
             (erp.waiting(), "list"),
             (erp.waiting(), "zset"),
@@ -84,6 +90,7 @@ mod tests {
             (erp.log(), "hash"),
             (erp.log_order(), "list"),
             (erp.dead_lettered_at(), "zset"),
+            (erp.ids(), "zset"),
             (erp.in_progress(None), "zset"),
             (erp.in_progress(Some("a:order")), "zset"),
             (erp.ready(Some("")), "zset"),

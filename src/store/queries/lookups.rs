@@ -59,6 +59,19 @@ impl Store {
         Ok((epoch >= born.unwrap_or_default()).then_some(Position { epoch, sequence }))
     }
 
+    /// The sequence of the last message with this id, while the id is remembered.
+    pub async fn stamped_with_id(
+        &self,
+        entry: &CatalogEntry,
+        id: &str,
+    ) -> Result<Option<Sequence>, StoreError> {
+        let mut pipe = Pipeline::new();
+        pipe.zscore(self.keys().destination(&entry.destination.name).ids(), id);
+        let (score,): (Option<f64>,) = self.query(&pipe).await?;
+        // Scores are exact up to 2^53, and no sequence is above that.
+        Ok(score.map(|score| score as Sequence))
+    }
+
     /// Which of these are dead letters.
     pub async fn are_dead(
         &self,

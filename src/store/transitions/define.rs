@@ -93,13 +93,13 @@ impl Store {
         call.key(keys.partition.epoch()).key(keys.hash()).key(keys.waiting());
         call.key(keys.partition.active(Claimers::Builtin));
         call.key(keys.partition.active(Claimers::Worker)).key(keys.withdrawn());
-        call.key(keys.previous());
+        call.key(keys.previous()).key(keys.ids());
         call.arg(destination.name.as_str()).arg(&definition);
         call.arg(ordering_text(destination.ordering)).arg(claimers.as_str());
         let partition = destination.name.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(processing_text(destination.processing));
         call.arg(destination.transform.attempts_max).arg(destination.transform.stalls_max);
-        call.arg(replaces.text());
+        call.arg(replaces.text()).arg(destination.ids_max);
         let answer = self.run(&call).await?;
         let (version, changed, created, paused, born): (u64, bool, bool, String, u64) = answer;
         self.inner.epochs.note_carried(partition, born);

@@ -21,7 +21,7 @@ impl Store {
             .key(keys.log())
             .key(keys.log_order());
         call.key(keys.bodies()).key(keys.dead_lettered_at()).key(keys.withdrawn());
-        call.key(keys.previous());
+        call.key(keys.previous()).key(keys.ids());
         let partition = destination.partition(self.keys().partitions());
         call.arg(self.known_of_epoch(partition)).arg(destination.as_str());
         let epoch: u64 = self.run(&call).await?;

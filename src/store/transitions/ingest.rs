@@ -169,8 +169,11 @@ impl Store {
             call.key(keys.in_progress(*lane)).key(keys.ready(*lane));
         }
         let has_window = destination.idempotency_window_ms > 0;
-        for name in batch.names.iter().filter(|_| has_window) {
-            call.key(keys.idempotency(name));
+        let has_ids = destination.ids_max > 0;
+        let remembered = batch.names.iter().filter(|_| has_window);
+        let remembered = remembered.map(|name| keys.idempotency(name));
+        for key in remembered.chain(has_ids.then(|| keys.ids())) {
+            call.key(key);
         }
         call.arg(caller.number()).arg(destination.name.as_str()).arg(entry.version).arg(epoch);
         call.arg(self.known_of_epoch(entry.partition));
@@ -180,7 +183,7 @@ impl Store {
         call.arg(entry.ordering_text()).arg(entry.processing_text());
         call.arg(batch.lanes.len()).arg(if has_window { 0 } else { batch.names.len() });
         call.arg(schema).arg(batch.arrivals.len()).arg(batch.accounted_bytes);
-        call.arg(batch.bodies.len());
+        call.arg(batch.bodies.len()).arg(destination.ids_max);
         for lane in &batch.lanes {
             call.arg(lane.unwrap_or_default());
         }
@@ -194,6 +197,9 @@ impl Store {
             for (lane, _) in &batch.arrivals {
                 call.arg(*lane);
             }
+        }
+        for arrival in arrivals.iter().filter(|_| has_ids) {
+            call.arg(&arrival.message.id);
         }
         for (which, part, body) in &batch.bodies {
             call.arg(*which).arg(part.suffix()).arg(&body[..]);

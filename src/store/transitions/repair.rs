@@ -9,8 +9,7 @@ mod pages;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
-use serde::Serialize;
-use tokio_util::sync::CancellationToken;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     domain::{Ordering, Sequence, TransformKind},
@@ -37,31 +36,37 @@ const EXAMPLES_MAX: usize = 5;
 const REBUILT_MAX: usize = 20_000;
 
 /// The result of a repair.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Repair {
-    /// True if it changed nothing.
-    pub dry_run: bool,
-    /// How many problems it found.
-    pub found: u64,
-    /// How many of them were repaired.
-    pub repaired: u64,
     /// False if the counters changed on every pass, so that they could not be compared.
     pub counters_verified: bool,
     /// What it found, by kind.
     pub items: Vec<Found>,
 }
 
+impl Repair {
+    /// How many problems it found.
+    pub fn matched(&self) -> u64 {
+        self.items.iter().map(|item| item.matched).sum()
+    }
+
+    /// How many of them were repaired.
+    pub fn affected(&self) -> u64 {
+        self.items.iter().map(|item| item.affected).sum()
+    }
+}
+
 /// The problems of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Found {
     /// The kind.
     pub kind: String,
     /// What it means, and what the repair does.
-    pub detail: &'static str,
+    pub detail: String,
     /// How many were found.
-    pub found: u64,
+    pub matched: u64,
     /// How many of them were repaired.
-    pub repaired: u64,
+    pub affected: u64,
     /// Sequences, keys of Redis or names of counters.
     pub examples: Vec<String>,
 }
@@ -80,6 +85,9 @@ const KINDS: [(&str, &str); 10] = [
     ("counter", "counters that differ from the actual count; corrected"),
 ];
 
+/// Called before each call with how many problems were found and repaired so far. False: stop.
+pub type GoesOn<'a> = dyn Fn(u64, u64) -> bool + Send + Sync + 'a;
+
 /// A message to check: its lane (`None` if the lane is unknown), and what the caller knows.
 #[derive(Debug, Clone)]
 struct Item {
@@ -97,7 +105,7 @@ pub(super) struct Repairing<'a> {
     pub(super) entry: &'a CatalogEntry,
     pub(super) keys: DestinationKeys,
     pub(super) dry_run: bool,
-    pub(super) stop: &'a CancellationToken,
+    pub(super) goes_on: &'a GoesOn<'a>,
     pub(super) repaired: BTreeMap<String, (u64, Vec<String>)>,
     /// Found in this pass and not repaired.
     pub(super) left: BTreeMap<String, (u64, Vec<String>)>,
@@ -122,7 +130,7 @@ impl Store {
         &self,
         entry: &CatalogEntry,
         dry_run: bool,
-        stop: &CancellationToken,
+        goes_on: &GoesOn<'_>,
     ) -> Result<Repair, StoreError> {
         let keys = self.keys().destination(&entry.destination.name);
         let mut repairing = Repairing {
@@ -130,7 +138,7 @@ impl Store {
             entry,
             keys,
             dry_run,
-            stop,
+            goes_on,
             repaired: BTreeMap::new(),
             left: BTreeMap::new(),
             has_repaired: false,
@@ -186,10 +194,15 @@ impl Repairing<'_> {
         Ok(true)
     }
 
+    /// Reports the progress before each call. An error if the repair must stop.
     pub(super) fn begin(&self) -> Result<(), StoreError> {
-        match self.stop.is_cancelled() {
-            true => Err(StoreError::Unavailable("this pod is stopping".into())),
-            false => Ok(()),
+        let count = |kinds: &BTreeMap<String, (u64, Vec<String>)>| -> u64 {
+            kinds.values().map(|(count, _)| count).sum()
+        };
+        let repaired = count(&self.repaired);
+        match (self.goes_on)(repaired + count(&self.left), repaired) {
+            true => Ok(()),
+            false => Err(StoreError::Unavailable("the repair was stopped".into())),
         }
     }
 
@@ -332,17 +345,17 @@ impl Repairing<'_> {
     }
 
     fn told(self, counters_verified: bool) -> Repair {
-        let mut repair = Repair { dry_run: self.dry_run, counters_verified, ..Repair::default() };
+        let mut repair = Repair { counters_verified, ..Repair::default() };
         for (kind, detail) in KINDS {
-            let (repaired, mut examples) = self.repaired.get(kind).cloned().unwrap_or_default();
+            let (affected, mut examples) = self.repaired.get(kind).cloned().unwrap_or_default();
             let (left, others) = self.left.get(kind).cloned().unwrap_or_default();
             examples.extend(others);
             examples.truncate(EXAMPLES_MAX);
-            let found = repaired + left;
-            if found > 0 {
-                repair.items.push(Found { kind: kind.into(), detail, found, repaired, examples });
+            let matched = affected + left;
+            if matched > 0 {
+                let (kind, detail) = (kind.to_owned(), detail.to_owned());
+                repair.items.push(Found { kind, detail, matched, affected, examples });
             }
-            (repair.found, repair.repaired) = (repair.found + found, repair.repaired + repaired);
         }
         repair
     }

@@ -9,7 +9,7 @@ use super::{Service, said};
 use crate::support::pods::client;
 
 /// Every route. A new one is added here, and to the tests of what it does.
-const ROUTES: [&str; 49] = [
+const ROUTES: [&str; 50] = [
     "DELETE /v1/destinations/{destination}",
     "DELETE /v1/destinations/{destination}/dead-letters/{sequence}",
     "DELETE /v1/destinations/{destination}/messages",
@@ -31,6 +31,7 @@ const ROUTES: [&str; 49] = [
     "GET /v1/destinations/{destination}/dead-letters/{sequence}",
     "GET /v1/destinations/{destination}/log",
     "GET /v1/destinations/{destination}/messages",
+    "GET /v1/destinations/{destination}/messages/by-id/{id}",
     "GET /v1/destinations/{destination}/messages/{sequence}",
     "GET /v1/destinations/{destination}/operations",
     "GET /v1/destinations/{destination}/operations/{id}",

@@ -1,8 +1,10 @@
 //! Listing, showing and cancelling messages.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use support::pods::client;
 
-use super::{Service, each};
+use super::{Service, each, said};
+use crate::support;
 
 #[tokio::test]
 async fn pages_show_every_pending_message_once() {
@@ -171,4 +173,73 @@ async fn a_definition_that_another_pod_has_changed_is_read_again() {
     }
     let shown = service.get("destinations/crm/messages/1").await.ok();
     assert_eq!(shown["state"], "dead_lettered");
+}
+
+#[tokio::test]
+async fn a_message_is_found_by_its_id_among_the_last_that_are_remembered() {
+    let service = Service::start().await;
+    let worker = json!({"kind": "worker"});
+    let found =
+        async |id: &str| service.get(&format!("destinations/erp/messages/by-id/{id}")).await;
+    let send = async |n: u64, id: &str| service.send("erp", json!(n), json!({"id": id})).await;
+
+    service.define("erp", json!({"transform": worker})).await;
+    send(1, "a").await;
+    let answer = found("a").await;
+    assert_eq!((answer.status, answer.body["code"].as_str()), (404, Some("unknown_message")));
+    assert!(answer.body["detail"].as_str().unwrap().contains("set ids_max"), "{answer:?}");
+
+    // What arrives from then on. An id may have any character; of two messages, the last counts.
+    service.define("erp", json!({"transform": worker, "ids_max": 3})).await;
+    for (n, id) in [(2, "b"), (3, "ä/b c"), (4, "b")] {
+        send(n, id).await;
+    }
+    assert_eq!(found("a").await.status, 404);
+    assert_eq!(found("b").await.ok()["sequence"], 4);
+    let shown = found("%C3%A4%2Fb%20c").await.ok();
+    assert_eq!((&shown["id"], &shown["sequence"]), (&json!("ä/b c"), &json!(3)));
+    assert_eq!((&shown["body"], &shown["previous"]), (&json!(3), &json!(2)));
+    let by_command =
+        service.said(&["messages", "show", "erp", "--id", "ä/b c", "-o", "json"]).await;
+    assert_eq!(serde_json::from_str::<Value>(&by_command).unwrap()["sequence"], 3);
+
+    // It is found after it has left, until others have taken its place.
+    service.post("destinations/erp/purge", json!({})).await.ok();
+    assert_eq!(found("b").await.ok()["state"], "cancelled");
+    send(5, "c").await;
+    send(6, "d").await;
+    assert_eq!(found("b").await.ok()["sequence"], 4);
+    assert_eq!(found("%C3%A4%2Fb%20c").await.status, 404);
+    send(7, "e").await;
+    assert_eq!(found("b").await.status, 404);
+
+    // A lower limit removes what is beyond it; none removes all, as does the removal.
+    let key = service.store.keys().destination(&"erp".parse().unwrap()).ids();
+    let ids =
+        async || service.redis.ask::<Vec<String>>(&["ZRANGE", &key, "0", "-1"]).await.unwrap();
+    service.define("erp", json!({"transform": worker, "ids_max": 1})).await;
+    send(8, "f").await;
+    assert_eq!(ids().await, ["f"]);
+    service.define("erp", json!({"transform": worker})).await;
+    assert!(ids().await.is_empty());
+}
+
+/// The reference says what an id costs (`docs/reference/configuration.md`, `ids_max`).
+#[tokio::test]
+async fn an_id_costs_the_bytes_that_the_reference_says() {
+    const COUNT: usize = 10_000;
+    let service = Service::start().await;
+    service.define("erp", json!({"transform": {"kind": "worker"}, "ids_max": COUNT})).await;
+    let line = json!({"destinations": ["erp"], "body": 1}).to_string() + "\n";
+    for _ in 0..COUNT / 1000 {
+        let sent = client().post(service.pod.url("/v1/messages")).body(line.repeat(1000));
+        let sent = said(sent.header("content-type", "application/x-ndjson")).await;
+        assert_eq!(sent.status, 202, "{sent:?}");
+    }
+    let key = service.store.keys().destination(&"erp".parse().unwrap()).ids();
+    let count: usize = service.redis.ask(&["ZCARD", &key]).await.unwrap();
+    let bytes: usize = service.redis.ask(&["MEMORY", "USAGE", &key, "SAMPLES", "0"]).await.unwrap();
+    println!("{} bytes for each of {count} ids of 36 bytes", bytes / count);
+    assert_eq!(count, COUNT);
+    assert!(bytes / count <= 150, "{} bytes an id", bytes / count);
 }

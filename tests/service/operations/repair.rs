@@ -26,6 +26,7 @@ impl Service {
     async fn held(&self, name: &str) -> BTreeMap<String, String> {
         let keys = self.keys(name);
         let mut all: Vec<String> = self.redis.ask(&["KEYS", &keys.pattern()]).await.unwrap();
+        all.retain(|key| !key.contains(":operation:"));
         let p = &keys.partition;
         all.extend([keys.hash(), p.leases(), p.delayed(), p.releasable()]);
         let mut held = BTreeMap::new();
@@ -63,7 +64,7 @@ type Damage = (&'static [&'static str], &'static [&'static str], [&'static [u64]
 
 const ALL: [&[u64]; 2] = [&[1, 2, 3], &[4]];
 
-const DAMAGES: [Damage; 16] = [
+const DAMAGES: [Damage; 17] = [
     (&["LREM {d}:waiting 0 2"], &["nowhere"], ALL),
     (&["DEL {d}:waiting"], &["nowhere"], ALL),
     (&["ZREM {d}:in-progress:k 2"], &["no_lane", "left_over"], [&[1, 3], &[4]]),
@@ -85,6 +86,7 @@ const DAMAGES: [Damage; 16] = [
     (&["HINCRBY {d} ready 5", "HINCRBY {d} bytes 99", "HINCRBY {d} settled -1"], &["counter"], ALL),
     (&["DEL {d}:waiting", "SET {d}:waiting x", "SET {d}:halted x"], &["wrong_type"], ALL),
     (&["DEL {d}:in-progress:k", "SET {d}:in-progress:k x"], &["wrong_type"], ALL),
+    (&["SET {d}:previous x", "SET {d}:ids x", "SET {p}:operations x"], &["wrong_type"], ALL),
 ];
 
 #[tokio::test]
@@ -97,7 +99,7 @@ async fn each_kind_of_damage_is_told_and_repaired_and_messages_flow_again() {
             service.send(&name, json!("x"), json!({"key": key})).await;
         }
         let healthy = service.repair(&name, json!({})).await;
-        assert_eq!(healthy["found"], 0, "{healthy}");
+        assert_eq!(healthy["matched"], 0, "{healthy}");
         assert_eq!(healthy["counters_verified"], true, "{healthy}");
         let keys = service.keys(&name);
         let partition = keys.partition.leases().replace(":leases", "");
@@ -115,15 +117,15 @@ async fn each_kind_of_damage_is_told_and_repaired_and_messages_flow_again() {
         assert_eq!(service.held(&name).await, before, "{damages:?}: a dry run changes nothing");
 
         let done = service.repair(&name, json!({})).await;
-        assert!(done["found"].as_u64() > Some(0), "{damages:?}: {done}");
-        assert_eq!(done["found"], done["repaired"], "{damages:?}: {done}");
+        assert!(done["matched"].as_u64() > Some(0), "{damages:?}: {done}");
+        assert_eq!(done["matched"], done["affected"], "{damages:?}: {done}");
         let again = service.repair(&name, json!({})).await;
-        assert_eq!(again["found"], 0, "{damages:?}: {again} after {done}");
+        assert_eq!(again["matched"], 0, "{damages:?}: {again} after {done}");
         assert_eq!(again["counters_verified"], true, "{damages:?}: {again}");
         let left = service.flow(&name, &[Some("k"), Some("j")]).await;
         assert_eq!(left, flows, "{damages:?}: {done}");
         let last = service.repair(&name, json!({"dry_run": true})).await;
-        assert_eq!(last["found"], 0, "{damages:?}: {last}");
+        assert_eq!(last["matched"], 0, "{damages:?}: {last}");
     }
 }
 
@@ -189,7 +191,7 @@ async fn under_load(service: &Service, name: &str, keys: [&str; 2], lanes: &[Opt
         let mut repairs = 0;
         while !is_over.load(Ordering::SeqCst) {
             let answer = service.repair(name, json!({})).await;
-            assert_eq!(answer["found"], 0, "{name}: {answer}");
+            assert_eq!(answer["matched"], 0, "{name}: {answer}");
             repairs += 1;
         }
         repairs
@@ -203,7 +205,7 @@ async fn under_load(service: &Service, name: &str, keys: [&str; 2], lanes: &[Opt
     assert_eq!(all, (1..=COUNT).collect::<Vec<_>>(), "{name}");
     assert!(repairs > 1, "{name}: {repairs}");
     let answer = service.repair(name, json!({})).await;
-    let told = (&answer["found"], &answer["counters_verified"]);
+    let told = (&answer["matched"], &answer["counters_verified"]);
     assert_eq!(told, (&json!(0), &json!(true)), "{name}");
     service.redis_does(&format!("DEL {}", service.keys(name).partition.owner())).await;
 }
@@ -268,14 +270,14 @@ async fn more_than_fits_into_a_page_is_repaired_in_every_mode() {
         let count_of = |kind: &str| {
             let items = done["items"].as_array().unwrap();
             items.iter().find(|item| item["kind"] == kind).map_or(0, |item| {
-                assert_eq!(item["found"], item["repaired"], "{name}: {done}");
-                item["found"].as_u64().unwrap()
+                assert_eq!(item["matched"], item["affected"], "{name}: {done}");
+                item["matched"].as_u64().unwrap()
             })
         };
         let counts = ["nowhere", "no_lane", "body"].map(count_of);
         assert_eq!(counts, [nowhere.min(COUNT - 1), 1, 2_000], "{name}: {done}");
         let again = service.repair(&name, json!({})).await;
-        let told = (&again["found"], &again["counters_verified"]);
+        let told = (&again["matched"], &again["counters_verified"]);
         assert_eq!(told, (&json!(0), &json!(true)), "{name}: {again}");
         let stats = service.counts(&name).await;
         assert_eq!(stats["pending"], COUNT - 1, "{name}: {stats}");
@@ -336,6 +338,6 @@ async fn a_repair_by_command_tells_what_it_did_and_its_exit_code_tells_whether_t
     service.run(&["repair", "crm"]).await.failed(1, "Repair 1 of crm? Add --yes");
     let done = service.run(&["repair", "crm", "--yes", "-o", "json"]).await.ended(6);
     let done: Value = serde_json::from_str(&done).unwrap();
-    assert_eq!((&done["found"], &done["repaired"]), (&json!(1), &json!(1)));
+    assert_eq!((&done["matched"], &done["affected"]), (&json!(1), &json!(1)));
     assert_eq!(service.said(&["repair", "crm", "--yes"]).await, "nothing to repair");
 }

@@ -83,6 +83,8 @@ pub const RECORD: &str = "24,6;headerbody";
 
 /// How many removed names the index remembers: few, so that it forgets some.
 pub const REMOVED_MAX: &str = "1";
+/// How many ids a destination remembers.
+const IDS_MAX: &str = "5";
 
 /// The calls for one destination whose lanes are keys.
 pub struct Calls {
@@ -165,11 +167,22 @@ impl Calls {
     pub fn define(&self, definition: &str) -> Call {
         let (k, p) = (&self.keys, &self.keys.partition);
         let (builtin, worker) = (self.builtin(), self.worker());
-        let (withdrawn, previous) = (k.withdrawn(), k.previous());
-        let keys = [&p.epoch(), &k.hash(), &k.waiting(), &builtin, &worker, &withdrawn, &previous];
+        let (withdrawn, previous, ids) = (k.withdrawn(), k.previous(), k.ids());
+        let (epoch, hash, waiting) = (p.epoch(), k.hash(), k.waiting());
+        let keys = [&epoch, &hash, &waiting, &builtin, &worker, &withdrawn, &previous, &ids];
         let (ordering, processing) = (self.ordering, self.processing);
-        let args =
-            [self.name.as_str(), definition, ordering, "builtin", LONG, processing, "3", "3", ""];
+        let args = [
+            self.name.as_str(),
+            definition,
+            ordering,
+            "builtin",
+            LONG,
+            processing,
+            "3",
+            "3",
+            "",
+            IDS_MAX,
+        ];
         call("define", &keys, &args)
     }
 
@@ -207,6 +220,7 @@ impl Calls {
         let mut made = self.with_lanes(call("ingest", &keys, &args), lanes);
         let has_window = self.window != "0";
         made.keys.extend(seen.iter().filter(|_| has_window).map(|key| k.idempotency(key)));
+        made.keys.push(k.ids());
         let names = if has_window { &[] } else { seen };
         let counts = [lanes.len().to_string(), names.len().to_string()];
         let more = [self.window, self.ordering, self.processing];
@@ -215,11 +229,13 @@ impl Calls {
         // One message has a body that is stored separately.
         let body_count = usize::from(!arrivals.is_empty()).to_string();
         made.args.extend([SCHEMA.to_owned(), arrivals.len().to_string(), charges, body_count]);
+        made.args.push(IDS_MAX.to_owned());
         made.args.extend(lanes.iter().chain(names).map(|text| (*text).to_owned()));
         made.args.extend(arrivals.iter().map(|arrival| arrival.record.to_owned()));
         if lanes.len() > 1 {
             made.args.extend(arrivals.iter().map(|arrival| arrival.lane.to_string()));
         }
+        made.args.extend((1..=arrivals.len()).map(|number| format!("id-{number}")));
         if !arrivals.is_empty() {
             made.args.extend(["1", "", "a body"].map(str::to_owned));
         }
@@ -418,6 +434,7 @@ impl Calls {
             &k.dead_lettered_at(),
             &k.withdrawn(),
             &k.previous(),
+            &k.ids(),
         ];
         call("forget", &keys, &[LONG, self.name.as_str()])
     }

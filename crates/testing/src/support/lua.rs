@@ -47,6 +47,8 @@ pub struct Keys {
     pub fixed: BTreeMap<usize, String>,
     pub per_lane: Option<(usize, Vec<String>)>,
     pub per_name: Option<String>,
+    /// The last key, where it has a name of its own: `KEYS[#KEYS]`.
+    pub last: Option<String>,
 }
 
 /// The commands of a script, each with the keys that it may be run on.
@@ -451,6 +453,9 @@ impl Reading<'_> {
                 Token::Symbol(times),
                 Token::Name(_),
             ] if plus == "+" && times == "*" => self.keys_from_to(base + each, base + each),
+            [Token::Symbol(length), Token::Name(_)] if length == "#" => {
+                self.keys.last.iter().cloned().collect()
+            }
             [Token::Name(name)] if self.range_of(number.start, name).is_some() => {
                 let (from, to) = self.range_of(number.start, name).unwrap();
                 self.keys_from_to(from, to)

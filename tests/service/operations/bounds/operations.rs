@@ -25,7 +25,7 @@ impl Watched {
     /// Runs every operation at a destination with this many waiting messages.
     pub async fn many(&mut self, name: &str, ordering: &str, count: usize) {
         let definition = json!({"transform": {"kind": "worker"}, "ordering": ordering,
-            "log_max": 5_000, "log_bodies": true, "backlog_max": 10_000_000});
+            "log_max": 5_000, "log_bodies": true, "backlog_max": 10_000_000, "ids_max": 5_000});
         self.service.define(name, definition.clone()).await;
         let at = known(&self.service.store, name).await;
         self.load(&at, count, short, BATCH).await;
@@ -46,10 +46,12 @@ impl Watched {
     }
 
     async fn ingest_all(&mut self, name: &str) {
-        let once =
-            json!({"destinations": [name], "body": 1, "key": "k1", "idempotency_key": "once"});
+        let once = json!({"destinations": [name], "body": 1, "key": "k1", "id": "one",
+            "idempotency_key": "once"});
         self.post("messages", once).await;
         self.note("ingest one message").await;
+        self.get(&format!("destinations/{name}/messages/by-id/one")).await;
+        self.note("find a message by its id").await;
         let lines = (0..BATCH).map(|n| {
             format!("{}\n", json!({"destinations": [name], "body": n, "key": format!("k{n}")}))
         });

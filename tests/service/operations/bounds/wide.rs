@@ -195,7 +195,9 @@ impl Watched {
         let found = |kind: &str| {
             let items = done.body["items"].as_array().unwrap();
             let item = items.iter().find(|item| item["kind"] == kind);
-            item.map_or((Value::Null, Value::Null), |i| (i["found"].clone(), i["repaired"].clone()))
+            item.map_or((Value::Null, Value::Null), |i| {
+                (i["matched"].clone(), i["affected"].clone())
+            })
         };
         let two = || (json!(2), json!(2));
         assert_eq!(found("damaged"), two(), "{}", done.body);
