@@ -30,6 +30,7 @@
 //! # }
 //! ```
 
+pub mod access;
 pub mod api;
 pub mod app;
 pub mod cli;

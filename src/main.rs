@@ -7,7 +7,7 @@ use reseq::cli::{
     check, completions, dead_letters, demo, destinations,
     exit::{EXIT_CODES, Exit},
     jq_runner, log, man, messages, migrate, operations, pause, purge, repair, replay, retry_head,
-    send, serve, skip_head, status, topics,
+    send, serve, skip_head, status, tokens, topics,
 };
 
 /// jemalloc, because messages are many small allocations that another thread frees.
@@ -36,6 +36,8 @@ enum Command {
     Status(status::StatusArgs),
     /// List, show, create, change or delete destinations
     Destinations(destinations::DestinationsArgs),
+    /// Make, list, show or revoke tokens
+    Tokens(tokens::TokensArgs),
     /// List, show, create, change or delete topics
     Topics(topics::TopicsArgs),
     /// List, show or cancel pending messages
@@ -98,6 +100,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Migrate(args) => migrate::run(args).await,
         Command::Send(args) => send::run(args).await,
         Command::Destinations(args) => destinations::run(args).await,
+        Command::Tokens(args) => tokens::run(args).await,
         Command::Topics(args) => topics::run(args).await,
         Command::Messages(args) => messages::run(args).await,
         Command::Log(args) => log::run(args).await,

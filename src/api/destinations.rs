@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Path, Query, State, rejection::QueryRejection},
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     domain::{Destination, DestinationName},
     store::{CatalogEntry, Paused, StoreError},
-    wire::{code::Code, document, problem::Problem},
+    wire::{caller::Caller, code::Code, document, problem::Problem},
 };
 
 /// A page of a list by name.
@@ -114,6 +114,15 @@ impl ToSchema for View {
     }
 }
 
+/// The destinations that a caller may see, by name.
+pub(super) fn visible(api: &Api, caller: &Caller) -> Vec<Arc<CatalogEntry>> {
+    let mut all = api.catalog.all();
+    if !caller.is_unlimited() {
+        all.retain(|entry| caller.covers(&entry.destination.name));
+    }
+    all
+}
+
 /// `GET /v1/destinations`
 #[utoipa::path(get, path = "/v1/destinations", tag = "destinations",
     operation_id = "list_destinations", params(Listing),
@@ -121,9 +130,10 @@ impl ToSchema for View {
         document::Reads))]
 pub(super) async fn list(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     query: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Json<Items<View>>, Problem> {
-    let all = api.catalog.all();
+    let all = visible(&api, &caller);
     let listing = query_of(query)?;
     let (page, next_cursor) = page_of(&all, &listing, |entry| entry.destination.name.as_str())?;
     let items = page.iter().map(|entry| View::of(&api, entry)).collect();

@@ -26,6 +26,9 @@ fn body_of(operation: &str) -> Option<Value> {
             "delivery": {"timeout_ms": 5000},
         }),
         "change_destination" => json!({"delivery": {"timeout_ms": 3000}}),
+        "make_token" => {
+            json!({"name": "orders-service", "scopes": ["ingest"], "destinations": ["orders"]})
+        }
         "define_topic" => json!({"destinations": ["orders"]}),
         "pause" => json!({"what": "delivery"}),
         "resume" => json!({}),

@@ -1,6 +1,7 @@
 //! Health checks and metrics.
 
 use axum::{
+    Extension,
     extract::State,
     http::header,
     response::{IntoResponse, Response},
@@ -10,7 +11,7 @@ use super::Api;
 use crate::{
     store::{Damaged, Store, StoreError},
     telemetry,
-    wire::{code::Code, document, problem::Problem},
+    wire::{caller::Caller, code::Code, document, problem::Problem},
 };
 
 /// The process is alive.
@@ -61,7 +62,11 @@ fn ready(store: &Store) -> String {
 #[utoipa::path(get, path = "/metrics", tag = "health", operation_id = "metrics",
     responses((status = 200, description = "The text format of Prometheus", body = String,
         content_type = "text/plain"), document::Metrics))]
-pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+pub(super) async fn metrics(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    caller.check_unlimited()?;
     let Some(metrics) = &api.metrics else {
         let detail = "this process collects its metrics elsewhere";
         return Err(Problem::new(Code::NotFound, detail));

@@ -1,5 +1,6 @@
 //! The HTTP API except ingest: destinations, topics, workers, operations.
 
+mod authorize;
 mod bulk;
 mod dead_letters;
 mod define;
@@ -22,6 +23,7 @@ mod replay;
 mod request;
 mod selection;
 mod stats;
+mod tokens;
 mod topics;
 mod views;
 mod withdraw;
@@ -49,6 +51,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    access::Guard,
     domain::nearest,
     store::{Catalog, DueTimer, InFile, Store, StoreError, Wakes},
     telemetry,
@@ -116,6 +119,8 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(destinations::show, define::define, define::patch, destinations::remove))
         .routes(routes!(stats::all_stats))
         .routes(routes!(stats::stats))
+        .routes(routes!(tokens::list, tokens::make))
+        .routes(routes!(tokens::show, tokens::revoke))
         .routes(routes!(topics::list))
         .routes(routes!(topics::show, topics::define, topics::remove))
         .routes(routes!(interventions::pause))
@@ -158,13 +163,14 @@ pub fn is_of_health(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/metrics")
 }
 
-/// Adds the layers around all routes: request ids, the minimum speed of a body, and problems for
+/// Adds the layers around all routes: request ids, the guard, the minimum speed of a body, and problems for
 /// paths, methods and query parameters that the document does not have.
-pub fn surround(routes: Router, pace: Pace, document: &OpenApi) -> Router {
+pub fn surround(routes: Router, pace: Pace, guard: Guard, document: &OpenApi) -> Router {
     let text = document.to_json().unwrap_or_default();
     let parameters = parameters::Parameters::of(document);
     routes
         .route_layer(middleware::from_fn_with_state(parameters, parameters::refuse_unknown))
+        .route_layer(middleware::from_fn_with_state(guard, authorize::authorize))
         .layer(Extension(docs::Document(text.into())))
         .fallback(async || Problem::new(Code::NotFound, "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
@@ -298,6 +304,7 @@ impl From<StoreError> for Problem {
                 };
                 Problem::new(Code::WrongVersion, detail)
             }
+            StoreError::TooManyTokens(_) => Problem::new(Code::TooManyTokens, error.to_string()),
             StoreError::CannotConfirm(_) => Problem::invalid_field(format!("durability: {error}")),
             StoreError::OutOfMemory => memory_high(),
             StoreError::Unconfirmed(_) => Problem::new(

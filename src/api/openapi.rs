@@ -12,7 +12,7 @@ use super::{Api, docs, examples, problems, routes};
 use crate::wire::problem::ProblemObject;
 
 /// The tags of the routes, in the order of the document.
-const TAGS: [(&str, &str); 9] = [
+const TAGS: [(&str, &str); 10] = [
     ("messages", "Send messages; list, show and cancel pending ones"),
     ("destinations", "Define destinations, and read their numbers"),
     ("topics", "Define topics"),
@@ -21,6 +21,7 @@ const TAGS: [(&str, &str); 9] = [
     ("operations", "Watch and cancel bulk operations"),
     ("history", "What became of messages, and replays"),
     ("workers", "Claim messages, and report their results"),
+    ("tokens", "Make and revoke tokens"),
     ("health", "Health, metrics, and what the API is"),
 ];
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     body::Bytes,
     extract::{Path, State, rejection::BytesRejection},
     http::HeaderMap,
@@ -25,7 +26,10 @@ use crate::{
         message::check_text,
     },
     store::{Content, LogEntry, chunks_by_size, server_clock_ms},
-    wire::{document, idempotency_key::idempotency_key, invalid::Location, problem::Problem},
+    wire::{
+        caller::Caller, document, idempotency_key::idempotency_key, invalid::Location,
+        problem::Problem,
+    },
 };
 
 /// Entries that are read together, without long bodies.
@@ -96,6 +100,7 @@ impl Replay {
         document::Changes))]
 pub(super) async fn replay(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     Path(destination): Path<String>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -109,6 +114,7 @@ pub(super) async fn replay(
     }
     let to = request.to_destination.as_ref().unwrap_or(&source.name).as_str().to_owned();
     let to = Target::find(&api, &to).await?;
+    caller.check(&to.name)?;
     let (from, dry_run) = (source.clone(), request.dry_run);
     let work = |progress| replay_all(from, to, range, request, progress);
     bulk::run(&source, Kind::Replay, dry_run, &headers, work).await

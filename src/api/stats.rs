@@ -1,7 +1,7 @@
 //! The numbers of one destination, and of all.
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Path, Query, State, rejection::QueryRejection},
 };
 use serde::Serialize;
@@ -9,13 +9,13 @@ use utoipa::ToSchema;
 
 use super::{
     Api,
-    destinations::{Listing, page_of},
+    destinations::{Listing, page_of, visible},
     request::{find, query_of},
 };
 use crate::{
     domain::DestinationName,
     store::{Paused, Stats},
-    wire::{document, problem::Problem},
+    wire::{caller::Caller, document, problem::Problem},
 };
 
 /// Destinations whose numbers are read in one round trip.
@@ -139,10 +139,11 @@ impl DestinationStats {
         document::Reads))]
 pub(super) async fn all_stats(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     query: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Json<AllStats>, Problem> {
     let listing = query_of(query)?;
-    let all = api.catalog.all();
+    let all = visible(&api, &caller);
     let (shown, next_cursor) = page_of(&all, &listing, |entry| entry.destination.name.as_str())?;
     let (first, last) = (shown.first().cloned(), shown.last().cloned());
     let name_of = |entry: Option<&std::sync::Arc<_>>| entry.cloned();

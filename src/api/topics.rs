@@ -1,7 +1,7 @@
 //! `/v1/topics`: create, change, show and remove topics.
 
 use axum::{
-    Json,
+    Extension, Json,
     body::Bytes,
     extract::{
         Path, Query, State,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     domain::{DestinationName, Topic, TopicName},
-    wire::{code::Code, document, problem::Problem},
+    wire::{caller::Caller, code::Code, document, problem::Problem},
 };
 
 /// A topic, as the API shows it.
@@ -71,10 +71,12 @@ struct Definition {
         document::Reads))]
 pub(super) async fn list(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     query: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Json<Items<View>>, Problem> {
     let listing = query_of(query)?;
-    let all = api.catalog.topics();
+    let mut all = api.catalog.topics();
+    all.retain(|entry| entry.topic.destinations.iter().all(|name| caller.covers(name)));
     let (page, next_cursor) = page_of(&all, &listing, |entry| entry.topic.name.as_str())?;
     let items = page.iter().map(|entry| View::of(&api, &entry.topic)).collect();
     Ok(Json(Items { items, next_cursor }))
@@ -86,12 +88,15 @@ pub(super) async fn list(
     responses((status = 200, description = "The topic", body = View), document::ReadsTopic))]
 pub(super) async fn show(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
 ) -> Result<Json<View>, Problem> {
     let unknown = || Problem::unknown_topic(&name);
     let parsed: TopicName = name.parse().map_err(|_| unknown())?;
     let entry = api.catalog.find_topic(&parsed).await?;
-    Ok(Json(View::of(&api, &entry.ok_or_else(unknown)?.topic)))
+    let entry = entry.ok_or_else(unknown)?;
+    caller.check_all(&entry.topic.destinations)?;
+    Ok(Json(View::of(&api, &entry.topic)))
 }
 
 /// `PUT /v1/topics/{t}`
@@ -101,6 +106,7 @@ pub(super) async fn show(
         (status = 201, description = "It is created", body = View), document::DefinesTopic))]
 pub(super) async fn define(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
@@ -108,6 +114,8 @@ pub(super) async fn define(
     refuse_if_in_file(&api, &name).await?;
     let topic: Topic = read_named(name.as_str(), body, api.batch_bytes_max)?;
     topic.validate().map_err(|error| Problem::invalid_field(error.to_string()))?;
+    caller.check_all(&topic.destinations)?;
+    check_held(&api, &caller, &name).await?;
     for destination in &topic.destinations {
         let entry = api.catalog.find(destination).await?;
         entry.ok_or_else(|| Problem::unknown_destination(destination.as_str()))?;
@@ -126,15 +134,25 @@ pub(super) async fn define(
         document::DefinesTopic))]
 pub(super) async fn remove(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
 ) -> Result<Json<Removed>, Problem> {
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name).await?;
+    check_held(&api, &caller, &name).await?;
     let removed = api.store.remove_topic(&name).await?;
     api.catalog.refresh_topic(&name).await?;
     match removed {
         true => Ok(Json(Removed { removed: name })),
         false => Err(Problem::unknown_topic(name.as_str())),
+    }
+}
+
+/// Refuses a change of a topic that has destinations which the caller may not use.
+async fn check_held(api: &Api, caller: &Caller, name: &TopicName) -> Result<(), Problem> {
+    match api.catalog.find_topic(name).await? {
+        Some(held) => caller.check_all(&held.topic.destinations),
+        None => Ok(()),
     }
 }
 

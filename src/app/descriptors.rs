@@ -14,11 +14,14 @@ const KEPT_MIN: usize = 64 + RESERVE + CLOSING_MAX;
 /// The default limits, if there are enough descriptors.
 const HTTP_MAX: usize = 4096;
 const TCP_MAX: usize = 1024;
+/// Connections of operators, if they have a listener of their own.
+const ADMIN_MAX: usize = 64;
 
 /// The limits of incoming connections.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
     pub(super) http: usize,
+    pub(super) admin: usize,
     pub(super) tcp: usize,
 }
 
@@ -39,8 +42,10 @@ impl Descriptors {
             configured => configured,
         };
         let tcp = if config.tcp.is_empty() { 0 } else { or_share(tcp, TCP_MAX) };
-        let shares = Descriptors { http: or_share(http, HTTP_MAX), tcp };
-        let (wanted, given) = (shares.http + shares.tcp + KEPT_MIN, limit);
+        let admin = if config.admin.listen.is_empty() { 0 } else { ADMIN_MAX };
+        let of_admin = if admin == 0 { 0 } else { admin + RESERVE + CLOSING_MAX };
+        let shares = Descriptors { http: or_share(http, HTTP_MAX), admin, tcp };
+        let (wanted, given) = (shares.http + of_admin + shares.tcp + KEPT_MIN, limit);
         if wanted > given {
             let field = match (http, config.ingest.connections_max) {
                 (0, 1..) => "ingest.connections_max",

@@ -2,11 +2,14 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use axum::Router;
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{AppError, supervisor::Supervisor};
+use super::{AppError, descriptors::Descriptors, serve_http::HttpServer, supervisor::Supervisor};
 use crate::{
+    access::Guard,
+    api,
     config::Config,
     ingest::{self, Committer},
 };
@@ -22,11 +25,39 @@ pub(super) async fn listen(
     Ok((listener, bound))
 }
 
+/// Starts the HTTP listeners, of all and of operators; returns their addresses.
+pub(super) async fn listen_http(
+    config: &Config,
+    descriptors: &Descriptors,
+    (routes, guard): (Router, Guard),
+    listeners: &TaskTracker,
+    stop: &CancellationToken,
+    supervisor: &Supervisor,
+) -> Result<(SocketAddr, Option<SocketAddr>), AppError> {
+    let document = api::document(ingest::http::openapi());
+    let serve = |listener, guard, connections_max| {
+        let routes = api::surround(routes.clone(), super::pace_of(config), guard, &document);
+        let server = HttpServer::new(routes, &config.http, connections_max, stop.clone());
+        let serving = server.run(listener, listeners.clone());
+        listeners.spawn(supervisor.watch("HTTP listener", serving));
+    };
+    let (listener, http) = listen(config.http.listen, "http.listen").await?;
+    let guard_of_all = guard.at(http.ip());
+    let Some(address) = config.admin.address()? else {
+        serve(listener, guard_of_all, descriptors.http);
+        return Ok((http, None));
+    };
+    let (admin_listener, admin) = listen(address, "admin.listen").await?;
+    serve(listener, guard_of_all.without_operators(), descriptors.http);
+    serve(admin_listener, guard.at(admin.ip()), descriptors.admin);
+    Ok((http, Some(admin)))
+}
+
 /// Starts the TCP listeners; returns their addresses.
 pub(super) async fn listen_tcp(
     config: &Config,
     connections_max: usize,
-    committer: Committer,
+    (committer, guard): (Committer, Guard),
     listeners: &TaskTracker,
     stop: &CancellationToken,
     supervisor: &Supervisor,
@@ -37,6 +68,7 @@ pub(super) async fn listen_tcp(
         frames_in_flight_max: config.ingest.frames_in_flight_max,
         pace: super::pace_of(config),
         connections: Arc::new(Semaphore::new(connections_max)),
+        guard,
     };
     let mut bound = Vec::new();
     for settings in &config.tcp {
@@ -44,7 +76,7 @@ pub(super) async fn listen_tcp(
         let run = ingest::tcp::run(
             listener,
             settings.clone(),
-            shared.clone(),
+            ingest::tcp::Shared { guard: shared.guard.at(address.ip()), ..shared.clone() },
             stop.clone(),
             listeners.clone(),
         );

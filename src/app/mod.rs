@@ -24,13 +24,13 @@ pub use error::AppError;
 pub use role::Role;
 
 use descriptors::Descriptors;
-use listen::{listen, listen_tcp};
-use serve_http::HttpServer;
+use listen::{listen_http, listen_tcp};
 use supervisor::{Ended, Supervisor};
 
 use crate::{
+    access::Guard,
     api::{self, Api},
-    config::Config,
+    config::{AuthMode, Config, invalid},
     faults::pause::{Point, point},
     ingest::{self, Committer, Watermark},
     jq,
@@ -53,6 +53,8 @@ pub struct Reseq {
 pub struct Running {
     /// The address of the HTTP listener.
     pub http: SocketAddr,
+    /// The address of the HTTP listener for operators, if there is one.
+    pub admin: Option<SocketAddr>,
     /// The addresses of the TCP listeners, in the order of the configuration.
     pub tcp: Vec<SocketAddr>,
     stop: CancellationToken,
@@ -139,9 +141,9 @@ impl Reseq {
                 return Err(error);
             }
         };
-        let (http, tcp) = (whole.http, whole.tcp.clone());
+        let (http, admin, tcp) = (whole.http, whole.admin, whole.tcp.clone());
         let whole = tokio::spawn(whole.run(embedded, ended, stop.clone(), config.shutdown_ms));
-        Ok(Running { http, tcp, stop, whole: Some(whole) })
+        Ok(Running { http, admin, tcp, stop, whole: Some(whole) })
     }
 }
 
@@ -214,6 +216,7 @@ impl Parts {
 struct Whole {
     store: Store,
     http: SocketAddr,
+    admin: Option<SocketAddr>,
     tcp: Vec<SocketAddr>,
     /// The listeners: they stop first, and answer the requests they have accepted.
     listeners: TaskTracker,
@@ -235,6 +238,10 @@ impl Whole {
     ) -> Result<Whole, AppError> {
         let (listeners, commits, running) =
             (TaskTracker::new(), TaskTracker::new(), TaskTracker::new());
+        let guard = Guard::new(parts.catalog.clone(), &config.auth);
+        guarded(config, &guard)?;
+        let noting = guard.clone().note_uses(parts.store.clone(), parts.background.clone());
+        tokio::spawn(supervisor.watch("notes of the use of tokens", noting));
         let mut routes = api::router(api_of(config, &parts, &stop, &listeners));
         let mut tcp = Vec::new();
         if roles.contains(&Role::Ingest) {
@@ -258,17 +265,15 @@ impl Whole {
                 stop: stop.clone(),
             }));
             let connections_max = descriptors.tcp;
-            tcp = listen_tcp(config, connections_max, committer, &listeners, &stop, supervisor)
-                .await?;
+            let of_tcp = (committer, guard.clone());
+            tcp =
+                listen_tcp(config, connections_max, of_tcp, &listeners, &stop, supervisor).await?;
         } else {
             routes = routes.merge(api::without_ingest());
         }
-        let (listener, http) = listen(config.http.listen, "http.listen").await?;
-        let document = api::document(ingest::http::openapi());
-        let routes = api::surround(routes, pace_of(config), &document);
-        let server = HttpServer::new(routes, &config.http, descriptors.http, stop.clone());
-        let serving = server.run(listener, listeners.clone());
-        listeners.spawn(supervisor.watch("HTTP listener", serving));
+        let (http, admin) =
+            listen_http(config, descriptors, (routes, guard), &listeners, &stop, supervisor)
+                .await?;
         // The roles get only a part of shutdown_ms, because other parts have to stop after them.
         let drain = Duration::from_millis(config.shutdown_ms) * 7 / 10;
         if roles.contains(&Role::Processor) {
@@ -297,9 +302,9 @@ impl Whole {
             let sending = sender.run(parts.wakes.listen(), stop.clone(), drain);
             running.spawn(supervisor.watch("sender", sending));
         }
-        tracing::info!(%http, ?tcp, "Reseq runs");
+        tracing::info!(%http, ?admin, ?tcp, "Reseq runs");
         let (store, background) = (parts.store, parts.background);
-        Ok(Whole { store, http, tcp, listeners, commits, roles: running, background })
+        Ok(Whole { store, http, admin, tcp, listeners, commits, roles: running, background })
     }
 
     /// Runs until `stop`, until the embedded Redis ends, or until a part ends unexpectedly.
@@ -357,6 +362,31 @@ impl Whole {
             }
         }
     }
+}
+
+/// Refuses to serve other machines as long as there is no token: anybody could do anything.
+fn guarded(config: &Config, guard: &Guard) -> Result<(), AppError> {
+    if guard.is_set_up() {
+        if config.auth.mode == AuthMode::None {
+            tracing::warn!("auth.mode is none: whoever reaches this process may do everything");
+        }
+        return Ok(());
+    }
+    let http = std::iter::once(("http.listen", config.http.listen));
+    let admin = config.admin.address()?.map(|address| ("admin.listen", address));
+    let tcp = config.tcp.iter().map(|listener| ("tcp.listen", listener.listen));
+    if let Some((field, address)) =
+        http.chain(admin).chain(tcp).find(|(_, at)| !at.ip().is_loopback())
+    {
+        let problem = format!(
+            "{address} can be reached from other machines, and there is no token yet; set \
+             auth.admin_token_file or RESEQ_AUTH_ADMIN_TOKEN, or auth.mode = \"none\" if \
+             something else keeps strangers out"
+        );
+        return Err(invalid(field, problem).into());
+    }
+    tracing::info!("there is no token: this process serves only its own machine, without one");
+    Ok(())
 }
 
 /// The minimum speed of a body or frame that has begun.

@@ -1,5 +1,8 @@
 //! The options of all commands that are clients of a service.
 
+use std::path::PathBuf;
+
+use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
 
@@ -7,6 +10,7 @@ use super::{
     client::{Answer, Call, Refused, Service},
     header::{Header, HeaderParser},
     output::{Output, write_out},
+    usage::WrongUsage,
 };
 
 /// The heading of these options in the help.
@@ -34,6 +38,10 @@ pub struct ClientArgs {
         value_parser = HeaderParser
     )]
     pub headers: Vec<Header>,
+    /// File with the token of every request; without it, the variable RESEQ_TOKEN counts. A token is
+    /// never an argument, which other users of the machine could read
+    #[arg(long, help_heading = HEADING, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// Format of the output
     #[arg(
         short,
@@ -49,7 +57,23 @@ pub struct ClientArgs {
 impl ClientArgs {
     /// The service.
     pub fn service(&self) -> anyhow::Result<Service> {
-        Service::at(&self.url, &self.headers)
+        let mut headers = self.headers.clone();
+        if let Some(token) = self.token()? {
+            let problem = "the token (--token-file, RESEQ_TOKEN) has characters that no token has";
+            let header = Header::bearer(&token).ok_or_else(|| WrongUsage(problem.to_owned()))?;
+            headers.push(header);
+        }
+        Service::at(&self.url, &headers)
+    }
+
+    /// The token, if there is one.
+    fn token(&self) -> anyhow::Result<Option<String>> {
+        let text = match &self.token_file {
+            Some(path) => std::fs::read_to_string(path)
+                .with_context(|| format!("--token-file: {} cannot be read", path.display()))?,
+            None => std::env::var("RESEQ_TOKEN").unwrap_or_default(),
+        };
+        Ok(Some(text.trim().to_owned()).filter(|token| !token.is_empty()))
     }
 
     /// Makes a call. With `-o json`, prints a problem too.

@@ -29,6 +29,11 @@ impl Header {
         Some(Header { name, value })
     }
 
+    /// The header of a token.
+    pub fn bearer(token: &str) -> Option<Header> {
+        Header::parse(&format!("Authorization: Bearer {token}"))
+    }
+
     /// Adds it to a request.
     pub fn add_to(&self, request: RequestBuilder) -> RequestBuilder {
         request.header(&self.name, &self.value)

@@ -20,6 +20,7 @@ pub mod send;
 pub mod serve;
 pub mod skip_head;
 pub mod status;
+pub mod tokens;
 pub mod topics;
 
 mod apply;

@@ -4,6 +4,8 @@
 //! in upper case, joined with `_` (`redis.url` is `RESEQ_REDIS_URL`). A field that is unknown or
 //! out of range is refused by name.
 
+mod admin;
+mod auth;
 mod file;
 mod overlay;
 mod topology;
@@ -17,6 +19,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub use admin::Admin;
+pub use auth::{Auth, AuthMode};
 pub use topology::{Access, Host, Topology};
 
 use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
@@ -25,8 +29,12 @@ use crate::domain::{Destination, DestinationName, Envelope, Framing, Topic};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
+    /// Who may call.
+    pub auth: Auth,
     /// The HTTP listener.
     pub http: Http,
+    /// The HTTP listener for operators.
+    pub admin: Admin,
     /// The Redis that holds all state.
     pub redis: Redis,
     /// The ingest role.
@@ -160,7 +168,9 @@ pub struct TcpListener {
 impl Default for Config {
     fn default() -> Self {
         Config {
+            auth: Auth::default(),
             http: Http::default(),
+            admin: Admin::default(),
             redis: Redis::default(),
             ingest: Ingest::default(),
             processor: Processor::default(),
@@ -315,6 +325,7 @@ impl Config {
             None => Config::default(),
         };
         config = overlay::environment(config, environment)?;
+        config.auth.resolve()?;
         config.validate()?;
         Ok(config)
     }

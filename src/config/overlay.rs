@@ -8,13 +8,14 @@ use crate::domain::nearest::nearest;
 /// The prefix of all variables.
 const PREFIX: &str = "RESEQ_";
 /// Variables that are not fields: `RESEQ_CONFIG` names the file, `RESEQ_LOG` the log filter,
-/// `RESEQ_URL` the service for client commands, `RESEQ_HEADER` a header of their requests, `RESEQ_JQ_RUNNER` the program that runs `jq`
+/// `RESEQ_URL` the service for client commands, `RESEQ_HEADER` a header of their requests, `RESEQ_TOKEN` their token, `RESEQ_JQ_RUNNER` the program that runs `jq`
 /// expressions; a runner itself has `RESEQ_JQ_CHILD`. The others inject faults in test builds.
 const OTHERS: &[&str] = &[
     "RESEQ_CONFIG",
     "RESEQ_LOG",
     "RESEQ_URL",
     "RESEQ_HEADER",
+    "RESEQ_TOKEN",
     "RESEQ_JQ_RUNNER",
     "RESEQ_JQ_CHILD",
     #[cfg(feature = "pause-points")]

@@ -92,9 +92,16 @@ impl Config {
     }
 
     fn validate_listeners(&self) -> Result<(), ConfigError> {
+        let admin = self.admin.address()?;
+        if admin.is_some_and(|admin| admin == self.http.listen && admin.port() != 0) {
+            let problem = format!("{} is used by http.listen", self.http.listen);
+            return Err(invalid("admin.listen", problem));
+        }
         let mut addresses = std::collections::HashSet::new();
         for listener in &self.tcp {
-            let taken = !addresses.insert(listener.listen) || listener.listen == self.http.listen;
+            let taken = !addresses.insert(listener.listen)
+                || listener.listen == self.http.listen
+                || Some(listener.listen) == admin;
             if taken && listener.listen.port() != 0 {
                 let problem = format!("{} is used by another listener", listener.listen);
                 return Err(invalid("tcp.listen", problem));

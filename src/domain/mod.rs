@@ -13,6 +13,7 @@ pub mod message;
 pub mod name;
 pub mod nearest;
 pub mod state;
+pub mod token;
 pub mod topic;
 
 pub use attempts::{AttemptError, Attempts, ErrorKind, Stage};
@@ -27,6 +28,7 @@ pub use message::{
 };
 pub use name::{DestinationName, InvalidName};
 pub use state::{Event, InvalidTransition, State};
+pub use token::{Grant, Scope, Token, TokenText};
 pub use topic::{Topic, TopicName};
 
 /// The number that ingest stamps, per destination: 1, 2, 3 … without gaps. Always below 2^53.

@@ -6,7 +6,7 @@ mod batch;
 use std::{collections::HashMap, sync::Arc};
 
 use axum::{
-    Router,
+    Extension, Router,
     body::{Body, Bytes},
     extract::{Path, State},
     http::{HeaderMap, StatusCode, header},
@@ -29,7 +29,7 @@ use crate::{
     domain::{DestinationName, TopicName},
     faults::planted,
     store::server_clock_ms,
-    wire::{code::Code, document, problem::Problem},
+    wire::{caller::Caller, code::Code, document, problem::Problem},
 };
 
 /// State that the handlers share.
@@ -74,6 +74,7 @@ fn routes() -> OpenApiRouter<Ingest> {
         document::Ingests))]
 async fn post_raw(
     State(ingest): State<Ingest>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -82,7 +83,7 @@ async fn post_raw(
     let to = Recipients::Destinations(vec![destination_name(&name)?]);
     let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
     let draft = draft_of(headers, body, &to)?;
-    ingest.take_one(Item { to, draft }, permit).await
+    ingest.take_one(&caller, Item { to, draft }, permit).await
 }
 
 /// `POST /v1/topics/{t}/messages`
@@ -97,6 +98,7 @@ async fn post_raw(
         document::Ingests))]
 async fn publish_raw(
     State(ingest): State<Ingest>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -106,7 +108,7 @@ async fn publish_raw(
     let to = Recipients::Topic(topic);
     let (body, permit) = ingest.read(body, ingest.limits.body_bytes_max).await?;
     let draft = draft_of(headers, body, &to)?;
-    ingest.take_one(Item { to, draft }, permit).await
+    ingest.take_one(&caller, Item { to, draft }, permit).await
 }
 
 /// `POST /v1/messages`
@@ -121,6 +123,7 @@ async fn publish_raw(
         document::IngestsBatch))]
 async fn post_items(
     State(ingest): State<Ingest>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
@@ -135,12 +138,12 @@ async fn post_items(
             let said =
                 if planted::is("headers_ignored") { MessageHeaders::default() } else { said };
             let item = parse_item_with(said, &body, now_ms, ingest.limits);
-            ingest.take_one(item.map_err(problem_of)?, permit).await
+            ingest.take_one(&caller, item.map_err(problem_of)?, permit).await
         }
         "application/x-ndjson" | "application/ndjson" => {
             let (body, permit) = ingest.read(body, ingest.batch_bytes_max).await?;
             MessageHeaders::nothing(&headers).map_err(Problem::invalid_header)?;
-            ingest.take_batch(&body, permit).await
+            ingest.take_batch(&caller, &body, permit).await
         }
         _ => Err(Problem::new(
             Code::UnsupportedMediaType,
@@ -174,7 +177,19 @@ impl Ingest {
         self.committer.memory().read(body, max).await
     }
 
-    async fn addressed(&self, item: Item, topics: &mut Topics) -> Result<Addressed, Problem> {
+    /// The destinations of a message, if the caller may use all of them.
+    async fn addressed(
+        &self,
+        caller: &Caller,
+        item: Item,
+        topics: &mut Topics,
+    ) -> Result<Addressed, Problem> {
+        let addressed = self.resolved(item, topics).await?;
+        caller.check_all(&addressed.destinations)?;
+        Ok(addressed)
+    }
+
+    async fn resolved(&self, item: Item, topics: &mut Topics) -> Result<Addressed, Problem> {
         let Item { to, draft } = item;
         let topic = match to {
             Recipients::Destinations(destinations) => {
@@ -192,8 +207,13 @@ impl Ingest {
 
     /// Stores one message for all its destinations. On failure, the problem lists the copies
     /// stored.
-    async fn take_one(&self, item: Item, room: MemoryPermit) -> Result<Response, Problem> {
-        let item = self.addressed(item, &mut Topics::new()).await?;
+    async fn take_one(
+        &self,
+        caller: &Caller,
+        item: Item,
+        room: MemoryPermit,
+    ) -> Result<Response, Problem> {
+        let item = self.addressed(caller, item, &mut Topics::new()).await?;
         let mut all = Vec::with_capacity(item.destinations.len());
         for name in item.destinations.iter() {
             let message = vec![(0, &item.draft)];

@@ -44,6 +44,9 @@ pub enum StoreError {
     /// The definition has another version than the caller expected: this one; 0: it does not exist.
     #[error("the definition has changed meanwhile")]
     WrongVersion(u64),
+    /// The deployment has this many tokens, and may have no more.
+    #[error("there are {0} tokens, and there may be no more")]
+    TooManyTokens(u64),
     /// Redis did not accept the call; nothing has changed.
     #[error("Redis is not available: {0}")]
     Unavailable(String),
@@ -143,6 +146,7 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "WRONG_VERSION" => StoreError::WrongVersion(number()),
         "NEWER_SCHEMA" => StoreError::NewerSchema(number() as u32),
         "STALE_SCHEMA" => StoreError::StaleSchema(number() as u32),
+        "TOO_MANY_TOKENS" => StoreError::TooManyTokens(number()),
         "UNREADABLE" => StoreError::Unreadable(detail),
         "NO_RIGHTS" => StoreError::NoRights(detail),
         // This version does not know the code. The script may have written something before.

@@ -103,6 +103,16 @@ impl Keys {
         IndexKeys { base: format!("{}:{{index}}:topics", self.prefix) }
     }
 
+    /// All tokens, by id.
+    pub fn tokens(&self) -> IndexKeys {
+        IndexKeys { base: format!("{}:{{index}}:tokens", self.prefix) }
+    }
+
+    /// When each token was last used.
+    pub fn tokens_used(&self) -> String {
+        format!("{}:{{index}}:tokens:used", self.prefix)
+    }
+
     /// The live pods.
     pub fn pods(&self) -> String {
         format!("{}:pods", self.prefix)

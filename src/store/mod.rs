@@ -44,7 +44,9 @@ use std::{
 use tokio::time::Instant;
 
 pub use crate::redis_client::{Confirm, Fitness, Memory, server_clock, server_clock_ms};
-pub use catalog::{Catalog, CatalogTopic, Changed, ChangedNames, InFile, OlderPod, Round, Watch};
+pub use catalog::{
+    Catalog, CatalogToken, CatalogTopic, Changed, ChangedNames, InFile, OlderPod, Round, Watch,
+};
 pub use chunks::chunks_by_size;
 pub use damage::Damaged;
 pub use due::DueTimer;

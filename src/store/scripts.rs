@@ -85,6 +85,7 @@ transitions!(
     remove_batch,
     forget,
     topic,
+    token,
     migrate,
     init_epoch,
     heartbeat,

@@ -1,7 +1,8 @@
 //! The answers to frames: from ingest to a producer, and from a receiver to the sender.
 //!
 //! ```text
-//! ingest → producer    OK <sequence>            stored in Redis
+//! ingest → producer    OK                       the token of an AUTH frame is valid
+//!                      OK <sequence>            stored in Redis
 //!                      ERR <code> <sentence>    not stored; the code is one of HTTP's
 //! receiver → sender    OK                       accepted (more words after OK are ignored)
 //!                      RETRY [ms]               send again, not before this many milliseconds
@@ -21,6 +22,8 @@ pub const ANSWER_BYTES_MAX: usize = 4096;
 /// Ingest's answer to a frame. `Display` writes the wire format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToProducer {
+    /// The frame showed a valid token.
+    Authenticated,
     /// Stored, with this sequence.
     Ok(Sequence),
     /// Not stored.
@@ -54,6 +57,7 @@ pub struct UnknownAnswer {
 impl fmt::Display for ToProducer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ToProducer::Authenticated => f.write_str("OK"),
             ToProducer::Ok(sequence) => write!(f, "OK {sequence}"),
             ToProducer::Err { code, sentence } => {
                 // A line break in the sentence would look like a second answer.

@@ -56,6 +56,8 @@ macro_rules! codes {
 }
 
 const BAD_REQUEST: Answer = Answer::Status(StatusCode::BAD_REQUEST);
+const UNAUTHORIZED: Answer = Answer::Status(StatusCode::UNAUTHORIZED);
+const FORBIDDEN: Answer = Answer::Status(StatusCode::FORBIDDEN);
 const NOT_FOUND: Answer = Answer::Status(StatusCode::NOT_FOUND);
 const METHOD_NOT_ALLOWED: Answer = Answer::Status(StatusCode::METHOD_NOT_ALLOWED);
 const REQUEST_TIMEOUT: Answer = Answer::Status(StatusCode::REQUEST_TIMEOUT);
@@ -83,6 +85,21 @@ codes! {
     InvalidRequest "invalid_request" CLIENT_ERROR, "Invalid request":
         "Reseq could not read the request, for example because the path is not UTF-8.",
         "Fix what `detail` names.";
+    Unauthorized "unauthorized" UNAUTHORIZED, "No valid token":
+        "The request has no token, or it is unknown, revoked or expired.",
+        "Send `Authorization: Bearer <token>` with a valid token.";
+    Forbidden "forbidden" FORBIDDEN, "Not allowed":
+        "The token does not have the scope that the call needs, or does not list the destination.",
+        "Use another token, or make one that may do this.";
+    ForbiddenOrigin "forbidden_origin" FORBIDDEN, "Not from this machine":
+        "The process has no tokens, so it serves only its own machine, and `Host` or `Origin` names another.",
+        "Make a token, or set `auth.mode = \"none\"` if something else keeps strangers out.";
+    TooManyTokens "too_many_tokens" CONFLICT, "Too many tokens":
+        "The deployment has 10,000 tokens.",
+        "Revoke tokens that are not used.";
+    UnknownToken "unknown_token" NOT_FOUND, "Unknown token":
+        "There is no token with this id (any more).",
+        "List the tokens.";
     UnknownDestination "unknown_destination" NOT_FOUND, "Unknown destination":
         "The destination does not exist.",
         "Create it, or fix its name.";

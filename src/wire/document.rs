@@ -68,6 +68,9 @@ pub const ANY: &[Code] = &[
     Code::NoRights,
     Code::NewerSchema,
     Code::ConnectionsFull,
+    Code::Unauthorized,
+    Code::Forbidden,
+    Code::ForbiddenOrigin,
 ];
 
 /// Problems of routes that read a body.
@@ -119,6 +122,12 @@ groups! {
     ReadsOperation: ANY, &[Code::UnknownDestination, Code::UnknownOperation, Code::NotConfirmed];
     /// Reads a topic.
     ReadsTopic: ANY, &[Code::UnknownTopic];
+    /// Makes a token.
+    MakesToken: ANY, CHANGE, BODY, &[Code::TooManyTokens];
+    /// Reads a token.
+    ReadsToken: ANY, &[Code::UnknownToken];
+    /// Revokes a token.
+    RevokesToken: ANY, CHANGE, &[Code::UnknownToken];
     /// Changes a message, without a body.
     ChangesMessage: ANY, CHANGE, &[Code::UnknownDestination, Code::UnknownMessage];
     /// Changes messages or the state of a destination, with a body.

@@ -14,6 +14,7 @@ use crate::domain::Framing;
 
 pub mod accepted;
 pub mod answer;
+pub mod caller;
 pub mod code;
 pub mod document;
 pub mod envelope;

@@ -164,6 +164,10 @@ impl Problem {
         let headers = response.headers_mut();
         let media_type = HeaderValue::from_static(MEDIA_TYPE);
         headers.insert(header::CONTENT_TYPE, media_type);
+        if self.status == StatusCode::UNAUTHORIZED {
+            // RFC 9110, 11.6.1.
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if let Some(seconds) = self.retry_after() {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }

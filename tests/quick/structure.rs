@@ -17,7 +17,7 @@ use support::{
 };
 
 /// The modules, and what each may import of the others. Arrows point down only.
-const ARROWS: [(&str, &[&[&str]]); 17] = [
+const ARROWS: [(&str, &[&[&str]]); 18] = [
     ("domain", &[]),
     ("faults", &[]),
     ("telemetry", &[]),
@@ -26,6 +26,7 @@ const ARROWS: [(&str, &[&[&str]]); 17] = [
     ("jq", &[&["domain"]]),
     ("redis_client", &[&["config", "telemetry"]]),
     ("store", &[&["domain", "config", "telemetry", "faults", "redis_client"]]),
+    ("access", &[&["domain", "config", "store", "wire"]]),
     ("ingest", STAGE_WITH_JQ),
     ("processor", STAGE_WITH_JQ),
     ("sender", STAGE),
@@ -37,7 +38,7 @@ const ARROWS: [(&str, &[&[&str]]); 17] = [
     ("bench", &[&["domain", "config", "wire", "processor", "app", "cli", "harness"]]),
 ];
 
-const BASE: &[&str] = &["store", "domain", "wire", "config", "telemetry"];
+const BASE: &[&str] = &["access", "store", "domain", "wire", "config", "telemetry"];
 
 /// Ingest, processor and sender never import each other: they meet in Redis.
 const STAGE: &[&[&str]] = &[BASE, &["faults"]];

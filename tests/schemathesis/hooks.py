@@ -55,6 +55,8 @@ def before_call(context, case, kwargs):
         ask("POST", f"/destinations/{NAME}/resume", {})
         if operation != "define_topic":
             ask("PUT", f"/topics/{TOPIC}", {"destinations": [NAME]})
+    if operation in ("show_token", "revoke_token") and str(path.get("id", "")).startswith("01a20b3e"):
+        path["id"] = ask("POST", "/tokens", {"name": "for an example", "scopes": ["read"]}).json()["id"]
     if path.get("destination") != NAME:
         return
     if operation in ("show_message", "cancel_message") and path.get("sequence") in (1, "1"):

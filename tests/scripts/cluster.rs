@@ -253,7 +253,7 @@ async fn every_key_that_a_script_touches_is_declared_by_the_store() {
                 script = name_of[&words[1]];
                 declared = words[3..].to_vec();
                 // Channels that everyone subscribes to have no slot, so they are arguments.
-                declared.truncate(if matches!(script, "index" | "topic") {
+                declared.truncate(if matches!(script, "index" | "token" | "topic") {
                     usize::MAX
                 } else {
                     count

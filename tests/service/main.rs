@@ -3,6 +3,7 @@
 
 use reseq_testing::{scripts, support};
 
+mod access;
 mod clocks;
 #[path = "../common/mod.rs"]
 mod common;

@@ -5,8 +5,8 @@ use std::{ops::RangeInclusive, time::Duration};
 use redis::aio::MultiplexedConnection;
 use reseq::{
     domain::{
-        Arrival, AttemptError, Body, Destination, Due, ErrorKind, Message, Ordering, Processing,
-        Redrive, Sequence, Stage, Stamped, Tombstone, Topic, TransformKind,
+        Arrival, AttemptError, Body, Destination, Due, ErrorKind, Grant, Message, Ordering,
+        Processing, Redrive, Sequence, Stage, Stamped, Token, Tombstone, Topic, TransformKind,
     },
     store::{
         CallSequence, Catalog, CatalogEntry, Claimed, Claimers, Completion, Extension, Failed,
@@ -51,6 +51,17 @@ pub async fn through_the_store(
         Topic { name: "orders".parse().unwrap(), destinations: vec![destination.name.clone()] };
     assert!(store.define_topic(&topic).await.unwrap());
     assert!(store.remove_topic(&topic.name).await.unwrap());
+    let token = Token {
+        id: "abcdefghijkl".into(),
+        name: "a test".into(),
+        grant: Grant::all(),
+        created_ms: 1,
+        expires_ms: None,
+        sha256: String::new(),
+    };
+    store.make_token(&token).await.unwrap();
+    assert!(store.revoke_token(&token.id).await.unwrap());
+    assert!(!store.revoke_token(&token.id).await.unwrap());
     store.init_epoch().await.unwrap();
     assert_eq!(store.heartbeat("sender", lease).await.unwrap(), (1, lease));
     let defined = store.define(&destination).await.unwrap();

@@ -1,7 +1,7 @@
 //! `POST /v1/leases/complete`: workers return their results.
 
 use axum::{
-    Json,
+    Extension, Json,
     body::Bytes,
     extract::{State, rejection::BytesRejection},
 };
@@ -17,7 +17,7 @@ use crate::{
     api::{Api, read_json},
     domain::{Body, LeaseToken, Processed, Stamped, message::check_text},
     store::{CatalogEntry, Completion, Status, chunks_by_size, server_clock_ms},
-    wire::{document, json::even_null, problem::Problem},
+    wire::{caller::Caller, document, json::even_null, problem::Problem},
 };
 
 /// The longest content type, in bytes.
@@ -48,6 +48,7 @@ pub(in crate::api) struct CompleteItem {
         document::Works))]
 pub(in crate::api) async fn complete(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<CompleteItem>>(body, api.batch_bytes_max)?;
@@ -57,7 +58,7 @@ pub(in crate::api) async fn complete(
         .map(|(at, item)| output_of(item, at, api.body_bytes_max))
         .collect::<Result<_, _>>()?;
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
-    let (mut results, groups) = group(&api, tokens).await?;
+    let (mut results, groups) = group(&api, &caller, tokens).await?;
     for of_one in groups {
         // Read the rest of the record: only the holder of the lease can change it.
         let Some(held) = messages_of(&api, &of_one).await? else {

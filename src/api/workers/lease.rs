@@ -32,6 +32,7 @@ use crate::{
     store::{CatalogEntry, Claimed, Claimers, StoreError, Wake},
     telemetry,
     wire::{
+        caller::Caller,
         code::Code,
         document,
         json::{embeddable, joined_headers, json_body},
@@ -124,11 +125,13 @@ struct LastError {
     responses((status = 200, description = "Messages, or none", body = Leases), document::Works))]
 pub(in crate::api) async fn lease(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     peer: Option<Extension<Peer>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let mut request: LeaseRequest = read_json(body, api.batch_bytes_max)?;
     request.check()?;
+    caller.check_all(&request.destinations)?;
     let mut seen = HashSet::new();
     request.destinations.retain(|name| seen.insert(name.clone()));
     // A request that waits for several messages must not block those that take any number.

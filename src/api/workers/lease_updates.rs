@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use axum::{
-    Json,
+    Extension, Json,
     body::Bytes,
     extract::{State, rejection::BytesRejection},
 };
@@ -18,9 +18,10 @@ use super::{
 use crate::{
     api::{Api, read_json, views::rfc3339},
     domain::{AttemptError, ErrorKind, LeaseToken, Stage, Stamped, attempts::CHECKPOINT_BYTES_MAX},
-    store::{CatalogEntry, Extension, Failed, Status, chunks_by_size},
+    store::{CatalogEntry, Extension as LeaseExtension, Failed, Status, chunks_by_size},
     wire::{
         answer::excerpt,
+        caller::Caller,
         document,
         json::{AROUND, embeddable, even_null},
         problem::Problem,
@@ -72,6 +73,7 @@ pub(in crate::api) struct RequeueItem {
         document::Works))]
 pub(in crate::api) async fn fail(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<FailItem>>(body, api.batch_bytes_max)?;
@@ -80,7 +82,7 @@ pub(in crate::api) async fn fail(
         check_range(&what, item.retry_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)?;
     }
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
-    let (mut results, groups) = group(&api, tokens).await?;
+    let (mut results, groups) = group(&api, &caller, tokens).await?;
     for of_one in groups {
         let Some(held) = messages_of(&api, &of_one).await? else {
             results.damaged(&of_one.at);
@@ -144,6 +146,7 @@ fn failed(
         document::Works))]
 pub(in crate::api) async fn extend(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<ExtendItem>>(body, api.batch_bytes_max)?;
@@ -166,20 +169,21 @@ pub(in crate::api) async fn extend(
         }
     }
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
-    let (mut results, groups) = group(&api, tokens).await?;
+    let (mut results, groups) = group(&api, &caller, tokens).await?;
     for Group { entry, at, tokens } in groups {
         // One call per lease duration; usually there is only one.
-        let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<Extension>)> = BTreeMap::new();
+        let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<LeaseExtension>)> = BTreeMap::new();
         for (index, token) in at.into_iter().zip(tokens) {
             let item = &items[index];
             let (at, extensions) = by_length.entry(item.lease_ms).or_default();
             at.push(index);
             let checkpoint = item.checkpoint.as_ref().map(|json| json.get().to_owned());
-            extensions.push(Extension { token, checkpoint });
+            extensions.push(LeaseExtension { token, checkpoint });
         }
         // With a checkpoint, a call reads and writes all that is stored about attempts, which may
         // be long even if this checkpoint is short.
-        let size = |one: &Extension| one.checkpoint.as_ref().map_or(0, |_| CHECKPOINT_BYTES_MAX);
+        let size =
+            |one: &LeaseExtension| one.checkpoint.as_ref().map_or(0, |_| CHECKPOINT_BYTES_MAX);
         for (lease_ms, (mut at, extensions)) in by_length {
             let lease = Duration::from_millis(lease_ms);
             for some in chunks_by_size(&extensions, ITEMS_MAX, ATTEMPTS_BYTES_MAX, size) {
@@ -209,11 +213,12 @@ pub(in crate::api) async fn extend(
         document::Works))]
 pub(in crate::api) async fn requeue(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Results>, Problem> {
     let Items { items } = read_json::<Items<RequeueItem>>(body, api.batch_bytes_max)?;
     let tokens = items.iter().map(|item| item.token.as_str()).collect();
-    let (mut results, groups) = group(&api, tokens).await?;
+    let (mut results, groups) = group(&api, &caller, tokens).await?;
     for Group { entry, at, tokens } in groups {
         let name = &entry.destination.name;
         let caller = api.callers.take(&api, name);

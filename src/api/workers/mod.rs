@@ -20,7 +20,7 @@ use super::Api;
 use crate::{
     domain::{DestinationName, LeaseToken, OnExhausted, Stamped},
     store::{CallSequence, CatalogEntry, Status, StoreError},
-    wire::problem::Problem,
+    wire::{caller::Caller, problem::Problem},
 };
 
 /// The most messages of one lease call, and items of the others.
@@ -141,11 +141,16 @@ struct Group {
 
 /// Groups items by destination, with a preliminary result for each. An item whose token is invalid,
 /// or whose destination is gone, has a stale lease.
-async fn group(api: &Api, tokens: Vec<&str>) -> Result<(Results, Vec<Group>), Problem> {
+async fn group(
+    api: &Api,
+    caller: &Caller,
+    tokens: Vec<&str>,
+) -> Result<(Results, Vec<Group>), Problem> {
     check_range("items", tokens.len() as u64, 1..=ITEMS_MAX as u64)?;
     let mut by_name: BTreeMap<DestinationName, (Vec<usize>, Vec<LeaseToken>)> = BTreeMap::new();
     for (index, text) in tokens.iter().enumerate() {
         if let Ok(token) = LeaseToken::decode(text) {
+            caller.check(&token.destination)?;
             let (at, tokens) = by_name.entry(token.destination.clone()).or_default();
             at.push(index);
             tokens.push(token);

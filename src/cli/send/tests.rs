@@ -62,7 +62,7 @@ async fn send(fake: Fake, lines: &[String]) -> (Arc<Mutex<Fake>>, Sending, anyho
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), lines.join("\n")).unwrap();
     let args = SendArgs {
-        client: ClientArgs { url, headers: Vec::new(), output: Output::Table },
+        client: ClientArgs { url, headers: Vec::new(), token_file: None, output: Output::Table },
         destination: Some("erp".into()),
         topic: None,
         key: None,

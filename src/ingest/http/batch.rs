@@ -18,7 +18,7 @@ use crate::{
         json::parse_item,
     },
     store::{chunks_by_size, server_clock_ms},
-    wire::{code::Code, problem::Problem},
+    wire::{caller::Caller, code::Code, problem::Problem},
 };
 
 /// The most items of one batch.
@@ -45,6 +45,7 @@ impl Ingest {
     /// One message per line; one answer per line, in order.
     pub(super) async fn take_batch(
         &self,
+        caller: &Caller,
         body: &[u8],
         room: MemoryPermit,
     ) -> Result<Response, Problem> {
@@ -55,7 +56,7 @@ impl Ingest {
                 format!("the batch must hold 1 to {BATCH_ITEMS_MAX} messages, one a line");
             return Err(Problem::new(Code::InvalidJson, problem));
         }
-        let items = self.read_items(&lines).await;
+        let items = self.read_items(caller, &lines).await;
         let mut sessions = Sessions::new();
         let mut answers = String::new();
         let (mut accepted, mut first_refused) = (false, None);
@@ -92,7 +93,7 @@ impl Ingest {
 
     /// Parses the lines. A topic that cannot be resolved may contain any destination, so all lines
     /// after it are refused.
-    async fn read_items(&self, lines: &[&[u8]]) -> Vec<BatchLine> {
+    async fn read_items(&self, caller: &Caller, lines: &[&[u8]]) -> Vec<BatchLine> {
         let now_ms = server_clock_ms();
         let mut topics = Topics::new();
         let mut has_failed = false;
@@ -101,7 +102,7 @@ impl Ingest {
             let item = match parse_item(line, now_ms, self.limits) {
                 Err(error) => Err(problem_of(error)),
                 Ok(_) if has_failed => Err(Refusal::Aborted.problem()),
-                Ok(item) => self.addressed(item, &mut topics).await,
+                Ok(item) => self.addressed(caller, item, &mut topics).await,
             };
             has_failed |= item.as_ref().err().is_some_and(|problem| problem.code.is_temporary());
             items.push(item);

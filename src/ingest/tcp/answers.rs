@@ -64,6 +64,8 @@ enum Kept {
         refusal: Refusal,
         _share: Arc<FramePermits>,
     },
+    /// The answer to a frame that is no message.
+    Answer(ToProducer),
     /// The last answer of the connection.
     Last(ToProducer),
 }
@@ -74,6 +76,11 @@ impl Writer<'_> {
         let mut next = Some(first);
         while let Some(read) = next {
             match read {
+                Read::Answer(answer) => {
+                    if !self.write(answer).await {
+                        return false;
+                    }
+                }
                 Read::Last(answer) => {
                     self.write(answer).await;
                     return false;
@@ -181,6 +188,7 @@ impl Writer<'_> {
     async fn keep_the_queue(&mut self) {
         while let Ok(read) = self.queue.try_recv() {
             match read {
+                Read::Answer(answer) => self.kept.push_back(Kept::Answer(answer)),
                 Read::Last(answer) => self.kept.push_back(Kept::Last(answer)),
                 Read::Refused(refusals, share) => self.kept.extend(refused(refusals, &share)),
                 Read::Submitted(pending, taken) => {
@@ -238,6 +246,7 @@ impl Writer<'_> {
                 }
                 Kept::Settled(outcome) => answer_to(outcome),
                 Kept::Refused { refusal, .. } => answer_to(Err(refusal)),
+                Kept::Answer(answer) => (answer, false),
                 Kept::Last(answer) => (answer, true),
             };
             if !self.write(answer).await || is_last {
@@ -254,6 +263,7 @@ impl Writer<'_> {
                 Some(Kept::Again { .. }) => vec![answer_to(Err(Refusal::Aborted)).0],
                 Some(Kept::Settled(outcome)) => vec![answer_to(outcome).0],
                 Some(Kept::Refused { refusal, .. }) => vec![answer_to(Err(refusal)).0],
+                Some(Kept::Answer(answer)) => vec![answer],
                 Some(Kept::Last(_)) => continue,
                 None => match self.queue.recv().await {
                     Some(Read::Submitted(pending, _)) => {
@@ -263,6 +273,7 @@ impl Writer<'_> {
                     Some(Read::Refused(refusals, _)) => {
                         refusals.into_iter().map(|refusal| answer_to(Err(refusal)).0).collect()
                     }
+                    Some(Read::Answer(answer)) => vec![answer],
                     Some(Read::Last(_)) => continue,
                     None => return,
                 },

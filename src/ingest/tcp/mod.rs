@@ -2,6 +2,7 @@
 //! stored it. While Redis refuses arrivals for now, the connection is not read.
 
 mod answers;
+mod auth;
 mod frame;
 
 use std::{mem, sync::Arc, time::Duration};
@@ -22,11 +23,13 @@ use tokio_util::{
 
 use super::{Committer, Refusal, Session, commit::Pending, draft::Prepared, json::Limits};
 use crate::{
+    access::Guard,
     config,
     domain::{Arrival, DestinationName, Envelope, Framing},
     telemetry,
-    wire::{FrameCodec, FrameError, answer::ToProducer, code::Code, pace::Pace},
+    wire::{FrameCodec, FrameError, answer::ToProducer, code::Code, pace::Pace, problem::Problem},
 };
+use auth::Shown;
 
 /// After this idle time, TCP keepalive probes whether the producer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -49,6 +52,8 @@ pub struct Shared {
     pub pace: Pace,
     /// The limit of connections, over all listeners.
     pub connections: Arc<Semaphore>,
+    /// Who may send.
+    pub guard: Guard,
 }
 
 /// Accepts connections until `stop`. They run on `tracker`, and end soon after `stop`.
@@ -102,6 +107,8 @@ enum Read {
     /// These were refused before they could be submitted. If one of them is refused for now, the
     /// connection ends with it; the others were behind it.
     Refused(Vec<Refusal>, Arc<FramePermits>),
+    /// The answer to a frame that is no message.
+    Answer(ToProducer),
     /// The last answer of the connection.
     Last(ToProducer),
 }
@@ -165,11 +172,32 @@ impl Connection {
         let places_max = self.shared.frames_in_flight_max;
         let places = Arc::new(Semaphore::new(places_max));
         let permit = Arc::new(Semaphore::new(ROOM_KIB));
+        let (mut shown, mut is_first) = (Shown::default(), true);
         loop {
             let first = tokio::select! {
                 () = self.stop.cancelled() => return,
                 first = self.next_frame(&mut stream) => first,
             };
+            if let Some(Ok(frame)) = &first {
+                let authenticated =
+                    is_first.then(|| self.authenticate(frame, &mut shown)).flatten();
+                is_first = false;
+                let answer = match authenticated {
+                    Some(answer) => answer.map(Some),
+                    None => self.check(&shown).map(|()| None),
+                };
+                match answer {
+                    Ok(None) => {}
+                    Ok(Some(answer)) => {
+                        let _ = queue.send(Read::Answer(answer));
+                        continue;
+                    }
+                    Err(problem) => {
+                        let _ = queue.send(Read::Last(refusal_of(problem)));
+                        return;
+                    }
+                }
+            }
             let (frames, end) = chunk(first, &mut stream, places_max.min(CHUNK_MAX));
             if !frames.is_empty() {
                 let kib: usize = frames.iter().map(|frame| frame.len() / 1024 + 1).sum();
@@ -293,6 +321,12 @@ impl Connection {
         let permit = committer.memory().take(bytes).await;
         committer.submit(&self.destination, arrivals, session, permit).await
     }
+}
+
+/// The answer to a connection that may not send.
+fn refusal_of(problem: Problem) -> ToProducer {
+    let sentence = format!("{}; the connection is closed", problem.detail).into();
+    ToProducer::Err { code: problem.code, sentence }
 }
 
 /// How a stream of frames continues.

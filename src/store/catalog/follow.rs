@@ -1,4 +1,4 @@
-//! Follows the two indexes. Reads what changed; reads everything again only if the index cannot
+//! Follows the three indexes. Reads what changed; reads everything again only if the index cannot
 //! tell what changed.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Catalog,
     index::{Changes, Followed},
+    tokens::CatalogToken,
     topics::CatalogTopic,
 };
 use crate::{
@@ -99,6 +100,39 @@ impl Copied for Topics<'_> {
     }
 }
 
+struct Tokens<'a>(&'a Catalog);
+
+impl Copied for Tokens<'_> {
+    fn index(&self) -> IndexKeys {
+        self.0.store.keys().tokens()
+    }
+
+    fn take(&self, entries: &[(String, String)]) {
+        let copied = entries.iter().filter_map(|(id, entry)| CatalogToken::of_entry(id, entry));
+        let copied: Vec<_> = copied.collect();
+        self.0.change_tokens(|tokens| {
+            for entry in copied {
+                let held = tokens.get(&entry.token.id);
+                if held.is_none_or(|held| held.version < entry.version) {
+                    tokens.insert(entry.token.id.clone(), entry.into());
+                }
+            }
+        });
+    }
+
+    fn held(&self) -> Vec<String> {
+        self.0.read_tokens(|tokens| tokens.keys().cloned().collect())
+    }
+
+    fn holds(&self, id: &str) -> bool {
+        self.0.token(id).is_some()
+    }
+
+    async fn look_up(&self, id: &str) -> Result<(), StoreError> {
+        self.0.refresh_token(id).await.map(drop)
+    }
+}
+
 impl Catalog {
     /// Follows Redis until `stop`: after each wake-up, and once a second.
     pub async fn follow(self, mut wakes: broadcast::Receiver<Wake>, stop: CancellationToken) {
@@ -122,22 +156,24 @@ impl Catalog {
             // One reading serves all wake-ups that came before it.
             while !matches!(wakes.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
             if let Err(error) = self.catch_up().await {
-                tracing::debug!(%error, "cannot follow changes of destinations and topics");
+                tracing::debug!(%error, "cannot follow changes of destinations, topics and tokens");
             }
         }
     }
 
-    /// Takes over the changes of the two indexes.
+    /// Takes over the changes of the three indexes.
     pub(super) async fn catch_up(&self) -> Result<(), StoreError> {
         let mut followed = self.followed.lock().await;
-        let [destinations, topics] = &mut *followed;
-        let (of_destinations, of_topics) = (Destinations(self), Topics(self));
-        // Run both to the end: damage in one index must not stop the other.
-        let (destinations, topics) = tokio::join!(
+        let [destinations, topics, tokens] = &mut *followed;
+        let (of_destinations, of_topics, of_tokens) =
+            (Destinations(self), Topics(self), Tokens(self));
+        // Run all to the end: damage in one index must not stop the others.
+        let (destinations, topics, tokens) = tokio::join!(
             self.catch_up_with(&of_destinations, destinations),
-            self.catch_up_with(&of_topics, topics)
+            self.catch_up_with(&of_topics, topics),
+            self.catch_up_with(&of_tokens, tokens)
         );
-        destinations.and(topics)
+        destinations.and(topics).and(tokens)
     }
 
     async fn catch_up_with(

@@ -1,4 +1,4 @@
-//! This pod's copy of the destinations and topics. It follows Redis within a second.
+//! This pod's copy of the destinations, topics and tokens. It follows Redis within a second.
 
 mod definitions;
 mod follow;
@@ -6,10 +6,11 @@ mod in_file;
 mod index;
 mod names;
 mod schema;
+mod tokens;
 mod topics;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -18,6 +19,7 @@ use tokio::sync::{Mutex, watch};
 pub use in_file::InFile;
 pub use names::{Changed, ChangedNames, Counts, Round, Watch};
 pub use schema::OlderPod;
+pub use tokens::CatalogToken;
 pub use topics::CatalogTopic;
 
 use crate::{
@@ -29,21 +31,23 @@ use index::Followed;
 use names::{Listeners, Names};
 
 type TopicsByName = BTreeMap<TopicName, Arc<CatalogTopic>>;
+type TokensById = HashMap<String, Arc<CatalogToken>>;
 
-/// The destinations and topics that this pod knows. Cheap to clone.
+/// The destinations, topics and tokens that this pod knows. Cheap to clone.
 #[derive(Clone)]
 pub struct Catalog {
     store: Store,
     names: Arc<RwLock<Names>>,
     topics: Arc<RwLock<TopicsByName>>,
+    tokens: Arc<RwLock<TokensById>>,
     listeners: Arc<Listeners>,
-    /// The position up to which each of the two indexes has been followed.
-    followed: Arc<Mutex<[Option<Followed>; 2]>>,
+    /// The position up to which each of the three indexes has been followed.
+    followed: Arc<Mutex<[Option<Followed>; 3]>>,
     _metrics: telemetry::Knows,
 }
 
 impl Catalog {
-    /// Reads all destinations and topics.
+    /// Reads all destinations, topics and tokens.
     pub async fn load(store: Store) -> Result<Catalog, StoreError> {
         let names: Arc<RwLock<Names>> = Arc::default();
         let of_metrics = names.clone();
@@ -51,6 +55,7 @@ impl Catalog {
             store,
             names,
             topics: Arc::default(),
+            tokens: Arc::default(),
             listeners: Arc::default(),
             followed: Arc::default(),
             _metrics: telemetry::Knows::new(move |name| {
@@ -165,6 +170,42 @@ impl Catalog {
             Some(entry) => Ok(Some(entry)),
             None => self.refresh_topic(name).await,
         }
+    }
+
+    /// The token with this id, if this pod knows it. Reads only memory: while Redis is away, the last
+    /// known tokens hold.
+    pub fn token(&self, id: &str) -> Option<Arc<CatalogToken>> {
+        self.read_tokens(|tokens| tokens.get(id).cloned())
+    }
+
+    /// All tokens that this pod knows, by id.
+    pub fn tokens(&self) -> Vec<Arc<CatalogToken>> {
+        let mut all: Vec<_> = self.read_tokens(|tokens| tokens.values().cloned().collect());
+        all.sort_by(|a, b| a.token.id.cmp(&b.token.id));
+        all
+    }
+
+    /// True if there is any token.
+    pub fn has_tokens(&self) -> bool {
+        self.read_tokens(|tokens| !tokens.is_empty())
+    }
+
+    /// Reads one token from Redis.
+    pub async fn refresh_token(&self, id: &str) -> Result<Option<Arc<CatalogToken>>, StoreError> {
+        let token = self.store.stored_token(id).await?.map(Arc::new);
+        self.change_tokens(|tokens| match &token {
+            Some(token) => tokens.insert(id.to_owned(), token.clone()),
+            None => tokens.remove(id),
+        });
+        Ok(token)
+    }
+
+    fn read_tokens<R>(&self, read: impl FnOnce(&TokensById) -> R) -> R {
+        read(&self.tokens.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change_tokens<R>(&self, change: impl FnOnce(&mut TokensById) -> R) -> R {
+        change(&mut self.tokens.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn read<R>(&self, read: impl FnOnce(&Names) -> R) -> R {

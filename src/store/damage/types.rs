@@ -46,14 +46,17 @@ pub(super) fn expected(keys: &Keys, key: &str) -> Option<&'static [&'static str]
         };
     }
     match noun {
-        "epoch" | "destinations" | "topics" => Some(&["hash"]),
+        "epoch" | "destinations" | "topics" | "tokens" | "tokens:used" => Some(&["hash"]),
         "owner" => Some(&["string"]),
         "active:builtin" | "active:worker" | "releasable" | "leases" | "delayed" | "operations" => {
             Some(&["zset"])
         }
-        "destinations:changes" | "destinations:removed" | "topics:changes" | "topics:removed" => {
-            Some(&["zset"])
-        }
+        "destinations:changes"
+        | "destinations:removed"
+        | "topics:changes"
+        | "topics:removed"
+        | "tokens:changes"
+        | "tokens:removed" => Some(&["zset"]),
         noun if noun.starts_with("calls:") => Some(&["string"]),
         _ => None,
     }

@@ -30,5 +30,6 @@ pub mod repair_traces;
 pub mod requeue;
 pub mod resign_partition;
 pub mod retry_head;
+pub mod token;
 pub mod topic;
 pub mod withdraw;

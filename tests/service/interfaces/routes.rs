@@ -9,11 +9,12 @@ use super::{Service, said};
 use crate::support::pods::client;
 
 /// Every route. A new one is added here, and to the tests of what it does.
-const ROUTES: [&str; 50] = [
+const ROUTES: [&str; 54] = [
     "DELETE /v1/destinations/{destination}",
     "DELETE /v1/destinations/{destination}/dead-letters/{sequence}",
     "DELETE /v1/destinations/{destination}/messages",
     "DELETE /v1/destinations/{destination}/messages/{sequence}",
+    "DELETE /v1/tokens/{id}",
     "DELETE /v1/topics/{topic}",
     "GET /docs",
     "GET /docs/start.js",
@@ -37,6 +38,8 @@ const ROUTES: [&str; 50] = [
     "GET /v1/destinations/{destination}/operations/{id}",
     "GET /v1/destinations/{destination}/stats",
     "GET /v1/stats",
+    "GET /v1/tokens",
+    "GET /v1/tokens/{id}",
     "GET /v1/topics",
     "GET /v1/topics/{topic}",
     "PATCH /v1/destinations/{destination}",
@@ -57,6 +60,7 @@ const ROUTES: [&str; 50] = [
     "POST /v1/leases/fail",
     "POST /v1/leases/requeue",
     "POST /v1/messages",
+    "POST /v1/tokens",
     "POST /v1/topics/{topic}/messages",
     "PUT /v1/destinations/{destination}",
     "PUT /v1/topics/{topic}",

@@ -1,0 +1,50 @@
+//! What each route needs. A route that is not listed needs `admin`.
+
+use axum::http::Method;
+
+use crate::domain::Scope;
+
+/// What a route needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needed {
+    /// Nothing: it tells nothing about the deployment's data.
+    Nothing,
+    /// A token with this scope.
+    Scope(Scope),
+}
+
+/// Routes without a token: health checks, and what describes the API.
+const OPEN: [&str; 9] = [
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+    "/docs",
+    "/docs/swagger-ui-bundle.js",
+    "/docs/swagger-ui.css",
+    "/docs/start.js",
+    "/problems",
+    "/problems/{code}",
+];
+
+/// What a route needs. `path` is its pattern, such as `/v1/topics/{topic}`.
+pub fn needed(method: &Method, path: &str) -> Needed {
+    let is_get = method == Method::GET || method == Method::HEAD;
+    if OPEN.contains(&path) {
+        return Needed::Nothing;
+    }
+    let scope = match path {
+        "/v1/messages" => Scope::Ingest,
+        "/v1/destinations/{destination}/messages" | "/v1/topics/{topic}/messages"
+            if method == Method::POST =>
+        {
+            Scope::Ingest
+        }
+        _ if path.starts_with("/v1/leases") => Scope::Work,
+        _ if path.starts_with("/v1/tokens") => Scope::Admin,
+        _ if is_get => Scope::Read,
+        "/v1/destinations/{destination}" | "/v1/topics/{topic}" => Scope::Admin,
+        _ if path.starts_with("/v1/destinations/{destination}/") => Scope::Operate,
+        _ => Scope::Admin,
+    };
+    Needed::Scope(scope)
+}

@@ -1,0 +1,158 @@
+//! `reseq tokens create|list|show|revoke`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::{
+    client_args::ClientArgs,
+    confirm::Confirmation,
+    durations::duration_within,
+    filters::Paging,
+    output::{in_lines, list as as_list, text_of},
+    paths::{percent_encoded, query},
+};
+
+const COLUMNS: [&str; 7] =
+    ["id", "name", "scopes", "destinations", "created_at", "expires_at", "last_used_at"];
+
+/// The arguments of `reseq tokens`.
+#[derive(Debug, Clone, Args)]
+pub struct TokensArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Command {
+    /// Make a token, and print it this once
+    Create(CreateArgs),
+    /// List the tokens, without their secrets
+    List(ListArgs),
+    /// Show one token, without its secret
+    Show(OneArgs),
+    /// Revoke a token: within a second no pod takes it any more
+    Revoke(RevokeArgs),
+}
+
+/// What the holder of a token may do.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ScopeArg {
+    /// Send messages
+    Ingest,
+    /// Claim messages as a worker, and report on them
+    Work,
+    /// Read everything except tokens
+    Read,
+    /// Also pause, retry, skip, cancel, purge, redrive, discard, replay, repair
+    Operate,
+    /// Everything
+    Admin,
+}
+
+#[derive(Debug, Clone, Args)]
+struct CreateArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// What it is for
+    name: String,
+    /// What its holder may do; repeat the option for more
+    #[arg(long = "scope", required = true, value_enum)]
+    scopes: Vec<ScopeArg>,
+    /// Only with this destination; repeat the option for more
+    #[arg(long = "destination", value_name = "DESTINATION")]
+    destinations: Vec<String>,
+    /// It ends after this time, such as 90d
+    #[arg(long, value_name = "DURATION", value_parser = duration_within("1s", "3650d"))]
+    expires_in: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(flatten)]
+    paging: Paging,
+}
+
+#[derive(Debug, Clone, Args)]
+struct OneArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Id of the token
+    id: String,
+}
+
+#[derive(Debug, Clone, Args)]
+struct RevokeArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    #[command(flatten)]
+    confirmation: Confirmation,
+}
+
+/// Runs the command.
+pub async fn run(args: TokensArgs) -> anyhow::Result<()> {
+    match args.command {
+        Command::Create(args) => create(args).await,
+        Command::List(args) => list(args).await,
+        Command::Show(OneArgs { client, id }) => {
+            let answer = client.get(&path_of(&id)).await?;
+            client.print(&answer, |answer| in_lines(&answer.text))
+        }
+        Command::Revoke(RevokeArgs { one: OneArgs { client, id }, confirmation }) => {
+            let question = async { Ok(format!("Revoke the token {id}? Its users are refused.")) };
+            confirmation.ask(question).await?;
+            let answer = client.delete(&path_of(&id)).await?;
+            client.print(&answer, |answer| format!("{} is revoked", text_of(answer, "revoked")))
+        }
+    }
+}
+
+async fn create(args: CreateArgs) -> anyhow::Result<()> {
+    let CreateArgs { client, name, scopes, destinations, expires_in } = args;
+    let scopes: Vec<String> = scopes
+        .iter()
+        .filter_map(|scope| Some(scope.to_possible_value()?.get_name().to_owned()))
+        .collect();
+    let mut request = json!({"name": name, "scopes": scopes});
+    if !destinations.is_empty() {
+        request["destinations"] = json!(destinations);
+    }
+    if let Some(expires_in) = expires_in {
+        request["expires_in_ms"] = json!(expires_in.as_millis() as u64);
+    }
+    let answer = client.post("/v1/tokens", &request).await?;
+    client.print(&answer, |answer| text_of(answer, "token"))
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<()> {
+    let path = format!("/v1/tokens{}", query(&args.paging.fields()));
+    let answer = args.client.get(&path).await?;
+    args.client.print(&answer, |answer| as_list(answer, &COLUMNS, row))
+}
+
+fn path_of(id: &str) -> String {
+    format!("/v1/tokens/{}", percent_encoded(id))
+}
+
+fn row(item: &Value) -> Vec<String> {
+    let words = |field: &str| -> String {
+        let words = item[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+        words.collect::<Vec<_>>().join(",")
+    };
+    let mut expires = text_of(item, "expires_at");
+    if item["expired"] == true {
+        expires += " (expired)";
+    }
+    vec![
+        text_of(item, "id"),
+        text_of(item, "name"),
+        words("scopes"),
+        words("destinations"),
+        text_of(item, "created_at"),
+        expires,
+        text_of(item, "last_used_at"),
+    ]
+}

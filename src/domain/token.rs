@@ -1,0 +1,211 @@
+//! Tokens: who may call Reseq, and for what.
+
+use std::{collections::BTreeSet, fmt};
+
+use rand::{CryptoRng, Rng, distr::Alphanumeric};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use super::DestinationName;
+
+/// What every token begins with, so that scanners for secrets recognise one.
+const PREFIX: &str = "rsq_";
+/// Characters of the part that names the token, and of the secret part: 71 and 256 bits.
+const ID_LENGTH: usize = 12;
+const SECRET_LENGTH: usize = 43;
+/// The longest name of a token, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+/// The most destinations that one token lists.
+pub const TOKEN_DESTINATIONS_MAX: usize = 1_000;
+
+/// What a caller may do.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Send messages.
+    Ingest,
+    /// Claim messages as a worker, and report on them.
+    Work,
+    /// Read everything except tokens.
+    Read,
+    /// Also pause, retry, skip, cancel, purge, redrive, discard, replay, repair.
+    Operate,
+    /// Everything: also define and remove destinations, topics and tokens.
+    Admin,
+}
+
+impl Scope {
+    /// All scopes.
+    pub const ALL: [Scope; 5] =
+        [Scope::Ingest, Scope::Work, Scope::Read, Scope::Operate, Scope::Admin];
+
+    /// As text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scope::Ingest => "ingest",
+            Scope::Work => "work",
+            Scope::Read => "read",
+            Scope::Operate => "operate",
+            Scope::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a token allows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Grant {
+    /// What its holder may do.
+    pub scopes: BTreeSet<Scope>,
+    /// With which destinations; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destinations: Option<BTreeSet<DestinationName>>,
+}
+
+impl Grant {
+    /// Everything.
+    pub fn all() -> Grant {
+        Grant { scopes: BTreeSet::from([Scope::Admin]), destinations: None }
+    }
+
+    /// True if it includes this scope. `admin` includes all, `operate` includes `read`.
+    pub fn allows(&self, scope: Scope) -> bool {
+        self.scopes.iter().any(|held| {
+            *held == scope
+                || *held == Scope::Admin
+                || (*held == Scope::Operate && scope == Scope::Read)
+        })
+    }
+
+    /// True if it includes this destination.
+    pub fn covers(&self, destination: &DestinationName) -> bool {
+        self.destinations.as_ref().is_none_or(|listed| listed.contains(destination))
+    }
+}
+
+/// A token, as Redis has it: without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// Names it, in lists and in the log.
+    pub id: String,
+    /// What it is for, for people.
+    pub name: String,
+    /// What it allows.
+    #[serde(flatten)]
+    pub grant: Grant,
+    /// When it was made, in milliseconds since 1970.
+    pub created_ms: u64,
+    /// When it ends, in milliseconds since 1970; never if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<u64>,
+    /// The SHA-256 of the whole token, in hex. A slow hash would add nothing: a token is random.
+    pub sha256: String,
+}
+
+impl Token {
+    /// True if it has ended.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_ms.is_some_and(|end| end <= now_ms)
+    }
+}
+
+/// The text of a token: a secret. It is shown once, and never stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenText(String);
+
+impl TokenText {
+    /// A new one.
+    pub fn random(rng: &mut impl CryptoRng) -> TokenText {
+        let mut characters = |count: usize| -> String {
+            (&mut *rng).sample_iter(Alphanumeric).take(count).map(char::from).collect()
+        };
+        TokenText(format!("{PREFIX}{}_{}", characters(ID_LENGTH), characters(SECRET_LENGTH)))
+    }
+
+    /// Reads `rsq_<id>_<secret>`.
+    pub fn parse(text: &str) -> Option<TokenText> {
+        let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
+        let is_fit = |part: &str, length: usize| {
+            part.len() == length && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        let is_token = is_fit(id, ID_LENGTH) && is_fit(secret, SECRET_LENGTH);
+        is_token.then(|| TokenText(text.to_owned()))
+    }
+
+    /// The part that names the token.
+    pub fn id(&self) -> &str {
+        &self.0[PREFIX.len()..PREFIX.len() + ID_LENGTH]
+    }
+
+    /// The secret itself, to be shown once.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Its SHA-256, in hex.
+    pub fn sha256(&self) -> String {
+        sha256_of(&self.0)
+    }
+}
+
+impl fmt::Debug for TokenText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}_***", self.id())
+    }
+}
+
+/// The SHA-256 of a text, in hex.
+pub fn sha256_of(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_itself_and_hides_its_secret() {
+        let text = TokenText::random(&mut rand::rng());
+        assert_eq!(text.reveal().len(), 4 + ID_LENGTH + 1 + SECRET_LENGTH);
+        assert_eq!(TokenText::parse(text.reveal()), Some(text.clone()));
+        assert_eq!(format!("{text:?}"), format!("rsq_{}_***", text.id()));
+        assert_ne!(text, TokenText::random(&mut rand::rng()));
+        let whole = text.reveal();
+        for wrong in ["", "rsq_", "rsq_a_b", &whole[1..], &format!("{whole}x"), &whole[..30]] {
+            assert_eq!(TokenText::parse(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(TokenText::parse(&whole.replace("rsq_", "rsq-")), None);
+    }
+
+    #[test]
+    fn scopes_include_what_they_say() {
+        let of = |scope: Scope| Grant { scopes: BTreeSet::from([scope]), destinations: None };
+        for held in Scope::ALL {
+            for asked in Scope::ALL {
+                let expected = held == asked
+                    || held == Scope::Admin
+                    || (held == Scope::Operate && asked == Scope::Read);
+                assert_eq!(of(held).allows(asked), expected, "{held} allows {asked}");
+            }
+        }
+        assert!(!Grant::default().allows(Scope::Read));
+    }
+
+    #[test]
+    fn a_list_of_destinations_limits_a_token() {
+        let [erp, crm]: [DestinationName; 2] = ["erp", "crm"].map(|name| name.parse().unwrap());
+        assert!(Grant::all().covers(&erp));
+        let grant = Grant { destinations: Some(BTreeSet::from([erp.clone()])), ..Grant::all() };
+        assert!(grant.covers(&erp) && !grant.covers(&crm));
+        let none = Grant { destinations: Some(BTreeSet::new()), ..Grant::all() };
+        assert!(!none.covers(&erp));
+    }
+}
