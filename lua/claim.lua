@@ -90,12 +90,15 @@ local known = redis.call('HMGET', KEYS[2], 'version', 'deleted', 'withdrawn')
 if not known[1] or known[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if known[1] ~= ARGV[3] then return redis.error_reply('STALE_DEFINITION ' .. known[1]) end
 
-expect('ZCARD', KEYS[6], KEYS[7])
 local most = tonumber(ARGV[6])
+local deadline = text(now + tonumber(ARGV[5]))
+-- The hint may name a destination without waiting messages, but never leaves out one that has some.
+if not redis.call('ZSCORE', KEYS[7], destination) then return keep(KEYS[1], number, {deadline}) end
 -- If the list has withdrawn messages: how many messages at its front are not withdrawn.
 local clean
 if known[3] then
   expect('SCARD', KEYS[10])
+  expect('ZCARD', KEYS[6])
   clean = pass_withdrawn(KEYS[2], KEYS[3], KEYS[10], most + 1)
   if not clean then
     redis.call('ZADD', KEYS[7], text(now), destination)
@@ -107,7 +110,6 @@ local last = clean and math.min(most, clean - 1) or most
 local sequences = last < 0 and {} or redis.call(by_priority and 'ZRANGE' or 'LRANGE', KEYS[3], '0', text(last))
 local has_more = #sequences > most or clean and redis.call('LLEN', KEYS[3]) > #sequences
 sequences[most + 1] = nil
-local deadline = text(now + tonumber(ARGV[5]))
 local answer, covered, claimed = answer_of(deadline, sequences, tonumber(ARGV[7]))
 -- All or nothing: leave them for callers that want fewer.
 if #sequences > 0 and #claimed < least then return keep(KEYS[1], number, {deadline}) end
@@ -123,12 +125,13 @@ for i = 1, #claimed do
   leases[2 * i] = lease_of(sequence)
   call[i + 1] = sequence
 end
+-- The first write, because only this key may have another type.
+if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end
 if by_priority then
   redis.call('ZREM', KEYS[3], unpack(sequences, 1, covered))
 else
   redis.call('LTRIM', KEYS[3], covered, '-1')
 end
-if #leases > 0 then redis.call('ZADD', KEYS[6], unpack(leases)) end
 if covered == #sequences and not has_more then
   redis.call('ZREM', KEYS[7], destination)
 else

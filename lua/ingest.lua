@@ -283,15 +283,36 @@ for i = body_base + 1, body_base + 3 * body_count, 3 do
   if sequence then add(bodies, sequence .. ARGV[i + 1], ARGV[i + 2]) end
 end
 
--- The keys that all arrivals need.
-expect('HLEN', KEYS[5])
-expect('ZCARD', KEYS[6], KEYS[7])
-expect(ordering == 'none' and 'ZCARD' or 'LLEN', KEYS[4])
+-- Removes the records again.
+local function undo_records()
+  for i = 1, records.n, 2 do redis.call('HDEL', KEYS[5], records[i]) end
+end
+
+-- Adds to the waiting messages. The first writes, together with the records, because these keys may have another type.
+local function store_waiting()
+  if waiting.n == 0 then return end
+  local add_command = ordering == 'none' and 'ZADD' or 'RPUSH'
+  local length = write_or(undo_records, add_command, KEYS[4], unpack(waiting, 1, waiting.n))
+  local added = length
+  if ordering == 'none' then length = redis.call('ZCARD', KEYS[4]) else added = waiting.n end
+  if length ~= added then return end
+  -- It was empty.
+  local function undo()
+    redis.call('DEL', KEYS[4])
+    undo_records()
+  end
+  write_or(undo, 'ZADD', KEYS[6], now_text, destination)
+  wake(KEYS[9], destination)
+end
+
+-- Keys that few arrivals need.
+if ready_count > 0 then expect('ZCARD', KEYS[7]) end
 if ordering ~= 'destination' then expect('ZCARD', KEYS[8]) end
 if ids_max > 0 then expect('ZCARD', KEYS[#KEYS]) end
 if records.n > 0 then
-  redis.call('HSET', KEYS[3], 'last', text(last), 'bytes', text(pending_bytes + bytes))
   redis.call('HSET', KEYS[5], unpack(records, 1, records.n))
+  store_waiting()
+  redis.call('HSET', KEYS[3], 'last', text(last), 'bytes', text(pending_bytes + bytes))
   if bodies.n > 0 then redis.call('HSET', KEYS[16], unpack(bodies, 1, bodies.n)) end
   if ids.n > 0 then
     -- An id that is used again means the last message of that id.
@@ -311,20 +332,6 @@ if records.n > 0 then
     if first_ready[lane] then
       releasable = true
       if ordering == 'key' then redis.call('ZADD', KEYS[8], now_text, lane_key(lane)) end
-    end
-  end
-  if waiting.n > 0 then
-    local length, added
-    if ordering == 'none' then
-      added = redis.call('ZADD', KEYS[4], unpack(waiting, 1, waiting.n))
-      length = redis.call('ZCARD', KEYS[4])
-    else
-      added = waiting.n
-      length = redis.call('RPUSH', KEYS[4], unpack(waiting, 1, waiting.n))
-    end
-    if length == added then
-      redis.call('ZADD', KEYS[6], now_text, destination)
-      wake(KEYS[9], destination)
     end
   end
   if ready_count > 0 then redis.call('HINCRBY', KEYS[3], 'ready', ready_count) end

@@ -360,7 +360,6 @@ local gone, is_gone = together('gone'), {}
 -- Skip checks of keys that this call does not need: the log, and idempotency keys to forget.
 local has_cleanup = #ARGV > 14 + 5 * lane_count
 if ordering ~= 'destination' then expect('ZCARD', KEYS[6], KEYS[7]) end
-if #gone > 0 then expect('HLEN', KEYS[4]) end
 if #gone > 0 and ordering == 'key' then expect('ZCARD', KEYS[15]) end
 if ordering == 'none' then expect('ZCARD', lanes[1].in_progress) end
 if withdrawals > 0 then expect('HLEN', KEYS[8]) end
@@ -481,6 +480,8 @@ local function renew_hints()
   end
 end
 
+-- The first write, because only the key of the records may have another type.
+if #gone > 0 then forget_records() end
 -- If the destination has no log any more, remove the old one: at once, or in portions if bodies may be stored
 -- apart for it.
 if has_unwanted_log and redis.call('HLEN', KEYS[13]) == 0 then
@@ -490,7 +491,6 @@ elseif has_unwanted_log then
 end
 if #gone > 0 then
   settle_lanes()
-  forget_records()
   count_gone()
   if has_cleanup then
     for _, sequence in ipairs(gone) do is_gone[sequence] = true end

@@ -2,7 +2,7 @@
 //! the reference model, or by the interleavings of small worlds. The outcome is deterministic.
 //! `RESEQ_CASES=halt` tries only the bugs whose file or name contains `halt`.
 
-use reseq_testing::{model, small};
+use reseq_testing::{blocks::many_partitions, model, small};
 
 mod lua_bugs;
 
@@ -124,6 +124,9 @@ fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
     if let Some(calls) = by_interleavings {
         return Some(("interleavings", calls));
     }
+    if std::thread::scope(|scope| scope.spawn(|| by_partitions(bug)).join().unwrap_or(true)) {
+        return Some(("blocks of several partitions", 0));
+    }
     by_model(MORE_OPS_MAX, wanted).map(|operations| ("model, more of its kind", operations))
 }
 
@@ -163,6 +166,13 @@ fn random_operations(
         }
     }
     None
+}
+
+/// True if calls with blocks of several partitions go wrong.
+fn by_partitions(bug: &Bug) -> bool {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _planted = bug.plant();
+    runtime.block_on(many_partitions()).is_err()
 }
 
 /// The number of calls after which a small world is wrong.

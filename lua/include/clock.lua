@@ -2,9 +2,15 @@
 -- tostring turns large ones into 1.79e+15. All numbers here are whole, and %d is much faster than %.0f. Redis
 -- would format a number argument as %.17g, which is slower still.
 
+-- The same for all blocks of a call (blocks.lua).
+local time_of_call
+
 local function now_ms()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  if not time_of_call then
+    local time = redis.call('TIME')
+    time_of_call = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+  return time_of_call
 end
 
 local function text(number)

@@ -17,6 +17,14 @@ local function id_after(name, info)
   return string.sub(info, at + 1, at + 40)
 end
 
+-- The replication id, the same for all blocks of a call (blocks.lua).
+local history_of_call
+
+local function history_of_server()
+  history_of_call = history_of_call or id_after('master_replid:', redis.call('INFO', 'replication'))
+  return history_of_call
+end
+
 -- The messages of a destination carry the epoch of the partition, or the one in which the destination was
 -- created if that is higher: a destination created after a removal gets an epoch above `removed_epoch`, the
 -- highest epoch that a message of any removed destination may have carried. So a removal does not affect
@@ -26,10 +34,9 @@ end
 -- epoch of a message or of a creation seen>'. Returns the epoch, how many milliseconds releases must still
 -- wait, the schema, and the lowest epoch in which a destination may now be created.
 local function current_epoch(key, now, known)
-  local noted = redis.call('HMGET', key, 'server', 'epoch', 'takeover_wait_ends_ms', 'lease_ms', 'schema',
-    'removed_epoch')
+  local noted = partition_of(key)
   local schema = known_schema(noted[5])
-  local history = id_after('master_replid:', redis.call('INFO', 'replication'))
+  local history = history_of_server()
   local lease_ms, seen, carried = string.match(known, '^(%d+) ?(%d*) ?(%d*)$')
   local epoch = tonumber(noted[2]) or 0
   local birth = math.max(epoch, (tonumber(noted[6]) or 0) + 1)
@@ -40,7 +47,8 @@ local function current_epoch(key, now, known)
   epoch = math.max(math.max(birth, seen, carried) + 1, now)
   local wait = math.max(tonumber(lease_ms), tonumber(noted[4]) or 0)
   local server = id_after('run_id:', redis.call('INFO', 'server')) .. history
-  redis.call('HSET', key, 'server', server, 'epoch', text(epoch),
-    'takeover_wait_ends_ms', text(now + wait))
+  local ends = text(now + wait)
+  redis.call('HSET', key, 'server', server, 'epoch', text(epoch), 'takeover_wait_ends_ms', ends)
+  noted[1], noted[2], noted[3] = server, text(epoch), ends
   return epoch, wait, schema, epoch
 end

@@ -4,3 +4,13 @@
 local function expect(command, ...)
   for i = 1, select('#', ...) do redis.call(command, (select(i, ...))) end
 end
+
+-- Cheaper where only the first writes can fail: runs one of them, and if it fails, undoes those before it.
+local function write_or(undo, ...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    undo()
+    error(answer)
+  end
+  return answer
+end

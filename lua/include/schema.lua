@@ -12,7 +12,21 @@ local function known_schema(noted)
   return schema
 end
 
+-- What the epoch keys of partitions hold: read once a call, however many blocks (blocks.lua) it has of a
+-- partition. Only `current_epoch` changes what is here.
+local partitions = {}
+
+local function partition_of(epoch)
+  local noted = partitions[epoch]
+  if not noted then
+    noted = redis.call('HMGET', epoch, 'server', 'epoch', 'takeover_wait_ends_ms', 'lease_ms', 'schema',
+      'removed_epoch')
+    partitions[epoch] = noted
+  end
+  return noted
+end
+
 -- The partition's schema. Not needed by scripts that call current_epoch, which returns it.
 local function check_schema(epoch)
-  return known_schema(redis.call('HGET', epoch, 'schema'))
+  return known_schema(partition_of(epoch)[5])
 end

@@ -27,6 +27,12 @@ pub async fn deliveries_by_destination(
     Some(by_label(&read(client, url).await?, DELIVERIES, "destination"))
 }
 
+/// How many times a process has called a script, on its own or as a block of a call; `None` if it does not answer.
+pub async fn script_calls(client: &Client, url: &str) -> Option<f64> {
+    let text = read(client, url).await?;
+    Some(value(&text, "reseq_redis_call_seconds_count", &[]).unwrap_or_default())
+}
+
 async fn read(client: &Client, url: &str) -> Option<String> {
     let answer = client.get(format!("{url}/metrics")).send().await.ok()?;
     answer.error_for_status().ok()?.text().await.ok()

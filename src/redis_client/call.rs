@@ -7,6 +7,7 @@ use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value, aio::Multi
 use tokio::time::Instant;
 
 use super::{
+    blocks::Blocks,
     channel::Channel,
     client::{Next, RedisClient, Route},
     error::{ClientError, fitting, is_broken, unexpected},
@@ -34,11 +35,6 @@ pub fn server_ms((seconds, micros): ServerTime) -> u64 {
 }
 
 impl RedisClient {
-    /// Runs a script once, at the server that holds its first key.
-    pub async fn run<T: FromRedisValue>(&self, call: &ScriptCall<'_>) -> Result<T, ClientError> {
-        self.at(call.route(), Work::Script(call)).await
-    }
-
     /// Runs plain commands in one round trip at the server that holds this key. All their keys must be
     /// in one slot.
     pub async fn query_at<T: FromRedisValue>(
@@ -161,7 +157,7 @@ impl RedisClient {
         self.value_at(key, work).await.and_then(fitting)
     }
 
-    async fn value_at(&self, key: &[u8], work: Work<'_>) -> Result<Value, ClientError> {
+    pub(super) async fn value_at(&self, key: &[u8], work: Work<'_>) -> Result<Value, ClientError> {
         let mut redirects = Redirects::new();
         let mut route = self.route(key).await?;
         loop {
@@ -202,8 +198,9 @@ impl Question for Pipeline {
 }
 
 /// The work to do at one node.
-enum Work<'a> {
+pub(super) enum Work<'a> {
     Script(&'a ScriptCall<'a>),
+    Blocks(&'a Blocks),
     Commands(&'a Pipeline),
 }
 
@@ -211,6 +208,7 @@ impl Work<'_> {
     async fn run(&self, channel: &mut Channel) -> RedisResult<Value> {
         match self {
             Work::Script(call) => call.run(channel).await,
+            Work::Blocks(blocks) => blocks.run(channel).await,
             Work::Commands(pipe) => pipe.query_async(channel).await,
         }
     }

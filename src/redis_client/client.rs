@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use redis::{ErrorKind, IntoConnectionInfo, RedisError, ServerErrorKind};
 
 use super::{
+    blocks::Companies,
     cluster::Cluster,
     error::ClientError,
     node::{Node, NodeAddress},
@@ -14,12 +15,15 @@ use super::{
 };
 use crate::config::{self, Access, Host, Topology};
 
-/// All connections of this process to Redis.
+/// All connections of this process to Redis. Cheap to clone.
+#[derive(Clone)]
 pub struct RedisClient {
-    servers: Servers,
+    servers: Arc<Servers>,
     /// How long to wait for an answer, and for a slot that is being migrated.
     pub(super) patience: Duration,
-    pub(super) takeovers: Takeovers,
+    pub(super) takeovers: Arc<Takeovers>,
+    /// Calls that wait for others, to run together.
+    pub(super) companies: Arc<Companies>,
 }
 
 /// How Redis is deployed.
@@ -83,12 +87,17 @@ impl RedisClient {
                 Servers::Cluster(Box::new(Cluster::new(&nodes, &access, count, patience)))
             }
         };
-        Ok(RedisClient { servers, patience, takeovers: Takeovers::default() })
+        Ok(RedisClient {
+            servers: Arc::new(servers),
+            patience,
+            takeovers: Arc::default(),
+            companies: Arc::default(),
+        })
     }
 
     /// How Redis is deployed.
     pub fn deployment(&self) -> Deployment {
-        match &self.servers {
+        match &*self.servers {
             Servers::Cluster(_) => Deployment::Cluster,
             Servers::One(node) if node.sentinels().is_some() => Deployment::Sentinel,
             Servers::One(_) => Deployment::Single,
@@ -97,7 +106,7 @@ impl RedisClient {
 
     /// The server that holds a key.
     pub(super) async fn route(&self, key: &[u8]) -> Result<Route, ClientError> {
-        let cluster = match &self.servers {
+        let cluster = match &*self.servers {
             Servers::One(node) => return Ok(Route { node: node.clone(), asking: false }),
             Servers::Cluster(cluster) => cluster,
         };
@@ -112,10 +121,19 @@ impl RedisClient {
         Ok(Route { node: node.ok_or_else(nobody)?, asking: false })
     }
 
+    /// Calls of scripts may run together if they have the same number here: one for each slot of a cluster,
+    /// otherwise one for all keys.
+    pub(super) fn together(&self, key: &[u8]) -> u16 {
+        match &*self.servers {
+            Servers::One(_) => 0,
+            Servers::Cluster(_) => slot_of(key),
+        }
+    }
+
     /// Groups keys by their server, as indices. The second list holds keys that no server serves
     /// now.
     pub(super) fn spread(&self, keys: &[String]) -> (Vec<NodeKeys>, Vec<usize>) {
-        let cluster = match &self.servers {
+        let cluster = match &*self.servers {
             Servers::One(node) => {
                 return (vec![(node.clone(), (0..keys.len()).collect())], Vec::new());
             }
@@ -142,7 +160,7 @@ impl RedisClient {
 
     /// All servers that hold data and accept writes.
     pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
-        match &self.servers {
+        match &*self.servers {
             Servers::One(node) => vec![node.clone()],
             Servers::Cluster(cluster) => cluster.masters(),
         }
@@ -151,7 +169,7 @@ impl RedisClient {
     /// What to do after this node answered a call with an error.
     pub(super) async fn after(&self, error: &RedisError, asked: &Node) -> Next {
         let ErrorKind::Server(kind) = error.kind() else { return Next::GiveUp };
-        let Servers::Cluster(cluster) = &self.servers else { return Next::GiveUp };
+        let Servers::Cluster(cluster) = &*self.servers else { return Next::GiveUp };
         match kind {
             ServerErrorKind::Moved | ServerErrorKind::Ask => {
                 let Some((host, slot)) = redirect(error) else { return Next::GiveUp };
@@ -172,7 +190,7 @@ impl RedisClient {
 
     /// Finds out which server is primary and which serves each slot.
     pub async fn survey(&self) -> Result<(), ClientError> {
-        match &self.servers {
+        match &*self.servers {
             Servers::Cluster(cluster) => cluster.ask().await,
             Servers::One(node) => {
                 if let Some(sentinels) = node.sentinels()

@@ -83,6 +83,25 @@ fn first_of(error: RedisError) -> RedisError {
     first.map_or(error, |(_, first)| RedisError::from(first.clone()))
 }
 
+impl ClientError {
+    /// The error of a block (`Blocks`): its text, as a script returned or raised it. Earlier commands of the block
+    /// have run, unless the script named the error itself.
+    pub(super) fn of_block(text: &str) -> ClientError {
+        let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+        let is_code = !code.is_empty() && code.bytes().all(|c| c.is_ascii_uppercase() || c == b'_');
+        match code {
+            "OOM" => ClientError::OutOfMemory,
+            "ERR" | "WRONGTYPE" | "NOPERM" => ClientError::Failed(text.to_owned()),
+            _ if is_code => ClientError::Named {
+                code: code.to_owned(),
+                detail: detail.to_owned(),
+                text: text.to_owned(),
+            },
+            _ => ClientError::Failed(text.to_owned()),
+        }
+    }
+}
+
 impl From<RedisError> for ClientError {
     fn from(error: RedisError) -> Self {
         let error = first_of(error);

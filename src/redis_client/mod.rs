@@ -3,9 +3,11 @@
 //! move.
 //!
 //! This module knows nothing of Reseq: no keys, no scripts, no schema.
-//! From the top down: `subscribe`, `memory`, `confirm` and `fitness` make calls; `call` follows them to the
-//! right server; `client` knows all servers, `cluster` and `sentinel` where they are; `node` is one server.
+//! From the top down: `subscribe`, `memory`, `confirm` and `fitness` make calls; `together` makes one call of those
+//! of many callers (`blocks`); `call` follows them to the right server; `client` knows all servers, `cluster` and
+//! `sentinel` where they are; `node` is one server.
 
+mod blocks;
 mod call;
 mod channel;
 mod client;
@@ -24,6 +26,7 @@ mod script;
 mod sentinel;
 mod slot;
 mod subscribe;
+mod together;
 
 pub use call::{Answers, Question, ServerTime, read, route_of, server_ms, texts};
 pub use client::{Deployment, RedisClient};

@@ -1,5 +1,7 @@
 //! Lua scripts: called by their hash (`EVALSHA`); a node that does not have one gets the source.
 
+use std::sync::Arc;
+
 use redis::{
     Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, ToRedisArgs, aio::ConnectionLike,
 };
@@ -12,19 +14,43 @@ pub struct Script {
     /// The script as Redis runs it.
     pub script: redis::Script,
     source: String,
+    /// The script that can run calls of this one together with others, and the number of this one there.
+    composed: Option<(Arc<Script>, usize)>,
 }
 
 /// A call of a script, with its keys and arguments.
 pub struct ScriptCall<'a> {
     script: &'a Script,
-    keys: Vec<Vec<u8>>,
-    args: Vec<Vec<u8>>,
+    words: Arc<Words>,
+    messages: usize,
+}
+
+/// The keys and arguments of a call.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Words {
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) args: Vec<Vec<u8>>,
+}
+
+impl Words {
+    pub(super) fn count(&self) -> usize {
+        self.keys.len() + self.args.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.keys.iter().chain(&self.args).map(Vec::len).sum()
+    }
 }
 
 impl Script {
     /// A script with this source.
     pub fn new(name: &'static str, source: String) -> Script {
-        Script { name, script: redis::Script::new(&source), source }
+        Script { name, script: redis::Script::new(&source), source, composed: None }
+    }
+
+    /// Calls may run as blocks of this other script, where this one has this number.
+    pub fn may_run_in(&mut self, composed: &Arc<Script>, number: usize) {
+        self.composed = Some((composed.clone(), number));
     }
 
     /// The text that Redis runs.
@@ -39,31 +65,50 @@ impl Script {
 
     /// A call without keys or arguments yet.
     pub fn call(&self) -> ScriptCall<'_> {
-        ScriptCall { script: self, keys: Vec::new(), args: Vec::new() }
+        ScriptCall { script: self, words: Arc::default(), messages: 1 }
     }
 }
 
 impl ScriptCall<'_> {
     /// Adds a key: the next of KEYS.
     pub fn key(&mut self, key: impl ToRedisArgs) -> &mut Self {
-        key.write_redis_args(&mut self.keys);
+        key.write_redis_args(&mut Arc::make_mut(&mut self.words).keys);
         self
     }
 
     /// Adds an argument, or several: the next of ARGV.
     pub fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
-        arg.write_redis_args(&mut self.args);
+        arg.write_redis_args(&mut Arc::make_mut(&mut self.words).args);
         self
+    }
+
+    /// Notes how much work the call is: about so many messages. 1 unless noted.
+    pub fn of_messages(&mut self, count: usize) {
+        self.messages = count;
     }
 
     /// The key that decides which node runs the call.
     pub fn route(&self) -> &[u8] {
-        self.keys.first().map_or(&[], Vec::as_slice)
+        self.words.keys.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// The script that can run the call together with others, and the number of its own script there.
+    pub(super) fn composed(&self) -> Option<&(Arc<Script>, usize)> {
+        self.script.composed.as_ref()
+    }
+
+    /// About how many messages it is about.
+    pub(super) fn messages(&self) -> usize {
+        self.messages
+    }
+
+    pub(super) fn words(&self) -> &Arc<Words> {
+        &self.words
     }
 
     /// The name of the script, and the keys.
     pub fn described(&self) -> (&'static str, &[Vec<u8>]) {
-        (self.script.name, &self.keys)
+        (self.script.name, &self.words.keys)
     }
 
     /// The command, by the script's hash.
@@ -78,7 +123,8 @@ impl ScriptCall<'_> {
 
     fn command(&self, name: &str, script: &str) -> Cmd {
         let mut command = redis::cmd(name);
-        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
+        let Words { keys, args } = &*self.words;
+        command.arg(script).arg(keys.len()).arg(keys).arg(args);
         command
     }
 

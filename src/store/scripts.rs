@@ -1,4 +1,7 @@
-//! The Lua scripts: one transition per file, with its includes inserted.
+//! The Lua scripts: one transition per file, with its includes inserted. Transitions that carry the load of
+//! many quiet destinations are also in a composed script, which runs many of them in one call.
+
+use std::sync::Arc;
 
 use super::{commands, known_schema};
 use crate::{faults::planted_lua::text_of, redis_client::Script};
@@ -29,6 +32,9 @@ const INCLUDES: [(&str, &str); 22] = [
     ("withdrawn", include_str!("../../lua/include/withdrawn.lua")),
 ];
 
+/// The end of each composed script.
+const BLOCKS: &str = include_str!("../../lua/include/blocks.lua");
+
 macro_rules! transitions {
     ($($name:ident),* $(,)?) => {
         /// All scripts, by name.
@@ -41,17 +47,23 @@ macro_rules! transitions {
         }
 
         impl Scripts {
-            /// Assembles the scripts.
-            pub fn new() -> Self {
-                Scripts { $($name: transition(
-                    stringify!($name),
-                    include_str!(concat!("../../lua/", stringify!($name), ".lua")),
-                )),* }
+            /// Each script, from its text.
+            fn assembled() -> Self {
+                Scripts { $($name: transition(stringify!($name), source_of(stringify!($name)))),* }
             }
 
             /// All scripts, as a list.
             pub fn all(&self) -> Vec<&Script> {
                 vec![$(&self.$name),*]
+            }
+        }
+
+        /// The file of a transition.
+        fn source_of(name: &str) -> &'static str {
+            match name {
+                $(stringify!($name) =>
+                    include_str!(concat!("../../lua/", stringify!($name), ".lua")),)*
+                _ => "error('unknown transition')",
             }
         }
     };
@@ -93,6 +105,20 @@ transitions!(
     cancel_operation,
 );
 
+impl Scripts {
+    /// Assembles the scripts, and composes those that may run together: they have the same flags.
+    pub fn new() -> Self {
+        let mut scripts = Scripts::assembled();
+        let (taking_in, others) =
+            (composed(&["ingest"]), composed(&["claim", "complete", "release"]));
+        scripts.ingest.may_run_in(&taking_in, 1);
+        scripts.claim.may_run_in(&others, 1);
+        scripts.complete.may_run_in(&others, 2);
+        scripts.release.may_run_in(&others, 3);
+        scripts
+    }
+}
+
 impl Default for Scripts {
     fn default() -> Self {
         Scripts::new()
@@ -101,6 +127,52 @@ impl Default for Scripts {
 
 fn transition(name: &'static str, source: &str) -> Script {
     Script::new(name, with_rights(&with_includes(&text_of(name, source))))
+}
+
+/// A script that runs many blocks of these transitions (`lua/include/blocks.lua`). Each include is there
+/// once; transitions and their checks of rights are functions.
+fn composed(names: &[&'static str]) -> Arc<Script> {
+    let texts: Vec<_> = names.iter().map(|name| text_of(name, source_of(name))).collect();
+    let first_line = texts.first().and_then(|text| text.lines().next()).unwrap_or_default();
+    let mut whole = format!(
+        "{first_line}\nlocal ALL_KEYS, ALL_ARGV, KEYS, ARGV = KEYS, ARGV, KEYS, ARGV\n\
+         local transitions, rights = {{}}, {{}}\n"
+    );
+    let mut included: Vec<&str> = Vec::new();
+    for name in texts.iter().flat_map(|text| includes_of(text)) {
+        // An include follows those that it needs in each list, so also in what is joined here.
+        if !included.contains(&name) {
+            included.push(name);
+            whole.push_str(&include(name));
+        }
+    }
+    for (number, text) in (1..).zip(&texts) {
+        let rights = commands::preamble(&with_includes(text));
+        whole.push_str(&format!("rights[{number}] = function()\n{rights}end\n"));
+        let body = text.split_once('\n').map_or("", |(_, body)| body);
+        whole.push_str(&format!("transitions[{number}] = function()\n{body}end\n"));
+    }
+    whole.push_str(&text_of("include/blocks", BLOCKS));
+    Arc::new(Script::new("blocks", whole))
+}
+
+/// The names in the line `-- include: a, b`.
+fn includes_of(source: &str) -> impl Iterator<Item = &str> {
+    let line = source.lines().find_map(|line| line.strip_prefix("-- include: "));
+    line.into_iter().flat_map(|names| names.split(", "))
+}
+
+/// The text of an include.
+fn include(name: &str) -> String {
+    let mut whole = String::new();
+    if name == "schema" {
+        whole.push_str(&format!("local SCHEMA_KNOWN = {}\n", known_schema::known()));
+    }
+    let file = INCLUDES.iter().find(|(known, _)| *known == name);
+    let text = file.map_or("error('unknown include')", |(_, text)| text);
+    whole.push_str(&text_of(&format!("include/{name}"), text));
+    whole.push('\n');
+    whole
 }
 
 /// Inserts the check of rights after the first line, which only Redis reads (`#!lua`).
@@ -113,23 +185,11 @@ fn with_rights(whole: &str) -> String {
 fn with_includes(source: &str) -> String {
     let mut whole = String::with_capacity(source.len() * 2);
     for line in source.lines() {
-        match line.strip_prefix("-- include: ") {
-            Some(names) => {
-                for name in names.split(", ") {
-                    if name == "schema" {
-                        whole
-                            .push_str(&format!("local SCHEMA_KNOWN = {}\n", known_schema::known()));
-                    }
-                    let file = INCLUDES.iter().find(|(known, _)| *known == name);
-                    let text = file.map_or("error('unknown include')", |(_, text)| text);
-                    whole.push_str(&text_of(&format!("include/{name}"), text));
-                    whole.push('\n');
-                }
-            }
-            None => {
-                whole.push_str(line);
-                whole.push('\n');
-            }
+        if line.starts_with("-- include: ") {
+            includes_of(line).for_each(|name| whole.push_str(&include(name)));
+        } else {
+            whole.push_str(line);
+            whole.push('\n');
         }
     }
     whole

@@ -12,7 +12,7 @@ const fn bug(
 }
 
 /// Every bug that can be planted in a script.
-pub static BUGS: [Bug; 64] = [
+pub static BUGS: [Bug; 69] = [
     // Order.
     bug(
         "releases ready messages without checking that each earlier message of the lane is ready too",
@@ -392,5 +392,36 @@ end",
         "include/dead_letters",
         "remove_bodies(bodies, sequences)",
         "",
+    ),
+    // Many blocks in one call.
+    bug(
+        "an error of one block ends the others",
+        "include/blocks",
+        "if type(answer) == 'table' and answer.err then return 0, error_text(answer) end",
+        "if type(answer) == 'table' and answer.err then error(answer) end",
+    ),
+    bug(
+        "gives one block the answer of another",
+        "include/blocks",
+        "answers[answered + 1], answers[answered + 2] = is_answer, answer",
+        "table.insert(answers, 1, answer) table.insert(answers, 1, is_answer)",
+    ),
+    bug(
+        "a block reads the arguments of the block before it",
+        "include/blocks",
+        "ARGV = {unpack(ALL_ARGV, arg_at + 4, arg_at + 3 + arg_count)}",
+        "ARGV = #ARGV == arg_count and ARGV or {unpack(ALL_ARGV, arg_at + 4, arg_at + 3 + arg_count)}",
+    ),
+    bug(
+        "checks the epoch of one partition for the blocks of all",
+        "include/schema",
+        "local noted = partitions[epoch]",
+        "local noted = partitions[next(partitions) or epoch]",
+    ),
+    bug(
+        "takes the owner of one partition for the owner of all",
+        "include/owner",
+        "owners[key] = owners[key] or redis.call('GET', key) or ''",
+        "owners[key] = owners[next(owners) or key] or redis.call('GET', key) or ''",
     ),
 ];

@@ -1,11 +1,13 @@
 //! The Lua scripts against a reference model: random operations, every interleaving of small worlds, keys of
 //! wrong types, and a cluster whose slots move.
 
-use reseq_testing::{model, scripts, small, support};
+use reseq_testing::{blocks, model, scripts, small, support};
 
 #[path = "../store_life/mod.rs"]
 mod store_life;
 
+#[path = "blocks.rs"]
+mod blocks_together;
 mod cluster;
 mod interleavings;
 mod random_operations;

@@ -55,7 +55,9 @@ async fn a_script_that_meets_another_type_than_it_should_changes_nothing() {
 /// Keys whose wrong type goes unnoticed: not needed by the arrivals of the call; read only for a
 /// lost lease; the key of the other claimers; used only by serial processing; checked only for
 /// existence; repaired; or removed whatever their type.
-const UNNOTICED: [&str; 63] = [
+const UNNOTICED: [&str; 67] = [
+    "ingest KEYS[6] reseq:{p00}:active:builtin",
+    "ingest KEYS[7] reseq:{p00}:releasable",
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:idempotency-keys",
@@ -112,6 +114,8 @@ const UNNOTICED: [&str; 63] = [
     "forget KEYS[21] reseq:{p00}:d:erp:withdrawn",
     "forget KEYS[22] reseq:{p00}:d:erp:previous",
     "forget KEYS[23] reseq:{p00}:d:erp:ids",
+    "ingest KEYS[4] reseq:{p00}:d:erp:waiting",
+    "ingest KEYS[6] reseq:{p00}:active:builtin",
     "ingest KEYS[11] reseq:{p00}:delayed",
     "ingest KEYS[12] reseq:{p00}:d:erp:attempts",
     "ingest KEYS[13] reseq:{p00}:d:erp:idempotency-keys",
@@ -126,7 +130,7 @@ const UNNOTICED: [&str; 63] = [
 async fn a_wrong_type_changes_nothing_in_serial_lanes_or_without_order() {
     let redis = TestRedis::start().await;
     let mut connection = redis.connection().await;
-    for (ordering, processing, expected) in [("key", "serial", 4), ("none", "parallel", 9)] {
+    for (ordering, processing, expected) in [("key", "serial", 7), ("none", "parallel", 11)] {
         let calls = populate_few(&mut connection, ordering, processing).await;
         let count = few_calls_of(&calls).len();
         let (mut unnoticed, mut named) = (Vec::new(), 0);
@@ -152,6 +156,35 @@ async fn a_wrong_type_changes_nothing_in_serial_lanes_or_without_order() {
         let other = |what: &&String| !what.contains(":active:worker");
         let unnoticed: Vec<&String> = unnoticed.iter().filter(other).collect();
         assert_eq!(unnoticed.len(), expected, "{ordering}, {processing}: {unnoticed:#?}");
+    }
+}
+
+/// `ingest` writes the records first, and undoes that if a later key has another type.
+#[tokio::test]
+async fn the_first_message_that_meets_a_wrong_type_leaves_nothing_behind() {
+    let redis = TestRedis::start().await;
+    let mut connection = redis.connection().await;
+    for ordering in ["destination", "key", "none"] {
+        for (number, name) in [(4, "waiting"), (5, "messages"), (6, "active:builtin")] {
+            redis::cmd("FLUSHALL").exec_async(&mut connection).await.unwrap();
+            let mut calls = Calls::new(&Keys::new("reseq", 1), "erp");
+            calls.ordering = ordering;
+            run(&mut connection, &calls.init_epoch()).await;
+            let defined = run(&mut connection, &calls.define("{}")).await;
+            type Defined = (String, u8, u8, String, String);
+            calls.version = redis::from_redis_value::<Defined>(defined).unwrap().0;
+            let owned = run(&mut connection, &calls.acquire_partition("me")).await;
+            calls.epoch = redis::from_redis_value::<(String, u64)>(owned).unwrap().0;
+            let lane = if ordering == "key" { "a" } else { "" };
+            let call = calls.ingest(&[lane], &[], &[Arrival::new(1, "", RECORD); 3]);
+            let key = &call.keys[number - 1];
+            assert!(key.ends_with(name), "{key}");
+            spoil(&mut connection, key).await;
+            let before = digest(&mut connection).await;
+            let error = call.run(&mut connection).await.expect_err("a key has the wrong type");
+            assert!(error.to_string().contains("WRONGTYPE"), "{ordering}, {name}: {error}");
+            assert_eq!(digest(&mut connection).await, before, "{ordering}, {name}: it wrote");
+        }
     }
 }
 

@@ -10,6 +10,10 @@ use serde::Serialize;
 /// The arguments of `reseq-bench`.
 #[derive(Debug, Clone, Args)]
 pub struct BenchArgs {
+    /// A case by name: sets the arguments that are not given. `sparse`: 1,000 destinations that get their messages
+    /// one at a time, 4,000 a second in all, 5 ms of work each; HTTP batches in, 3 processes of each role.
+    #[arg(long, conflicts_with_all = ["idle", "failover"])]
+    pub case: Option<CaseArg>,
     /// How many messages; 100000 if neither this, --seconds nor --rate is given.
     #[arg(long, conflicts_with = "seconds", value_parser = value_parser!(u64).range(1..=1_000_000_000))]
     pub messages: Option<u64>,
@@ -18,7 +22,7 @@ pub struct BenchArgs {
     pub seconds: Option<u64>,
     /// Messages a second, evenly paced. Without it, as fast as they are taken; with --failover 64 in
     /// each lane.
-    #[arg(long)]
+    #[arg(long, default_value_if("case", "sparse", "4000"))]
     pub rate: Option<f64>,
     /// Send nothing, and measure what Redis and the pods use meanwhile.
     #[arg(long, conflicts_with_all = ["messages", "rate", "warm_up", "preload", "ramp"])]
@@ -45,7 +49,12 @@ pub struct BenchArgs {
     #[arg(long, default_value = "destination")]
     pub ordering: OrderingArg,
     /// Destinations, in turn.
-    #[arg(long, default_value_t = 1, default_value_if("failover", ArgPredicate::IsPresent, "20"))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        default_value_if("case", "sparse", "1000"),
+        default_value_if("failover", ArgPredicate::IsPresent, "20")
+    )]
     #[arg(value_parser = value_parser!(u64).range(1..=100_000))]
     pub destinations: u64,
     /// Ordering keys of each destination, in turn (over TCP in JSON envelopes).
@@ -59,16 +68,16 @@ pub struct BenchArgs {
     #[arg(default_value_if("failover", ArgPredicate::IsPresent, "none"))]
     pub transform: TransformArg,
     /// The shortest work, in microseconds (waiting; timers round up to whole milliseconds).
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, default_value_if("case", "sparse", "5000"))]
     pub work_min_us: u64,
     /// The longest work, in microseconds.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, default_value_if("case", "sparse", "5000"))]
     pub work_max_us: u64,
     /// Messages in work at once, in each processor.
     #[arg(long, default_value_t = 256, value_parser = value_parser!(u64).range(1..=100_000))]
     pub concurrency: u64,
     /// How messages come in.
-    #[arg(long = "in", default_value = "tcp")]
+    #[arg(long = "in", default_value = "tcp", default_value_if("case", "sparse", "http-batch"))]
     pub way_in: Transport,
     /// How they go out.
     #[arg(long = "out", default_value = "tcp")]
@@ -83,13 +92,18 @@ pub struct BenchArgs {
     #[arg(long, default_value = "length")]
     pub framing: FramingArg,
     /// Ingest processes.
-    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=64))]
+    #[arg(long, default_value_t = 1, default_value_if("case", "sparse", "3"), value_parser = value_parser!(u64).range(1..=64))]
     pub ingest: u64,
     /// Processor processes; none with --transform none, unless given.
-    #[arg(long, value_parser = value_parser!(u64).range(0..=64))]
+    #[arg(long, default_value_if("case", "sparse", "3"), value_parser = value_parser!(u64).range(0..=64))]
     pub processors: Option<u64>,
     /// Sender processes.
-    #[arg(long, default_value_t = 1, default_value_if("failover", ArgPredicate::IsPresent, "2"))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        default_value_if("case", "sparse", "3"),
+        default_value_if("failover", ArgPredicate::IsPresent, "2")
+    )]
     #[arg(value_parser = value_parser!(u64).range(1..=64))]
     pub senders: u64,
     /// Settled messages that the log of each destination holds.
@@ -127,6 +141,14 @@ pub struct BenchArgs {
     /// destinations.
     #[arg(long, value_name = "FIELD=VALUE")]
     pub set: Vec<String>,
+}
+
+/// A case by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CaseArg {
+    /// Many quiet destinations.
+    Sparse,
 }
 
 /// A way in or out.

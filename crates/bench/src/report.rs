@@ -100,6 +100,8 @@ pub struct Figures {
 pub struct Calls {
     pub scripts: f64,
     pub commands: f64,
+    /// Calls of scripts by the processes for each call to Redis; not with `--preload`.
+    pub blocks_per_call: Option<f64>,
 }
 
 /// One command of Redis.
@@ -232,6 +234,8 @@ impl Figures {
             redis_calls_per_message: Calls {
                 scripts: rounded(scripts as f64 / count, 4),
                 commands: rounded(commands as f64 / count, 4),
+                blocks_per_call: (used.blocks > 0)
+                    .then(|| rounded(used.blocks as f64 / scripts.max(1) as f64, 2)),
             },
             redis_commands: commands_of(used, count),
         }

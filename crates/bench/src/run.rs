@@ -25,7 +25,7 @@ use super::{
     receive::{Arrived, Receivers, Tally},
     report::{Figures, Preload, Report, Settings, Step, rounded},
     setup,
-    usage::Usage,
+    usage::{self, Usage},
     verify::{Verified, judge},
 };
 
@@ -185,10 +185,12 @@ impl Bench<'_> {
     ) -> anyhow::Result<(Verified, Usage, Duration)> {
         let phase = Phase { base: self.base, ..phase };
         self.progress.follow(what, &self.load, &self.tally);
+        let blocks_before = usage::blocks(self.harness).await;
         let before = Usage::now(self.harness).await?;
         let sent = self.load.send(phase).await?;
         self.arrivals(accepted(&sent)).await;
-        let used = Usage::now(self.harness).await?.since(&before);
+        let mut used = Usage::now(self.harness).await?.since(&before);
+        used.blocks = usage::blocks(self.harness).await.saturating_sub(blocks_before);
         let (judged, _, late) = self.judge(phase, sent);
         Ok((judged, used, late))
     }

@@ -90,10 +90,12 @@ impl Figures {
         names.clone().try_for_each(|name| write!(f, " {:>10.2}", busy(name)))?;
         let (main, children) = (self.redis_main_us_per_message, self.redis_children_us_per_message);
         let calls = &self.redis_calls_per_message;
+        let blocks = calls.blocks_per_call.map(|blocks| format!(" (of {blocks:.2} blocks)"));
+        let blocks = blocks.unwrap_or_default();
         writeln!(
             f,
             "\nRedis: main thread {main:.2} µs a message ({:.2} cores), beside it children \
-             {children:.2} µs;\n{:.4} script calls and {:.2} commands a message.",
+             {children:.2} µs;\n{:.4} script calls{blocks} and {:.2} commands a message.",
             busy("redis_main"),
             calls.scripts,
             calls.commands

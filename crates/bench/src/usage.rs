@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use reseq::harness::Harness;
+use reseq::harness::{Harness, metrics};
 
 /// The roles whose processes are looked at; `bench` is this process.
 pub const ROLES: [&str; 4] = ["ingest", "processor", "sender", "bench"];
@@ -20,6 +20,9 @@ pub struct Usage {
     pub roles: [Duration; 4],
     /// Redis, by its own word.
     pub redis: Redis,
+    /// How many times the processes have called a script. Several of these are one call to Redis, if they go
+    /// together as blocks. 0 where it is not asked for.
+    pub blocks: u64,
 }
 
 /// What Redis says of itself.
@@ -45,14 +48,15 @@ impl Usage {
             "bench" => cpu_of(std::process::id()),
             _ => harness.of_role(role).map(|process| cpu_of(process.id())).sum(),
         });
-        Ok(Usage { roles, redis })
+        Ok(Usage { roles, redis, blocks: 0 })
     }
 
     /// What was used since an earlier look.
     pub fn since(&self, before: &Usage) -> Usage {
         let mut roles = self.roles;
         roles.iter_mut().zip(before.roles).for_each(|(now, then)| *now = now.saturating_sub(then));
-        Usage { roles, redis: self.redis.since(&before.redis) }
+        let blocks = self.blocks.saturating_sub(before.blocks);
+        Usage { roles, redis: self.redis.since(&before.redis), blocks }
     }
 }
 
@@ -115,6 +119,16 @@ impl Redis {
             if is_script(name) { (scripts + calls, others) } else { (scripts, others + calls) }
         })
     }
+}
+
+/// How many times all processes have called a script. To ask costs them time, so it is not a part of each look.
+pub async fn blocks(harness: &Harness) -> u64 {
+    let processes = ROLES.into_iter().flat_map(|role| harness.of_role(role));
+    let mut sum = 0.0;
+    for process in processes {
+        sum += metrics::script_calls(harness.client(), &process.url).await.unwrap_or_default();
+    }
+    sum as u64
 }
 
 /// The CPU time that a process has used, all its threads together; zero where it cannot be told.

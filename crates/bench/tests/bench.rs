@@ -63,6 +63,19 @@ async fn preloaded_each_by_itself_over_http_without_order() {
 }
 
 #[tokio::test]
+async fn the_sparse_case_is_many_destinations_and_says_how_many_blocks_a_call_has() {
+    let small = ["--case", "sparse", "--destinations", "20", "--rate", "200", "--seconds", "1"];
+    let report = bench(&small).await;
+    is_well(&report, 200);
+    let settings = &report["settings"];
+    assert_eq!((&settings["destinations"], &settings["senders"]), (&20.into(), &3.into()));
+    assert_eq!((&settings["in"], &settings["work_min_us"]), (&"http-batch".into(), &5000.into()));
+    // Each message needs several calls, and a call has at least one block.
+    let calls = &report["redis_calls_per_message"];
+    assert!(calls["blocks_per_call"].as_f64() >= Some(0.9), "{report}");
+}
+
+#[tokio::test]
 async fn a_ramp_is_drawn() {
     let directory = tempfile::tempdir().unwrap();
     let picture = directory.path().join("new/ramp.svg");

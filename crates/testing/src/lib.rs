@@ -1,6 +1,8 @@
 //! What the test programs share: real servers, pods and receivers ([`support`]), calls of single scripts
-//! ([`scripts`]), the reference model ([`model`]) and the small worlds ([`small`]).
+//! ([`scripts`]), the reference model ([`model`]), the small worlds ([`small`]), and calls
+//! that run many blocks ([`blocks`]).
 
+pub mod blocks;
 pub mod model;
 pub mod scripts;
 pub mod small;

@@ -131,6 +131,7 @@ impl Store {
         for (which, part, body) in bodies {
             call.arg(which).arg(part.suffix()).arg(body.as_deref().unwrap_or_default());
         }
+        call.of_messages(completions.len());
         let exceptions = self.run::<Vec<(usize, Status)>>(&call).await;
         let damaged = exceptions.iter().flatten().filter(|(_, status)| *status == Status::Damaged);
         let mut damaged_keys = BTreeSet::new();

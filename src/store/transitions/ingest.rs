@@ -207,6 +207,7 @@ impl Store {
         for (which, seen, options) in &batch.more {
             call.arg(*which).arg(seen).arg(options);
         }
+        call.of_messages(batch.arrivals.len());
         // Boxed: the callers' futures would nest too deep for the compiler.
         let answer = Box::pin(self.run_durably(&call, destination.durability)).await;
         let answer = answer.and_then(|(answer, confirmed)| {

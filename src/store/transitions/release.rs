@@ -167,6 +167,8 @@ impl Store {
         for key in lanes.iter().flat_map(|lane| &lane.settled.idempotency_keys) {
             call.arg(key);
         }
+        let settled: usize = lanes.iter().map(|lane| lane.settled.count).sum();
+        call.of_messages(settled.max(lanes.len()));
         let mut answer =
             self.learned(entry.partition, self.run::<Vec<Value>>(&call).await)?.into_iter();
         let withdrawals = answer.next().ok_or_else(|| unexpected("release"))?;

@@ -42,16 +42,21 @@ pub async fn compare(
         settled: Settled::new(),
         dump: Dump::default(),
         trace: Vec::new(),
+        together: Vec::new(),
+        before: State::default(),
     };
     for op in CallSequences::beginning() {
         both.check(&op, false, false).await?;
     }
     for draw in draws {
-        if let Some((op, memory_full)) = both.callers.resolve(draw, &both.state) {
+        let Some((op, memory_full)) = both.callers.resolve(draw, &both.state) else { continue };
+        if draw.waits || !both.together.is_empty() {
+            both.check_together(op, draw.waits).await?;
+        } else {
             both.check(&op, memory_full, draw.kind == Kind::Repeat).await?;
         }
     }
-    Ok(())
+    both.end_together().await
 }
 
 /// Removes operations that are not needed for the failure. Returns the failure of the shortest
@@ -85,46 +90,28 @@ struct Both<'a> {
     settled: Settled,
     dump: Dump,
     trace: Vec<(Op, Reply)>,
+    /// Operations that have run on the model, and go to Redis together.
+    together: Vec<Op>,
+    /// The state before the first of them.
+    before: State,
 }
 
 impl Both<'_> {
     /// Runs an operation on both sides and compares.
     async fn check(&mut self, op: &Op, memory_full: bool, repeat: bool) -> Result<(), String> {
-        self.operations.fetch_add(1, Relaxed);
         let before = self.state.clone();
-        let expected = step(&mut self.state, op, memory_full);
-        self.trace.push((op.clone(), expected.clone()));
-        let fail = |trace: &[(Op, Reply)], what: String| {
-            let lines = trace.iter().map(|(op, reply)| format!("\n{op:?} -> {reply:?}"));
-            Err(format!("{what}\nafter{}", lines.collect::<String>()))
-        };
+        let expected = self.step(op, memory_full);
         let found = self.real.apply(op, memory_full, &self.state).await;
         if found != expected {
-            return fail(&self.trace, format!("answered {found:?}"));
+            return self.fail(format!("answered {found:?}"));
         }
-        let dump = self.real.dump().await;
-        // Destinations that neither side has changed were equal before.
-        let names = touched((&before, &self.dump), (&self.state, &dump));
-        let snapshot = of_real(self.real, &dump, &names).await;
-        if let Some(lines) = difference(&of_model(&self.state, &names), &snapshot) {
-            return fail(&self.trace, lines);
-        }
-        if let Some(broken) = self.state.broken_invariant() {
-            return fail(&self.trace, broken);
-        }
-        if let Some(broken) = self.tally.transitions.tell(op, &expected, &before, &self.state) {
-            return fail(&self.trace, broken);
-        }
-        if let Some(broken) = self.broken_order(op, &expected, &before) {
-            return fail(&self.trace, broken);
-        }
-        let changed = dump.digest != self.dump.digest;
+        let changed = self.compare_states(&before).await?;
+        self.check_step(op, &expected, &before)?;
         let refused = matches!(expected, Reply::Refused(_)) && before == self.state;
         // A repeated claim halts messages that were damaged meanwhile.
         if (refused || repeat && !memory_full && before == self.state) && changed {
-            return fail(&self.trace, "a refused or repeated call changed something".to_owned());
+            return self.fail("a refused or repeated call changed something".to_owned());
         }
-        self.dump = dump;
         if repeat {
             self.tally.count("repeated call");
             if self.trace.len() > 1
@@ -136,6 +123,88 @@ impl Both<'_> {
         self.tally.tell(op, &expected, &before, &self.state);
         self.callers.learn(op, &expected, &self.state);
         Ok(())
+    }
+
+    /// Runs an operation on the model, and later on Redis, together with those after it: its call gets the same answer
+    /// as after the calls before it.
+    async fn check_together(&mut self, op: Op, waits: bool) -> Result<(), String> {
+        let is_other = |first: &Op| is_ingest(first) != is_ingest(&op);
+        if self.together.first().is_some_and(is_other) || !self.real.can_begin(&op) {
+            self.end_together().await?;
+        }
+        if !may_go_together(&op) {
+            self.end_together().await?;
+            return self.check(&op, false, false).await;
+        }
+        let before = self.state.clone();
+        let expected = self.step(&op, false);
+        self.check_step(&op, &expected, &before)?;
+        self.tally.tell(&op, &expected, &before, &self.state);
+        self.callers.learn(&op, &expected, &self.state);
+        let has_new_epoch = before.epoch != self.state.epoch;
+        if self.together.is_empty() {
+            self.before = before;
+        }
+        self.together.push(op);
+        if !waits || has_new_epoch {
+            self.end_together().await?;
+        }
+        Ok(())
+    }
+
+    /// Runs those that wait on Redis, and compares.
+    async fn end_together(&mut self) -> Result<(), String> {
+        let (ops, before) = (std::mem::take(&mut self.together), std::mem::take(&mut self.before));
+        if ops.is_empty() {
+            return Ok(());
+        }
+        let found = self.real.apply_together(&ops, &self.state).await;
+        let expected = self.trace[self.trace.len() - ops.len()..].iter().map(|(_, reply)| reply);
+        if !found.iter().eq(expected) {
+            return self.fail(format!("the last {}, together, answered {found:?}", ops.len()));
+        }
+        self.compare_states(&before).await?;
+        // The first goes on its own.
+        if ops.len() > 2 {
+            self.tally.count("calls together");
+        }
+        Ok(())
+    }
+
+    /// Runs an operation on the model.
+    fn step(&mut self, op: &Op, memory_full: bool) -> Reply {
+        self.operations.fetch_add(1, Relaxed);
+        let expected = step(&mut self.state, op, memory_full);
+        self.trace.push((op.clone(), expected.clone()));
+        expected
+    }
+
+    fn fail<T>(&self, what: String) -> Result<T, String> {
+        let lines = self.trace.iter().map(|(op, reply)| format!("\n{op:?} -> {reply:?}"));
+        Err(format!("{what}\nafter{}", lines.collect::<String>()))
+    }
+
+    /// Compares the whole states. Returns whether Redis holds anything else than before.
+    async fn compare_states(&mut self, before: &State) -> Result<bool, String> {
+        let dump = self.real.dump().await;
+        // Destinations that neither side has changed were equal before.
+        let names = touched((before, &self.dump), (&self.state, &dump));
+        let snapshot = of_real(self.real, &dump, &names).await;
+        if let Some(lines) = difference(&of_model(&self.state, &names), &snapshot) {
+            return self.fail(lines);
+        }
+        let changed = dump.digest != self.dump.digest;
+        self.dump = dump;
+        Ok(changed)
+    }
+
+    /// Checks what must hold after each operation.
+    fn check_step(&mut self, op: &Op, expected: &Reply, before: &State) -> Result<(), String> {
+        let broken = self.state.broken_invariant();
+        let broken =
+            broken.or_else(|| self.tally.transitions.tell(op, expected, before, &self.state));
+        let broken = broken.or_else(|| self.broken_order(op, expected, before));
+        broken.map_or(Ok(()), |broken| self.fail(broken))
     }
 
     /// Checks that each run is the front of its lane, and that settled positions ascend, across
@@ -167,4 +236,13 @@ impl Both<'_> {
         }
         None
     }
+}
+
+fn is_ingest(op: &Op) -> bool {
+    matches!(op, Op::Ingest { .. })
+}
+
+/// True if its call may run as a block, together with others.
+fn may_go_together(op: &Op) -> bool {
+    is_ingest(op) || matches!(op, Op::Claim { .. } | Op::Complete { .. } | Op::Release { .. })
 }

@@ -15,6 +15,8 @@ pub struct Draw {
     pub caller: usize,
     pub many: Vec<(u8, u8, u8)>,
     pub twist: Twist,
+    /// Waits for the next one, to go to Redis together with it.
+    pub waits: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +95,13 @@ const KINDS: [(u32, Kind); 30] = [
     (1, Kind::Late),
 ];
 
+/// Operations whose calls may go to Redis together. Those of ingest go together, too, but not with these.
+const TOGETHER: [Kind; 4] = [Kind::Claim, Kind::Complete, Kind::Complete, Kind::Release];
+/// One in so many times, some operations go together.
+const TOGETHER_ONE_IN: u32 = 12;
+/// The most operations that go together.
+const TOGETHER_MAX: usize = 7;
+
 /// The weights of the twists.
 const TWISTS: [(u32, Twist); 4] = [
     (40, Twist::Nothing),
@@ -113,7 +122,30 @@ pub fn draws_with_more_of(rng: &mut StdRng, most: usize, wanted: &[Kind]) -> Vec
         false => (weight, kind),
     });
     let count = rng.random_range(1..most);
-    (0..count).map(|_| draw(rng, &kinds)).collect()
+    let mut all = Vec::with_capacity(count);
+    while all.len() < count {
+        if rng.random_range(0..TOGETHER_ONE_IN) > 0 {
+            all.push(draw(rng, &kinds));
+            continue;
+        }
+        let some: &[Kind] = if rng.random() { &[Kind::Ingest] } else { &TOGETHER };
+        let kinds: Vec<_> = some.iter().map(|kind| (1, *kind)).collect();
+        let together = (0..rng.random_range(2..=TOGETHER_MAX)).map(|_| draw(rng, &kinds));
+        all.extend(together.map(|one| Draw {
+            twist: without_limits(one.twist),
+            waits: true,
+            ..one
+        }));
+        if let Some(last) = all.last_mut() {
+            last.waits = false;
+        }
+    }
+    all
+}
+
+/// A limit of memory would hold for those that go together with this one, too.
+fn without_limits(twist: Twist) -> Twist {
+    if twist == Twist::MemoryFull { Twist::Nothing } else { twist }
 }
 
 fn draw(rng: &mut StdRng, kinds: &[(u32, Kind)]) -> Draw {
@@ -124,6 +156,7 @@ fn draw(rng: &mut StdRng, kinds: &[(u32, Kind)]) -> Draw {
         caller: rng.random_range(0..CALLERS),
         many: (0..many).map(|_| rng.random()).collect(),
         twist: one_of(rng, &TWISTS),
+        waits: false,
     }
 }
 

@@ -6,6 +6,7 @@ mod harm;
 mod keep;
 mod words;
 
+use ask::Told;
 pub use ask::{GIVEN_UP, REASON};
 #[allow(unused_imports)] // Only who goes back names it.
 pub use keep::Kept;
@@ -15,16 +16,20 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
+use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use reseq::{
     config,
     domain::{Destination, OnExhausted, Processing, Sequence, Stamped, Tombstone},
-    store::{CatalogEntry as StoreKnown, DeadLetter, Keys, LogEntry, OwnerToken, Paused, Store},
+    store::{
+        CatalogEntry as StoreKnown, DeadLetter, Keys, LogEntry, OwnerToken, Paused, Store,
+        StoreError,
+    },
 };
 use sha2::{Digest, Sha256};
 
 use super::{
-    op::{CatalogEntry, Op, Refusal, Reply},
+    op::{CatalogEntry, Op, Refusal, Reply, Token},
     snapshot::Fields,
     state::{Definition, Name, State},
 };
@@ -399,9 +404,34 @@ impl Real {
         if let Err(problem) = self.learn(state).await {
             return Reply::Refused(Refusal::Other(problem));
         }
+        self.reply(answer)
+    }
+
+    fn reply(&mut self, answer: Result<Told, StoreError>) -> Reply {
         match answer {
             Ok(told) => told(self),
             Err(error) => Reply::Refused(self.refusal(error)),
         }
+    }
+
+    /// True if an operation needs nothing from the answers of operations that have not run yet.
+    pub fn can_begin(&self, op: &Op) -> bool {
+        let is_known = |token: &Token| self.secrets.contains_key(&token.secret);
+        match op {
+            Op::Complete { items, .. } => items.iter().all(|(token, _)| is_known(token)),
+            _ => true,
+        }
+    }
+
+    /// Runs operations on Redis whose calls may go together: the first on its own, the others in one call. The model
+    /// says that they lead to `state`.
+    pub async fn apply_together(&mut self, ops: &[Op], state: &State) -> Vec<Reply> {
+        let calls = ops.iter().map(|op| self.begin(op).expect("it goes together with others"));
+        let calls: Vec<_> = calls.collect();
+        let answers = join_all(calls).await;
+        if let Err(problem) = self.learn(state).await {
+            return vec![Reply::Refused(Refusal::Other(problem))];
+        }
+        answers.into_iter().map(|answer| self.reply(answer)).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! One call of the store per operation, with the answer in the model's types.
 
+use std::pin::Pin;
+
 use reseq::{
     domain::{Arrival, ErrorKind, LeaseToken, Sequence, Stage, State},
     redis_client::ClientError,
@@ -25,6 +27,8 @@ pub const REASON: &str = "why";
 pub const GIVEN_UP: &str = "its attempts were used up";
 /// An answer that can be translated once its epochs and versions are known.
 pub type Told = Box<dyn FnOnce(&mut Real) -> Reply>;
+/// A call that has begun.
+pub(super) type Asked = Pin<Box<dyn Future<Output = Result<Told, StoreError>>>>;
 
 fn told(reply: Reply) -> Result<Told, StoreError> {
     Ok(Box::new(move |_| reply))
@@ -38,9 +42,10 @@ fn sequences_of(members: &[String]) -> Vec<Sequence> {
 }
 
 impl Real {
-    pub(super) async fn ask(&mut self, op: &Op) -> Result<Told, StoreError> {
+    /// Begins one of the calls that may go to Redis together with others; `None` for another operation.
+    pub(super) fn begin(&mut self, op: &Op) -> Option<Asked> {
         let store = self.store.clone();
-        match op {
+        Some(match op {
             Op::Ingest { call, known, epoch, arrivals } => {
                 let arrival = |one: &op::Arrival| {
                     let epoch = one.redrive.map_or(0, |redrive| self.actual_epoch(redrive.epoch));
@@ -48,31 +53,67 @@ impl Real {
                 };
                 let arrivals: Vec<Arrival> = arrivals.iter().map(arrival).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
-                let all: Vec<&Arrival> = arrivals.iter().collect();
-                let results =
-                    store.ingest(&caller, &known, self.actual_epoch(*epoch), &all).await?;
-                Ok(Box::new(|real| {
-                    Reply::Ingested(results.into_iter().map(|one| real.ingested(one)).collect())
-                }))
+                let epoch = self.actual_epoch(*epoch);
+                Box::pin(async move {
+                    let all: Vec<&Arrival> = arrivals.iter().collect();
+                    let results = store.ingest(&caller, &known, epoch, &all).await?;
+                    let told: Told = Box::new(|real| {
+                        Reply::Ingested(results.into_iter().map(|one| real.ingested(one)).collect())
+                    });
+                    Ok(told)
+                })
             }
             Op::Claim { call, known, min, max } => {
                 let (caller, known) = (self.caller(call), self.known_of(known));
-                let claimed = store.claim(&caller, &known, *min..=*max, LONG).await?;
-                let name = call.secret();
-                Ok(Box::new(move |real| {
-                    for (token, _) in &claimed.messages {
-                        real.secrets.insert(name.clone(), token.secret.to_string());
-                    }
-                    let given = claimed.messages.iter().map(|(_, message)| real.given(message));
-                    Reply::Claimed(given.collect())
-                }))
+                let (name, count) = (call.secret(), *min..=*max);
+                Box::pin(async move {
+                    let claimed = store.claim(&caller, &known, count, LONG).await?;
+                    let told: Told = Box::new(move |real| {
+                        for (token, _) in &claimed.messages {
+                            real.secrets.insert(name.clone(), token.secret.to_string());
+                        }
+                        let given = claimed.messages.iter().map(|(_, message)| real.given(message));
+                        Reply::Claimed(given.collect())
+                    });
+                    Ok(told)
+                })
             }
             Op::Complete { call, known, items } => {
                 let complete = |(token, output)| self.completion(known.name, token, output);
                 let items: Vec<Completion> =
                     items.iter().map(|(token, output)| complete((token, output))).collect();
                 let (caller, known) = (self.caller(call), self.known_of(known));
-                told(Reply::Statuses(store.complete(&caller, &known, &items).await?))
+                Box::pin(async move {
+                    told(Reply::Statuses(store.complete(&caller, &known, &items).await?))
+                })
+            }
+            Op::Release { who, epoch, known, lanes } => {
+                let owner = self.owner(*who, *epoch);
+                let request = |one| request(one, known.definition.log_max > 0);
+                let lanes: Vec<StoreRequest> = lanes.iter().map(request).collect();
+                let known = self.known_of(known);
+                Box::pin(async move {
+                    let released = store.release(&owner, &known, &lanes).await?;
+                    let told: Told = Box::new(move |real| {
+                        let run = |run: reseq::store::LaneRun| Run {
+                            wait: until(run.wait),
+                            messages: run.messages.iter().map(|one| real.given(one)).collect(),
+                        };
+                        let runs = released.runs.into_iter().map(run).collect();
+                        Reply::Runs { withdrawals: released.withdrawals, runs }
+                    });
+                    Ok(told)
+                })
+            }
+            _ => return None,
+        })
+    }
+
+    pub(super) async fn ask(&mut self, op: &Op) -> Result<Told, StoreError> {
+        let store = self.store.clone();
+        match op {
+            Op::Ingest { .. } | Op::Claim { .. } | Op::Complete { .. } | Op::Release { .. } => {
+                self.begin(op).expect("it is one of these").await
             }
             Op::Fail { call, known, items } => {
                 let fail = |failure: &Failure| Failed {
@@ -131,20 +172,6 @@ impl Real {
                 Ok(Box::new(move |real| Reply::Resigned {
                     was_owned: resigned.was_owned,
                     epoch: real.epoch(resigned.epoch),
-                }))
-            }
-            Op::Release { who, epoch, known, lanes } => {
-                let owner = self.owner(*who, *epoch);
-                let request = |one| request(one, known.definition.log_max > 0);
-                let lanes: Vec<StoreRequest> = lanes.iter().map(request).collect();
-                let released = store.release(&owner, &self.known_of(known), &lanes).await?;
-                let withdrawals = released.withdrawals;
-                Ok(Box::new(move |real| {
-                    let run = |run: reseq::store::LaneRun| Run {
-                        wait: until(run.wait),
-                        messages: run.messages.iter().map(|message| real.given(message)).collect(),
-                    };
-                    Reply::Runs { withdrawals, runs: released.runs.into_iter().map(run).collect() }
                 }))
             }
             Op::Postpone { refused, wait: time } => {

@@ -1,0 +1,181 @@
+//! Blocks of several partitions in one call. Each partition has an epoch, an owner and a schema of its own, and each
+//! caller gets the answer to its own block.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use reseq::{
+    config,
+    domain::{Arrival, Body, Destination, Message, Position, TransformKind},
+    store::{
+        CatalogEntry, Claimed, Completion, Ingested, LaneRequest, Owner, OwnerToken, Paused,
+        Settled, Status, Store, StoreError,
+    },
+};
+
+use crate::support::redis::TestRedis;
+
+const LONG: Duration = Duration::from_secs(3600);
+/// How many destinations; each is in another partition.
+const DESTINATIONS: usize = 6;
+/// This one has a definition that its callers do not know.
+const STALE: usize = 3;
+
+struct Case {
+    known: CatalogEntry,
+    owner: Owner,
+}
+
+/// Passes messages through all transitions that may run together, each time for all destinations in one call. Says
+/// what is wrong.
+pub async fn many_partitions() -> Result<(), String> {
+    let redis = TestRedis::start().await;
+    let settings = config::Redis { url: redis.url().to_owned(), ..config::Redis::default() };
+    let (store, _) = Store::open(&settings, LONG).await.map_err(|error| format!("{error:?}"))?;
+    let cases = cases(&store, &redis).await;
+
+    let (arrivals, arrival) = (vec![arrival("a"), arrival("b")], arrival("c"));
+    let ingested = join_all(cases.iter().enumerate().map(|(number, case)| {
+        let caller = store.unique_caller("ingest");
+        // So that no two have the same answer.
+        let all: Vec<&Arrival> = arrivals.iter().chain([&arrival; 9][..number].to_vec()).collect();
+        let store = &store;
+        async move { store.ingest(&caller, &case.known, case.owner.epoch, &all).await }
+    }))
+    .await;
+    for (number, answer) in ingested.into_iter().enumerate() {
+        let epoch = cases[number].owner.epoch;
+        let stamped = |sequence| Ingested::Stamped(Position { epoch, sequence });
+        let expected: Vec<_> = (1..=number as u64 + 2).map(stamped).collect();
+        match answer {
+            Err(StoreError::StaleDefinition) if number == STALE => {}
+            Ok(found) if number != STALE && found == expected => {}
+            other => return Err(format!("ingest {number}: {other:?}")),
+        }
+    }
+
+    let claims = cases.iter().map(|case| {
+        let caller = store.unique_caller("claim");
+        let store = &store;
+        async move { store.claim(&caller, &case.known, 1..=100, LONG).await }
+    });
+    let mut claimed = Vec::new();
+    for (number, answer) in join_all(claims).await.into_iter().enumerate() {
+        let name = &cases[number].known.destination.name;
+        let is_whole = |claimed: &Claimed| {
+            claimed.messages.len() == number + 2
+                && claimed.messages.iter().all(|(token, _)| token.destination == *name)
+        };
+        claimed.push(match answer {
+            Err(StoreError::StaleDefinition) if number == STALE => Claimed::default(),
+            Ok(claimed) if number != STALE && is_whole(&claimed) => claimed,
+            other => return Err(format!("claim {number}: {other:?}")),
+        });
+    }
+
+    let completions = claimed.into_iter().zip(&cases).map(|(claimed, case)| {
+        let complete = |(token, output)| Completion { token, output, is_unchanged: true };
+        let all: Vec<_> = claimed.messages.into_iter().map(complete).collect();
+        let caller = store.unique_caller("complete");
+        let store = &store;
+        async move { store.complete(&caller, &case.known, &all).await }
+    });
+    for (number, answer) in join_all(completions).await.into_iter().enumerate() {
+        match answer {
+            // It has claimed nothing, and a call without messages fails: in the middle of its transition.
+            Err(StoreError::Failed(_)) if number == STALE => {}
+            Ok(found) if number != STALE && found == vec![Status::Ok; number + 2] => {}
+            other => return Err(format!("complete {number}: {other:?}")),
+        }
+    }
+
+    let lanes = [LaneRequest { key: None, settled: Settled::default(), held_upto: 0, limit: 100 }];
+    let releases = cases.iter().map(|case| store.release(&case.owner, &case.known, &lanes));
+    for (number, answer) in join_all(releases).await.into_iter().enumerate() {
+        match answer {
+            Err(StoreError::StaleDefinition) if number == STALE => {}
+            Ok(found) if number != STALE && found.runs[0].messages.len() == number + 2 => {}
+            other => return Err(format!("release {number}: {other:?}")),
+        }
+    }
+    // One owner is another one's: only its call is refused.
+    let foreign = Owner { token: cases[0].owner.token.clone(), epoch: cases[2].owner.epoch };
+    let releases = cases.iter().enumerate().map(|(number, case)| {
+        let owner = if number == 2 { &foreign } else { &case.owner };
+        store.release(owner, &case.known, &lanes)
+    });
+    for (number, answer) in join_all(releases).await.into_iter().enumerate() {
+        match (number, answer) {
+            (2, Err(StoreError::NotOwner)) | (STALE, Err(StoreError::StaleDefinition)) => {}
+            (2 | STALE, other) => return Err(format!("release {number}: {other:?}")),
+            (_, Ok(_)) => {}
+            (_, other) => return Err(format!("release {number}: {other:?}")),
+        }
+    }
+    newer_schema(&store, &redis, &cases).await
+}
+
+/// One partition has a newer schema: only its blocks are refused.
+async fn newer_schema(store: &Store, redis: &TestRedis, cases: &[Case]) -> Result<(), String> {
+    let key = store.keys().partition(cases[1].known.partition).epoch();
+    redis.ask::<u64>(&["HSET", &key, "schema", "9"]).await.expect("the partition has an epoch");
+    let claims = cases.iter().map(|case| {
+        let caller = store.unique_caller("claim");
+        async move { store.claim(&caller, &case.known, 1..=100, LONG).await }
+    });
+    for (number, answer) in join_all(claims).await.into_iter().enumerate() {
+        match (number, answer) {
+            (1, Err(StoreError::NewerSchema(9))) => {}
+            (STALE, Err(StoreError::StaleDefinition)) => {}
+            (1 | STALE, other) => return Err(format!("claim {number}: {other:?}")),
+            (_, Ok(_)) => {}
+            (_, other) => return Err(format!("claim {number}: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// Destinations in partitions whose epochs and owners differ.
+async fn cases(store: &Store, redis: &TestRedis) -> Vec<Case> {
+    let (mut cases, mut partitions) = (Vec::<Case>::new(), Vec::new());
+    for number in 0.. {
+        let name = format!("destination-{number}");
+        let mut destination = Destination::new(name.parse().unwrap(), "tcp://127.0.0.1:1");
+        destination.transform.kind = TransformKind::Http;
+        let partition = destination.name.partition(store.keys().partitions());
+        if partitions.contains(&partition) {
+            continue;
+        }
+        partitions.push(partition);
+        // As after a failover: each partition begins an epoch of its own.
+        let key = store.keys().partition(partition).epoch();
+        let raised = (1_900_000_000_000_u64 + number * 1000).to_string();
+        redis.ask::<u64>(&["HSET", &key, "epoch", &raised]).await.unwrap();
+        let defined = store.define(&destination).await.unwrap();
+        let token = OwnerToken::random();
+        let epoch = store.acquire_partition(partition, &token, LONG).await.unwrap().epoch;
+        let is_stale = cases.len() == STALE;
+        let known = CatalogEntry {
+            destination,
+            version: defined.version - u64::from(is_stale),
+            partition,
+            paused: Paused::default(),
+            born: defined.born,
+        };
+        cases.push(Case { known, owner: Owner { token, epoch } });
+        if cases.len() == DESTINATIONS {
+            break;
+        }
+    }
+    cases
+}
+
+fn arrival(text: &str) -> Arrival {
+    Arrival::of(Message {
+        id: text.to_owned(),
+        key: None,
+        headers: Vec::new(),
+        body: Body { content_type: "text/plain".into(), bytes: text.to_owned().into() },
+        received_ms: 0,
+    })
+}

@@ -1,0 +1,57 @@
+-- Runs many blocks in one call. A block is one transition with KEYS and ARGV of its own. This is the end of a
+-- script that src/store/scripts.rs composes: before it are the includes, `transitions` (functions) and `rights`
+-- (their checks of the user's rights), both by number. Transitions and includes read the KEYS and ARGV of the
+-- block that runs. What they read once a call (the time, the server's identity, the keys epoch and owner of a
+-- partition) is in the includes.
+--
+-- KEYS of the call: those of the blocks, in order. ARGV, per block: the number of its transition, how many keys
+-- and how many arguments it has, the arguments. Returns, per block in order: 1 and its answer, or 0 and its
+-- error as a text. Blocks at the end for which nothing is returned have not run.
+
+-- When the answers have this size, the blocks that are left run in another call.
+local ANSWERS_SIZE_MAX = 262144
+
+-- About the bytes of an answer.
+local function size_of(answer)
+  local size = 16
+  for i = 1, #answer do
+    local one = answer[i]
+    local kind = type(one)
+    size = size + (kind == 'string' and #one + 16 or kind == 'table' and size_of(one) or 16)
+  end
+  return size
+end
+
+-- The text of an error that was returned or raised.
+local function error_text(problem)
+  if type(problem) == 'table' then problem = problem.err end
+  return tostring(problem)
+end
+
+-- For each transition of this call: what its check of the rights returned, or false.
+local checked = {}
+
+-- The answer of the block that KEYS and ARGV are set for. An error ends only this block.
+local function run_block(which)
+  if checked[which] == nil then checked[which] = rights[which]() or false end
+  local lacks_rights = checked[which]
+  if lacks_rights then return 0, error_text(lacks_rights) end
+  local has_ended, answer = pcall(transitions[which])
+  if not has_ended then return 0, error_text(answer) end
+  if type(answer) == 'table' and answer.err then return 0, error_text(answer) end
+  return 1, answer
+end
+
+local answers, answers_size, answered, key_at, arg_at, last_arg = {}, 0, 0, 0, 0, #ALL_ARGV
+while arg_at < last_arg and answers_size <= ANSWERS_SIZE_MAX do
+  local which, key_count = tonumber(ALL_ARGV[arg_at + 1]), tonumber(ALL_ARGV[arg_at + 2])
+  local arg_count = tonumber(ALL_ARGV[arg_at + 3])
+  KEYS = {unpack(ALL_KEYS, key_at + 1, key_at + key_count)}
+  ARGV = {unpack(ALL_ARGV, arg_at + 4, arg_at + 3 + arg_count)}
+  key_at, arg_at = key_at + key_count, arg_at + 3 + arg_count
+  local is_answer, answer = run_block(which)
+  answers[answered + 1], answers[answered + 2] = is_answer, answer
+  answered = answered + 2
+  if type(answer) == 'table' then answers_size = answers_size + size_of(answer) end
+end
+return answers

@@ -1,0 +1,255 @@
+//! One call of a script for many callers. A *block* is the call of one script by one caller, with its own keys,
+//! arguments and answer. A call costs Redis much more than what a small block does: its turn of the event loop, its
+//! read, its answer. So while a call is on its way, the blocks of other callers gather, and go together in the next
+//! one (`together`). If no call is on its way, nothing waits.
+//!
+//! Blocks run together if one script is composed of theirs, and one call may hold their keys: on a cluster those of
+//! one slot, otherwise all. Large blocks and those that must be confirmed by replicas or the disk go on their own, at
+//! once.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use redis::{Cmd, RedisResult, Value, aio::ConnectionLike};
+use tokio::sync::oneshot;
+
+use super::{
+    error::{ClientError, unexpected},
+    script::{Script, ScriptCall, Words, is_missing},
+};
+
+/// The most blocks of one call.
+const BLOCKS_MAX: usize = 64;
+/// The most bytes of keys and arguments of one call (at least one block goes).
+const BYTES_MAX: usize = 256 << 10;
+/// The most messages that the blocks of one call are about (at least one block goes).
+const MESSAGES_MAX: usize = 512;
+/// A block with more bytes, keys and arguments, or messages goes on its own.
+const BLOCK_BYTES_MAX: usize = 16 << 10;
+const BLOCK_WORDS_MAX: usize = 160;
+const BLOCK_MESSAGES_MAX: usize = 64;
+
+/// Those whose blocks may run in one call: the number of the slot, and the composed script.
+pub(super) type Place = (u16, usize);
+
+/// What waits for a call, for each place.
+#[derive(Default)]
+pub(super) struct Companies(Mutex<HashMap<Place, Company>>);
+
+#[derive(Default)]
+struct Company {
+    /// A call is on its way, or about to be.
+    is_busy: bool,
+    waiting: VecDeque<Waiting>,
+}
+
+/// A block whose caller waits for the answer.
+pub(super) struct Waiting {
+    number: usize,
+    words: Arc<Words>,
+    messages: usize,
+    pub(super) reply: oneshot::Sender<Result<Value, ClientError>>,
+}
+
+impl Companies {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Company>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if no call is on its way: then the caller makes one, and calls [`Companies::next`] after it.
+    pub(super) fn begin(&self, place: Place) -> bool {
+        !std::mem::replace(&mut self.lock().entry(place).or_default().is_busy, true)
+    }
+
+    /// What the next call takes. Without it, no call is on its way any more.
+    pub(super) fn next(&self, place: Place) -> Option<Vec<Waiting>> {
+        let mut all = self.lock();
+        let company = all.get_mut(&place)?;
+        let some = take(&mut company.waiting);
+        company.is_busy = !some.is_empty();
+        (!some.is_empty()).then_some(some)
+    }
+
+    /// Adds a block for the next call. True if no call is on its way (any more), as with [`Companies::begin`].
+    pub(super) fn wait(&self, place: Place, one: Waiting) -> bool {
+        let mut all = self.lock();
+        let company = all.entry(place).or_default();
+        company.waiting.push_back(one);
+        !std::mem::replace(&mut company.is_busy, true)
+    }
+
+    /// Those that a call left out are the first of the next.
+    pub(super) fn put_back(&self, place: Place, rest: impl DoubleEndedIterator<Item = Waiting>) {
+        let mut all = self.lock();
+        let company = all.entry(place).or_default();
+        rest.rev().for_each(|one| company.waiting.push_front(one));
+    }
+}
+
+impl Waiting {
+    /// The block of a call, with the number that its script has in the composed one; and what gets its answer.
+    pub(super) fn of(
+        call: &ScriptCall<'_>,
+        number: usize,
+    ) -> (Waiting, oneshot::Receiver<Result<Value, ClientError>>) {
+        let (reply, answer) = oneshot::channel();
+        let (words, messages) = (call.words().clone(), call.messages());
+        (Waiting { number, words, messages, reply }, answer)
+    }
+}
+
+/// True if a call may run as a block. Others go on their own.
+pub(super) fn is_small(call: &ScriptCall<'_>) -> bool {
+    let words = call.words();
+    call.messages() <= BLOCK_MESSAGES_MAX
+        && words.count() <= BLOCK_WORDS_MAX
+        && words.bytes() <= BLOCK_BYTES_MAX
+}
+
+/// As many as one call takes, in order. Leaves out those whose callers have given up.
+fn take(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
+    let (mut some, mut bytes, mut messages) = (Vec::new(), 0, 0);
+    while some.len() < BLOCKS_MAX
+        && let Some(first) = waiting.front()
+    {
+        if !first.reply.is_closed() {
+            (bytes, messages) = (bytes + first.words.bytes(), messages + first.messages);
+            if !some.is_empty() && (bytes > BYTES_MAX || messages > MESSAGES_MAX) {
+                break;
+            }
+        }
+        some.extend(waiting.pop_front().filter(|first| !first.reply.is_closed()));
+    }
+    some
+}
+
+/// A call of a composed script.
+pub(super) struct Blocks {
+    composed: Arc<Script>,
+    all: Vec<(usize, Arc<Words>)>,
+}
+
+impl Blocks {
+    pub(super) fn of(composed: &Arc<Script>, some: &[Waiting]) -> Blocks {
+        let all = some.iter().map(|one| (one.number, one.words.clone())).collect();
+        Blocks { composed: composed.clone(), all }
+    }
+
+    /// The key that decides which node runs the call.
+    pub(super) fn route(&self) -> &[u8] {
+        self.all.first().and_then(|(_, words)| words.keys.first()).map_or(&[], Vec::as_slice)
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(self.all.iter().map(|(_, words)| words.keys.len()).sum::<usize>());
+        for (_, words) in &self.all {
+            command.arg(&words.keys);
+        }
+        for (number, words) in &self.all {
+            command.arg(*number).arg(words.keys.len()).arg(words.args.len()).arg(&words.args);
+        }
+        command
+    }
+
+    pub(super) async fn run(&self, connection: &mut impl ConnectionLike) -> RedisResult<Value> {
+        match self.command("EVALSHA", self.composed.hash()).query_async(connection).await {
+            Err(error) if is_missing(&error) => {
+                self.command("EVAL", self.composed.source()).query_async(connection).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// The answers of the blocks that have run: for each 1 and its answer, or 0 and its error.
+pub(super) fn read_answers(answer: Value) -> Result<Vec<Result<Value, ClientError>>, ClientError> {
+    let Value::Array(parts) = answer else { return Err(unexpected("blocks")) };
+    let mut parts = parts.into_iter();
+    let mut answers = Vec::with_capacity(parts.len() / 2);
+    while let Some(kind) = parts.next() {
+        answers.push(match (kind, parts.next()) {
+            (Value::Int(1), Some(answer)) => Ok(answer),
+            (Value::Int(0), Some(Value::BulkString(text))) => {
+                Err(ClientError::of_block(&String::from_utf8_lossy(&text)))
+            }
+            _ => return Err(unexpected("blocks")),
+        });
+    }
+    Ok(answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Answer = oneshot::Receiver<Result<Value, ClientError>>;
+
+    fn waiting(bytes: usize, messages: usize) -> (Waiting, Answer) {
+        let (reply, answer) = oneshot::channel();
+        let words = Words { keys: Vec::new(), args: vec![vec![0; bytes]] };
+        (Waiting { number: 1, words: Arc::new(words), messages, reply }, answer)
+    }
+
+    /// How many each call takes.
+    fn calls(all: Vec<Waiting>) -> Vec<usize> {
+        let mut queue = VecDeque::from(all);
+        let mut calls = Vec::new();
+        while !queue.is_empty() {
+            calls.push(take(&mut queue).len());
+        }
+        calls
+    }
+
+    #[test]
+    fn a_call_is_limited_in_blocks_bytes_and_messages_and_takes_at_least_one() {
+        let of = |count: usize, bytes: usize, messages: usize| {
+            let all = (0..count).map(|_| waiting(bytes, messages));
+            let (all, _answers): (Vec<_>, Vec<_>) = all.unzip();
+            calls(all)
+        };
+        assert_eq!(of(3, 1, 1), [3]);
+        assert_eq!(of(BLOCKS_MAX + 2, 1, 1), [BLOCKS_MAX, 2]);
+        assert_eq!(of(3, BYTES_MAX / 2, 1), [2, 1]);
+        assert_eq!(of(2, BYTES_MAX + 1, 1), [1, 1]);
+        assert_eq!(of(5, 1, MESSAGES_MAX / 2), [2, 2, 1]);
+    }
+
+    #[test]
+    fn a_block_whose_caller_has_given_up_does_not_go() {
+        let (all, mut answers): (Vec<_>, Vec<_>) = (0..4).map(|_| waiting(1, 1)).unzip();
+        drop(answers.remove(1));
+        assert_eq!(calls(all), [3]);
+        let (one, answer) = waiting(1, 1);
+        drop(answer);
+        assert_eq!(calls(vec![one]), [0]);
+    }
+
+    #[test]
+    fn the_answer_of_each_block_is_its_own_and_an_error_is_one_of_them() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let answer = Value::Array(vec![
+            Value::Int(1),
+            text("first"),
+            Value::Int(0),
+            text("STALE_EPOCH 7"),
+            Value::Int(0),
+            text("WRONGTYPE Operation against a key"),
+            Value::Int(0),
+            text("user_script:3: attempt to index a nil value"),
+        ]);
+        let answers = read_answers(answer).unwrap();
+        assert!(matches!(&answers[0], Ok(value) if *value == text("first")));
+        let Err(ClientError::Named { code, detail, .. }) = &answers[1] else {
+            panic!("{answers:?}")
+        };
+        assert_eq!((code.as_str(), detail.as_str()), ("STALE_EPOCH", "7"));
+        for failed in &answers[2..] {
+            assert!(matches!(failed, Err(ClientError::Failed(_))), "{failed:?}");
+        }
+        assert!(read_answers(Value::Array(vec![Value::Int(1)])).is_err());
+        assert!(read_answers(text("no")).is_err());
+    }
+}
