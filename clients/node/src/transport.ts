@@ -12,6 +12,8 @@ export interface TransportOptions {
   connectionsMax?: number;
   /** A call without an answer has failed after this time. */
   timeoutMs?: number;
+  /** Waits before repeats: a random time up to `firstMs`, then up to twice that, and so on up to `maxMs`. */
+  backoff?: { firstMs?: number; maxMs?: number };
 }
 
 export interface Call {
@@ -45,9 +47,11 @@ export class Transport {
   readonly #timeoutMs: number;
   readonly #http: HttpAgent;
   readonly #https: HttpsAgent;
+  readonly #backoff: { firstMs?: number; maxMs?: number };
   #current = 0;
 
   constructor(options: TransportOptions) {
+    this.#backoff = options.backoff ?? {};
     const given = options.url ?? process.env.RESEQ_URL ?? DEFAULT_URL;
     const urls = (Array.isArray(given) ? given : given.split(",")).map((url) => url.trim()).filter(Boolean);
     if (urls.length === 0) throw new TypeError("url is empty");
@@ -57,6 +61,10 @@ export class Transport {
     const agent = { keepAlive: true, maxSockets: options.connectionsMax ?? 64, timeout: IDLE_MS };
     this.#http = new HttpAgent(agent);
     this.#https = new HttpsAgent(agent);
+  }
+
+  newBackoff(): Backoff {
+    return new Backoff(this.#backoff.firstMs, this.#backoff.maxMs);
   }
 
   /** Calls once. Throws `no_answer` if no whole answer comes; the next call then goes to the next pod. */
@@ -88,7 +96,7 @@ export class Transport {
    * `forMs`, with the last error.
    */
   async untilAnswered<T>(call: Call, forMs = Infinity): Promise<T> {
-    const backoff = new Backoff();
+    const backoff = this.newBackoff();
     const until = performance.now() + forMs;
     for (;;) {
       try {

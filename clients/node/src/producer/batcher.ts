@@ -1,5 +1,5 @@
 import { ReseqError, errorOf, type ProblemLike } from "../errors.js";
-import { Backoff } from "../timing.js";
+import type { Backoff } from "../timing.js";
 import { refusal, type Answer, type Transport } from "../transport.js";
 import type { components } from "../api.js";
 
@@ -208,7 +208,7 @@ export class Batcher {
     const isDividing = entries.every((entry) => entry.isAlone);
     let waitMs = retryAfterMs;
     for (const name of names) {
-      const backoff = this.#backoffs.get(name) ?? new Backoff();
+      const backoff = this.#backoffs.get(name) ?? this.transport.newBackoff();
       this.#backoffs.set(name, backoff);
       waitMs = Math.max(waitMs, isDividing ? 0 : backoff.nextMs());
       this.#busy.add(name);

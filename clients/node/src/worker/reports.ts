@@ -1,5 +1,5 @@
 import { ReseqError } from "../errors.js";
-import { Backoff, pause } from "../timing.js";
+import { pause } from "../timing.js";
 import type { Transport } from "../transport.js";
 import type { components } from "../api.js";
 
@@ -49,7 +49,7 @@ export class Reports {
   }
 
   async #send(): Promise<void> {
-    const backoff = new Backoff();
+    const backoff = this.transport.newBackoff();
     while (this.#waiting.length > 0) {
       const items = this.#next();
       try {

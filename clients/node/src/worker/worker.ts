@@ -1,7 +1,7 @@
 import { Reseq, type ReseqOptions } from "../client.js";
 import { ReseqError, asError, isPermanent, isRetry, sentenceOf } from "../errors.js";
 import { jsonOf } from "../producer/lines.js";
-import { Backoff, pause } from "../timing.js";
+import { pause } from "../timing.js";
 import { refusal } from "../transport.js";
 import { SafeEvents, type WorkerEvents } from "./events.js";
 import { Held, Keeper } from "./held.js";
@@ -142,7 +142,7 @@ export class Worker {
 
   /** Leases messages as long as the worker is open. */
   async #claim(): Promise<void> {
-    const backoff = new Backoff();
+    const backoff = this.#reseq.transport.newBackoff();
     while (!this.#closing.signal.aborted) {
       const max = this.#room();
       if (max === 0) {
