@@ -52,7 +52,7 @@ export class Transport {
 
   constructor(options: TransportOptions) {
     this.#backoff = options.backoff ?? {};
-    const given = options.url ?? process.env.RESEQ_URL ?? DEFAULT_URL;
+    const given = options.url ?? (process.env.RESEQ_URL || DEFAULT_URL);
     const urls = (Array.isArray(given) ? given : given.split(",")).map((url) => url.trim()).filter(Boolean);
     if (urls.length === 0) throw new TypeError("url is empty");
     this.#urls = urls.map(checkedUrl);
