@@ -38,6 +38,10 @@ export async function freePort() {
   return port;
 }
 
+/** They end with the test, however it ends. */
+const running = new Set();
+process.on("exit", () => running.forEach((child) => child.kill("SIGKILL")));
+
 /** A process that can be killed and started again. */
 export class Restartable {
   constructor(program, args, log, env = {}) {
@@ -45,7 +49,12 @@ export class Restartable {
   }
 
   spawn(stdio = ["ignore", openSync(this.log, "a"), openSync(this.log, "a")]) {
-    this.child = spawn(this.program, this.args, { env: { ...process.env, ...this.env }, stdio });
+    // Reseq reads each RESEQ_… as a setting.
+    const others = Object.entries(process.env).filter(([name]) => !name.startsWith("RESEQ_"));
+    this.child = spawn(this.program, this.args, { env: { ...Object.fromEntries(others), ...this.env }, stdio });
+    running.add(this.child);
+    const { child } = this;
+    child.once("exit", () => running.delete(child));
     this.ended = new Promise((resolve) => this.child.once("exit", resolve));
   }
 
