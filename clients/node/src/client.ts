@@ -10,7 +10,11 @@ type Schemas = components["schemas"];
 
 export type StoredCopy = Schemas["StoredCopy"];
 export type Destination = Schemas["Destination"];
-export type DestinationDefinition = Partial<Schemas["DestinationDefinition"]> & Pick<Schemas["DestinationDefinition"], "url">;
+type DefinitionFields = Schemas["DestinationDefinition"];
+/** Only `url` is required. The other fields have defaults, also those of `transform` and `delivery`. */
+export type DestinationDefinition = { url: string } & {
+  [Name in keyof DefinitionFields]?: Name extends "transform" | "delivery" ? Partial<DefinitionFields[Name]> : DefinitionFields[Name];
+};
 export type DestinationStats = Schemas["Stats"];
 export type PendingMessage = Schemas["PendingMessage"];
 

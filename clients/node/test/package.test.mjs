@@ -80,9 +80,11 @@ test("the example compiles as TypeScript with --strict and runs", async () => {
 /** Compiles files as a user does, also the declarations of the package. */
 function compile(...files) {
   mkdirSync(join(project, "node_modules/@types"), { recursive: true });
-  const types = join(project, "node_modules/@types/node");
-  rmSync(types, { force: true });
-  symlinkSync(join(modules, "@types/node"), types);
+  for (const name of ["@types/node", "undici-types"]) {
+    const types = join(project, "node_modules", name);
+    rmSync(types, { force: true });
+    symlinkSync(join(modules, name), types);
+  }
   const args = [tsc, "--strict", "--module", "nodenext", "--target", "es2022", "--types", "node", "--preserveSymlinks", ...files];
   const { status, stdout } = spawnSync(process.execPath, args, { cwd: project, encoding: "utf8" });
   assert.equal(status, 0, stdout);
@@ -111,7 +113,7 @@ test("the types are those of the document that Reseq serves", () => {
 });
 
 test("the codes are those of the reference", () => {
-  const page = readFileSync(join(root, "docs/reference/errors.md"), "utf8").split("<!-- generated: codes")[1];
+  const page = readFileSync(join(root, "docs/reference/errors.md"), "utf8").split("<!-- generated: codes")[1].split("<!-- end: codes")[0];
   const listed = [...page.matchAll(/^\| `(\w+)` \| (?!TCP only)/gm)].map(([, code]) => code);
   assert.deepEqual([...CODES].sort(), listed.sort());
 });
