@@ -23,7 +23,9 @@ function take({ record, update }) {
 }
 const server = createServer((socket) => {
   socket.on("error", () => socket.destroy());
-  createInterface({ input: socket }).on("line", (line) => {
+  const lines = createInterface({ input: socket });
+  lines.on("error", () => {}); // the connection broke: Reseq sends again
+  lines.on("line", (line) => {
     take(JSON.parse(line));
     socket.write("OK\n");
   });

@@ -17,7 +17,7 @@ for (const name of services) {
     if (name === "invoice" && !isInvoicing) throw new Retry("no invoices yet", 0);
     const times = did[name].get(body.booking) ?? new Set();
     did[name].set(body.booking, times.add(id));
-  }, { ordering: "none" });
+  }, { ordering: "none", onError: () => {} });
   // Bookings do not depend on each other.
   const delivery = { backoff_ms: 50, backoff_max_ms: 500 };
   await reseq.define(name, { url, ordering: "none", delivery, log_max: 10 * count });

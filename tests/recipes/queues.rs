@@ -41,7 +41,7 @@ async fn what_runs_and_waits_is_shown_and_nothing_is_queued_twice() {
     let sandbox = Sandbox::open(2).await;
     let found = {
         // Each job takes longer than three leases.
-        let settings = [("LEASE_MS", "300"), ("JOB_MS", "1000")];
+        let settings = [("LEASE_MS", "1000"), ("JOB_MS", "3300")];
         sandbox.cook("06-running-and-waiting.mjs", &settings).await
     };
     // 20 jobs for 4 runners; nobody's answer had to wait for a job: none could end before all had it.

@@ -105,9 +105,9 @@ test("a job that takes longer than three leases runs once", async (t) => {
   let runs = 0;
   const { name, happened } = await scene(t, async () => {
     runs += 1;
-    await pause(1000);
+    await pause(3300);
     return { runs };
-  }, { leaseMs: 300 });
+  }, { leaseMs: 1000 });
   assert.equal((await reseq.send(name, 1).delivered()).state, "delivered");
   assert.equal(runs, 1);
   assert.deepEqual(happened("stalled"), []);

@@ -32,6 +32,7 @@ export class Reports {
     private readonly kind: "complete" | "fail" | "extend" | "requeue",
     private readonly onTrouble: (error: unknown) => void,
     private readonly end: AbortSignal,
+    private readonly timeoutMs: number,
   ) {}
 
   /** `fields` are the fields of the item besides its token, as JSON without braces. */
@@ -54,7 +55,7 @@ export class Reports {
       const items = this.#next();
       try {
         const body = `{"items":[${items.map((item) => item.json).join(",")}]}`;
-        const call = { method: "POST", path: `/v1/leases/${this.kind}`, body, signal: this.end };
+        const call = { method: "POST", path: `/v1/leases/${this.kind}`, body, signal: this.end, timeoutMs: this.timeoutMs };
         const { results } = await this.transport.json<{ results: Result[] }>(call);
         if (results?.length !== items.length) throw new ReseqError({ code: "invalid_answer", detail: "not one result for each item" });
         items.forEach((item, at) => this.#settle(item, results[at]!));

@@ -85,8 +85,10 @@ export class Worker {
     this.#threads = typeof handler === "function" ? undefined : new ThreadPool(handler, this.#concurrency);
     this.#handler = typeof handler === "function" ? handler : (message, context) => this.#threads!.run(message, context);
     this.#prefetch = new Prefetch(this.#concurrency, options.prefetchMax);
+    // A pod that hangs must not cost a lease: another pod is asked in time.
+    const reportMs = Math.min(10_000, Math.max(500, this.#leaseMs / 3));
     const reports = (kind: "complete" | "fail" | "extend" | "requeue") =>
-      new Reports(this.#reseq.transport, kind, (error) => this.#trouble(error), this.#killed.signal);
+      new Reports(this.#reseq.transport, kind, (error) => this.#trouble(error), this.#killed.signal, reportMs);
     this.#reports = { complete: reports("complete"), fail: reports("fail"), extend: reports("extend"), requeue: reports("requeue") };
     this.#keeper = new Keeper(this.#leaseMs, this.#reports.extend, (held) => this.#lost(held), () => this.#returnOld());
     this.#offSignals = options.closeOn ? closeOnSignals(options.closeOn, () => this.close()) : () => {};

@@ -54,11 +54,17 @@ export class Restartable {
     this.child = spawn(this.program, this.args, { env: { ...Object.fromEntries(others), ...this.env }, stdio });
     running.add(this.child);
     const { child } = this;
-    child.once("exit", () => running.delete(child));
+    this.isWanted = true;
+    child.once("exit", () => {
+      running.delete(child);
+      // As a supervisor does: a pod ends if there is no Redis when it starts.
+      if (this.isWanted && this.child === child) setTimeout(() => this.isWanted && this.spawn(), 200).unref();
+    });
     this.ended = new Promise((resolve) => this.child.once("exit", resolve));
   }
 
   async kill(signal = "SIGKILL") {
+    this.isWanted = false;
     this.child?.kill(signal);
     await this.ended;
   }
