@@ -81,7 +81,8 @@ impl Sandbox {
     /// From here on the receivers of recipes compare only sequences, not epochs.
     pub fn forget_epochs(&mut self) {
         const RIGHT: &str = "listener(request, response);";
-        const WRONG: &str = "request.headers[\"reseq-epoch\"] = \"1\"; listener(request, response);";
+        const WRONG: &str =
+            "request.headers[\"reseq-epoch\"] = \"1\"; listener(request, response);";
         let dir = tempfile::tempdir().unwrap();
         for file in std::fs::read_dir(recipes()).unwrap() {
             let (path, name) = file.map(|file| (file.path(), file.file_name())).unwrap();

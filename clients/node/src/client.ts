@@ -176,8 +176,9 @@ export class Reseq {
     try {
       return (await this.call<{ state: string }>("DELETE", path + rest, undefined, options)).state === "cancelled";
     } catch (error) {
-      if (error instanceof ReseqError && (error.status === 404 || error.code === "wrong_state")) return false;
-      throw error;
+      if (!(error instanceof ReseqError) || (error.status !== 404 && error.code !== "wrong_state")) throw error;
+      // The answer to an earlier attempt of this call may have been lost.
+      return typeof which === "number" && (await this.message(destination, which, options))?.state === "cancelled";
     }
   }
 

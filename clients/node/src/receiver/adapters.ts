@@ -54,8 +54,9 @@ async function rawOf(request: IncomingMessage & { body?: unknown; rawBody?: unkn
 /** For Hono, and all that knows `Request` and `Response`. */
 export async function answerFetch(request: Request, bytesMax: number, answer: Answerer): Promise<Response> {
   const headers = Object.fromEntries(request.headers);
-  const raw = Buffer.from(await request.arrayBuffer());
-  const tooLong = raw.length > bytesMax;
+  const isDeclaredLong = Number(headers["content-length"] ?? 0) > bytesMax;
+  const raw = isDeclaredLong ? Buffer.alloc(0) : Buffer.from(await request.arrayBuffer());
+  const tooLong = isDeclaredLong || raw.length > bytesMax;
   const { status, headers: answered, body } = tooLong
     ? { status: 413, headers: {}, body: tooLarge(bytesMax).message }
     : await answer({ header: (name) => headers[name], headers, raw });
